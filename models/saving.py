@@ -1,0 +1,152 @@
+"""Judges as folders: save, load from folder, hub or YAML, push."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.judge import Judge
+
+# family -> "module:class". Each class has `load(folder, **options)` or `from_settings(settings)`.
+FAMILIES = {
+    "encoder": "medal_judges.models.encoder:EncoderJudge",
+    "feature": "medal_judges.models.feature:FeatureJudge",
+}
+CONFIG_NAME = "config.json"
+
+
+def load_judge(source: str | Path, *, revision: str | None = None, **options: Any) -> Judge:
+    """See Judge.from_pretrained."""
+    text = str(source)
+    if Path(source).is_dir():
+        return _load_folder(Path(source), options)
+    if text.endswith((".yaml", ".yml")):
+        return _load_yaml(text, options)
+    return _load_folder(_download(text, revision), options)
+
+
+def save_judge(judge: Judge, path: Path) -> Path:
+    """See Judge.save_pretrained. The folder appears whole or not at all."""
+    partial = path.with_name(f".partial-{path.name}")
+    if partial.exists():
+        shutil.rmtree(partial)
+    partial.mkdir(parents=True)
+    judge._save(partial)
+    if not path.exists():
+        partial.replace(path)
+        return path
+    for written in partial.iterdir():  # keep what else stands there (checkpoints, logs)
+        target = path / written.name
+        if target.is_dir():
+            shutil.rmtree(target)
+        written.replace(target)
+    partial.rmdir()
+    return path
+
+
+def push_judge(judge: Judge, repo_id: str, *, private: bool = True, **options: Any) -> str:
+    """See Judge.push_to_hub. ``options`` go to ``HfApi.upload_folder``."""
+    import tempfile
+
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    url = api.create_repo(repo_id, private=private, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        judge.save_pretrained(Path(folder) / "judge")
+        api.upload_folder(repo_id=url.repo_id, folder_path=Path(folder) / "judge", **options)
+    return str(url)
+
+
+def write_config(folder: Path, judge: Judge, settings: dict[str, Any]) -> None:
+    """Write config.json: family, package version, dimensions and the family's settings."""
+    from medal_judges import __version__
+
+    head: dict[str, Any] = {
+        "family": judge.family,
+        "medal_judges_version": __version__,
+        "dimensions": [d.to_record() for d in judge.dimensions],
+    }
+    text = json.dumps(head | settings, indent=2, ensure_ascii=False)
+    (folder / CONFIG_NAME).write_text(text + "\n", encoding="utf-8")
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json of a judge folder. Raises JudgeLoadError when it is not a judge's."""
+    path = folder / CONFIG_NAME
+    if not path.is_file():
+        raise JudgeLoadError(f"{folder}: not a judge, it has no {CONFIG_NAME}")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise JudgeLoadError(f"{path}: not valid JSON: {error}") from error
+    if not isinstance(config, dict) or "family" not in config:
+        raise JudgeLoadError(
+            f"{path}: not a judge of this project, it names no 'family'",
+            hint="a plain model becomes a judge by training: medal train --config ...",
+        )
+    return config
+
+
+def _family(name: object, where: str) -> Any:
+    if name not in FAMILIES:
+        raise JudgeLoadError(
+            f"{where}: unknown family {name!r}", hint=f"known: {', '.join(sorted(FAMILIES))}"
+        )
+    module, _, cls = FAMILIES[str(name)].partition(":")
+    return getattr(import_module(module), cls)
+
+
+def _load_folder(folder: Path, options: dict[str, Any]) -> Judge:
+    config = read_config(folder)
+    judge: Judge = _family(config["family"], str(folder)).load(folder, **options)
+    return judge
+
+
+def _load_yaml(name: str, options: dict[str, Any]) -> Judge:
+    from medal_judges.config import read_yaml
+
+    try:
+        settings = read_yaml(name)
+    except ConfigError as error:
+        raise JudgeLoadError(error.message, hint=error.hint) from error
+    family = _family(settings.pop("family", None), name)
+    judge: Judge = family.from_settings(settings | options)
+    return judge
+
+
+def _download(repo_id: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    try:
+        return Path(snapshot_download(repo_id, revision=revision))
+    except HFValidationError as error:
+        hint = "give a folder of a saved judge, a hub id ORG/NAME, or a file of configs/judges/"
+        raise JudgeLoadError(f"no folder {repo_id} here, nor is it a hub id", hint=hint) from error
+    except GatedRepoError as error:
+        hint = f"ask for access on the page of {repo_id}, then: hf auth login"
+        raise JudgeLoadError(f"{repo_id} is gated on the Hub", hint=hint) from error
+    except RevisionNotFoundError as error:
+        raise JudgeLoadError(f"{repo_id} has no revision {revision!r} on the Hub") from error
+    except RepositoryNotFoundError as error:
+        hint = "check the name; for a private one: hf auth login"
+        raise JudgeLoadError(f"no folder and no Hub repository {repo_id}", hint=hint) from error
+    except LocalEntryNotFoundError as error:
+        hint = "give a local folder, or try again with a network"
+        raise JudgeLoadError(f"{repo_id} is not cached and the Hub is out of reach", hint=hint) from error
+    except HfHubHTTPError as error:
+        raise JudgeLoadError(f"the Hub refused {repo_id}: {error}") from error
+    except OSError as error:
+        raise JudgeLoadError(f"cannot store {repo_id}: {error}") from error

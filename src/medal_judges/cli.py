@@ -1,0 +1,62 @@
+"""The command ``medal``: each room brings its own commands, imported without heavy libraries."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+from medal_judges import __version__
+from medal_judges.data_prep.commands import app as data_app
+from medal_judges.errors import MedalError
+from medal_judges.eval.commands import benchmark
+from medal_judges.inference.commands import score
+from medal_judges.training.commands import train
+
+app = typer.Typer(
+    name="medal",
+    help="Train, benchmark and run judges of multilingual open-domain dialogue.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.add_typer(data_app, name="data")
+app.command()(train)
+app.command()(score)
+app.command()(benchmark)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"medal-judges {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+) -> None:
+    """Options that stand before the command."""
+    logging.basicConfig(
+        level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s: %(message)s"
+    )
+
+
+def main() -> None:
+    """Entry point: a MedalError is one clear message and an exit code, not a traceback."""
+    debug = "--debug" in sys.argv
+    if debug:  # taken anywhere on the line: people add it at the end
+        sys.argv = [sys.argv[0], "--debug", *(a for a in sys.argv[1:] if a != "--debug")]
+    try:
+        app()
+    except MedalError as error:
+        if debug:
+            raise
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(getattr(error, "exit_code", 2))
+    except KeyboardInterrupt:
+        typer.echo("stopped; run the same command again to go on", err=True)
+        sys.exit(130)

@@ -1,0 +1,108 @@
+"""Typed configuration: YAML, ``field=value`` overrides, unknown keys refused with the nearest."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from medal_judges.errors import ConfigError
+
+
+class Config(BaseModel):
+    """Base of every config object: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+C = TypeVar("C", bound=Config)
+
+
+def load_config(kind: type[C], path: str | Path, overrides: Sequence[str] = ()) -> C:
+    """The config at ``path`` (a file, or a name such as ``train/quickstart`` under configs/).
+
+    ``overrides`` are ``a.b=value`` with value in YAML. Raises ConfigError that names the key, says
+    what was expected, and proposes the nearest known key.
+    """
+    data = read_yaml(path)
+    for override in overrides:
+        key, sign, value = override.partition("=")
+        if not sign:
+            raise ConfigError(f"override {override!r} is not of the form field=value")
+        _assign(data, key.strip().split("."), yaml.safe_load(value))
+    return build_config(kind, data, where=str(path))
+
+
+def build_config(kind: type[C], data: Any, *, where: str) -> C:
+    """Validate ``data`` as ``kind``; ``where`` opens the error message."""
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError("\n  ".join([f"{where}:", *_problems(kind, error)])) from error
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """A YAML mapping from a file, or from configs/ by name. Raises ConfigError."""
+    text = config_text(path)
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: expected a mapping of settings, got {type(data).__name__}")
+    return data
+
+
+def config_text(path: str | Path) -> str:
+    """Text of the file ``path``; else of the shipped config of that name. Raises ConfigError."""
+    if Path(path).is_file():
+        return Path(path).read_text(encoding="utf-8")
+    name = str(path).removeprefix("configs/").removesuffix(".yaml")
+    shipped = files("medal_judges.configs") / f"{name}.yaml"
+    if shipped.is_file():
+        return shipped.read_text(encoding="utf-8")
+    folder = files("medal_judges.configs") / name.split("/")[0]
+    known = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    hint = f"shipped there: {', '.join(known)}" if known else None
+    raise ConfigError(f"no config file {path}", hint=hint)
+
+
+def _assign(data: dict[str, Any], keys: list[str], value: Any) -> None:
+    for key in keys[:-1]:
+        inner = data.setdefault(key, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"override {'.'.join(keys)}: {key!r} is not a group of settings")
+        data = inner
+    data[keys[-1]] = value
+
+
+def _problems(kind: type[Config], error: ValidationError) -> Iterator[str]:
+    for problem in error.errors():
+        path = [str(part) for part in problem["loc"]]
+        name = ".".join(path)
+        if problem["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(path[-1], _fields_at(kind, path[:-1]), n=1, cutoff=0.5)
+            guess = f"; did you mean {near[0]!r}?" if near else ""
+            yield f"unknown key {name!r}{guess}"
+        else:
+            yield f"{name or '(config)'}: {problem['msg']} (got {problem.get('input')!r:.80})"
+
+
+def _fields_at(kind: type[Config], path: Sequence[str]) -> list[str]:
+    """Names of the settings in the group at ``path``; list positions and keys are passed over."""
+    current: list[type[BaseModel]] = [kind]
+    for part in path:
+        inner = [m.model_fields[part].annotation for m in current if part in m.model_fields]
+        current = [m for annotation in inner for m in _models_in(annotation)] or current
+    return [name for model in current for name in model.model_fields]
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [m for arg in get_args(annotation) for m in _models_in(arg)]

@@ -1,0 +1,103 @@
+"""Dimension: one thing that a judge or a person says of a dialogue, with its scale."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from medal_judges.errors import ConfigError
+
+Kind = Literal["binary", "ordinal", "continuous"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A named scale. Scores lie in [``low``, ``high``] and grow with what the name says.
+
+    ``good`` says which end a user wants: ``high`` for overall, ``low`` for an issue (label 1 =
+    issue present). ``binary`` scores are probabilities of label 1.
+    """
+
+    name: str
+    kind: Kind
+    low: float
+    high: float
+    good: Literal["low", "high"] = "high"
+    definition: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("binary", "ordinal", "continuous"):
+            raise ConfigError(
+                f"dimension {self.name!r}: kind must be binary, ordinal or continuous, "
+                f"not {self.kind!r}"
+            )
+        if not self.low < self.high:
+            raise ConfigError(f"dimension {self.name!r}: low {self.low} is not below {self.high}")
+        if self.kind == "binary" and (self.low, self.high) != (0, 1):
+            raise ConfigError(f"dimension {self.name!r}: a binary dimension runs from 0 to 1")
+        if self.kind == "ordinal" and (self.low % 1 or self.high % 1):
+            raise ConfigError(f"dimension {self.name!r}: an ordinal scale has whole-number ends")
+
+    @property
+    def is_issue(self) -> bool:
+        """True for a binary dimension whose label 1 is a fault."""
+        return self.kind == "binary" and self.good == "low"
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The values an annotator can give; empty for a continuous dimension."""
+        if self.kind == "continuous":
+            return ()
+        return tuple(float(v) for v in range(int(self.low), int(self.high) + 1))
+
+    def to_unit(self, value: float) -> float:
+        """``value`` on the scale [0, 1]."""
+        return (value - self.low) / (self.high - self.low)
+
+    def from_unit(self, value: float) -> float:
+        """Inverse of ``to_unit``."""
+        return self.low + value * (self.high - self.low)
+
+    def to_record(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def load_rubric(name_or_path: str | Path) -> tuple[Dimension, ...]:
+    """Dimensions of a rubric: a name in configs/rubrics/ or the path of a YAML file.
+
+    Raises ConfigError when there is no such rubric or an entry is malformed.
+    """
+    import yaml
+
+    path = Path(name_or_path)
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise ConfigError(f"no rubric file {path}")
+        text = path.read_text(encoding="utf-8")
+    else:
+        text = _shipped_rubric(str(name_or_path))
+    entries = yaml.safe_load(text)
+    if not isinstance(entries, dict) or not isinstance(entries.get("dimensions"), list):
+        raise ConfigError(f"rubric {name_or_path}: expected a mapping with a list 'dimensions'")
+    try:
+        return tuple(Dimension(**entry) for entry in entries["dimensions"])
+    except TypeError as error:
+        raise ConfigError(f"rubric {name_or_path}: {error}") from error
+
+
+@lru_cache(maxsize=32)
+def _shipped_rubric(name: str) -> str:
+    folder = files("medal_judges.configs") / "rubrics"
+    found = folder / f"{name}.yaml"
+    if not found.is_file():
+        known = sorted(p.name.removesuffix(".yaml") for p in folder.iterdir())
+        raise ConfigError(f"no rubric {name!r}", hint=f"shipped: {', '.join(known)}; or give a path")
+    return found.read_text(encoding="utf-8")
+
+
+def medal_issues() -> tuple[Dimension, ...]:
+    """The eight issues of MEDAL (Table 1), label 1 = issue present."""
+    return tuple(d for d in load_rubric("medal") if d.is_issue and d.name != "other")

@@ -1,0 +1,73 @@
+"""The errors a user sees: each says what was expected, what came, and what to type next.
+
+The command prints ``str(error)`` without a traceback (``--debug`` shows it), so the message must
+stand alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class MedalError(Exception):
+    """Base of every error that is the user's to mend; ``hint`` says what to do or type."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+class RecordError(MedalError):
+    """A record is malformed: ``field`` was not what was ``expected``. Knows no file yet."""
+
+    def __init__(self, field: str, expected: str, got: object) -> None:
+        shown = repr(got)
+        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        super().__init__(f"field {field!r}: expected {expected}, got {shown}")
+        self.field = field
+
+
+class DataError(MedalError):
+    """A line of a file is malformed; names file, line (from 1) and what was expected."""
+
+    def __init__(self, path: str | Path, line: int | None, problem: str, *, hint: str | None = None):
+        at = f"{path}:{line}" if line is not None else str(path)
+        super().__init__(f"{at}: {problem}", hint=hint)
+        self.path = str(path)
+        self.line = line
+
+
+class ConfigError(MedalError):
+    """A configuration is wrong: unknown key, wrong type, or two settings that clash."""
+
+
+class LeakError(MedalError):
+    """The training set shares dialogues with the test set."""
+
+
+class SourceError(MedalError):
+    """A data source cannot be read: not there, offline, or not the file it should be."""
+
+
+class JudgeLoadError(MedalError):
+    """A judge cannot be loaded from the folder or hub id given."""
+
+
+class CoverageError(MedalError):
+    """Too many dialogues went unscored for a headline number (command exit code 3)."""
+
+    exit_code = 3
+
+
+class MissingExtraError(MedalError):
+    """An optional dependency is needed; ``hint`` says which extra to install."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package {package!r}, which is not installed",
+            hint=f"pip install 'medal-judges[{extra}]'",
+        )

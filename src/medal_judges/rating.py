@@ -1,0 +1,78 @@
+"""Rating: what people said, one value per annotator, raw scale.
+
+Aggregation and rescaling are explicit steps here, never done at load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from medal_judges.errors import RecordError
+
+Scale = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """Answers of all annotators about one dialogue (``turn`` None) or one turn of it.
+
+    ``values`` holds one number per annotator, None where none was given. ``scale`` is (lowest,
+    highest) allowed answer, None where the source has no bounds. ``aggregated`` marks values that
+    the source released as a mean or vote already.
+    """
+
+    dialogue_id: str
+    turn: int | None
+    dimension: str
+    values: tuple[float | None, ...]
+    scale: Scale | None
+    aggregated: bool = False
+
+    @property
+    def given(self) -> tuple[float, ...]:
+        return tuple(v for v in self.values if v is not None)
+
+
+def mean(rating: Rating) -> float | None:
+    """Mean over the annotators who answered, on the raw scale; None when nobody did."""
+    given = rating.given
+    return sum(given) / len(given) if given else None
+
+
+def majority(rating: Rating) -> float | None:
+    """The most frequent answer; None when nobody answered or the vote is tied."""
+    given = rating.given
+    counts = sorted(((given.count(v), v) for v in set(given)), reverse=True)
+    if not counts or (len(counts) > 1 and counts[0][0] == counts[1][0]):
+        return None
+    return counts[0][1]
+
+
+def rescale(value: float, source: Scale, target: Scale) -> float:
+    """Linear map of ``value`` from one scale to another (ORALIS, Equation 1, before rounding)."""
+    (a, b), (c, d) = source, target
+    return c + (value - a) * (d - c) / (b - a)
+
+
+def parse_values(field: str, values: object) -> tuple[float | None, ...]:
+    """One value per annotator; a bare number is one annotator. Raises RecordError."""
+    listed: Sequence[object] = values if isinstance(values, list) else [values]
+    for value in listed:
+        if value is not None and not isinstance(value, int | float):
+            raise RecordError(field, "a list of numbers or nulls, one per annotator", values)
+    return tuple(None if v is None else float(v) for v in listed)  # type: ignore[arg-type]
+
+
+def parse_scale(field: str, value: object) -> Scale | None:
+    """(lowest, highest) or None where the source states no bounds. Raises RecordError."""
+    if value is None:
+        return None
+    if (
+        not isinstance(value, list)
+        or len(value) != 2
+        or not all(isinstance(v, int | float) for v in value)
+        or not value[0] < value[1]
+    ):
+        raise RecordError(field, "[lowest, highest] or null", value)
+    return float(value[0]), float(value[1])

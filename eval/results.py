@@ -1,0 +1,87 @@
+"""What a benchmark found: plain records between the statistics and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure with its 95% interval; ``value`` None with a ``reason`` where undefined."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One judged row with a human answer: ``human`` is the mean over annotators, raw scale."""
+
+    id: str
+    turn: int | None
+    human: float
+    score: float
+    lang: str
+    chatbot: str | None
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """One judge on one set and dimension.
+
+    ``metrics`` maps a name (``spearman``, ``pearson``, ``kendall``, ``within`` = Spearman within
+    chatbots, ``f1_present``, ``f1_absent``, ``precision``, ``recall``, ``accuracy``) to an
+    Estimate. ``slices`` maps ``lang:de`` or ``chatbot:Meena`` to the same for that part.
+    ``ceiling`` is the same figure for one annotator against the others on the same rows.
+    """
+
+    judge: str
+    signature: str
+    set_name: str
+    level: str
+    dimension: str
+    kind: str
+    n: int
+    scored: int
+    metrics: Mapping[str, Estimate]
+    ceiling: Mapping[str, Estimate] = field(default_factory=dict)
+    slices: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
+    slice_sizes: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    points: Sequence[Point] = ()
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of the rows with a human answer that the judge scored; None for no rows."""
+        return self.scored / self.n if self.n else None
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A dialogue where judge and people differ most, by rank, with what each turn contributed."""
+
+    judge: str
+    set_name: str
+    dimension: str
+    id: str
+    human: float
+    score: float
+    human_rank: float
+    score_rank: float
+    turns: Sequence[tuple[str, str]]
+    contributions: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """Everything on the page. ``facts`` are (label, value) pairs on how it was made."""
+
+    title: str
+    rows: Sequence[ResultRow]
+    disagreements: Sequence[Disagreement] = ()
+    facts: Sequence[tuple[str, str]] = ()

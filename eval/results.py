@@ -77,6 +77,22 @@ class Disagreement:
     contributions: Sequence[float] = ()
 
 
+Cell = str | int | float | Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A further table of the page, such as the planted issues: one tuple of cells a row.
+
+    A float is shown with 2 decimals, an Estimate with its interval (or its reason), None as a dash.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Benchmark:
     """Everything on the page. ``facts`` are (label, value) pairs on how it was made."""
@@ -85,3 +101,4 @@ class Benchmark:
     rows: Sequence[ResultRow]
     disagreements: Sequence[Disagreement] = ()
     facts: Sequence[tuple[str, str]] = ()
+    tables: Sequence[Table] = ()

@@ -1,0 +1,254 @@
+"""The encoder judge: any Hugging Face encoder as body, one small head a dimension."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from medal_judges.dialogue import Dialogue
+from medal_judges.dimension import Dimension
+from medal_judges.errors import JudgeLoadError
+from medal_judges.models.batching import budget_batches, halving
+from medal_judges.models.calibration import Calibration
+from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.models.encoder_net import EncoderNet, load_body
+from medal_judges.models.heads import Head
+from medal_judges.models.judge import Item, Judge, Scores
+from medal_judges.models.saving import read_config, write_config
+from medal_judges.models.turn_batch import (
+    EncodedDialogue,
+    TurnTokenizer,
+    collate,
+    collate_pieces,
+    collate_sequences,
+)
+from medal_judges.signature import Signature, content_hash
+
+WEIGHTS_NAME = "model.safetensors"
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class EncoderJudge(Judge):
+    """Scores dialogues with one forward pass over each distinct turn (or each dialogue, ``flat``).
+
+    Per-turn contributions are in units of the score for a regression head, in logits otherwise.
+    """
+
+    family = "encoder"
+
+    def __init__(
+        self,
+        net: EncoderNet,
+        tokenizer: Any,
+        dimensions: Sequence[Dimension],
+        *,
+        name: str = "encoder",
+        calibration: Mapping[str, Calibration] | None = None,
+        facts: Mapping[str, Any] | None = None,
+        device: str | torch.device | None = None,
+        dtype: str = "fp32",
+    ) -> None:
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.dtype = dtype
+        self.net = net.to(self.device).eval()
+        if dtype != "fp32":
+            self.net.body.to(DTYPES[dtype])
+        self.config, self.dimensions, self.name = net.config, tuple(dimensions), name
+        self.tokenizer = tokenizer
+        self.turns = TurnTokenizer(tokenizer, net.config)
+        self.calibration = dict(calibration or {})
+        self.facts = dict(facts or {})  # of the run that trained it: seed, data, weights hash
+
+    # -- making, saving, loading ---------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        config: EncoderConfig,
+        dimensions: Sequence[Dimension],
+        *,
+        name: str = "encoder",
+        device: str | torch.device | None = None,
+    ) -> EncoderJudge:
+        """A fresh judge on the pretrained body ``config.base``; heads are drawn from torch's seed."""
+        body, tokenizer = load_body(config.base, config.base_revision)
+        net = EncoderNet(body, body.config.hidden_size, config, dimensions)
+        return cls(net, tokenizer, dimensions, name=name, device=device)
+
+    def _save(self, folder: Path) -> None:
+        from safetensors.torch import save_file
+
+        state = {k: v.detach().cpu().contiguous() for k, v in self.net.state_dict().items()}
+        save_file(state, folder / WEIGHTS_NAME, metadata={"format": "pt"})
+        self.facts["weights"] = content_hash((folder / WEIGHTS_NAME).read_bytes())
+        self.tokenizer.save_pretrained(folder / "tokenizer")
+        write_config(
+            folder,
+            self,
+            {
+                "name": self.name,
+                "encoder": self.config.model_dump(),
+                "body": json.loads(self.net.body.config.to_json_string(use_diff=False)),
+                "calibration": {k: v.model_dump() for k, v in self.calibration.items()},
+                "facts": self.facts,
+            },
+        )
+
+    @classmethod
+    def load(
+        cls, folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
+    ) -> EncoderJudge:
+        """The judge saved in ``folder``; needs no network.
+
+        Raises JudgeLoadError when the weights are missing or do not fit the config.
+        """
+        from safetensors.torch import load_file
+        from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+        saved = read_config(folder)
+        if not (folder / WEIGHTS_NAME).is_file():
+            raise JudgeLoadError(f"{folder}: the judge has no {WEIGHTS_NAME}")
+        if dtype not in DTYPES:
+            raise JudgeLoadError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
+        dimensions = [Dimension(**d) for d in saved["dimensions"]]
+        body_config = AutoConfig.for_model(**saved["body"])
+        body = AutoModel.from_config(body_config)
+        net = EncoderNet(
+            body, body_config.hidden_size, EncoderConfig(**saved["encoder"]), dimensions
+        )
+        try:
+            net.load_state_dict(load_file(folder / WEIGHTS_NAME))
+        except RuntimeError as error:
+            raise JudgeLoadError(f"{folder}: weights and config do not fit: {error}") from error
+        return cls(
+            net,
+            AutoTokenizer.from_pretrained(folder / "tokenizer"),
+            dimensions,
+            name=saved["name"],
+            calibration={k: Calibration(**v) for k, v in saved["calibration"].items()},
+            facts=saved["facts"],
+            device=device,
+            dtype=dtype,
+        )
+
+    def signature(self) -> Signature:
+        from medal_judges import __version__
+
+        limit = self.config.max_tokens if self.config.shape == "flat" else self.config.max_turns
+        unit = "tokens" if self.config.shape == "flat" else "turns"
+        return Signature(
+            judge=self.name,
+            revision=self.facts.get("weights", "unsaved"),
+            base=self.config.base,
+            rubric=content_hash([d.to_record() for d in self.dimensions]),
+            dtype=self.dtype,
+            truncation=f"oldest turns beyond {limit} {unit}",
+            seed=self.facts.get("seed"),
+            version=__version__,
+        )
+
+    # -- the hooks of Judge ----------------------------------------------------------------------
+
+    def _prepare(self, items: Sequence[Item]) -> None:
+        encoded = [self.turns.encode(item.dialogue) for item in items]
+        vectors = self._window_vectors(encoded)
+        for item, one, rows in zip(items, encoded, vectors, strict=True):
+            item.payload = (one, rows)
+            item.truncated_turns = one.dropped
+            item.tokens = len(one.ids) if one.ids else sum(self._lengths[t] for t in one.texts)
+
+    def _window_vectors(self, encoded: Sequence[EncodedDialogue]) -> list[Any]:
+        """Hierarchical: (table, row numbers) of each dialogue, each distinct turn encoded once."""
+        if self.config.shape == "flat":
+            return [None] * len(encoded)
+        texts = list(dict.fromkeys(text for one in encoded for text in one.texts))
+        table = self.embed_texts(texts)
+        rows = {text: row for row, text in enumerate(texts)}
+        return [(table, [rows[text] for text in one.texts]) for one in encoded]
+
+    @torch.inference_mode()
+    def embed_texts(self, texts: Sequence[str]) -> Tensor:
+        """Mean token vector [len(texts), H] (fp32, CPU) of each text, batched by token budget."""
+        pieces = self.turns.pieces(texts)
+        self._lengths = {t: sum(map(len, p)) for t, p in zip(texts, pieces, strict=True)}
+        if not self.config.embedding:  # features only: the body is not asked
+            return torch.zeros(len(texts), self.net.hidden)
+        flat = [(row, piece) for row, parts in enumerate(pieces) for piece in parts]
+        sums = torch.zeros(len(texts), self.net.hidden)
+        counts = torch.zeros(len(texts), 1)
+        for batch in budget_batches(flat, lambda entry: len(entry[1]), self.token_budget):
+            for row, total, count in halving(self._piece_sums, batch):
+                sums[row] += total
+                counts[row] += count
+        return sums / counts.clamp_min(1)
+
+    def _piece_sums(self, batch: Sequence[tuple[int, list[int]]]) -> list[tuple[int, Tensor, Tensor]]:
+        ids, mask = collate_pieces([piece for _, piece in batch], self._pad)
+        total, count = self.net.piece_sums(ids.to(self.device), mask.to(self.device))
+        rows = [row for row, _ in batch]
+        return list(zip(rows, total.cpu(), count.cpu(), strict=True))
+
+    @property
+    def _pad(self) -> int:
+        return int(self.tokenizer.pad_token_id or 0)
+
+    @torch.inference_mode()
+    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+        encoded = [item.payload[0] for item in items]
+        batch = collate(encoded).to(self.device)
+        vectors = self._batch_vectors(items, batch.mask.shape[1])
+        members = self.net(vectors, batch)
+        heads = self.net.nets[0].heads
+        answers: list[dict[str, Any]] = [{"s": {}, "d": {}, "c": {}} for _ in items]
+        for name in dimensions:
+            logits = torch.stack([m[0][name] for m in members]).mean(0).float()
+            evidence = torch.stack([m[1][name] for m in members]).mean(0).float()
+            self._decode(heads[name], logits, evidence, encoded, answers)
+        return [Scores(a["s"], a["d"], a["c"]) for a in answers]
+
+    def _batch_vectors(self, items: Sequence[Item], longest: int) -> Tensor:
+        if self.config.shape == "flat":
+            ids, mask, segments = collate_sequences([i.payload[0] for i in items], self._pad)
+            device = self.device
+            return self.net.sequence_vectors(
+                ids.to(device), mask.to(device), segments.to(device), longest
+            )
+        vectors = torch.zeros(len(items), longest, self.net.hidden)
+        for row, item in enumerate(items):
+            table, numbers = item.payload[1]
+            vectors[row, : len(numbers)] = table[numbers]
+        return vectors.to(self.device)
+
+    def _decode(
+        self,
+        head: Head,
+        logits: Tensor,
+        evidence: Tensor,
+        encoded: Sequence[EncodedDialogue],
+        answers: list[dict[str, Any]],
+    ) -> None:
+        """Scores, distributions and contributions of one dimension into ``answers``."""
+        dimension = head.dimension
+        fitted = self.calibration.get(dimension.name, Calibration())
+        scores = head.scores(logits, fitted.temperature).tolist()
+        chances = head.probabilities(logits, fitted.temperature, fitted.spread).tolist()
+        regression = head.config.kind == "regression"
+        unit = (dimension.high - dimension.low) if regression else 1 / fitted.temperature
+        rows = (evidence * unit).tolist()
+        for row, (answer, one) in enumerate(zip(answers, encoded, strict=True)):
+            mapped = fitted.map_unit(dimension.to_unit(scores[row]))
+            answer["s"][dimension.name] = dimension.from_unit(mapped)
+            if chances[row]:
+                answer["d"][dimension.name] = chances[row]
+            answer["c"][dimension.name] = [0.0] * one.dropped + rows[row][: len(one.roles)]
+
+    # -- what training uses --------------------------------------------------------------------
+
+    def prepare(self, dialogues: Sequence[Dialogue]) -> list[EncodedDialogue]:
+        """Token ids, roles and features of each dialogue."""
+        return [self.turns.encode(dialogue) for dialogue in dialogues]

@@ -1,0 +1,159 @@
+"""The encoder judge's network: a shared body, turn nets that look across turns, one head a dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from medal_judges.dimension import Dimension
+from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.models.heads import Head, default_head
+from medal_judges.models.similarity import SIMILARITY_NAMES, turn_similarities
+from medal_judges.models.turn_batch import TurnBatch
+from medal_judges.models.turn_features import FEATURE_NAMES
+
+Logits = dict[str, Tensor]
+FEATURES = len(FEATURE_NAMES) + len(SIMILARITY_NAMES)
+_FEATURE_LIMIT = 4.0  # standard deviations; real logs hold 600-turn dialogues and pasted pages
+
+
+class EncoderNet(nn.Module):
+    """``body`` gives token vectors; ``nets`` (the ensemble members) give logits per dimension."""
+
+    def __init__(
+        self, body: nn.Module, hidden: int, config: EncoderConfig, dimensions: Sequence[Dimension]
+    ) -> None:
+        super().__init__()
+        self.config, self.body, self.hidden = config, body, hidden
+        self.nets = nn.ModuleList(TurnNet(hidden, config, dimensions) for _ in range(config.members))
+        # Per role, set from the training set (fit_features), so that a new domain is not re-centred.
+        self.feature_mean: Tensor
+        self.feature_std: Tensor
+        self.register_buffer("feature_mean", torch.zeros(2, FEATURES))
+        self.register_buffer("feature_std", torch.ones(2, FEATURES))
+
+    def token_vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Last hidden states [P, L, H] of the body."""
+        output: Tensor = self.body(input_ids=ids, attention_mask=mask).last_hidden_state
+        return output
+
+    def piece_sums(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum of token vectors [P, H] and count [P, 1], so that pieces of one turn add up."""
+        weights = mask.unsqueeze(-1).float()
+        return (self.token_vectors(ids, mask).float() * weights).sum(1), weights.sum(1)
+
+    def sequence_vectors(self, ids: Tensor, mask: Tensor, segments: Tensor, turns: int) -> Tensor:
+        """Flat shape: mean token vector of each turn [B, turns, H] of ``ids`` [B, L]."""
+        vectors = self.token_vectors(ids, mask).float()
+        index = segments.clamp_min(0).unsqueeze(-1)
+        inside = (segments >= 0).unsqueeze(-1).float()
+        empty = vectors.new_zeros(len(ids), turns, vectors.shape[-1])
+        total = empty.scatter_add(1, index.expand_as(vectors), vectors * inside)
+        count = empty[..., :1].scatter_add(1, index, inside)
+        return total / count.clamp_min(1)
+
+    def forward(self, vectors: Tensor, batch: TurnBatch) -> list[tuple[Logits, Logits]]:
+        """(logits, evidence) per dimension, for each member; ``vectors`` [B, T, H]."""
+        features = self.features(vectors, batch)
+        return [net(vectors, features, batch) for net in self.nets]
+
+    def features(self, vectors: Tensor, batch: TurnBatch) -> Tensor:
+        """Standardised features [B, T, FEATURES]: the surface's and the net's similarities."""
+        similar = turn_similarities(vectors, batch.roles, batch.mask)
+        raw = torch.cat([batch.features, similar], dim=-1)
+        z = (raw - self.feature_mean[batch.roles]) / self.feature_std[batch.roles]
+        return z.clamp(-_FEATURE_LIMIT, _FEATURE_LIMIT) * batch.mask.unsqueeze(-1)
+
+
+class TurnNet(nn.Module):
+    """Turn vectors and features to logits: a few transformer layers over turns, then the heads."""
+
+    def __init__(self, hidden: int, config: EncoderConfig, dimensions: Sequence[Dimension]) -> None:
+        super().__init__()
+        self.config = config
+        width = config.width
+        self.embed = nn.Linear(hidden, width) if config.embedding else None
+        self.embed_norm = nn.LayerNorm(hidden) if config.embedding else None
+        self.embed_dropout = nn.Dropout(config.embedding_dropout)
+        self.measure = nn.Linear(FEATURES, width) if config.features else None
+        self.role = nn.Embedding(2, width)
+        self.layers = nn.ModuleList(_layer(config) for _ in range(config.layers))
+        self.turn = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Dropout(config.dropout)
+        )
+        skip = FEATURES if config.features and config.skip else 0
+        attention = config.pooling == "attention"
+        self.heads = nn.ModuleDict(
+            {
+                d.name: Head(d, config.heads.get(d.name, default_head(d)), 2 * (width + skip), attention)
+                for d in dimensions
+            }
+        )
+
+    def forward(self, vectors: Tensor, features: Tensor, batch: TurnBatch) -> tuple[Logits, Logits]:
+        """Logits {dimension: [B, outputs]} and evidence {dimension: [B, T]}."""
+        mask = self._drop_turns(batch.mask)
+        state = self.role(batch.roles)
+        if self.embed is not None and self.embed_norm is not None:
+            state = state + self.embed(self.embed_dropout(self.embed_norm(vectors)))
+        if self.measure is not None:
+            state = state + self.measure(features)
+        for layer in self.layers:
+            state = layer(state, src_key_padding_mask=~mask)
+        state = self.turn(state)
+        if self.config.features and self.config.skip:
+            state = torch.cat([state, features], dim=-1)
+        split, weights = by_role(state, batch.roles, mask)
+        found = {name: head(split, weights) for name, head in self.heads.items()}
+        return {k: v[0] for k, v in found.items()}, {k: v[1] for k, v in found.items()}
+
+    def _drop_turns(self, mask: Tensor) -> Tensor:
+        if not self.training or self.config.turn_dropout == 0:
+            return mask
+        keep = torch.rand(mask.shape, device=mask.device) >= self.config.turn_dropout
+        keep[:, :2] = True  # never an empty dialogue
+        return mask & keep
+
+
+def by_role(state: Tensor, roles: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Turn vectors [B, T, 2W] (user half, assistant half) and weights [B, T]: 1 / turns of the role.
+
+    A sum with these weights is the mean over user turns beside the mean over assistant turns.
+    """
+    assistant = (roles == 1).unsqueeze(-1)
+    split = torch.cat([state * ~assistant, state * assistant], dim=-1)
+    counts = torch.stack([((roles == r) & mask).sum(-1) for r in (0, 1)], dim=-1).clamp_min(1)
+    weights = mask.float() / counts.gather(1, roles).float()
+    return split, weights
+
+
+def _layer(config: EncoderConfig) -> nn.TransformerEncoderLayer:
+    return nn.TransformerEncoderLayer(
+        config.width,
+        config.attention_heads,
+        2 * config.width,
+        config.dropout,
+        batch_first=True,
+        norm_first=True,
+    )
+
+
+def load_body(base: str, revision: str | None = None, **options: Any) -> tuple[Any, Any]:
+    """(body, tokenizer) of an encoder by hub id, path or ``embedded:minilm``.
+
+    Attention dropout is set to 0: with it, CPU attention loses its fast kernel (4 times slower).
+    """
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+    from medal_judges.models.embedded import resolve
+
+    source = resolve(base)
+    config = AutoConfig.from_pretrained(source, revision=revision)
+    for name in ("attention_probs_dropout_prob", "attention_dropout"):
+        if hasattr(config, name):
+            setattr(config, name, 0.0)
+    body = AutoModel.from_pretrained(source, revision=revision, config=config, **options)
+    return body, AutoTokenizer.from_pretrained(source, revision=revision)

@@ -1,0 +1,180 @@
+"""Heads: from one vector per turn to a score, a distribution and a loss, one head a dimension.
+
+Every head reads the same turn vectors and pools its own evidence over turns, so that what each
+turn contributed is known exactly: logit = bias + sum over turns of weight(turn) * value(turn).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from medal_judges.config import Config
+from medal_judges.dimension import Dimension
+from medal_judges.errors import ConfigError
+
+HeadKind = Literal["regression", "ordinal", "binary", "classification"]
+
+
+class HeadConfig(Config):
+    """How one dimension is learnt.
+
+    ``regression``: MSE or Huber on the scale [0, 1]. ``ordinal``: CORN (Shi, Cao and Raschka,
+    2023). ``binary``: cross-entropy on soft labels. ``classification``: cross-entropy over the
+    levels of the scale. ``weight`` multiplies the loss, ``positive_weight`` the positive class of a
+    binary head, ``class_weights`` the classes of a classification head.
+    """
+
+    kind: HeadKind = "regression"
+    loss: Literal["mse", "huber"] = "mse"
+    huber_delta: float = Field(default=0.25, gt=0)
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    weight: float = Field(default=1.0, ge=0)
+    positive_weight: float = Field(default=1.0, gt=0)
+    class_weights: tuple[float, ...] | None = None
+
+
+def default_head(dimension: Dimension) -> HeadConfig:
+    """Binary for a binary dimension, regression otherwise."""
+    return HeadConfig(kind="binary" if dimension.kind == "binary" else "regression")
+
+
+class Head(nn.Module):
+    """One dimension's head over turn vectors [batch, turns, width].
+
+    ``forward`` gives logits [batch, outputs] and evidence [batch, turns]: what each turn adds to
+    the logit (averaged over outputs where there are several), bias left out.
+    """
+
+    class_weights: Tensor | None
+
+    def __init__(self, dimension: Dimension, config: HeadConfig, width: int, attention: bool) -> None:
+        super().__init__()
+        self.dimension, self.config = dimension, config
+        self.levels = len(dimension.levels)
+        if config.kind in ("ordinal", "classification") and self.levels < 2:
+            raise ConfigError(
+                f"dimension {dimension.name!r} is continuous: it has no levels for a "
+                f"{config.kind} head",
+                hint="use kind: regression",
+            )
+        outputs = {"ordinal": self.levels - 1, "classification": self.levels}.get(config.kind, 1)
+        self.value = nn.Linear(width, outputs, bias=False)
+        self.bias = nn.Parameter(torch.full((outputs,), 0.5 if config.kind == "regression" else 0.0))
+        self.attention = nn.Linear(width, 1) if attention else None
+        if self.attention is not None:  # start as a plain mean
+            nn.init.zeros_(self.attention.weight)
+            nn.init.zeros_(self.attention.bias)
+        nn.init.normal_(self.value.weight, std=0.1 * width**-0.5)
+        self._set_class_weights()
+
+    def _set_class_weights(self) -> None:
+        weights = self.config.class_weights
+        if weights is not None and len(weights) != self.levels:
+            raise ConfigError(
+                f"head {self.dimension.name!r}: {len(weights)} class weights for {self.levels} levels"
+            )
+        tensor = None if weights is None else torch.tensor(weights)
+        self.register_buffer("class_weights", tensor, persistent=False)
+
+    def forward(self, turns: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """``turns`` [B, T, W]; ``weights`` [B, T] pooling weights, 0 = turn not there."""
+        if self.attention is not None:
+            scores = self.attention(turns).squeeze(-1).masked_fill(weights == 0, -torch.inf)
+            weights = functional.softmax(scores, dim=-1)
+        evidence = self.value(turns) * weights.unsqueeze(-1)
+        return evidence.sum(dim=1) + self.bias, evidence.mean(dim=-1)
+
+    def loss(self, logits: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+        """Mean loss over labelled rows (0 when there are none).
+
+        ``target`` is [B] on [0, 1] for regression and binary, [B, levels] probabilities else;
+        ``mask`` [B] is True where there is a label.
+        """
+        if not bool(mask.any()):
+            return logits.sum() * 0.0
+        logits, target = logits[mask].float(), target[mask].float()
+        kind = self.config.kind
+        if kind == "regression":
+            return self._regression_loss(logits.squeeze(-1), target)
+        if kind == "binary":
+            return self._binary_loss(logits.squeeze(-1), target)
+        if kind == "ordinal":
+            return corn_loss(logits, target)
+        return functional.cross_entropy(
+            logits,
+            target,
+            weight=self.class_weights,
+            label_smoothing=self.config.label_smoothing,
+        )
+
+    def _regression_loss(self, value: Tensor, target: Tensor) -> Tensor:
+        if self.config.loss == "huber":
+            return functional.huber_loss(value, target, delta=self.config.huber_delta)
+        return functional.mse_loss(value, target)
+
+    def _binary_loss(self, logit: Tensor, target: Tensor) -> Tensor:
+        smooth = self.config.label_smoothing
+        return functional.binary_cross_entropy_with_logits(
+            logit,
+            target * (1 - smooth) + 0.5 * smooth,
+            pos_weight=logit.new_tensor(self.config.positive_weight),
+        )
+
+    def probabilities(self, logits: Tensor, temperature: float, spread: float | None) -> Tensor:
+        """Probability per level [B, levels]; a regression is a normal of ``spread`` cut in bins.
+
+        ``spread`` is the standard deviation of the residuals on [0, 1], fitted on validation; the
+        result has no columns where there are no levels or no spread.
+        """
+        kind = self.config.kind
+        if kind == "binary":
+            p = torch.sigmoid(logits.squeeze(-1) / temperature)
+            return torch.stack([1 - p, p], dim=-1)
+        if kind == "classification":
+            return functional.softmax(logits / temperature, dim=-1)
+        if kind == "ordinal":
+            return corn_probabilities(logits / temperature)
+        if self.levels < 2 or not spread:
+            return logits.new_zeros(len(logits), 0)
+        return _normal_bins(logits.squeeze(-1), spread, self.levels)
+
+    def scores(self, logits: Tensor, temperature: float) -> Tensor:
+        """Score [B] on the dimension's own scale: expected value; a regression is clipped to it."""
+        low, high = self.dimension.low, self.dimension.high
+        if self.config.kind == "regression":
+            return low + logits.squeeze(-1).clamp(0, 1) * (high - low)
+        p = self.probabilities(logits, temperature, None)
+        return p @ p.new_tensor(self.dimension.levels)
+
+
+def corn_loss(logits: Tensor, target: Tensor) -> Tensor:
+    """CORN (Shi, Cao and Raschka, 2023, equation 4) for soft labels; logits [B, K-1].
+
+    Task k is asked only of rows with label >= k and answers P(label > k | label >= k). With a
+    probability per level (several annotators) each row counts by its share that reaches level k.
+    Ours in ten lines: the authors' package has had no release since 2022.
+    """
+    above = target.flip(-1).cumsum(-1).flip(-1)  # [B, K]: P(label >= k)
+    asked, passed = above[:, :-1], above[:, 1:]
+    share = torch.where(asked > 0, passed / asked.clamp_min(1e-9), torch.zeros_like(asked))
+    loss = functional.binary_cross_entropy_with_logits(logits, share, weight=asked, reduction="sum")
+    return loss / asked.sum().clamp_min(1e-9)
+
+
+def corn_probabilities(logits: Tensor) -> Tensor:
+    """Probability per level [B, K] of CORN logits [B, K-1] (chain rule)."""
+    above = torch.sigmoid(logits).cumprod(dim=-1)
+    ones = above.new_ones(len(above), 1)
+    return torch.cat([ones, above], dim=-1) - torch.cat([above, ones * 0], dim=-1)
+
+
+def _normal_bins(value: Tensor, spread: float, levels: int) -> Tensor:
+    edges = (torch.arange(1, levels, device=value.device) - 0.5) / (levels - 1)
+    cdf = torch.special.ndtr((edges - value.float().unsqueeze(-1)) / spread)
+    zero, one = cdf.new_zeros(len(cdf), 1), cdf.new_ones(len(cdf), 1)
+    return torch.cat([cdf, one], dim=-1) - torch.cat([zero, cdf], dim=-1)

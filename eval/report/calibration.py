@@ -1,0 +1,149 @@
+"""Calibration: mean score of the judge in each bin against the mean human answer in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from medal_judges.eval.report.arrangement import Arrangement, SetKey
+from medal_judges.eval.report.colours import OTHER_INDEX
+from medal_judges.eval.report.markup import details, escape, legend, section
+from medal_judges.eval.report.numbers import number
+from medal_judges.eval.report.svg import Frame, padded
+from medal_judges.eval.results import Point, ResultRow
+
+_GRADED_BINS = 8
+_BINARY_BINS = 10
+_LEAD = (
+    "Rows are put in bins by the judge's score: bins of equal size for graded answers, tenths of "
+    "the probability for issues (a reliability diagram). Across: mean score in the bin, up: mean "
+    "human answer; on the dashed line the judge says what people say. The area of a dot grows "
+    "with the number of rows in its bin; hover shows it. The gap is the mean distance from the "
+    "line, weighted by rows."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Rows whose scores lie together: means on the scale of the answers, and how many."""
+
+    score: float
+    human: float
+    n: int
+
+
+def bins(row: ResultRow) -> list[Bin]:
+    """The row's bins by rising score. Equal scores are never split between two bins."""
+    parts = _tenths(row.points) if row.kind == "binary" else _equal_parts(row.points)
+    return [
+        Bin(
+            sum(p.score for p in part) / len(part),
+            sum(p.human for p in part) / len(part),
+            len(part),
+        )
+        for part in parts
+    ]
+
+
+def gap(found: Sequence[Bin]) -> float:
+    """Mean distance between score and human answer over bins, weighted by rows (ECE)."""
+    return sum(b.n * abs(b.score - b.human) for b in found) / sum(b.n for b in found)
+
+
+def on_scale(row: ResultRow) -> bool:
+    """True where nearly all scores lie in the range of the human answers (10% leeway).
+
+    A baseline such as the length has no scale in common with people, so no calibration either.
+    """
+    if row.kind == "binary":
+        return all(0 <= p.score <= 1 for p in row.points)
+    low, high = padded([p.human for p in row.points], 0.1)
+    return sum(low <= p.score <= high for p in row.points) >= 0.95 * len(row.points)
+
+
+def _tenths(points: Sequence[Point]) -> list[list[Point]]:
+    found: list[list[Point]] = [[] for _ in range(_BINARY_BINS)]
+    for point in points:
+        found[max(0, min(int(point.score * _BINARY_BINS), _BINARY_BINS - 1))].append(point)
+    return [part for part in found if part]
+
+
+def _equal_parts(points: Sequence[Point]) -> list[list[Point]]:
+    ordered = sorted(points, key=lambda p: p.score)
+    size = len(ordered) / min(_GRADED_BINS, max(1, len(ordered) // 5))
+    parts: list[list[Point]] = [[]]
+    for _, same in groupby(ordered, key=lambda p: p.score):
+        if len(parts[-1]) >= size - 1e-9:
+            parts.append([])
+        parts[-1].extend(same)
+    return parts
+
+
+def calibration(view: Arrangement) -> str:
+    """The section: headline dimensions in sight, the others folded by set."""
+    judges = {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
+    first = "".join(
+        _panel(view, key, headline, judges)
+        for key in view.sets
+        if (headline := view.headline(key)) is not None
+    )
+    folds = "".join(_fold(view, key, judges, is_open=not first) for key in view.sets)
+    if not first and not folds:
+        return ""
+    entries = [(index, judge) for judge, index in judges.items()]
+    body = f'<div class="strip">{legend(entries, "Judges")}{_panels(first)}{folds}</div>'
+    return section("calibration", "Calibration", body, _LEAD)
+
+
+def _fold(view: Arrangement, key: SetKey, judges: Mapping[str, int], *, is_open: bool) -> str:
+    others = [d for d in view.dimensions(key) if d != view.headline(key)]
+    panels = "".join(_panel(view, key, dimension, judges) for dimension in others)
+    name = f"{key.label}: {len(others)} more dimensions"
+    return details(name, _panels(panels), is_open=is_open) if panels else ""
+
+
+def _panels(body: str) -> str:
+    name = "Calibration panels"
+    region = f'<div class="panels" tabindex="0" role="region" aria-label="{name}">'
+    return f"{region}{body}</div>" if body else ""
+
+
+def _panel(view: Arrangement, key: SetKey, dimension: str, judges: Mapping[str, int]) -> str:
+    rows = [row for row in view.rows(key, dimension) if row.points]
+    drawn = [(row, bins(row)) for row in rows if on_scale(row)]
+    if not rows:
+        return ""
+    title = f"{key.label}: {dimension}"
+    away = [row.judge for row in rows if not on_scale(row)]
+    note = f"Not on the scale of the answers: {', '.join(away)}. " if away else ""
+    gaps = ", ".join(f"{row.judge} {number(gap(found))}" for row, found in drawn)
+    caption = f'<p class="count" dir="auto">{escape(note + (f"Gap: {gaps}" if gaps else ""))}</p>'
+    head = f'<figcaption><b dir="auto">{escape(title)}</b></figcaption>'
+    return f"<figure>{head}{_chart(title, drawn, judges)}{caption}</figure>"
+
+
+def _chart(
+    title: str, drawn: Sequence[tuple[ResultRow, list[Bin]]], judges: Mapping[str, int]
+) -> str:
+    if not drawn:
+        return '<p class="count">No judge answers on this scale.</p>'
+    values = [v for _, found in drawn for b in found for v in (b.score, b.human)]
+    span = (-0.04, 1.04) if drawn[0][0].kind == "binary" else padded(values)
+    frame = Frame(span, span, "mean score of the judge", "mean human answer")
+    diagonal = frame.line(span[0], span[0], span[1], span[1], "ideal")
+    lines = "".join(_line(frame, row, found, judges[row.judge]) for row, found in drawn)
+    return frame.svg(diagonal + lines, escape(f"Calibration on {title}"))
+
+
+def _line(frame: Frame, row: ResultRow, found: Sequence[Bin], colour: int) -> str:
+    path = " ".join(f"{frame.px(b.score):.1f},{frame.py(b.human):.1f}" for b in found)
+    largest = max(b.n for b in found)
+    dots = "".join(
+        f'<circle class="bin c{colour}" cx="{frame.px(b.score):.1f}" '
+        f'cy="{frame.py(b.human):.1f}" r="{1.5 + 3 * (b.n / largest) ** 0.5:.1f}"><title>'
+        f"{escape(row.judge)}: score {number(b.score)}, people {number(b.human)}, "
+        f"{b.n:,} rows</title></circle>"
+        for b in found
+    )
+    return f'<g class="series" data-c="{colour}"><polyline class="c{colour}" points="{path}"/>{dots}</g>'

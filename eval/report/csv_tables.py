@@ -1,0 +1,129 @@
+"""The figures of the page as CSV, in full precision and straight from the records."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from medal_judges.eval.report.arrangement import Arrangement, unique_slugs
+from medal_judges.eval.report.calibration import bins
+from medal_judges.eval.report.numbers import under_floor
+from medal_judges.eval.results import Cell, Estimate, ResultRow
+
+Line = Sequence[object]
+_ROW = ("judge", "set", "level", "dimension", "kind")
+_ESTIMATE = ("value", "low", "high", "p_value", "reason")
+
+
+def write_csv(view: Arrangement, folder: Path) -> list[Path]:
+    """Write every table; paths in the order written. Undefined is an empty cell with a reason.
+
+    Rows under the coverage floor keep their figures here, marked in ``under_floor``.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = view.benchmark.rows
+    tables: list[tuple[str, Line, Iterable[Line]]] = [
+        ("figures", (*_ROW, *_COVERAGE, "metric", *_ESTIMATE), _figures(rows)),
+        ("ceilings", (*_ROW, "metric", *_ESTIMATE), _ceilings(rows)),
+        ("slices", (*_ROW, "slice", "n", "metric", *_ESTIMATE), _slices(rows)),
+        ("counts", (*_ROW, "count", "n"), _counts(rows)),
+        ("points", (*_ROW, *_POINT), _points(rows)),
+        ("calibration", (*_ROW, "mean_score", "mean_human", "n"), _calibration(rows)),
+        ("disagreements", _DISAGREEMENT, _disagreements(view)),
+        ("signatures", (*_ROW, "signature"), ((*_at(row), row.signature) for row in rows)),
+        ("facts", ("fact", "value"), view.benchmark.facts),
+    ]
+    written = [_write(folder / f"{name}.csv", head, lines) for name, head, lines in tables]
+    further = view.benchmark.tables
+    for name, table in zip(unique_slugs([t.title for t in further]), further, strict=True):
+        lines = [[_cell(cell) for cell in row] for row in table.rows]
+        written.append(_write(folder / f"table-{name}.csv", table.columns, lines))
+    return written
+
+
+_COVERAGE = ("n", "scored", "coverage", "under_floor")
+_POINT = ("id", "turn", "human", "score", "lang", "chatbot", "group")
+_DISAGREEMENT = (
+    ("judge", "set", "dimension", "id", "human", "score", "human_rank", "score_rank")
+    + ("turn", "role", "content", "contribution")
+)  # fmt: skip
+
+
+def _write(path: Path, head: Line, lines: Iterable[Line]) -> Path:
+    # Half surrogate pairs (legal in JSON, not in UTF-8) are written as \udXXX.
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(head)
+        writer.writerows(lines)
+    return path
+
+
+def _at(row: ResultRow) -> tuple[object, ...]:
+    return row.judge, row.set_name, row.level, row.dimension, row.kind
+
+
+def _estimate(found: Estimate) -> tuple[object, ...]:
+    return found.value, found.low, found.high, found.p_value, found.reason
+
+
+def _cell(cell: Cell) -> object:
+    """An Estimate as one cell: value, then the interval in brackets, in full precision."""
+    if not isinstance(cell, Estimate):
+        return cell
+    if cell.value is None:
+        return f"undefined: {cell.reason}" if cell.reason else None
+    if cell.low is None or cell.high is None:
+        return cell.value
+    return f"{cell.value!r} [{cell.low!r}, {cell.high!r}]"
+
+
+def _figures(rows: Sequence[ResultRow]) -> Iterator[Line]:
+    for row in rows:
+        covered = (row.n, row.scored, row.coverage, under_floor(row))
+        for metric, found in row.metrics.items():
+            yield *_at(row), *covered, metric, *_estimate(found)
+
+
+def _ceilings(rows: Sequence[ResultRow]) -> Iterator[Line]:
+    for row in rows:
+        for metric, found in row.ceiling.items():
+            yield *_at(row), metric, *_estimate(found)
+
+
+def _slices(rows: Sequence[ResultRow]) -> Iterator[Line]:
+    for row in rows:
+        for name, metrics in row.slices.items():
+            for metric, found in _named(metrics):
+                yield *_at(row), name, row.slice_sizes.get(name), metric, *_estimate(found)
+
+
+def _named(metrics: Mapping[str, Estimate]) -> Iterable[tuple[str, Estimate]]:
+    return metrics.items()
+
+
+def _counts(rows: Sequence[ResultRow]) -> Iterator[Line]:
+    for row in rows:
+        for name, count in row.counts.items():
+            yield *_at(row), name, count
+
+
+def _points(rows: Sequence[ResultRow]) -> Iterator[Line]:
+    for row in rows:
+        for p in row.points:
+            yield *_at(row), p.id, p.turn, p.human, p.score, p.lang, p.chatbot, p.group
+
+
+def _calibration(rows: Sequence[ResultRow]) -> Iterator[Line]:
+    for row in rows:
+        for found in bins(row) if row.points else ():
+            yield *_at(row), found.score, found.human, found.n
+
+
+def _disagreements(view: Arrangement) -> Iterator[Line]:
+    for d in view.benchmark.disagreements:
+        about = (d.judge, d.set_name, d.dimension, d.id)
+        figures = (d.human, d.score, d.human_rank, d.score_rank)
+        for i, (role, text) in enumerate(d.turns):
+            contribution = d.contributions[i] if i < len(d.contributions) else None
+            yield *about, *figures, i, role, text, contribution

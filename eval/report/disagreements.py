@@ -1,0 +1,104 @@
+"""Disagreements: the dialogues where judge and people differ most, as a chat to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from medal_judges.eval.report.arrangement import Arrangement
+from medal_judges.eval.report.markup import details, escape, section
+from medal_judges.eval.report.numbers import number
+from medal_judges.eval.results import Disagreement
+
+_IN_SIGHT = 6
+_LEAD = (
+    "Dialogues ranked most differently by judge and people. Turns are coloured by what they "
+    "contributed to the score, in units of the score, where the judge can say so."
+)
+_KEY = (
+    '<p class="turnkey"><span class="pos" style="--s:90%">raised the score</span>'
+    '<span style="--s:0%">no effect</span><span class="neg" style="--s:90%">lowered it</span></p>'
+)
+
+
+def disagreements(view: Arrangement) -> str:
+    """The section, one fold a judge, the first open; empty where there are none."""
+    found = view.benchmark.disagreements
+    ordered = sorted(found, key=lambda d: _position(view.judges, d.judge))  # stable within a judge
+    folds = []
+    for judge, group in groupby(ordered, key=lambda d: d.judge):
+        cards = [_card(item) for item in group]
+        body = f'<div class="cards">{"".join(cards)}</div>'
+        folds.append(details(f"{judge}: {len(cards)} dialogues", body, is_open=not folds))
+    body = _KEY + "".join(folds) if folds else ""
+    return section("disagreements", "Where judge and people differ most", body, _LEAD)
+
+
+def _position(judges: Sequence[str], judge: str) -> int:
+    return judges.index(judge) if judge in judges else len(judges)
+
+
+def _card(item: Disagreement) -> str:
+    turns = list(_bubbles(item))
+    folded = turns[_IN_SIGHT:] if len(turns) > _IN_SIGHT + 2 else []
+    visible = turns[: len(turns) - len(folded)]
+    rest = details(f"{len(folded)} more turns", "".join(folded)) if folded else ""
+    return (
+        f'<article class="card"><header><h4><bdi>{escape(item.id)}</bdi></h4>'
+        f'<p class="where" dir="auto">{escape(item.set_name)} · {escape(item.dimension)}</p>'
+        f'<p class="verdict"><span>people <b>{number(item.human)}</b> '
+        f"{_rank(item.human_rank)}</span><span>judge <b>{number(item.score)}</b> "
+        f"{_rank(item.score_rank)}</span></p>{_track(item)}{_unexplained(item)}</header>"
+        f'<div class="chat">{"".join(visible)}{rest}</div></article>\n'
+    )
+
+
+def _rank(rank: float) -> str:
+    return f'<span class="ci">rank {number(rank)}</span>'
+
+
+def _track(item: Disagreement) -> str:
+    """Where people and judge rank the dialogue, from lowest (left) to highest (right)."""
+    ranks = (item.human_rank, item.score_rank)
+    if not all(0 <= rank <= 1 for rank in ranks):
+        return ""
+    people, judge = (6 + 188 * rank for rank in ranks)
+    return (
+        '<svg class="track" viewBox="0 0 200 12" aria-hidden="true">'
+        '<line class="track" x1="6" y1="6" x2="194" y2="6"/>'
+        f'<line class="span" x1="{people:.1f}" y1="6" x2="{judge:.1f}" y2="6"/>'
+        f'<path class="ceiling" d="M{people:.1f} 0l4 6-4 6-4-6z"/>'
+        f'<circle class="dot" cx="{judge:.1f}" cy="6" r="4"/></svg>'
+    )
+
+
+def _unexplained(item: Disagreement) -> str:
+    if len(item.contributions) == len(item.turns):
+        return ""
+    why = "This judge gives no contributions."
+    if item.contributions:
+        why = f"{len(item.contributions)} contributions for {len(item.turns)} turns: not shown."
+    return f'<p class="count">{why}</p>'
+
+
+def _bubbles(item: Disagreement) -> Iterator[str]:
+    known = len(item.contributions) == len(item.turns)
+    values: Sequence[float | None] = item.contributions if known else [None] * len(item.turns)
+    largest = max((abs(v) for v in values if v is not None), default=0.0)
+    for i, ((role, text), value) in enumerate(zip(item.turns, values, strict=True)):
+        yield _bubble(i, role, text, value, largest)
+
+
+def _bubble(i: int, role: str, text: str, value: float | None, largest: float) -> str:
+    side = "assistant" if role == "assistant" else "user"
+    tint, told = "", ""
+    if value is not None:
+        strength = round(100 * abs(value) / largest) if largest else 0
+        tint = f' style="--s:{strength}%"'
+        side += " neg" if value < 0 else " pos"
+        told = f'<span class="contribution">{"+" if value > 0 else ""}{number(value)}</span>'
+    said = escape(text) if text.strip() else '<i class="empty">(empty turn)</i>'
+    return (
+        f'<div class="turn {side}"{tint}><p class="who">{i} · {escape(role)}{told}</p>'
+        f'<p class="said" dir="auto">{said}</p></div>'
+    )

@@ -1,0 +1,77 @@
+"""How a figure is written: 2 decimals, the interval in brackets, undefined as a dash."""
+
+from __future__ import annotations
+
+import math
+
+from medal_judges.eval.results import Estimate, ResultRow
+
+DASH = "–"
+COVERAGE_FLOOR = 0.98
+
+LABELS = {
+    "spearman": "Spearman ρ",
+    "pearson": "Pearson r",
+    "kendall": "Kendall τ-b",
+    "within": "ρ within chatbots",
+    "f1_present": "F1+",
+    "f1_absent": "F1−",
+    "precision": "Precision",
+    "recall": "Recall",
+    "accuracy": "Accuracy",
+}
+
+
+def label(metric: str) -> str:
+    """Name of a metric as it stands in a table head."""
+    return LABELS.get(metric, metric.replace("_", " "))
+
+
+def primary_metric(kind: str) -> str:
+    """The one figure of a dimension: F1 for issue present where binary, else Spearman."""
+    return "f1_present" if kind == "binary" else "spearman"
+
+
+def number(value: float, digits: int = 2) -> str:
+    """``value`` with ``digits`` decimals and a real minus sign; never minus zero."""
+    text = f"{value:.{digits}f}"
+    if float(text) == 0:
+        text = text.lstrip("-")
+    return text.replace("-", "−")
+
+
+def interval(estimate: Estimate) -> str:
+    """``[low, high]``, or nothing where there is no interval."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f"[{number(estimate.low)}, {number(estimate.high)}]"
+
+
+def checked(estimate: Estimate | None) -> Estimate:
+    """The estimate itself where it holds a finite number, else None with a reason."""
+    if estimate is None:
+        return Estimate(None, reason="not computed")
+    if estimate.value is not None and not math.isfinite(estimate.value):
+        return Estimate(None, reason="not a finite number")
+    if estimate.value is None and not estimate.reason:
+        return Estimate(None, reason="undefined (no reason recorded)")
+    return estimate
+
+
+def under_floor(row: ResultRow, floor: float = COVERAGE_FLOOR) -> bool:
+    """True where the judge left too many rows unscored for a headline number."""
+    return row.coverage is not None and row.coverage < floor
+
+
+def shown(row: ResultRow | None, metric: str) -> Estimate:
+    """What the page prints for ``metric``: no number where coverage is under the floor."""
+    if row is None:
+        return Estimate(None, reason="this judge was not run here")
+    if under_floor(row):
+        percent = f"{100 * (row.coverage or 0):.1f}%"
+        return Estimate(
+            None,
+            reason=f"coverage {percent} is under the floor of {100 * COVERAGE_FLOOR:.0f}%: "
+            "no headline number",
+        )
+    return checked(row.metrics.get(metric))

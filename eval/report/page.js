@@ -1,0 +1,102 @@
+(function () {
+  "use strict";
+  var root = document.documentElement;
+
+  // Theme: ?theme=dark in the address, then the stored choice, then what the system says.
+  function stored() {
+    try { return localStorage.getItem("theme"); } catch (error) { return null; }
+  }
+  function store(value) {
+    try { localStorage.setItem("theme", value); } catch (error) { /* private window */ }
+  }
+  var asked = new URLSearchParams(location.search).get("theme") || stored();
+  if (asked === "dark" || asked === "light") root.dataset.theme = asked;
+  var button = document.getElementById("theme");
+  function isDark() {
+    return root.dataset.theme
+      ? root.dataset.theme === "dark"
+      : matchMedia("(prefers-color-scheme: dark)").matches;
+  }
+  function name() {
+    button.textContent = isDark() ? "Light" : "Dark";
+    button.setAttribute("aria-label", "Switch to " + button.textContent.toLowerCase() + " colours");
+  }
+  button.hidden = false;
+  name();
+  button.addEventListener("click", function () {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    store(root.dataset.theme);
+    name();
+  });
+
+  // Sorting: within each group of rows; headings stay first, ceilings and empty cells last.
+  function key(row, column) {
+    var cell = row.cells[column];
+    if (!cell) return null;
+    if (!("sort" in cell.dataset)) return cell.textContent.trim().toLowerCase();
+    return cell.dataset.sort === "" ? null : Number(cell.dataset.sort);
+  }
+  function compare(a, b) {
+    return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
+  }
+  function sort(table, column, sign) {
+    Array.prototype.forEach.call(table.tBodies, function (body) {
+      var free = Array.prototype.filter.call(body.rows, function (row) { return !row.dataset.pin; });
+      var last = body.querySelectorAll('tr[data-pin="last"]');
+      free.sort(function (a, b) {
+        var x = key(a, column), y = key(b, column);
+        if (x === null || y === null) return (x === null) - (y === null);
+        return sign * compare(x, y);
+      });
+      free.forEach(function (row) { body.appendChild(row); });
+      last.forEach(function (row) { body.appendChild(row); });
+    });
+  }
+  document.querySelectorAll("table.sortable").forEach(function (table) {
+    var heads = table.tHead.rows[0].cells;
+    Array.prototype.forEach.call(heads, function (head, column) {
+      if (head.hasAttribute("data-nosort")) return;
+      var press = document.createElement("button");
+      press.type = "button";
+      press.textContent = head.textContent;
+      head.textContent = "";
+      head.appendChild(press);
+      press.addEventListener("click", function () {
+        // Figures fall first (best on top), names rise first.
+        var falling = column > 0;
+        var now = head.getAttribute("aria-sort");
+        if (now) falling = now === "ascending";
+        Array.prototype.forEach.call(heads, function (other) { other.removeAttribute("aria-sort"); });
+        head.setAttribute("aria-sort", falling ? "descending" : "ascending");
+        sort(table, column, falling ? -1 : 1);
+      });
+    });
+  });
+
+  // Legends: a click keeps one category and fades the others in its strip.
+  document.querySelectorAll(".strip").forEach(function (strip) {
+    strip.querySelectorAll(".legend li").forEach(function (item) {
+      var press = document.createElement("button");
+      press.type = "button";
+      press.setAttribute("aria-pressed", "false");
+      while (item.firstChild) press.appendChild(item.firstChild);
+      item.appendChild(press);
+      press.addEventListener("click", function () {
+        var on = press.getAttribute("aria-pressed") !== "true";
+        strip.querySelectorAll(".legend button").forEach(function (other) {
+          other.setAttribute("aria-pressed", "false");
+        });
+        press.setAttribute("aria-pressed", String(on));
+        strip.querySelectorAll(".pt, .series").forEach(function (mark) {
+          var mine = mark.classList.contains("c" + item.dataset.c) || mark.dataset.c === item.dataset.c;
+          mark.classList.toggle("faded", on && !mine);
+        });
+      });
+    });
+  });
+
+  // On paper nothing can be unfolded.
+  addEventListener("beforeprint", function () {
+    document.querySelectorAll("details").forEach(function (fold) { fold.open = true; });
+  });
+})();

@@ -1,0 +1,35 @@
+"""Provenance: how the page was made, and the signature of every figure at its foot."""
+
+from __future__ import annotations
+
+from medal_judges.eval.report.arrangement import Arrangement
+from medal_judges.eval.report.markup import details, escape, section
+
+
+def facts(view: Arrangement) -> str:
+    """The facts as pairs; empty where the benchmark has none."""
+    pairs = "".join(
+        f'<div><dt>{escape(name)}</dt><dd dir="auto">{escape(value)}</dd></div>'
+        for name, value in view.benchmark.facts
+    )
+    body = f'<dl class="facts">{pairs}</dl>' if pairs else ""
+    return section("facts", "How it was made", body)
+
+
+def signatures(view: Arrangement) -> str:
+    """Every distinct signature, by judge. Two figures compare only where these agree."""
+    by_judge: dict[str, dict[str, None]] = {judge: {} for judge in view.judges}
+    for row in view.benchmark.rows:
+        by_judge[row.judge][row.signature] = None
+    body = "".join(_judge(judge, list(found)) for judge, found in by_judge.items())
+    lead = "What must be equal for two numbers to be comparable, as written with every figure."
+    return section("signatures", "Signatures", body, lead)
+
+
+def _judge(judge: str, found: list[str]) -> str:
+    items = "".join(f"<li><code>{escape(signature)}</code></li>" for signature in found)
+    return details(
+        f"{judge}: {len(found)} signature{'s' if len(found) > 1 else ''}",
+        f'<ul class="signatures">{items}</ul>',
+        is_open=len(found) == 1,
+    )

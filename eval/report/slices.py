@@ -1,0 +1,62 @@
+"""Slices: the same figure by language and by chatbot, judges side by side."""
+
+from __future__ import annotations
+
+from medal_judges.eval.report.arrangement import Arrangement, SetKey
+from medal_judges.eval.report.markup import (
+    Group,
+    details,
+    estimate_cell,
+    number_cell,
+    row_head,
+    section,
+    sortable,
+)
+from medal_judges.eval.report.numbers import label, primary_metric, under_floor
+from medal_judges.eval.report.numbers import shown as shown_metric
+from medal_judges.eval.results import Estimate, ResultRow
+
+_NAMES = {"lang": "Languages", "chatbot": "Chatbots"}
+
+
+def slices(view: Arrangement, part: str) -> str:
+    """The section of ``part`` ('lang' or 'chatbot'); empty where no row was sliced so."""
+    bodies = []
+    for key in view.sets:
+        sliced = [d for d in view.dimensions(key) if slice_names(view, key, d, part)]
+        if not sliced:
+            continue
+        bodies.append(_table(view, key, sliced[0], part))
+        more = "".join(_table(view, key, dimension, part) for dimension in sliced[1:])
+        if more:
+            bodies.append(details(f"{key.label}: {len(sliced) - 1} more dimensions", more))
+    return section(f"by-{part}", _NAMES.get(part, part), "".join(bodies))
+
+
+def slice_names(view: Arrangement, key: SetKey, dimension: str, part: str) -> list[str]:
+    """Names such as ``de`` of the slices of a set, sorted."""
+    found = {name for row in view.rows(key, dimension) for name in row.slices}
+    return sorted(name.split(":", 1)[1] for name in found if name.startswith(f"{part}:"))
+
+
+def _table(view: Arrangement, key: SetKey, dimension: str, part: str) -> str:
+    metric = primary_metric(view.kind(key, dimension))
+    rows = view.rows(key, dimension)
+    body = []
+    for name in slice_names(view, key, dimension, part):
+        sizes = [row.slice_sizes.get(f"{part}:{name}") for row in rows]
+        size = next((s for s in sizes if s is not None), None)
+        cells = "".join(estimate_cell(_slice(row, f"{part}:{name}", metric)) for row in rows)
+        body.append(row_head(name) + number_cell(size, "size not recorded") + cells)
+    whole = "".join(estimate_cell(shown_metric(row, metric)) for row in rows)
+    pinned = row_head("all") + number_cell(rows[0].n) + whole
+    title = f"{key.label}: {dimension}, {label(metric)} by {_NAMES.get(part, part).lower()[:-1]}"
+    head = "Language" if part == "lang" else "Chatbot"
+    return sortable(title, [head, "n", *(r.judge for r in rows)], [Group(body, pinned=[pinned])])
+
+
+def _slice(row: ResultRow, name: str, metric: str) -> Estimate | None:
+    if under_floor(row):
+        return shown_metric(row, metric)
+    found = row.slices.get(name)
+    return None if found is None else found.get(metric)

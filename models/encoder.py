@@ -16,7 +16,7 @@ from medal_judges.errors import JudgeLoadError
 from medal_judges.models.batching import budget_batches, halving
 from medal_judges.models.calibration import Calibration
 from medal_judges.models.encoder_config import EncoderConfig
-from medal_judges.models.encoder_net import EncoderNet, load_body
+from medal_judges.models.encoder_net import EncoderNet, load_body, without_pooler
 from medal_judges.models.heads import Head
 from medal_judges.models.judge import Item, Judge, Scores
 from medal_judges.models.saving import read_config, write_config
@@ -117,7 +117,7 @@ class EncoderJudge(Judge):
             raise JudgeLoadError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
         dimensions = [Dimension(**d) for d in saved["dimensions"]]
         body_config = AutoConfig.for_model(**saved["body"])
-        body = AutoModel.from_config(body_config)
+        body = without_pooler(AutoModel.from_config(body_config))
         net = EncoderNet(
             body, body_config.hidden_size, EncoderConfig(**saved["encoder"]), dimensions
         )
@@ -187,7 +187,9 @@ class EncoderJudge(Judge):
                 counts[row] += count
         return sums / counts.clamp_min(1)
 
-    def _piece_sums(self, batch: Sequence[tuple[int, list[int]]]) -> list[tuple[int, Tensor, Tensor]]:
+    def _piece_sums(
+        self, batch: Sequence[tuple[int, list[int]]]
+    ) -> list[tuple[int, Tensor, Tensor]]:
         ids, mask = collate_pieces([piece for _, piece in batch], self._pad)
         total, count = self.net.piece_sums(ids.to(self.device), mask.to(self.device))
         rows = [row for row, _ in batch]

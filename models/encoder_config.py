@@ -25,6 +25,7 @@ class EncoderConfig(Config):
     the judge's uncertainty. ``embedding`` false leaves the body out (features only).
     """
 
+    family: Literal["encoder"] = "encoder"
     base: str = "embedded:minilm"
     base_revision: str | None = None
     shape: Literal["flat", "hierarchical"] = "hierarchical"

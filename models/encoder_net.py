@@ -28,7 +28,9 @@ class EncoderNet(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.body, self.hidden = config, body, hidden
-        self.nets = nn.ModuleList(TurnNet(hidden, config, dimensions) for _ in range(config.members))
+        self.nets = nn.ModuleList(
+            TurnNet(hidden, config, dimensions) for _ in range(config.members)
+        )
         # Per role, set from the training set (fit_features), so that a new domain is not re-centred.
         self.feature_mean: Tensor
         self.feature_std: Tensor
@@ -88,7 +90,9 @@ class TurnNet(nn.Module):
         attention = config.pooling == "attention"
         self.heads = nn.ModuleDict(
             {
-                d.name: Head(d, config.heads.get(d.name, default_head(d)), 2 * (width + skip), attention)
+                d.name: Head(
+                    d, config.heads.get(d.name, default_head(d)), 2 * (width + skip), attention
+                )
                 for d in dimensions
             }
         )
@@ -155,5 +159,14 @@ def load_body(base: str, revision: str | None = None, **options: Any) -> tuple[A
     for name in ("attention_probs_dropout_prob", "attention_dropout"):
         if hasattr(config, name):
             setattr(config, name, 0.0)
-    body = AutoModel.from_pretrained(source, revision=revision, config=config, **options)
+    body = without_pooler(
+        AutoModel.from_pretrained(source, revision=revision, config=config, **options)
+    )
     return body, AutoTokenizer.from_pretrained(source, revision=revision)
+
+
+def without_pooler(body: nn.Module) -> nn.Module:
+    """The body without BERT's pooler: unused here, and unused weights stop distributed training."""
+    if getattr(body, "pooler", None) is not None:
+        body.pooler = None
+    return body

@@ -52,7 +52,9 @@ class Head(nn.Module):
 
     class_weights: Tensor | None
 
-    def __init__(self, dimension: Dimension, config: HeadConfig, width: int, attention: bool) -> None:
+    def __init__(
+        self, dimension: Dimension, config: HeadConfig, width: int, attention: bool
+    ) -> None:
         super().__init__()
         self.dimension, self.config = dimension, config
         self.levels = len(dimension.levels)
@@ -64,7 +66,9 @@ class Head(nn.Module):
             )
         outputs = {"ordinal": self.levels - 1, "classification": self.levels}.get(config.kind, 1)
         self.value = nn.Linear(width, outputs, bias=False)
-        self.bias = nn.Parameter(torch.full((outputs,), 0.5 if config.kind == "regression" else 0.0))
+        self.bias = nn.Parameter(
+            torch.full((outputs,), 0.5 if config.kind == "regression" else 0.0)
+        )
         self.attention = nn.Linear(width, 1) if attention else None
         if self.attention is not None:  # start as a plain mean
             nn.init.zeros_(self.attention.weight)
@@ -89,40 +93,43 @@ class Head(nn.Module):
         evidence = self.value(turns) * weights.unsqueeze(-1)
         return evidence.sum(dim=1) + self.bias, evidence.mean(dim=-1)
 
-    def loss(self, logits: Tensor, target: Tensor, mask: Tensor) -> Tensor:
-        """Mean loss over labelled rows (0 when there are none).
+    def loss(self, logits: Tensor, target: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
+        """Weighted mean loss over labelled rows (0 when there are none).
 
         ``target`` is [B] on [0, 1] for regression and binary, [B, levels] probabilities else;
-        ``mask`` [B] is True where there is a label.
+        ``mask`` [B] is True where there is a label; ``weights`` [B] are the rows' weights.
         """
         if not bool(mask.any()):
             return logits.sum() * 0.0
-        logits, target = logits[mask].float(), target[mask].float()
-        kind = self.config.kind
-        if kind == "regression":
-            return self._regression_loss(logits.squeeze(-1), target)
-        if kind == "binary":
-            return self._binary_loss(logits.squeeze(-1), target)
-        if kind == "ordinal":
-            return corn_loss(logits, target)
+        losses = self._losses(logits[mask].float(), target[mask].float())
+        weights = weights[mask]
+        return (losses * weights).sum() / weights.sum()
+
+    def _losses(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Loss of each row [B]."""
+        config = self.config
+        if config.kind == "regression":
+            value = logits.squeeze(-1)
+            if config.loss == "huber":
+                return functional.huber_loss(
+                    value, target, delta=config.huber_delta, reduction="none"
+                )
+            return functional.mse_loss(value, target, reduction="none")
+        if config.kind == "binary":
+            return functional.binary_cross_entropy_with_logits(
+                logits.squeeze(-1),
+                target * (1 - config.label_smoothing) + 0.5 * config.label_smoothing,
+                pos_weight=logits.new_tensor(config.positive_weight),
+                reduction="none",
+            )
+        if config.kind == "ordinal":
+            return corn_losses(logits, target)
         return functional.cross_entropy(
             logits,
             target,
             weight=self.class_weights,
-            label_smoothing=self.config.label_smoothing,
-        )
-
-    def _regression_loss(self, value: Tensor, target: Tensor) -> Tensor:
-        if self.config.loss == "huber":
-            return functional.huber_loss(value, target, delta=self.config.huber_delta)
-        return functional.mse_loss(value, target)
-
-    def _binary_loss(self, logit: Tensor, target: Tensor) -> Tensor:
-        smooth = self.config.label_smoothing
-        return functional.binary_cross_entropy_with_logits(
-            logit,
-            target * (1 - smooth) + 0.5 * smooth,
-            pos_weight=logit.new_tensor(self.config.positive_weight),
+            label_smoothing=config.label_smoothing,
+            reduction="none",
         )
 
     def probabilities(self, logits: Tensor, temperature: float, spread: float | None) -> Tensor:
@@ -152,18 +159,20 @@ class Head(nn.Module):
         return p @ p.new_tensor(self.dimension.levels)
 
 
-def corn_loss(logits: Tensor, target: Tensor) -> Tensor:
-    """CORN (Shi, Cao and Raschka, 2023, equation 4) for soft labels; logits [B, K-1].
+def corn_losses(logits: Tensor, target: Tensor) -> Tensor:
+    """CORN (Shi, Cao and Raschka, 2023, equation 4) for soft labels: loss of each row [B].
 
-    Task k is asked only of rows with label >= k and answers P(label > k | label >= k). With a
-    probability per level (several annotators) each row counts by its share that reaches level k.
-    Ours in ten lines: the authors' package has had no release since 2022.
+    ``logits`` [B, K-1], ``target`` [B, K] probabilities. Task k is asked only of rows with
+    label >= k and answers P(label > k | label >= k); with a probability per level (several
+    annotators) each row counts by its share that reaches level k. Ours in five lines: the authors'
+    package has had no release since 2022.
     """
     above = target.flip(-1).cumsum(-1).flip(-1)  # [B, K]: P(label >= k)
     asked, passed = above[:, :-1], above[:, 1:]
     share = torch.where(asked > 0, passed / asked.clamp_min(1e-9), torch.zeros_like(asked))
-    loss = functional.binary_cross_entropy_with_logits(logits, share, weight=asked, reduction="sum")
-    return loss / asked.sum().clamp_min(1e-9)
+    return functional.binary_cross_entropy_with_logits(
+        logits, share, weight=asked, reduction="none"
+    ).sum(-1)
 
 
 def corn_probabilities(logits: Tensor) -> Tensor:

@@ -165,7 +165,9 @@ class Judge(ABC):
         cut = [item for item in items if item.truncated_turns]
         if cut:
             total = sum(item.truncated_turns for item in cut)
-            logger.warning("%d dialogues lost %d whole turns to the judge's window", len(cut), total)
+            logger.warning(
+                "%d dialogues lost %d whole turns to the judge's window", len(cut), total
+            )
 
     def dimension(self, name: str) -> Dimension:
         """The dimension called ``name``. Raises ConfigError when the judge has none such."""

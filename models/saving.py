@@ -145,7 +145,9 @@ def _download(repo_id: str, revision: str | None) -> Path:
         raise JudgeLoadError(f"no folder and no Hub repository {repo_id}", hint=hint) from error
     except LocalEntryNotFoundError as error:
         hint = "give a local folder, or try again with a network"
-        raise JudgeLoadError(f"{repo_id} is not cached and the Hub is out of reach", hint=hint) from error
+        raise JudgeLoadError(
+            f"{repo_id} is not cached and the Hub is out of reach", hint=hint
+        ) from error
     except HfHubHTTPError as error:
         raise JudgeLoadError(f"the Hub refused {repo_id}: {error}") from error
     except OSError as error:

@@ -1,0 +1,17 @@
+"""``accelerate launch -m medal_judges.training --config configs/train/X.yaml [field=value ...]``."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from medal_judges.errors import MedalError
+from medal_judges.training.commands import train
+
+if __name__ == "__main__":
+    try:
+        typer.run(train)
+    except MedalError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,62 @@
+"""Fit a judge's calibration on the validation rows of its run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from medal_judges.models.calibration import (
+    Calibration,
+    fit_class_temperature,
+    fit_isotonic,
+    fit_temperature,
+)
+from medal_judges.models.heads import Head
+from medal_judges.training.examples import Example
+
+_MIN_ROWS = 20  # below this a fit would follow the noise
+
+
+def fit_calibrations(
+    examples: Sequence[Example],
+    logits: Mapping[str, np.ndarray],
+    heads: Mapping[str, Head],
+    method: str,
+) -> dict[str, Calibration]:
+    """Calibration per dimension with at least 20 labelled validation rows; ``method`` is
+    ``temperature``, ``isotonic`` (a monotone map of the score, over the temperature) or ``none``."""
+    if method == "none":
+        return {}
+    found: dict[str, Calibration] = {}
+    for name, head in heads.items():
+        rows = [i for i, e in enumerate(examples) if name in e.targets]
+        if len(rows) >= _MIN_ROWS:
+            targets = np.stack([np.asarray(examples[i].targets[name], float) for i in rows])
+            found[name] = _fit(head, logits[name][rows].astype(float), targets, method)
+    return found
+
+
+def _fit(head: Head, logits: np.ndarray, targets: np.ndarray, method: str) -> Calibration:
+    kind = head.config.kind
+    temperature, spread = 1.0, None
+    if kind == "binary":
+        temperature = fit_temperature(logits[:, 0], targets)
+    elif kind == "regression":
+        spread = float(np.std(targets - np.clip(logits[:, 0], 0, 1)))
+    else:
+        temperature = fit_class_temperature(logits, targets, corn=kind == "ordinal")
+    isotonic = None
+    if method == "isotonic":
+        scores = head.scores(torch.from_numpy(logits).float(), temperature).tolist()
+        units = [head.dimension.to_unit(s) for s in scores]
+        isotonic = fit_isotonic(units, _unit_targets(head, targets).tolist())
+    return Calibration(temperature=temperature, spread=spread, isotonic=isotonic, rows=len(targets))
+
+
+def _unit_targets(head: Head, targets: np.ndarray) -> np.ndarray:
+    """Targets [n] on [0, 1]; distributions over levels by their mean."""
+    if targets.ndim == 1:
+        return targets
+    return np.asarray(targets @ np.linspace(0, 1, head.levels))

@@ -1,0 +1,109 @@
+"""What a training run can be told, as one typed object; unknown keys are refused."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from medal_judges.config import Config
+from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.models.feature_config import FeatureConfig
+
+
+class PlantConfig(Config):
+    """Plant issues into the dialogues of a source (data_prep/perturbation)."""
+
+    issues: tuple[str, ...] | None = None
+    strengths: tuple[int, ...] = (1, 2, 3)
+    split: Literal["train", "test"] = "train"
+    per_dialogue: int = Field(default=1, ge=1)
+
+
+class DataEntry(Config):
+    """One source of training, validation or test rows.
+
+    ``source`` is a spec such as ``dstc9:train``, or a JSONL file. ``dimensions`` maps the source's
+    dimension to the judge's (a list keeps the names; None takes all that both have). ``rescale``:
+    None maps the source's declared scale to the judge's, linearly; ``standardise`` sets the
+    source's mean to the middle of the judge's scale and its standard deviation to a fifth of it
+    (for sources without bounds, or rated in another spirit); (low, high) overrides the declared
+    scale. ``limit`` takes that many rows, drawn by the run's seed. ``plant`` replaces the rows by
+    planted ones.
+    """
+
+    source: str
+    dimensions: dict[str, str] | tuple[str, ...] | None = None
+    rescale: Literal["standardise"] | tuple[float, float] | None = None
+    exclude_chatbots: tuple[str, ...] = ()
+    weight: float = Field(default=1.0, gt=0)
+    limit: int | None = Field(default=None, ge=1)
+    skip: int = Field(default=0, ge=0)
+    min_turns: int = Field(default=2, ge=1)
+    plant: PlantConfig | None = None
+    optional: bool = False
+
+
+class OptimConfig(Config):
+    """Optimisation. ``batch_size`` counts dialogues a step and process; a batch of long ones is
+    cut so that it holds at most ``batch_tokens`` padded tokens."""
+
+    epochs: float = Field(default=3, gt=0)
+    batch_size: int = Field(default=16, ge=1)
+    batch_tokens: int = Field(default=16384, ge=64)
+    gradient_accumulation: int = Field(default=1, ge=1)
+    lr: float = Field(default=1e-3, gt=0)
+    body_lr: float = Field(default=2e-5, gt=0)
+    layer_decay: float = Field(default=1.0, gt=0, le=1)
+    weight_decay: float = Field(default=0.01, ge=0)
+    warmup: float = Field(default=0.1, ge=0, lt=1)
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    clip: float = Field(default=1.0, gt=0)
+    mixed_precision: Literal["auto", "no", "bf16", "fp16"] = "auto"
+    length_grouped: bool = True
+
+
+class StopConfig(Config):
+    """Early stopping on a figure of validation: ``loss``, or ``spearman/DIM``, ``auc/DIM``,
+    ``spearman`` or ``auc`` for the mean over dimensions. ``patience`` None never stops early, and
+    ``keep`` says whether the best or the last weights are saved."""
+
+    metric: str = "loss"
+    patience: int | None = Field(default=None, ge=1)
+    keep: Literal["best", "last"] = "best"
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.metric != "loss"
+
+
+class TrainConfig(Config):
+    """A training run. ``trainable_layers``: how many top layers of the body learn (None = the
+    whole body, 0 = none: then each distinct turn is encoded once for the whole run)."""
+
+    name: str
+    output_dir: str
+    rubric: str
+    seed: int = 0
+    model: EncoderConfig | FeatureConfig = Field(discriminator="family")
+    trainable_layers: int | None = Field(default=None, ge=0)
+    train: tuple[DataEntry, ...]
+    validation: tuple[DataEntry, ...] = ()
+    test: tuple[DataEntry, ...] = ()  # only for the leak check
+    optim: OptimConfig = Field(default_factory=OptimConfig)
+    stop: StopConfig = Field(default_factory=StopConfig)
+    soft_labels: bool = False  # several annotators as a distribution instead of their mean
+    source_offsets: bool = False  # an offset a source and dimension, learnt and left out at scoring
+    calibration: Literal["temperature", "isotonic", "none"] = "temperature"
+    checkpoint_steps: int | None = Field(default=None, ge=1)  # None: at each end of epoch
+    threads: int | None = Field(default=None, ge=1)
+    log: Literal["none", "tensorboard", "trackio"] = "none"
+
+    @model_validator(mode="after")
+    def _early_stopping_needs_validation(self) -> TrainConfig:
+        if not self.validation and (self.stop.patience or self.stop.keep == "best"):
+            raise ValueError(
+                "stop.patience and stop.keep=best need validation rows; "
+                "give validation entries or set stop.keep=last and stop.patience=null"
+            )
+        return self

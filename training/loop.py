@@ -1,0 +1,240 @@
+"""The training loop, on Accelerate.
+
+Not the Hugging Face Trainer: batches here are dialogues of many turns, cut by tokens, with each
+distinct turn encoded once, and a resumed run must end at the same weights to 1e-5. Both are a page
+of code with Accelerate and a dozen overridden methods with the Trainer; launchers, mixed precision,
+DDP and DeepSpeed are the same.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from medal_judges.models.encoder import EncoderJudge
+from medal_judges.models.heads import Head
+from medal_judges.training.accelerator import make_accelerator
+from medal_judges.training.batches import epoch_batches
+from medal_judges.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.examples import Example
+from medal_judges.training.feature_scale import fit_feature_scale
+from medal_judges.training.model import Batcher, TrainingModel
+from medal_judges.training.optimizer import build_optimizer, build_schedule, freeze
+from medal_judges.training.progress import TrainingBar
+from medal_judges.training.validation import validation_figures, watched
+
+logger = logging.getLogger(__name__)
+
+
+class TrainingLoop:
+    """Trains ``judge.net`` in place; ``run`` leaves the best (or last) weights in it."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        judge: EncoderJudge,
+        train: Sequence[Example],
+        validation: Sequence[Example],
+        levels: Mapping[str, int],
+        run_hash: str,
+    ) -> None:
+        self.config, self.judge, self.levels, self.run_hash = config, judge, dict(levels), run_hash
+        self.folder = Path(config.output_dir) / "checkpoints"
+        self.accelerator = make_accelerator(config)
+        self.judge.net.to(self.accelerator.device)
+        self.judge.device = self.accelerator.device
+        freeze(judge.net.body, config.trainable_layers)
+        frozen = config.trainable_layers == 0 or not judge.config.embedding
+        self.train, self.validation = (
+            Batcher(judge, train, frozen),
+            Batcher(judge, validation, frozen),
+        )
+        fit_feature_scale(judge, self.train)
+        sources = sorted({e.source for e in train})
+        model = TrainingModel(judge.net, sources, config.source_offsets)
+        self._build(model)
+
+    def _build(self, model: TrainingModel) -> None:
+        optim = self.config.optim
+        unit = self.accelerator.num_processes * optim.gradient_accumulation
+        batches = epoch_batches(self.train.lengths, optim, seed=self.config.seed, epoch=0)
+        self.steps_per_epoch = math.ceil(len(batches) / unit)
+        self.steps = max(1, round(optim.epochs * self.steps_per_epoch))
+        optimizer = build_optimizer(model, model.net.body, optim)
+        self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
+        self.schedule = build_schedule(self.optimizer.optimizer, optim, self.steps)
+        self.accelerator.register_for_checkpointing(self.schedule)
+
+    @property
+    def bare(self) -> TrainingModel:
+        """The model without its distributed wrapper."""
+        model: TrainingModel = self.accelerator.unwrap_model(self.model)
+        return model
+
+    @property
+    def heads(self) -> dict[str, Head]:
+        """The first member's head per dimension: all members' decode alike."""
+        return dict(self.bare.net.nets[0].heads.items())  # type: ignore[operator, union-attr]
+
+    def run(self, resume: bool) -> Progress:
+        """Train to the end or to early stopping; returns where it stands. Saves checkpoints."""
+        progress = Progress()
+        if resume:
+            progress = load_checkpoint(self.folder, self.accelerator, self.run_hash)
+        with TrainingBar(self.steps, progress.step, self.accelerator.is_main_process) as bar:
+            while progress.step < self.steps and not progress.stopped:
+                self._epoch(progress, bar)
+        self._restore_best(progress)
+        return progress
+
+    def _epoch(self, progress: Progress, bar: TrainingBar) -> None:
+        """From the step that ``progress`` stands at to the end of that epoch."""
+        epoch, done = divmod(progress.step, self.steps_per_epoch)
+        accelerator, accumulate = self.accelerator, self.config.optim.gradient_accumulation
+        batches = epoch_batches(
+            self.train.lengths,
+            self.config.optim,
+            seed=self.config.seed,
+            epoch=epoch,
+            count=self.steps_per_epoch * accumulate * accelerator.num_processes,
+        )
+        mine = batches[accelerator.process_index :: accelerator.num_processes]
+        self.model.train()
+        for start in range(done * accumulate, len(mine), accumulate):
+            loss = self._step(mine[start : start + accumulate])
+            progress.step += 1
+            bar.advance(loss)
+            self._after_step(progress, bar)
+            if progress.step >= self.steps or progress.stopped:
+                return
+
+    def _step(self, batches: Sequence[Sequence[int]]) -> float:
+        """One optimiser step over ``batches``; returns the mean loss."""
+        total = 0.0
+        for rows in batches:
+            with self.accelerator.accumulate(self.model):
+                loss, _ = self.model(*self._arguments(self.train, rows))
+                self.accelerator.backward(loss)
+                if self.accelerator.sync_gradients:
+                    self.accelerator.clip_grad_norm_(
+                        self.model.parameters(), self.config.optim.clip
+                    )
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+            total += float(loss.detach())
+        self.schedule.step()
+        return total / len(batches)
+
+    def _arguments(self, data: Batcher, rows: Sequence[int]) -> tuple[Any, ...]:
+        device = self.accelerator.device
+        bare = self.bare
+        targets = {
+            name: (t.to(device), m.to(device))
+            for name, (t, m) in data.targets(rows, self.levels, bare.dimensions).items()
+        }
+        sources = [bare.sources.get(data.examples[r].source, 0) for r in rows]
+        weights = [data.examples[r].weight for r in rows]
+        return (
+            data.inputs(rows).to(device),
+            targets,
+            torch.tensor(sources, device=device),
+            torch.tensor(weights, device=device),
+        )
+
+    def _after_step(self, progress: Progress, bar: TrainingBar) -> None:
+        every = self.config.checkpoint_steps or self.steps_per_epoch
+        if progress.step % every and progress.step != self.steps:
+            return
+        if self.validation.examples:
+            figures = self.validate()
+            progress.history.append(
+                {"step": progress.step, "lr": self.schedule.get_last_lr()[-1]} | figures
+            )
+            bar.figures(progress.step, figures)
+            self.accelerator.log(figures, step=progress.step)
+            self._judge_progress(progress, figures)
+        save_checkpoint(self.folder, progress, self.accelerator, self.run_hash)
+        self._write_history(progress)
+        self.model.train()
+
+    def _judge_progress(self, progress: Progress, figures: Mapping[str, float]) -> None:
+        """Keep the best weights; stop when nothing got better for ``patience`` validations."""
+        stop = self.config.stop
+        value = watched(figures, stop.metric)
+        signed = value if stop.higher_is_better else -value
+        best = (
+            None
+            if progress.best is None
+            else (progress.best if stop.higher_is_better else -progress.best)
+        )
+        if best is None or signed > best:
+            progress.best, progress.best_step, progress.waited = value, progress.step, 0
+            self._save_best()
+        else:
+            progress.waited += 1
+            progress.stopped = stop.patience is not None and progress.waited >= stop.patience
+
+    def _save_best(self) -> None:
+        from safetensors.torch import save_file
+
+        if self.config.stop.keep == "best" and self.accelerator.is_main_process:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            state = {
+                k: v.detach().cpu().contiguous() for k, v in self.bare.net.state_dict().items()
+            }
+            save_file(state, self.folder / "best.partial")
+            (self.folder / "best.partial").replace(self.folder / "best.safetensors")
+
+    def _restore_best(self, progress: Progress) -> None:
+        from safetensors.torch import load_file
+
+        self.accelerator.wait_for_everyone()
+        if self.config.stop.keep == "best" and progress.best is not None:
+            self.bare.net.load_state_dict(load_file(self.folder / "best.safetensors"))
+        self.bare.net.eval()
+
+    def validate(self) -> dict[str, float]:
+        """Validation figures of the weights as they are, on every process alike."""
+        logits, loss = self.predict(self.validation)
+        heads = self.heads
+        scores = {k: heads[k].scores(torch.from_numpy(z), 1.0).numpy() for k, z in logits.items()}
+        binary = {name for name in scores if heads[name].config.kind == "binary"}
+        figures = validation_figures(self.validation.examples, scores, binary)
+        return {"loss": loss} | figures
+
+    @torch.no_grad()
+    def predict(self, data: Batcher) -> tuple[dict[str, np.ndarray], float]:
+        """Logits [n, outputs] per dimension (mean over members) and the mean loss, in row order."""
+        bare = self.bare.eval()
+        lengths = data.lengths
+        order = sorted(range(len(lengths)), key=lambda row: lengths[row])
+        size = self.config.optim.batch_size
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in bare.dimensions}
+        losses: list[float] = []
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
+            inputs, targets, sources, weights = self._arguments(data, rows)
+            with self.accelerator.autocast():
+                loss, _ = bare(inputs, targets, sources, weights)
+                members = bare.logits(inputs)
+            losses += [float(loss)] * len(rows)
+            for name in bare.dimensions:
+                mean = torch.stack([m[name] for m in members]).mean(0)
+                parts[name].append(mean.float().cpu().numpy())
+        back = np.argsort(order)
+        return {k: np.concatenate(v)[back] for k, v in parts.items()}, float(np.mean(losses))
+
+    def _write_history(self, progress: Progress) -> None:
+        if self.accelerator.is_main_process:
+            path = self.folder.parent / "history.jsonl"
+            path.write_text(
+                "".join(json.dumps(h) + "\n" for h in progress.history), encoding="utf-8"
+            )

@@ -1,0 +1,168 @@
+"""What is optimised: the judge's net, plus an offset per source that stays behind after training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from medal_judges.models.encoder import EncoderJudge
+from medal_judges.models.encoder_net import EncoderNet
+from medal_judges.models.turn_batch import (
+    EncodedDialogue,
+    TurnBatch,
+    collate,
+    collate_pieces,
+    collate_sequences,
+)
+from medal_judges.training.examples import Example
+
+Targets = dict[str, tuple[Tensor, Tensor]]
+
+
+@dataclass(slots=True)
+class Inputs:
+    """Tensors of one batch. One of three is set: ``vectors`` [B, T, H] (frozen body), ``pieces``
+    (ids, mask, row of each piece, row of each turn [B, T]) or ``sequence`` (ids, mask, segments)."""
+
+    batch: TurnBatch
+    vectors: Tensor | None = None
+    pieces: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
+    sequence: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def to(self, device: torch.device) -> Inputs:
+        return Inputs(
+            self.batch.to(device),
+            None if self.vectors is None else self.vectors.to(device),
+            None if self.pieces is None else _moved(self.pieces, device),  # type: ignore[arg-type]
+            None if self.sequence is None else _moved(self.sequence, device),  # type: ignore[arg-type]
+        )
+
+
+def _moved(tensors: Sequence[Tensor], device: torch.device) -> tuple[Tensor, ...]:
+    return tuple(t.to(device) for t in tensors)
+
+
+class TrainingModel(nn.Module):
+    """``forward`` gives (loss, loss per dimension); members of the ensemble learn side by side."""
+
+    def __init__(self, net: EncoderNet, sources: Sequence[str], offsets: bool) -> None:
+        super().__init__()
+        self.net = net
+        self.dimensions = list(net.nets[0].heads)  # type: ignore[arg-type]
+        self.sources = {source: row for row, source in enumerate(sources)}
+        shape = (len(sources), len(self.dimensions))
+        self.offset = nn.Parameter(torch.zeros(shape)) if offsets else None
+
+    def turn_vectors(self, inputs: Inputs) -> Tensor:
+        """Turn vectors [B, T, H]."""
+        if inputs.vectors is not None:
+            return inputs.vectors
+        turns = inputs.batch.mask.shape[1]
+        if inputs.sequence is not None:
+            return self.net.sequence_vectors(*inputs.sequence, turns)
+        assert inputs.pieces is not None
+        ids, mask, owner, index = inputs.pieces
+        sums, counts = self.net.piece_sums(ids, mask)
+        texts = int(index.max()) + 1
+        total = sums.new_zeros(texts, sums.shape[-1]).index_add(0, owner, sums)
+        count = counts.new_zeros(texts, 1).index_add(0, owner, counts)
+        return (total / count.clamp_min(1))[index]
+
+    def logits(self, inputs: Inputs) -> list[dict[str, Tensor]]:
+        """Logits per dimension of each member."""
+        return [m[0] for m in self.net(self.turn_vectors(inputs), inputs.batch)]
+
+    def forward(
+        self, inputs: Inputs, targets: Targets, sources: Tensor, weights: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Mean over members of the weighted sum over dimensions of each head's loss."""
+        members = self.logits(inputs)
+        parts: dict[str, Tensor] = {}
+        for column, name in enumerate(self.dimensions):
+            target, mask = targets[name]
+            losses = [
+                self._loss(net.heads[name], m[name], target, mask, sources, column, weights)  # type: ignore[union-attr, index]
+                for net, m in zip(self.net.nets, members, strict=True)
+            ]
+            parts[name] = torch.stack(losses).mean()
+        return torch.stack(list(parts.values())).sum(), parts
+
+    def _loss(
+        self,
+        head: nn.Module,
+        logits: Tensor,
+        target: Tensor,
+        mask: Tensor,
+        sources: Tensor,
+        column: int,
+        weights: Tensor,
+    ) -> Tensor:
+        if self.offset is not None:
+            logits = logits + self.offset[sources, column].unsqueeze(-1)
+        share = mask.float().mean()  # a dimension labelled in few rows must not outweigh the rest
+        loss: Tensor = head.loss(logits, target, mask, weights)  # type: ignore[operator]
+        return loss * share * head.config.weight  # type: ignore[union-attr, operator]
+
+
+class Batcher:
+    """Examples to Inputs and targets; with a frozen body every distinct turn is encoded once."""
+
+    def __init__(self, judge: EncoderJudge, examples: Sequence[Example], frozen: bool) -> None:
+        self.judge, self.examples = judge, examples
+        self.encoded = judge.prepare([e.dialogue for e in examples])
+        self.flat = judge.config.shape == "flat"
+        texts = list(dict.fromkeys(t for e in self.encoded for t in e.texts))
+        self.row = {text: i for i, text in enumerate(texts)}
+        self.pieces: list[list[list[int]]] = [] if self.flat else judge.turns.pieces(texts)
+        self.table = judge.embed_texts(texts) if frozen and not self.flat else None
+
+    @property
+    def lengths(self) -> list[int]:
+        """Cost of each example: turns with a frozen body, else tokens."""
+        if self.table is not None:
+            return [len(e.texts) for e in self.encoded]
+        if self.flat:
+            return [len(e.ids) for e in self.encoded]
+        return [
+            sum(len(p) for t in e.texts for p in self.pieces[self.row[t]]) for e in self.encoded
+        ]
+
+    def inputs(self, rows: Sequence[int]) -> Inputs:
+        """Inputs of the examples ``rows``."""
+        chosen = [self.encoded[row] for row in rows]
+        batch = collate(chosen)
+        pad = int(self.judge.tokenizer.pad_token_id or 0)
+        if self.flat:
+            return Inputs(batch, sequence=collate_sequences(chosen, pad))
+        if self.table is not None:
+            return Inputs(batch, vectors=self.table[self._index(chosen, batch, self.row)])
+        texts = list(dict.fromkeys(t for e in chosen for t in e.texts))
+        local = {text: i for i, text in enumerate(texts)}
+        flat = [(i, piece) for i, t in enumerate(texts) for piece in self.pieces[self.row[t]]]
+        ids, mask = collate_pieces([piece for _, piece in flat], pad)
+        owner = torch.tensor([i for i, _ in flat])
+        return Inputs(batch, pieces=(ids, mask, owner, self._index(chosen, batch, local)))
+
+    def _index(
+        self, chosen: Sequence[EncodedDialogue], batch: TurnBatch, rows: dict[str, int]
+    ) -> Tensor:
+        index = torch.zeros(batch.mask.shape, dtype=torch.long)
+        for line, one in enumerate(chosen):
+            index[line, : len(one.texts)] = torch.tensor([rows[text] for text in one.texts])
+        return index
+
+    def targets(self, rows: Sequence[int], levels: dict[str, int], names: Sequence[str]) -> Targets:
+        """Per dimension: targets [B] or [B, levels], and the mask of rows that have one."""
+        found: Targets = {}
+        for name in names:
+            shape = (levels[name],) if name in levels else ()
+            empty = np.zeros(shape, dtype=np.float32)
+            there = [self.examples[row].targets.get(name) for row in rows]
+            values = [empty if t is None else np.asarray(t, dtype=np.float32) for t in there]
+            mask = torch.tensor([t is not None for t in there])
+            found[name] = (torch.from_numpy(np.stack(values)), mask)
+        return found

@@ -1,0 +1,99 @@
+"""One training run from its config to a judge that a fresh process has checked."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from medal_judges.dimension import Dimension, load_rubric
+from medal_judges.models.encoder import EncoderJudge
+from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.models.feature import FeatureJudge
+from medal_judges.models.judge import Judge
+from medal_judges.signature import content_hash
+from medal_judges.training.calibrate import fit_calibrations
+from medal_judges.training.card import write_card
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.golden import check_in_fresh_process, write_golden
+from medal_judges.training.loop import TrainingLoop
+from medal_judges.training.rows import RunRows, class_levels, load_rows, write_facts
+
+logger = logging.getLogger(__name__)
+
+
+def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:
+    """Train, calibrate, save and check the judge of ``config``; returns its folder.
+
+    With several processes all train and the main one saves. Raises LeakError when training and
+    held-out rows share a dialogue, JudgeLoadError when the saved judge does not come back the same.
+    """
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    dimensions = load_rubric(config.rubric)
+    rows = load_rows(config, dimensions)
+    dimensions = _learnable(dimensions, rows)
+    if isinstance(config.model, EncoderConfig):
+        return _train_encoder(config, config.model, dimensions, rows, resume)
+    judge = FeatureJudge.fit(config.model, rows.train, dimensions, name=config.name)
+    return _finish(config, judge, rows, {})
+
+
+def _learnable(dimensions: Sequence[Dimension], rows: RunRows) -> list[Dimension]:
+    """Dimensions with at least one training label; a head without any would answer at random."""
+    labelled = {name for example in rows.train for name in example.targets}
+    if left := [d.name for d in dimensions if d.name not in labelled]:
+        logger.warning("no training labels for %s: the judge will not have them", ", ".join(left))
+    return [d for d in dimensions if d.name in labelled]
+
+
+def _train_encoder(
+    config: TrainConfig,
+    model: EncoderConfig,
+    dimensions: Sequence[Dimension],
+    rows: RunRows,
+    resume: bool,
+) -> Path:
+    torch.manual_seed(config.seed)
+    judge = EncoderJudge.create(model, dimensions, name=config.name)
+    run_hash = content_hash([_settings(config), rows.facts])
+    levels = class_levels(config, dimensions)
+    loop = TrainingLoop(config, judge, rows.train, rows.validation, levels, run_hash)
+    progress = loop.run(resume)
+    figures: dict[str, float] = {}
+    if rows.validation:
+        logits, _ = loop.predict(loop.validation)
+        figures = loop.validate()
+        judge.calibration = fit_calibrations(
+            rows.validation, logits, loop.heads, config.calibration
+        )
+    facts = {"seed": config.seed, "steps": progress.step, "best_step": progress.best_step}
+    judge.facts = facts | {"data": content_hash(rows.facts)}
+    folder = Path(config.output_dir)
+    if loop.accelerator.is_main_process:
+        # Scored as it will be loaded: fp32 on CPU, whatever precision it was trained in.
+        judge.net = judge.net.to("cpu").float().eval()
+        judge.device = torch.device("cpu")
+        _finish(config, judge, rows, figures)
+    loop.accelerator.wait_for_everyone()
+    loop.accelerator.end_training()
+    return folder
+
+
+def _settings(config: TrainConfig) -> dict[str, object]:
+    """What the weights depend on; a resumed run may move its folder or its log."""
+    return config.model_dump(exclude={"output_dir", "log", "threads", "name", "calibration"})
+
+
+def _finish(config: TrainConfig, judge: Judge, rows: RunRows, figures: dict[str, float]) -> Path:
+    folder = judge.save_pretrained(config.output_dir)
+    (folder / "train_config.json").write_text(config.model_dump_json(indent=2), encoding="utf-8")
+    (folder / "validation.json").write_text(json.dumps(figures, indent=2), encoding="utf-8")
+    write_facts(folder, rows.facts)
+    write_golden(judge, folder)
+    write_card(folder, judge, config, rows.facts, figures)
+    check_in_fresh_process(folder)
+    return folder

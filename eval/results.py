@@ -63,7 +63,11 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A dialogue where judge and people differ most, by rank, with what each turn contributed."""
+    """A dialogue where judge and people differ most, by rank, with what each turn contributed.
+
+    Ranks lie in [0, 1] (0 lowest, 1 highest of the set, ties shared). ``turns`` are (role, text);
+    ``contributions`` one number per turn in units of the score, or empty.
+    """
 
     judge: str
     set_name: str

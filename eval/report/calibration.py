@@ -8,7 +8,7 @@ from itertools import groupby
 
 from medal_judges.eval.report.arrangement import Arrangement, SetKey
 from medal_judges.eval.report.colours import OTHER_INDEX
-from medal_judges.eval.report.markup import details, escape, legend, section
+from medal_judges.eval.report.markup import details, escape, legend, panel_grid, section
 from medal_judges.eval.report.numbers import number
 from medal_judges.eval.report.svg import Frame, padded
 from medal_judges.eval.results import Point, ResultRow
@@ -19,8 +19,8 @@ _LEAD = (
     "Rows are put in bins by the judge's score: bins of equal size for graded answers, tenths of "
     "the probability for issues (a reliability diagram). Across: mean score in the bin, up: mean "
     "human answer; on the dashed line the judge says what people say. The area of a dot grows "
-    "with the number of rows in its bin; hover shows it. The gap is the mean distance from the "
-    "line, weighted by rows."
+    "with the number of rows in its bin; hover shows it. Below each panel: the gap, the mean "
+    "distance from the line, weighted by rows."
 )
 
 
@@ -83,44 +83,48 @@ def _equal_parts(points: Sequence[Point]) -> list[list[Point]]:
 def calibration(view: Arrangement) -> str:
     """The section: headline dimensions in sight, the others folded by set."""
     judges = {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
-    first = "".join(
-        _panel(view, key, headline, judges)
-        for key in view.sets
-        if (headline := view.headline(key)) is not None
-    )
-    folds = "".join(_fold(view, key, judges, is_open=not first) for key in view.sets)
+    first = _grid(view, [(key, d) for key in view.sets if (d := view.headline(key))], judges)
+    folds = []
+    for key in view.sets:
+        others = [d for d in view.dimensions(key) if d != view.headline(key)]
+        panels = _grid(view, [(key, dimension) for dimension in others], judges)
+        if panels:
+            name = f"{key.label}: {len(others)} more dimensions"
+            folds.append(details(name, panels, is_open=not first))
     if not first and not folds:
         return ""
-    entries = [(index, judge) for judge, index in judges.items()]
-    body = f'<div class="strip">{legend(entries, "Judges")}{_panels(first)}{folds}</div>'
+    key_of_colours = legend([(index, judge) for judge, index in judges.items()], "Judges")
+    body = f'<div class="strip">{key_of_colours}{first}{"".join(folds)}</div>'
     return section("calibration", "Calibration", body, _LEAD)
 
 
-def _fold(view: Arrangement, key: SetKey, judges: Mapping[str, int], *, is_open: bool) -> str:
-    others = [d for d in view.dimensions(key) if d != view.headline(key)]
-    panels = "".join(_panel(view, key, dimension, judges) for dimension in others)
-    name = f"{key.label}: {len(others)} more dimensions"
-    return details(name, _panels(panels), is_open=is_open) if panels else ""
-
-
-def _panels(body: str) -> str:
-    name = "Calibration panels"
-    region = f'<div class="panels" tabindex="0" role="region" aria-label="{name}">'
-    return f"{region}{body}</div>" if body else ""
+def _grid(
+    view: Arrangement, wanted: Sequence[tuple[SetKey, str]], judges: Mapping[str, int]
+) -> str:
+    panels = [_panel(view, key, dimension, judges) for key, dimension in wanted]
+    kept = [panel for panel in panels if panel]
+    return panel_grid("Calibration panels", kept) if kept else ""
 
 
 def _panel(view: Arrangement, key: SetKey, dimension: str, judges: Mapping[str, int]) -> str:
     rows = [row for row in view.rows(key, dimension) if row.points]
-    drawn = [(row, bins(row)) for row in rows if on_scale(row)]
     if not rows:
         return ""
+    drawn = [(row, bins(row)) for row in rows if on_scale(row)]
     title = f"{key.label}: {dimension}"
-    away = [row.judge for row in rows if not on_scale(row)]
-    note = f"Not on the scale of the answers: {', '.join(away)}. " if away else ""
-    gaps = ", ".join(f"{row.judge} {number(gap(found))}" for row, found in drawn)
-    caption = f'<p class="count" dir="auto">{escape(note + (f"Gap: {gaps}" if gaps else ""))}</p>'
-    head = f'<figcaption><b dir="auto">{escape(title)}</b></figcaption>'
-    return f"<figure>{head}{_chart(title, drawn, judges)}{caption}</figure>"
+    gaps = "".join(_gap(row, judges[row.judge]) for row in rows)
+    return (
+        f'<figure><figcaption><b dir="auto">{escape(title)}</b></figcaption>'
+        f'{_chart(title, drawn, judges)}<ul class="gaps" aria-label="Gap">{gaps}</ul></figure>'
+    )
+
+
+def _gap(row: ResultRow, colour: int) -> str:
+    value = number(gap(bins(row))) if on_scale(row) else "not on this scale"
+    return (
+        f'<li><i class="swatch c{colour}" aria-hidden="true"></i><bdi>{escape(row.judge)}</bdi>'
+        f"<span>{value}</span></li>"
+    )
 
 
 def _chart(
@@ -146,4 +150,5 @@ def _line(frame: Frame, row: ResultRow, found: Sequence[Bin], colour: int) -> st
         f"{b.n:,} rows</title></circle>"
         for b in found
     )
-    return f'<g class="series" data-c="{colour}"><polyline class="c{colour}" points="{path}"/>{dots}</g>'
+    line = f'<polyline class="c{colour}" points="{path}"/>'
+    return f'<g class="series" data-c="{colour}">{line}{dots}</g>'

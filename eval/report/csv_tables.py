@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from medal_judges.eval.report.arrangement import Arrangement, unique_slugs
@@ -44,10 +44,9 @@ def write_csv(view: Arrangement, folder: Path) -> list[Path]:
 
 _COVERAGE = ("n", "scored", "coverage", "under_floor")
 _POINT = ("id", "turn", "human", "score", "lang", "chatbot", "group")
-_DISAGREEMENT = (
-    ("judge", "set", "dimension", "id", "human", "score", "human_rank", "score_rank")
-    + ("turn", "role", "content", "contribution")
-)  # fmt: skip
+_TURN = ("turn", "role", "content", "contribution")
+_RANKED = ("id", "human", "score", "human_rank", "score_rank")
+_DISAGREEMENT = ("judge", "set", "dimension", *_RANKED, *_TURN)
 
 
 def _write(path: Path, head: Line, lines: Iterable[Line]) -> Path:
@@ -94,12 +93,8 @@ def _ceilings(rows: Sequence[ResultRow]) -> Iterator[Line]:
 def _slices(rows: Sequence[ResultRow]) -> Iterator[Line]:
     for row in rows:
         for name, metrics in row.slices.items():
-            for metric, found in _named(metrics):
+            for metric, found in metrics.items():
                 yield *_at(row), name, row.slice_sizes.get(name), metric, *_estimate(found)
-
-
-def _named(metrics: Mapping[str, Estimate]) -> Iterable[tuple[str, Estimate]]:
-    return metrics.items()
 
 
 def _counts(rows: Sequence[ResultRow]) -> Iterator[Line]:

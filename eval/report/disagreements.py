@@ -25,7 +25,7 @@ def disagreements(view: Arrangement) -> str:
     """The section, one fold a judge, the first open; empty where there are none."""
     found = view.benchmark.disagreements
     ordered = sorted(found, key=lambda d: _position(view.judges, d.judge))  # stable within a judge
-    folds = []
+    folds: list[str] = []
     for judge, group in groupby(ordered, key=lambda d: d.judge):
         cards = [_card(item) for item in group]
         body = f'<div class="cards">{"".join(cards)}</div>'

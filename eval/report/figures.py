@@ -85,6 +85,7 @@ def _leaderboard(view: Arrangement, key: SetKey) -> Figure | None:
     for y, row in enumerate(rows):
         _interval(axes, y, shown(row, "spearman"))
     axes.set_yticks(range(len(rows)), [row.judge for row in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
     ceiling = view.ceiling(key, dimension, "spearman").value
     if ceiling is not None:
         axes.axvline(ceiling, color="#D55E00", lw=1.2, ls="--", label="human ceiling")
@@ -96,7 +97,9 @@ def _leaderboard(view: Arrangement, key: SetKey) -> Figure | None:
 
 def _interval(axes: Axes, y: int, estimate: Estimate) -> None:
     if estimate.value is None:
-        axes.text(0, y, f" {DASH} {estimate.reason}", va="center", fontsize=7, color="#555555")
+        where = axes.get_yaxis_transform()  # across in shares of the panel, up in rows
+        said = f"{DASH} {estimate.reason}"
+        axes.text(0.02, y, said, transform=where, va="center", fontsize=7, color="#555555")
         return
     if estimate.low is not None and estimate.high is not None:
         axes.plot([estimate.low, estimate.high], [y, y], color=colour_of(0), lw=2, alpha=0.5)
@@ -183,17 +186,13 @@ def _calibration(view: Arrangement, key: SetKey) -> Figure | None:
             parts = bins(row)
             scores, humans = [b.score for b in parts], [b.human for b in parts]
             axes.plot(scores, humans, "o-", ms=3, lw=1, color=colour_of(index[row.judge]))
-        low, high = min(axes.get_xlim()[0], axes.get_ylim()[0]), max(*axes.get_xlim())
+        ends = (*axes.get_xlim(), *axes.get_ylim())
+        low, high = min(ends), max(ends)
         axes.plot([low, high], [low, high], color="#777777", lw=0.8, ls="--", zorder=0)
+        axes.set(xlim=(low, high), ylim=(low, high))
         axes.set_title(dimension, fontsize=8)
         axes.set_xlabel("mean score", fontsize=8)
         axes.set_ylabel("mean human answer", fontsize=8)
-    _legend(
-        figure,
-        [
-            (j, i)
-            for j, i in index.items()
-            if any(r.judge == j for rs in drawn.values() for r in rs)
-        ],
-    )
+    present = {row.judge for rows in drawn.values() for row in rows}
+    _legend(figure, [(judge, i) for judge, i in index.items() if judge in present])
     return figure

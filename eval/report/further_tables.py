@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 from medal_judges.eval.report.arrangement import Arrangement
 from medal_judges.eval.report.markup import (
+    Column,
     Group,
     escape,
     estimate_cell,
@@ -23,14 +27,19 @@ def further_tables(view: Arrangement) -> str:
 
 
 def _table(table: Table) -> str:
-    rows = [_row(table, cells) for cells in table.rows]
+    rows = [_row(table.columns, cells) for cells in table.rows]
+    columns = [Column(name, _kind(table, i)) for i, name in enumerate(table.columns)]
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
-    return sortable(table.title, list(table.columns), [Group(rows)]) + note
+    return sortable(table.title, columns, [Group(rows)]) + note
 
 
-def _row(table: Table, cells: object) -> str:
-    pairs = list(zip(table.columns, cells, strict=True))  # type: ignore[call-overload]
-    return "".join(_cell(cell, first=i == 0) for i, (_, cell) in enumerate(pairs))
+def _kind(table: Table, column: int) -> Literal["number", "words"]:
+    return "words" if any(isinstance(row[column], str) for row in table.rows) else "number"
+
+
+def _row(columns: Sequence[str], cells: Sequence[Cell]) -> str:
+    pairs = enumerate(zip(columns, cells, strict=True))
+    return "".join(_cell(cell, first=i == 0) for i, (_, cell) in pairs)
 
 
 def _cell(cell: Cell, *, first: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from medal_judges.eval.report.arrangement import Arrangement, SetKey
-from medal_judges.eval.report.markup import escape, section, undefined
+from medal_judges.eval.report.markup import escape, section, title, undefined
 from medal_judges.eval.report.numbers import interval, label, number, primary_metric, shown
 from medal_judges.eval.results import Estimate
 
@@ -29,7 +29,7 @@ def _map(view: Arrangement, key: SetKey) -> str:
     name = f"{key.label}: dimensions by judge"
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
-        f'<table class="heat"><caption>{escape(name)}</caption><thead><tr>'
+        f'<table class="heat">{title(name)}<thead><tr>'
         f'<th scope="col">Dimension</th>{heads}<th scope="col">human ceiling</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>\n"
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from medal_judges.eval.report.arrangement import Arrangement, SetKey
 from medal_judges.eval.report.markup import (
+    Column,
     Group,
     details,
     estimate_cell,
@@ -29,11 +30,13 @@ from medal_judges.eval.results import Estimate, ResultRow
 
 _GRADED = ("spearman", "within", "pearson", "kendall")
 _BINARY = ("f1_present", "f1_absent", "precision", "recall", "accuracy")
+_BAR, _COUNTS = Column("", "bar"), Column("Counts", "words")
 _LEAD = (
     "Agreement of each judge with the mean human answer. Brackets hold 95% intervals; in the bars "
     'the dot is the figure, the line its interval and <span class="rhomb">◆</span> the human '
     "ceiling (one annotator against the others, on the same rows). <em>Within chatbots</em> leaves "
-    "out what comes from telling one chatbot from another. A dash has its reason as tooltip. "
+    "out what comes from telling one chatbot from another. The <em>worst set</em> is the lowest "
+    "figure over all sets, and needs a number on each. A dash has its reason as tooltip. "
     f"Under {COVERAGE_FLOOR:.0%} coverage there is no number."
 )
 
@@ -120,7 +123,7 @@ def graded_table(view: Arrangement, key: SetKey, dimensions: Sequence[str]) -> s
         )
     title = key.label + (f": {dimensions[0]}" if len(dimensions) == 1 else "")
     heads = [label(metric) for metric in _GRADED]
-    columns = ["Judge", heads[0], "~", *heads[1:], "n", "Coverage"]
+    columns: list[Column | str] = ["Judge", heads[0], _BAR, *heads[1:], "n", "Coverage"]
     return sortable(title, columns, groups)
 
 
@@ -186,13 +189,14 @@ def _binary_table(view: Arrangement, key: SetKey) -> str:
             row_head("human ceiling")
             + estimate_cell(ceiling[0])
             + html_cell(interval_bar(Estimate(None), (0, 1), ceiling[0].value), "barcell")
-            + "".join(estimate_cell(estimate) for estimate in ceiling[1:])
+            + estimate_cell(ceiling[1])
+            + "".join(estimate_cell(estimate, brief=True) for estimate in ceiling[2:])
             + "<td></td>" * 3
         )
         ready = [_binary_row(row, ceiling[0].value, best) for row in rows]
         groups.append(Group(ready, heading=dimension, pinned=[pinned]))
     heads = [label(metric) for metric in _BINARY]
-    columns = ["Judge", heads[0], "~", *heads[1:], "Counts", "n", "Coverage"]
+    columns: list[Column | str] = ["Judge", heads[0], _BAR, *heads[1:], _COUNTS, "n", "Coverage"]
     return sortable(f"{key.label}: issues", columns, groups)
 
 
@@ -203,7 +207,8 @@ def _binary_row(row: ResultRow, ceiling: float | None, best: float | None) -> st
         row_head(row.judge)
         + estimate_cell(first, best=_is(first, best))
         + html_cell(interval_bar(first, (0, 1), ceiling), "barcell")
-        + "".join(estimate_cell(shown(row, metric)) for metric in _BINARY[1:])
+        + estimate_cell(shown(row, "f1_absent"))
+        + "".join(estimate_cell(shown(row, metric), brief=True) for metric in _BINARY[2:])
         + text_cell(counts)
         + number_cell(row.n)
         + coverage_cell(row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from medal_judges.eval.report.numbers import DASH, checked, interval, number
 from medal_judges.eval.results import Estimate
@@ -39,23 +40,25 @@ def undefined(reason: str | None) -> str:
     return f'<abbr class="undef" title="{why}">{DASH}<span class="hidden"> {why}</span></abbr>'
 
 
-def figure_text(estimate: Estimate | None) -> str:
-    """The value and its interval, or a dash with the reason."""
+def figure_text(estimate: Estimate | None, *, brief: bool = False) -> str:
+    """The value and its interval (``brief``: as tooltip), or a dash with the reason."""
     found = checked(estimate)
     if found.value is None:
         return undefined(found.reason)
-    title = "" if found.p_value is None else f' title="p = {found.p_value:.2g}"'
     span = interval(found)
-    beside = f' <span class="ci">{span}</span>' if span else ""
-    return f'<span class="value"{title}>{number(found.value)}</span>{beside}'
+    p_value = "" if found.p_value is None else f"p = {found.p_value:.2g}"
+    title = " ".join(part for part in (span if brief else "", p_value) if part)
+    said = f' title="{title}"' if title else ""
+    beside = f' <span class="ci">{span}</span>' if span and not brief else ""
+    return f'<span class="value"{said}>{number(found.value)}</span>{beside}'
 
 
-def estimate_cell(estimate: Estimate | None, *, best: bool = False) -> str:
-    """A table cell of a figure, sorted by its value."""
+def estimate_cell(estimate: Estimate | None, *, best: bool = False, brief: bool = False) -> str:
+    """A table cell of a figure, sorted by its value; ``brief`` keeps the interval as tooltip."""
     found = checked(estimate)
     key = "" if found.value is None else repr(found.value)
     mark = " best" if best else ""
-    return f'<td class="num{mark}" data-sort="{key}">{figure_text(found)}</td>'
+    return f'<td class="num{mark}" data-sort="{key}">{figure_text(found, brief=brief)}</td>'
 
 
 def number_cell(value: float | int | None, reason: str = "undefined") -> str:
@@ -67,7 +70,8 @@ def number_cell(value: float | int | None, reason: str = "undefined") -> str:
 
 
 def text_cell(value: object) -> str:
-    return f'<td dir="auto">{escape(value)}</td>'
+    """A cell of words; they may wrap."""
+    return f'<td class="words" dir="auto">{escape(value)}</td>'
 
 
 def html_cell(body: str, kind: str = "") -> str:
@@ -82,30 +86,48 @@ def row_head(value: object, extra: str = "", kind: str = "") -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Column:
+    """Head of a column: ``number``, ``words`` (set from the start) or ``bar`` (never sorted)."""
+
+    name: str
+    kind: Literal["number", "words", "bar"] = "number"
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
-    """Rows that sort among themselves, under an optional heading; ``pinned`` stay last."""
+    """Rows that sort among themselves, under an optional heading.
+
+    ``pinned`` stay last; ``pinned_kind`` says what they are (human ceiling, or total).
+    """
 
     rows: Sequence[str]
     heading: str = ""
     pinned: Sequence[str] = ()
+    pinned_kind: Literal["ceiling", "total"] = "ceiling"
 
 
-def sortable(caption: str, columns: Sequence[str], groups: Sequence[Group]) -> str:
+def sortable(caption: str, columns: Sequence[Column | str], groups: Sequence[Group]) -> str:
     """A table in its own scrolling container. Rows are ready cells; columns and caption text.
 
     The script makes the heads into sort buttons; without it the table is an ordinary one.
-    A column whose name starts with ``~`` cannot be sorted (bars).
     """
-    heads = "".join(
-        f'<th scope="col"{" data-nosort" if c.startswith("~") else ""}>{escape(c.lstrip("~"))}</th>'
-        for c in columns
-    )
+    heads = "".join(_head(c if isinstance(c, Column) else Column(c)) for c in columns)
     bodies = "".join(_body(group, len(columns)) for group in groups)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
-        f'<table class="sortable"><caption>{escape(caption)}</caption>'
+        f'<table class="sortable">{title(caption)}'
         f"<thead><tr>{heads}</tr></thead>{bodies}</table></div>\n"
     )
+
+
+def title(caption: str) -> str:
+    """A caption that stays in sight while its table scrolls sideways."""
+    return f"<caption><span>{escape(caption)}</span></caption>"
+
+
+def _head(column: Column) -> str:
+    fixed = " data-nosort" if column.kind == "bar" else ""
+    return f'<th scope="col" class="{column.kind}"{fixed}>{escape(column.name)}</th>'
 
 
 def _body(group: Group, width: int) -> str:
@@ -116,8 +138,19 @@ def _body(group: Group, width: int) -> str:
             f"<span>{escape(group.heading)}</span></th></tr>"
         )
     rows = "".join(f"<tr>{row}</tr>" for row in group.rows)
-    pinned = "".join(f'<tr class="pin" data-pin="last">{row}</tr>' for row in group.pinned)
+    pinned = "".join(
+        f'<tr class="{group.pinned_kind}" data-pin="last">{row}</tr>' for row in group.pinned
+    )
     return f"<tbody>{heading}{rows}{pinned}</tbody>"
+
+
+def panel_grid(name: str, panels: Sequence[str]) -> str:
+    """Small panels in rows of equal length, at most four across; a strip on a phone."""
+    across = -(-len(panels) // -(-len(panels) // 4)) if panels else 1
+    return (
+        f'<div class="panels" style="--across:{across}" tabindex="0" role="region" '
+        f'aria-label="{escape(name)}">{"".join(panels)}</div>'
+    )
 
 
 def legend(entries: Sequence[tuple[int, str]], name: str) -> str:

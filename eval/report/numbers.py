@@ -58,9 +58,9 @@ def checked(estimate: Estimate | None) -> Estimate:
     return estimate
 
 
-def under_floor(row: ResultRow, floor: float = COVERAGE_FLOOR) -> bool:
+def under_floor(row: ResultRow) -> bool:
     """True where the judge left too many rows unscored for a headline number."""
-    return row.coverage is not None and row.coverage < floor
+    return row.coverage is not None and row.coverage < COVERAGE_FLOOR
 
 
 def shown(row: ResultRow | None, metric: str) -> Estimate:

@@ -27,9 +27,12 @@ def signatures(view: Arrangement) -> str:
 
 
 def _judge(judge: str, found: list[str]) -> str:
+    """What all signatures of a judge share in sight; the full ones in a fold where they differ."""
+    parts = [signature.split("|") for signature in found]
+    shared = "|".join(p for p in parts[0] if all(p in other for other in parts))
+    head = f'<h3 dir="auto">{escape(judge)}</h3><p><code>{escape(shared)}</code></p>'
+    if len(found) == 1:
+        return head
     items = "".join(f"<li><code>{escape(signature)}</code></li>" for signature in found)
-    return details(
-        f"{judge}: {len(found)} signature{'s' if len(found) > 1 else ''}",
-        f'<ul class="signatures">{items}</ul>',
-        is_open=len(found) == 1,
-    )
+    fold = details(f"{len(found)} signatures in full", f'<ul class="signatures">{items}</ul>')
+    return head + fold

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from medal_judges.eval.report.arrangement import Arrangement, SetKey
 from medal_judges.eval.report.colours import OTHER_INDEX, index_by_frequency
-from medal_judges.eval.report.markup import escape, figure_text, legend, section
+from medal_judges.eval.report.markup import escape, figure_text, legend, panel_grid, section
 from medal_judges.eval.report.numbers import number, shown
 from medal_judges.eval.report.svg import Frame, Range, padded
 from medal_judges.eval.results import Point, ResultRow
@@ -64,11 +64,11 @@ def _strip(view: Arrangement, key: SetKey) -> str:
         return ""
     colours = chatbot_colours(rows)
     span = padded([p.human for row in rows for p in row.points])
-    panels = "".join(_panel(row, span, colours) for row in rows)
     return (
         f'<div class="strip"><h3>{escape(key.label)}: {escape(rows[0].dimension)}</h3>'
-        f'{legend(_entries(colours), "Chatbots")}<div class="panels" tabindex="0" role="region" '
-        f'aria-label="Panels of {escape(key.label)}">{panels}</div></div>\n'
+        f"{legend(_entries(colours), 'Chatbots')}"
+        f"{panel_grid(f'Panels of {key.label}', [_panel(row, span, colours) for row in rows])}"
+        "</div>\n"
     )
 
 

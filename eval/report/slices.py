@@ -6,6 +6,7 @@ from medal_judges.eval.report.arrangement import Arrangement, SetKey
 from medal_judges.eval.report.markup import (
     Group,
     details,
+    escape,
     estimate_cell,
     number_cell,
     row_head,
@@ -25,6 +26,10 @@ def slices(view: Arrangement, part: str) -> str:
     for key in view.sets:
         sliced = [d for d in view.dimensions(key) if slice_names(view, key, d, part)]
         if not sliced:
+            continue
+        names = slice_names(view, key, sliced[0], part)
+        if len(names) == 1:  # a table would only repeat the leaderboard
+            bodies.append(f'<p class="note">{escape(key.label)}: only {escape(names[0])}.</p>')
             continue
         bodies.append(_table(view, key, sliced[0], part))
         more = "".join(_table(view, key, dimension, part) for dimension in sliced[1:])
@@ -50,9 +55,10 @@ def _table(view: Arrangement, key: SetKey, dimension: str, part: str) -> str:
         body.append(row_head(name) + number_cell(size, "size not recorded") + cells)
     whole = "".join(estimate_cell(shown_metric(row, metric)) for row in rows)
     pinned = row_head("all") + number_cell(rows[0].n) + whole
+    group = Group(body, pinned=[pinned], pinned_kind="total")
     title = f"{key.label}: {dimension}, {label(metric)} by {_NAMES.get(part, part).lower()[:-1]}"
     head = "Language" if part == "lang" else "Chatbot"
-    return sortable(title, [head, "n", *(r.judge for r in rows)], [Group(body, pinned=[pinned])])
+    return sortable(title, [head, "n", *(r.judge for r in rows)], [group])
 
 
 def _slice(row: ResultRow, name: str, metric: str) -> Estimate | None:

@@ -21,7 +21,7 @@ def padded(values: Sequence[float], share: float = 0.05) -> Range:
     return low - pad, high + pad
 
 
-def ticks(span: Range, about: int = 4) -> list[float]:
+def ticks(span: Range, about: int = 5) -> list[float]:
     """Round values inside ``span``: steps of 1, 2, 2.5 or 5 times a power of ten."""
     low, high = span
     raw = (high - low) / about

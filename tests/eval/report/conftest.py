@@ -45,7 +45,7 @@ def _points(rng: np.random.Generator, name: str, judge: str, kind: str) -> list[
     for i in range(SMALL[name]):
         bot = bots[i % len(bots)]
         latent = rng.normal() + 0.5 * (i % len(bots)) / len(bots)
-        heard = listen * latent + (1 - abs(listen)) * rng.normal()
+        heard = listen * (latent + rng.normal()) + (1 - abs(listen)) * 2 * rng.normal()
         if kind == "binary":
             human, score = float(latent > 0.8), 1 / (1 + np.exp(-2 * (heard - 0.8)))
         else:
@@ -66,7 +66,7 @@ def _graded(points: list[Point]) -> dict[str, Estimate]:
     rho = _spearman(points)
     return {
         "spearman": _estimate(rho),
-        "pearson": _estimate(rho * 1.03),
+        "pearson": _estimate(rho * 0.98),
         "kendall": _estimate(rho * 0.75),
         "within": _estimate(rho * 0.7, 0.12),
     }
@@ -132,9 +132,20 @@ def _row(rng: np.random.Generator, judge: str, name: str, dimension: str, kind: 
 
 
 _CHATS = {
-    "en": ["Hi! Did you watch the match?", "I did! What a finish.", "Who scored?", HOSTILE]
-    + ["Sorry?", "I like cheese & <b>bread</b>.", "We talked of football.", "Football is a sport."]
-    + ["Yes. Who scored?", "", "Bye 👋", "Did you watch the match? What a finish. Did you watch?"],
+    "en": [
+        "Hi! Did you watch the match?",
+        "I did! What a finish.",
+        "Who scored?",
+        HOSTILE,
+        "Sorry?",
+        "I like cheese & <b>bread</b>.",
+        "We talked of football.",
+        "Football is a sport.",
+        "Yes. Who scored?",
+        "",
+        "Bye 👋",
+        "Did you watch the match? What a finish. Did you watch?",
+    ],
     "ar": [
         "مرحبا، كيف حالك اليوم؟",
         "أنا بخير، شكرا لك! وأنت؟",
@@ -164,11 +175,18 @@ def _disagreements(rng: np.random.Generator) -> list[Disagreement]:
             gives = not judge.startswith("Qwen")
             found.append(
                 Disagreement(
-                    judge, "medal", "overall", f"medal-{lang}-{i}", 4.67 - i, 2.1 + i / 2, 0.97 - i / 10,
-                    0.08 + i / 10, list(zip(roles, lines, strict=True)),
-                    [round(float(v), 3) for v in rng.normal(0, 0.3, len(lines))] if gives else (),
+                    judge=judge,
+                    set_name="medal",
+                    dimension="overall",
+                    id=f"medal-{lang}-{i}",
+                    human=4.67 - i,
+                    score=2.1 + i / 2,
+                    human_rank=0.97 - i / 10,
+                    score_rank=0.08 + i / 10,
+                    turns=list(zip(roles, lines, strict=True)),
+                    contributions=[float(v) for v in rng.normal(0, 0.3, len(lines))][: 99 * gives],
                 )
-            )  # fmt: skip
+            )
     return found
 
 

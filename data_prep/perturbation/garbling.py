@@ -1,0 +1,78 @@
+"""uninterpretable: an answer whose meaning cannot be made out.
+
+letters:  the letters of the words are scrambled (the characters, in Chinese);
+order:    the words of a whole answer are scrambled;
+nonsense: made-up words of the same length stand for the words;
+foreign:  the rest of the answer is a broken-off fragment in another language.
+
+Strength 1: the second half of one answer; 2: a whole answer; 3: two or three. The innocent twin
+has small changes, slips of typing among them; the planted one has the same changes under the
+garbling, so they say nothing. With ``foreign`` the rest is a neutral sentence of that length.
+"""
+
+from __future__ import annotations
+
+from medal_judges.data_prep.perturbation.innocent import filler, shortened, small_change
+from medal_judges.data_prep.perturbation.job import CannotPlant, Job, Twin, twin
+from medal_judges.data_prep.perturbation.tables import LANGUAGES, entries, shared
+from medal_judges.data_prep.perturbation.text import full_stop, glue, join, units
+
+_WORDS = 6
+
+
+def garbling(job: Job, issue: str) -> Twin:
+    """Twin by one method for all its turns."""
+    turns = job.answers(_WORDS)
+    count = 1 if job.strength < 3 else 2 + int(job.chance())
+    if len(turns) < min(count, 2):
+        raise CannotPlant(f"fewer than {min(count, 2)} answers of {_WORDS} words to garble")
+    how = job.one(["letters", "nonsense", "foreign", *(["order"] if job.strength > 1 else [])])
+    planted: dict[int, str] = {}
+    innocent: dict[int, str] = {}
+    for turn in job.some(turns, count):
+        if how == "foreign":
+            planted[turn], innocent[turn] = _foreign(job, job.texts[turn])
+        else:
+            innocent[turn] = small_change(job, job.texts[turn])
+            planted[turn] = _garbled(job, innocent[turn], how)
+    return twin(job, planted, innocent, how)
+
+
+def _garbled(job: Job, text: str, how: str) -> str:
+    parts = units(text, job.lang)
+    start = len(parts) // 2 if job.strength == 1 else 0
+    if how == "order" or (how == "letters" and job.lang == "zh"):
+        worked = [parts[start + i] for i in job.rng.permutation(len(parts) - start)]
+    elif how == "letters":
+        worked = [_scrambled(job, word) for word in parts[start:]]
+    else:
+        worked = [_made_up(job, len(word)) for word in parts[start:]]
+    return join(parts[:start] + worked, job.lang)
+
+
+def _scrambled(job: Job, word: str) -> str:
+    letters = [word[i] for i in job.rng.permutation(len(word))]
+    return "".join(letters)
+
+
+def _made_up(job: Job, length: int) -> str:
+    syllables = shared("nonsense")["zh" if job.lang == "zh" else "latin"]
+    word = ""
+    while len(word) < length:
+        word += job.one(syllables)
+    return word[:length]
+
+
+def _foreign(job: Job, text: str) -> tuple[str, str]:
+    """(with a foreign fragment, with a neutral sentence) after the kept part of ``text``."""
+    kept = shortened(job, text) if job.strength == 1 else ""
+    wanted = len(text) - len(kept)
+    lang = job.one([code for code in LANGUAGES if code != job.lang])
+    pool = [*entries("off_topic", lang, job.split), *entries("neutral", lang, job.split)]
+    fragments: list[str] = []
+    while len(join(fragments, lang)) < wanted and len(fragments) < len(pool):
+        whole = units(job.one(pool).rstrip(".。?？"), lang)
+        fragments.append(join(whole[len(whole) // 3 :], lang))
+    fragment = join(fragments, lang)[: max(wanted, 12)] + full_stop(lang)
+    neutral = glue(filler(job, len(fragment)), job.lang)
+    return glue([kept, fragment], job.lang), glue([kept, neutral], job.lang)

@@ -1,0 +1,69 @@
+"""irrelevant: something that has nothing to do with the conversation.
+
+1. planted: an off-topic statement is added to an answer;
+   innocent: neutral sentences of that length in that place.
+2. planted: an answer is replaced by one of another conversation;
+   innocent: the answer after a neutral sentence, or with small changes; the donor has that length.
+3. two or three answers are replaced so.
+
+A donor shares no word of four letters with the turns around the place (no pair of characters in
+Chinese) and comes from the middle of its conversation. Half of the donors stand after a neutral
+sentence too, so that such a sentence says nothing.
+"""
+
+from __future__ import annotations
+
+from medal_judges.data_prep.perturbation.innocent import acknowledged, filler, small_change
+from medal_judges.data_prep.perturbation.insertions import insert_variants
+from medal_judges.data_prep.perturbation.job import CannotPlant, Job, Twin, twin
+from medal_judges.data_prep.perturbation.text import content_words, glue
+
+_NEAR = 3  # turns on either side that a donor must have no word in common with
+
+
+def irrelevance(job: Job, issue: str) -> Twin:
+    """Twin for the strength asked for."""
+    if job.strength == 1:
+        return _statement(job)
+    turns = [i for i in job.answers(3) if i > 0]
+    if not turns:
+        raise CannotPlant("no answer of three words to replace")
+    count = 1 if job.strength == 2 else 2 + int(job.chance())
+    if len(turns) < min(count, 2):
+        raise CannotPlant("fewer than two answers of three words to replace")
+    planted: dict[int, str] = {}
+    innocent: dict[int, str] = {}
+    for turn in job.some(turns, count):
+        original = job.texts[turn]
+        innocent[turn] = (acknowledged if job.chance() else small_change)(job, original)
+        planted[turn] = _stranger(job, turn, len(innocent[turn]))
+    return twin(job, planted, innocent, "donor")
+
+
+def _statement(job: Job) -> Twin:
+    turns = job.answers()
+    if not turns:
+        raise CannotPlant("no assistant turn with words")
+    said = content_words(job.texts, job.lang)
+    foreign = [s for s in job.table("off_topic") if said.isdisjoint(content_words([s], job.lang))]
+    if not foreign:
+        raise CannotPlant("every off-topic statement shares a word with the conversation")
+    statement = job.one(foreign)
+    neutral = glue(filler(job, len(statement)), job.lang)
+    return insert_variants(job, [job.one(turns)], [(neutral, statement)], "statement")
+
+
+def _stranger(job: Job, turn: int, length: int) -> str:
+    """A donor of about ``length`` characters, or off-topic statements where there is no donor."""
+    near = job.texts[max(0, turn - _NEAR) : turn + _NEAR + 1]
+    said = content_words(near, job.lang)
+    apart = lambda text: bool(words := content_words([text], job.lang)) and said.isdisjoint(words)  # noqa: E731
+    prefix = [job.one(job.table("neutral"))] if job.chance() else []
+    left = length - len("".join(prefix))
+    donor = job.donors.pick(job.rng, job.lang, job.group, left, apart)
+    if donor is None:
+        statements = [s for s in job.table("off_topic") if apart(s)]
+        if not statements:
+            raise CannotPlant("no donor without a word in common")
+        donor = job.one(statements)
+    return glue([*prefix, donor], job.lang)

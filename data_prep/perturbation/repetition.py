@@ -1,0 +1,74 @@
+"""repetitive: the assistant says again what it said, word for word.
+
+1. planted: a sentence of an earlier answer is added to a later one, or said twice in a row;
+   innocent: neutral sentences, or an answer of another conversation, of that length in that place.
+2. planted: a later answer is replaced by an earlier one;
+   innocent: it is replaced by an answer of another conversation, or neutral sentences.
+3. two or three later answers are the same earlier one; innocent: all different.
+
+The innocent twin may be off the subject: it is innocent of repetition only.
+"""
+
+from __future__ import annotations
+
+from medal_judges.data_prep.perturbation.innocent import filler
+from medal_judges.data_prep.perturbation.job import CannotPlant, Job, Twin, twin
+from medal_judges.data_prep.perturbation.text import glue, has_words, insert, sentences
+
+_WORDS = 4  # shorter answers ("yes, me too") come back in good conversations
+
+
+def repetition(job: Job, issue: str) -> Twin:
+    """Twin for the strength asked for."""
+    sources = job.answers(_WORDS)
+    if not sources:
+        raise CannotPlant(f"no answer of {_WORDS} words that could be repeated")
+    return _sentence(job, sources) if job.strength == 1 else _answers(job, sources)
+
+
+def _sentence(job: Job, sources: list[int]) -> Twin:
+    source = job.one(sources)
+    later = [i for i in job.answers() if i >= source]
+    target = job.one(later)
+    parts = [s for s in sentences(job.texts[source]) if has_words(s, job.lang, _WORDS)]
+    again = job.one(parts) if parts else job.texts[source]
+    if target == source:
+        # said twice in a row: after the sentence itself, so that both stand together
+        planted = job.texts[target].replace(again, glue([again, again], job.lang), 1)
+        position = 1.0
+    else:
+        position = float(job.one([0.0, 1.0]))
+        planted = insert(job.texts[target], again, position, job.lang)
+    other = _something_else(job, len(again), [])
+    innocent = insert(job.texts[target], other, position, job.lang)
+    return twin(job, {target: planted}, {target: innocent}, "sentence")
+
+
+def _answers(job: Job, sources: list[int]) -> Twin:
+    count = job.strength - 1 if job.strength == 2 else 2 + int(job.chance())
+    options = [s for s in sources if len(_later(job, s)) >= min(count, 2)]
+    if not options:
+        raise CannotPlant(f"no answer of {_WORDS} words with {min(count, 2)} answers after it")
+    source = job.one(options)
+    targets = job.some(_later(job, source), count)
+    again = job.texts[source]
+    planted = dict.fromkeys(targets, again)
+    innocent: dict[int, str] = {}
+    for target in targets:
+        innocent[target] = _something_else(job, len(again), list(innocent.values()))
+    return twin(job, planted, innocent, "answer")
+
+
+def _later(job: Job, source: int) -> list[int]:
+    return [i for i in job.answers() if i > source and job.texts[i] != job.texts[source]]
+
+
+def _something_else(job: Job, length: int, used: list[str]) -> str:
+    """Text of about ``length`` characters that does not occur in the dialogue or in ``used``."""
+    said = {sentence for text in (*job.texts, *used) for sentence in sentences(text)}
+    fresh = lambda text: said.isdisjoint(sentences(text))  # noqa: E731
+    if job.chance(0.6):
+        donor = job.donors.pick(job.rng, job.lang, job.group, length, fresh)
+        if donor is not None and abs(len(donor) - length) <= 0.3 * length + 5:
+            return donor
+    return glue(filler(job, length, said), job.lang)

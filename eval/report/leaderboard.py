@@ -202,7 +202,7 @@ def _binary_table(view: Arrangement, key: SetKey) -> str:
 
 def _binary_row(row: ResultRow, ceiling: float | None, best: float | None) -> str:
     first = shown(row, "f1_present")
-    counts = " · ".join(f"{name} {count:,}" for name, count in row.counts.items())
+    counts = " · ".join(f"{name}\u00a0{count:,}" for name, count in row.counts.items())
     return (
         row_head(row.judge)
         + estimate_cell(first, best=_is(first, best))

@@ -95,6 +95,15 @@
     });
   });
 
+  // A tap says what the mouse shows on hover: why there is a dash, which dialogue a dot is.
+  var toast = document.getElementById("toast");
+  document.addEventListener("click", function (event) {
+    var mark = event.target.closest(".undef, .pt, .bin");
+    var title = mark && mark.querySelector("title");
+    toast.hidden = !mark;
+    toast.textContent = mark ? (title ? title.textContent : mark.title) : "";
+  });
+
   // On paper nothing can be unfolded.
   addEventListener("beforeprint", function () {
     document.querySelectorAll("details").forEach(function (fold) { fold.open = true; });

@@ -69,6 +69,7 @@ def render(view: Arrangement) -> str:
     return (
         f"{_head(view.benchmark.title)}<body>\n{_top(view)}{_navigation(sections + foot)}"
         f"<main>\n{sections}</main>\n<footer>{foot}</footer>\n"
+        '<div id="toast" role="status" hidden></div>\n'
         f"<script>{_asset('page.js')}</script>\n</body>\n</html>\n"
     )
 

@@ -202,3 +202,27 @@ def test_every_text_has_contrast(browser: Browser, report: Path, scheme: str) ->
     browser.open(report / "report.html", DESKTOP, scheme)
     browser.ask("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert browser.ask(_CONTRAST) == []
+
+
+def test_a_tap_says_why_there_is_a_dash(browser: Browser, report: Path) -> None:
+    browser.open(report / "report.html", PHONE, "light")
+    toast = "document.getElementById('toast')"
+    assert browser.ask(f"{toast}.hidden")
+    browser.ask("document.querySelector('.undef').click()")
+    assert browser.ask(f"{toast}.textContent") == "no number on dialogue_eval"
+    click = "dispatchEvent(new MouseEvent('click', {bubbles: true}))"
+    browser.ask(f"document.querySelector('.pt').{click}")
+    assert browser.ask(f"{toast}.textContent").startswith("fed-0000 · people ")
+    browser.ask("document.body.click()")
+    assert browser.ask(f"{toast}.hidden")
+
+
+def test_a_legend_entry_keeps_one_chatbot(browser: Browser, report: Path) -> None:
+    browser.open(report / "report.html", DESKTOP, "light")
+    strip = "document.querySelector('#scatter .strip')"
+    lit = f"{strip}.querySelectorAll('.pt:not(.faded)').length"
+    every = browser.ask(lit)
+    browser.ask(f"{strip}.querySelector('.legend button').click()")
+    assert 0 < browser.ask(lit) < every
+    browser.ask(f"{strip}.querySelector('.legend button').click()")
+    assert browser.ask(lit) == every

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-
 from torch import nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR

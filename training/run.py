@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from medal_judges.models.feature import FeatureJudge
 
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.models.encoder import EncoderJudge
 from medal_judges.models.encoder_config import EncoderConfig
-from medal_judges.models.feature import FeatureJudge
 from medal_judges.models.judge import Judge
 from medal_judges.signature import content_hash
 from medal_judges.training.calibrate import fit_calibrations

@@ -94,7 +94,9 @@ def _shipped_rubric(name: str) -> str:
     found = folder / f"{name}.yaml"
     if not found.is_file():
         known = sorted(p.name.removesuffix(".yaml") for p in folder.iterdir())
-        raise ConfigError(f"no rubric {name!r}", hint=f"shipped: {', '.join(known)}; or give a path")
+        raise ConfigError(
+            f"no rubric {name!r}", hint=f"shipped: {', '.join(known)}; or give a path"
+        )
     return found.read_text(encoding="utf-8")
 
 

@@ -34,7 +34,9 @@ class RecordError(MedalError):
 class DataError(MedalError):
     """A line of a file is malformed; names file, line (from 1) and what was expected."""
 
-    def __init__(self, path: str | Path, line: int | None, problem: str, *, hint: str | None = None):
+    def __init__(
+        self, path: str | Path, line: int | None, problem: str, *, hint: str | None = None
+    ):
         at = f"{path}:{line}" if line is not None else str(path)
         super().__init__(f"{at}: {problem}", hint=hint)
         self.path = str(path)

@@ -13,7 +13,7 @@ from medal_judges.rating import Rating, Scale, parse_scale, parse_values
 
 Level = Literal["dialogue", "turn"]
 _KNOWN = frozenset(
-    "id source lang level dialogue turns models context meta labels scales split group aggregated".split()
+    ["id", "source", "lang", "level", "dialogue", "turns", "models", "context", "meta", "labels", "scales", "split", "group", "aggregated"]
 )
 
 
@@ -48,9 +48,7 @@ class LabelledDialogue:
     def ratings(self) -> Iterator[Rating]:
         """The labels as Rating records, one per dimension."""
         for name, values in self.labels.items():
-            yield Rating(
-                self.id, self.turn, name, values, self.scales.get(name), self.aggregated
-            )
+            yield Rating(self.id, self.turn, name, values, self.scales.get(name), self.aggregated)
 
     def rating(self, dimension: str) -> Rating | None:
         """The rating of one dimension, None where the row has no label for it."""

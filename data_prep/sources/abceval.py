@@ -1,0 +1,118 @@
+"""ABC-Eval: behaviours on bot turns marked by two people, with ChatGPT's marks beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.judgement import Judgement
+from medal_judges.labelled import LabelledDialogue
+
+# MEDAL issue -> the behaviours that make it up (any of them marks the issue).
+ISSUE_BEHAVIOURS = {
+    "lacks_commonsense": ("commonsense_contradiction",),
+    "nonfactual": ("incorrect_fact",),
+    "repetitive": ("redundant",),
+    "irrelevant": ("irrelevant",),
+    "incoherent": ("self_contradiction", "partner_contradiction"),
+    "lacks_empathy": ("lack_of_empathy",),
+}
+
+
+def to_issues(row: LabelledDialogue) -> LabelledDialogue:
+    """The turn row with MEDAL issue labels: per annotator position, any of the behaviours.
+
+    Positions are not fixed persons across rows, so a joined label is a pair of readings, not two
+    people's whole view.
+    """
+    labels = {
+        issue: _any([row.labels[b] for b in behaviours if b in row.labels])
+        for issue, behaviours in ISSUE_BEHAVIOURS.items()
+        if any(b in row.labels for b in behaviours)
+    }
+    scales = dict.fromkeys(labels, (0.0, 1.0))
+    return LabelledDialogue(
+        row.dialogue, labels, scales, row.level, row.split, row.group, extra=row.extra
+    )
+
+
+def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
+    """One dialogue-level row for each conversation, label 1 where any turn has it (any-turn).
+
+    The longest row holds the whole conversation. Rows must come conversation by conversation, as
+    they do in the source.
+    """
+    for group, members in groupby(rows, key=lambda row: row.group):
+        turns = list(members)
+        whole = max(turns, key=lambda row: len(row.dialogue.turns))
+        names = [name for name in whole.labels if name in ISSUE_BEHAVIOURS]
+        yield LabelledDialogue(
+            whole.dialogue,
+            {
+                name: _any([row.labels[name] for row in turns if name in row.labels])
+                for name in names
+            },
+            {name: whole.scales[name] for name in names},
+            "dialogue",
+            whole.split,
+            group,
+        )
+
+
+def published_judgements(
+    rows: Iterable[LabelledDialogue], labeller: str = "gpt"
+) -> Iterator[Judgement]:
+    """The published machine labels (``gpt`` = ChatGPT) of dialogue-level issues, as judgements.
+
+    ``rows`` are turn rows; issues without a machine label for every behaviour are unscored.
+    """
+    for _, members in groupby(rows, key=lambda row: row.group):
+        turns = list(members)
+        whole = max(turns, key=lambda row: len(row.dialogue.turns))
+        scores = {
+            issue: _machine(turns, behaviours, labeller)
+            for issue, behaviours in ISSUE_BEHAVIOURS.items()
+        }
+        yield Judgement(whole.id, f"judge:{labeller}-published", scores)
+
+
+def _machine(
+    turns: Sequence[LabelledDialogue], behaviours: Sequence[str], labeller: str
+) -> float | None:
+    marks = [
+        row.extra.get("machine_labels", {}).get(behaviour, {}).get(labeller)
+        for row in turns
+        for behaviour in behaviours
+    ]
+    known = [mark for mark in marks if mark is not None]
+    return float(max(known)) if len(known) == len(marks) and known else None
+
+
+def _any(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
+    """Position-wise: 1 where any column has 1, None where none of them answered."""
+    joined: list[float | None] = []
+    for answers in zip(*columns, strict=True):
+        given = [a for a in answers if a is not None]
+        joined.append(max(given) if given else None)
+    return tuple(joined)
+
+
+ABCEVAL = Source(
+    name="abceval",
+    title="ABC-Eval: nine behaviours on every bot turn of 54 chats, two people and ChatGPT",
+    licence="none stated: for local testing only",
+    citation="Finch, Finch and Choi, 2022 (ABC-Eval); Finch, Paek and Choi, SIGDIAL 2023 (labels "
+    "of ChatGPT)",
+    languages=("en",),
+    parts=(
+        Part(
+            "turn",
+            "turn",
+            "abceval_turn.jsonl.gz",
+            "f500013693433a281345566ed71235063c3eda4fbdc1f50d0bcd161c5a7ed632",
+            why="the project publishes it as pickled Python objects, which are never loaded here",
+        ),
+    ),
+    notes=("Split by conversation: the rows of one repeat its beginning.",),
+)

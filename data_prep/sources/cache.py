@@ -1,0 +1,96 @@
+"""Where files of sources lie, and how they get there: checked by SHA-256, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from medal_judges.data_prep.sources.source import Part
+from medal_judges.errors import SourceError
+
+DATA_VARIABLE = "MEDAL_JUDGES_DATA"
+CACHE_VARIABLE = "MEDAL_JUDGES_CACHE"
+_TIMEOUT = 60
+
+
+def data_folder() -> Path | None:
+    """The folder of $MEDAL_JUDGES_DATA, None when it is not set."""
+    value = os.environ.get(DATA_VARIABLE)
+    return Path(value) if value else None
+
+
+def cache_folder() -> Path:
+    """$MEDAL_JUDGES_CACHE, by default ~/.cache/medal_judges/data."""
+    value = os.environ.get(CACHE_VARIABLE)
+    return Path(value) if value else Path.home() / ".cache" / "medal_judges" / "data"
+
+
+def is_offline(offline: bool | None = None) -> bool:
+    """``offline`` where given, else whether HF_HUB_OFFLINE asks for it."""
+    if offline is not None:
+        return offline
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+
+
+def sha256(path: Path) -> str:
+    """Hex SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def fetch(part: Part, *, offline: bool | None = None) -> Path:
+    """The public file of ``part`` in the cache, downloaded where it is not there yet.
+
+    Raises SourceError when offline, when there is no public address, when the download fails, or
+    when the checksum differs (nothing is left behind then).
+    """
+    if part.public_file is None:
+        raise SourceError(f"{part.line_file}: no public file", hint=part.why or None)
+    target = cache_folder() / part.public_file
+    if target.is_file():
+        return target
+    if part.url is None:
+        raise SourceError(
+            f"{part.public_file} has no public address", hint=f"{part.why}; put it at {target}"
+        )
+    if is_offline(offline):
+        raise SourceError(
+            f"{part.public_file} is not here and the network is not to be used",
+            hint=f"put {part.url} at {target}, or drop --offline and HF_HUB_OFFLINE",
+        )
+    return _download(part.url, target, part.sha256)
+
+
+def _download(url: str, target: Path, checksum: str | None) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".partial-{os.getpid()}-{target.name}")
+    try:
+        with (
+            urllib.request.urlopen(url.replace(" ", "%20"), timeout=_TIMEOUT) as reply,
+            open(partial, "wb") as stream,
+        ):
+            shutil.copyfileobj(reply, stream)
+            expected = reply.headers.get("Content-Length")
+        if expected is not None and partial.stat().st_size != int(expected):
+            raise SourceError(f"{url}: the download broke off", hint="run the same command again")
+        found = sha256(partial)
+        if checksum is not None and found != checksum:
+            raise SourceError(
+                f"{url}: SHA-256 is {found}, expected {checksum}",
+                hint="the file has changed since this version of medal-judges; nothing was kept",
+            )
+        partial.replace(target)
+    except (urllib.error.URLError, OSError) as error:
+        raise SourceError(
+            f"cannot fetch {url}: {error}", hint=f"put the file at {target} by hand"
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return target

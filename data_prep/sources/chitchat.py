@@ -1,0 +1,72 @@
+"""Chit-chat: 7,168 conversations of students with each other, from the package chitchat-dataset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from medal_judges.data_prep.sources.source import Source
+from medal_judges.data_prep.splits import hash_split
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.labelled import LabelledDialogue
+from medal_judges.models.embedded import embedded_path
+
+_RATINGS = ("witty", "upbeat", "interesting")
+
+
+def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
+    """Every conversation with two speakers, in file order.
+
+    Consecutive messages of one sender become one turn, joined by a line break. Both speakers are
+    people; the one who answers first stands for the assistant. ``ratings`` (1 to 10, whose of the
+    two is not recorded) are kept as labels. Senders' ids are not kept. Splits by conversation:
+    80% train, 10% validation, 10% test, by a hash of the id. Conversations in which nobody
+    answered (3,150) are left out.
+    """
+    data = json.loads((path or embedded_path("chitchat")).read_text(encoding="utf-8"))
+    for id, conversation in data.items():
+        turns = _turns([m for block in conversation["messages"] for m in block])
+        if len(turns) < 2:
+            continue
+        ratings = conversation.get("ratings") or {}
+        labels = {name: (float(ratings[name]),) for name in _RATINGS if ratings.get(name)}
+        yield LabelledDialogue(
+            dialogue=Dialogue(
+                id=f"chitchat-{id}",
+                turns=turns,
+                lang="en",
+                source="chitchat",
+                models={"user": "person", "assistant": "person"},
+                context={"scene": conversation["prompt"]} if conversation.get("prompt") else {},
+            ),
+            labels=labels,
+            scales={name: (1.0, 10.0) for name in labels},
+            split=hash_split(id, seed=0),
+            group=f"chitchat-{id}",
+        )
+
+
+def _turns(messages: Sequence[dict[str, Any]]) -> tuple[Turn, ...]:
+    """One turn for each run of messages of one sender; the first sender is the user."""
+    if not messages:
+        return ()
+    first = messages[0]["sender"]
+    return tuple(
+        Turn("user" if sender == first else "assistant", "\n".join(m["text"].strip() for m in run))
+        for sender, run in groupby(messages, key=lambda m: m["sender"])
+    )
+
+
+CHITCHAT = Source(
+    name="chitchat",
+    title="Chit-chat: conversations between students, with a participant's ratings",
+    licence="MIT",
+    citation="BYU PCC lab, 2018: chitchat-dataset 0.9.0",
+    languages=("en",),
+    package_read=read_chitchat,
+    package="chitchat-dataset",
+    notes=("Both sides are people.", "Clean is an assumption: nobody labelled issues here."),
+)

@@ -1,0 +1,116 @@
+"""ConTurE: 119 DSTC9 chats with the single ratings of the whole, and a vote on every reply."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from medal_judges.data_prep.sources.lines import numbers
+from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.dialogue import Dialogue, Role, Turn
+from medal_judges.labelled import LabelledDialogue
+from medal_judges.rating import Scale
+
+_NAMES = {
+    "human (overall)": "overall",
+    "topic depth": "topic_depth",
+    "error recovery": "error_recovery",
+}
+
+
+def read_conture_dialogues(path: Path) -> Iterator[LabelledDialogue]:
+    """Dialogue-level rows of data/data.json. The public file has neither splits nor chatbot names
+    nor the link to DSTC9: ``split`` is None, and ``group`` is the ConTurE id."""
+    for entry in json.loads(path.read_text(encoding="utf-8")):
+        number = entry["dialog_id"]
+        names = [k for k in entry["dialog_ratings"][0]]
+        labels = {
+            _NAMES.get(k, k): numbers([r.get(k) for r in entry["dialog_ratings"]]) for k in names
+        }
+        yield LabelledDialogue(
+            dialogue=_dialogue(entry, f"conture-dial-{number:04d}"),
+            labels=labels,
+            scales={name: _scale(name) for name in labels},
+            group=f"conture-{number:04d}",
+        )
+
+
+def read_conture_turns(path: Path) -> Iterator[LabelledDialogue]:
+    """Turn-level rows: every reply with its released vote (0 dislike, 1, 2 like)."""
+    for entry in json.loads(path.read_text(encoding="utf-8")):
+        number = entry["dialog_id"]
+        whole = _dialogue(entry, "")
+        for i, turn in enumerate(entry["turns"]):
+            dialogue = Dialogue(
+                id=f"conture-turn-{number:04d}-{i:02d}",
+                turns=whole.turns[: 2 * i + 2],
+                lang="en",
+                source="conture",
+            )
+            yield LabelledDialogue(
+                dialogue=dialogue,
+                labels={"overall": numbers([turn["overall impression"]])},
+                scales={"overall": (0.0, 2.0)},
+                level="turn",
+                group=f"conture-{number:04d}",
+                aggregated=True,
+            )
+
+
+def _dialogue(entry: dict[str, Any], id: str) -> Dialogue:
+    turns = [
+        _turn(text, mark, role)
+        for pair in entry["turns"]
+        for text, mark, role in (
+            (pair["user"], "User:", "user"),
+            (pair["chatbot"], "Chatbot:", "assistant"),
+        )
+    ]
+    return Dialogue(id=id, turns=tuple(turns), lang="en", source="conture")
+
+
+def _turn(text: str, mark: str, role: str) -> Turn:
+    known: Role = "user" if role == "user" else "assistant"
+    return Turn(known, text.removeprefix(mark).strip())
+
+
+def _scale(name: str) -> Scale:
+    return {"overall": (1.0, 5.0), "consistent": (0.0, 1.0)}.get(name, (1.0, 3.0))
+
+
+_URL = "https://raw.githubusercontent.com/alexa/conture/main/data/data.json"
+_SHA = "694e47de0abcffab6a4032171f2d493a5bf7d7b5d45876e1685c2819622853b8"
+
+CONTURE = Source(
+    name="conture",
+    title="ConTurE: 119 DSTC9 chats, 2 or 3 raters; every reply voted on",
+    licence="CC BY 4.0",
+    citation="Ghazarian et al., Findings of ACL 2022: What is wrong with you? Leveraging User "
+    "Sentiment for Automatic Dialog Evaluation",
+    languages=("en",),
+    parts=(
+        Part(
+            "dialogue",
+            "dialogue",
+            "conture_dialogue.jsonl.gz",
+            "d4287aabb9b9a8f2cc54da5372e7d5cc45067f304e453a3afafcf4be252ae364",
+            _URL,
+            "conture_data.json",
+            _SHA,
+            read_conture_dialogues,
+        ),
+        Part(
+            "turn",
+            "turn",
+            "conture_turn.jsonl.gz",
+            "1b87301af56db1e6734386316da1b38eadab4a2cd8a9da97fe51083fb9fa793b",
+            _URL,
+            "conture_data.json",
+            _SHA,
+            read_conture_turns,
+        ),
+    ),
+    notes=("ConTurE dialogues are DSTC9 dialogues: never train on one and test on the other.",),
+)

@@ -1,0 +1,97 @@
+"""FED: 125 chats with Meena, Mitsuku or a person, rated as a whole and at three replies each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from medal_judges.data_prep.sources.lines import marked_turns, numbers
+from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.dialogue import Dialogue, Role
+from medal_judges.labelled import LabelledDialogue, Level
+from medal_judges.rating import Scale
+
+_MARKS: dict[str, Role] = {"User:": "user", "System:": "assistant"}
+_BINARY = ("consistent", "understandable")  # 0 or 1; overall 0 to 4; the rest 0 to 2
+
+
+def read_fed_dialogues(path: Path) -> Iterator[LabelledDialogue]:
+    """Dialogue-level rows of fed_data.json (entries without ``response``)."""
+    return _read(path, "dialogue")
+
+
+def read_fed_turns(path: Path) -> Iterator[LabelledDialogue]:
+    """Turn-level rows of fed_data.json; the judged reply is the last turn."""
+    return _read(path, "turn")
+
+
+def _read(path: Path, level: Level) -> Iterator[LabelledDialogue]:
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    group = row = 0
+    for entry in entries:
+        is_turn = "response" in entry
+        if is_turn == (level == "turn"):
+            yield _row(entry, level, row, group)
+            row += 1
+        group += not is_turn  # the replies of a chat come before its whole-dialogue entry
+
+
+def _row(entry: dict[str, Any], level: Level, row: int, group: int) -> LabelledDialogue:
+    text = entry["context"] + ("\n" + entry["response"] if level == "turn" else "")
+    labels = {k.lower().replace(" ", "_"): numbers(v) for k, v in entry["annotations"].items()}
+    dialogue = Dialogue(
+        id=f"fed-{'dial' if level == 'dialogue' else 'turn'}-{row:04d}",
+        turns=marked_turns(text, _MARKS),
+        lang="en",
+        source="fed",
+        models={"assistant": entry["system"]},
+    )
+    return LabelledDialogue(
+        dialogue=dialogue,
+        labels=labels,
+        scales={name: _scale(name) for name in labels},
+        level=level,
+        split="test",
+        group=f"fed-{group:04d}",
+    )
+
+
+def _scale(name: str) -> Scale:
+    return 0.0, {"overall": 4.0}.get(name, 1.0 if name in _BINARY else 2.0)
+
+
+_URL = "https://raw.githubusercontent.com/maximedb/full/main/data/fed_data.json"
+_SHA = "7f6b1773a3436f98e4d873e3ba798e203fecb286043ae8cdf2c0fc417960933a"
+
+FED = Source(
+    name="fed",
+    title="FED: chats with Meena, Mitsuku or a person, 5 raters",
+    licence="MIT for the copy in maximedb/full; FED itself states none there",
+    citation="Mehri and Eskenazi, SIGDIAL 2020: Unsupervised Evaluation of Interactive Dialog "
+    "with DialoGPT",
+    languages=("en",),
+    parts=(
+        Part(
+            "dialogue",
+            "dialogue",
+            "fed_dialogue.jsonl.gz",
+            "4f27d15a92b862e6dae907978510f364c77714a7b0b4217150bd810810299ab4",
+            _URL,
+            "fed_data.json",
+            _SHA,
+            read_fed_dialogues,
+        ),
+        Part(
+            "turn",
+            "turn",
+            "fed_turn.jsonl.gz",
+            "3d2d9a8650aa4c68504d71808cd6d2b690d5d102cd1b1aaf13f39767e1cc7b7e",
+            _URL,
+            "fed_data.json",
+            _SHA,
+            read_fed_turns,
+        ),
+    ),
+)

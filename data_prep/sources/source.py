@@ -1,0 +1,48 @@
+"""Source: where a set of labelled dialogues comes from, under which terms, and how to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from medal_judges.labelled import LabelledDialogue
+
+Reader = Callable[[Path], Iterator[LabelledDialogue]]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of a source.
+
+    ``line_file`` is its name in the line format (found in $MEDAL_JUDGES_DATA); ``line_sha256``
+    that file's checksum where it is known. ``url`` is the public address, ``public_file`` its name
+    in the cache, ``sha256`` its checksum, ``read`` the reader of the public form (None: not
+    readable here, ``why`` says why).
+    """
+
+    name: str
+    level: str
+    line_file: str
+    line_sha256: str | None = None
+    url: str | None = None
+    public_file: str | None = None
+    sha256: str | None = None
+    read: Reader | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A named set. ``package_read`` reads sets that come as an installed package or through
+    ``datasets`` instead of a file."""
+
+    name: str
+    title: str
+    licence: str
+    citation: str
+    languages: tuple[str, ...]
+    parts: tuple[Part, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    package_read: Callable[[], Iterator[LabelledDialogue]] | None = None
+    package: str | None = None

@@ -1,0 +1,87 @@
+"""USR: human and model replies to Topical-Chat and Persona-Chat contexts, rated by three people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from medal_judges.data_prep.sources.lines import alternating
+from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.data_prep.sources.xdial import read_xdial_turns
+from medal_judges.dialogue import Dialogue
+from medal_judges.labelled import LabelledDialogue
+from medal_judges.rating import Scale
+
+_SCALES: dict[str, Scale] = {
+    "understandability": (0.0, 1.0),
+    "naturalness": (1.0, 3.0),
+    "coherence": (1.0, 3.0),
+    "engagingness": (1.0, 3.0),
+    "groundedness": (0.0, 1.0),
+    "overall": (1.0, 5.0),
+}
+
+
+def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
+    """Rows of UniEval's topical_chat.json; six replies to each context, scores are means."""
+    contexts: dict[str, int] = {}
+    for number, entry in enumerate(json.loads(path.read_text(encoding="utf-8"))):
+        context = contexts.setdefault(entry["source"], len(contexts))
+        yield _row(entry, number, context)
+
+
+def _row(entry: dict[str, Any], number: int, context: int) -> LabelledDialogue:
+    lines = [line for line in entry["source"].split("\n") if line.strip()]
+    dialogue = Dialogue(
+        id=f"topical-chat-{number:04d}",
+        turns=alternating([*lines, entry["system_output"]], "assistant"),
+        lang="en",
+        source="topical_chat_usr",
+        models={"assistant": entry["system_id"]},
+    )
+    knowledge = entry["context"].strip()
+    return LabelledDialogue(
+        dialogue=dialogue,
+        labels={k: (float(v),) for k, v in entry["scores"].items()},
+        scales={k: _SCALES[k] for k in entry["scores"]},
+        level="turn",
+        split="test",
+        group=f"topical-chat-ctx-{context:04d}",
+        aggregated=True,
+        extra={"knowledge": knowledge} if knowledge and knowledge != "_nofact" else {},
+    )
+
+
+USR = Source(
+    name="usr",
+    title="USR: replies to Topical-Chat and Persona-Chat contexts, 3 raters",
+    licence="MIT for UniEval's copy, GPL-3.0 for xDial-Eval's; USR states none there",
+    citation="Mehri and Eskenazi, ACL 2020: USR: An Unsupervised and Reference Free Evaluation "
+    "Metric for Dialog Generation",
+    languages=("en",),
+    parts=(
+        Part(
+            "topical",
+            "turn",
+            "topical_chat_usr.jsonl.gz",
+            "8d0ba431ae40b4ac3ecd9e05add9be7fc77456c85e878f50970a89836a009be0",
+            "https://raw.githubusercontent.com/maszhongming/UniEval/main/reproduce/data/dialogue/"
+            "topical_chat.json",
+            "unieval_topical_chat.json",
+            "f6361daa6fe162f636d2071a60322a784acd770be0bf3a6920ac949d751b978a",
+            read_topical_chat,
+        ),
+        Part(
+            "persona",
+            "turn",
+            "persona_usr.jsonl.gz",
+            "72b7d4ad03a416f96007cc40acebf22d4d5d61e2d64b1474ab1714616576f611",
+            "https://raw.githubusercontent.com/e0397123/xDial-Eval/main/data/turn/persona-usr.csv",
+            "persona-usr.csv",
+            None,
+            read_xdial_turns,
+        ),
+    ),
+)

@@ -1,0 +1,131 @@
+"""xDial-Eval: FED and ConTurE dialogues machine-translated into nine languages, scores copied."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from medal_judges.data_prep.sources.lines import alternating
+from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.dialogue import Dialogue, Role
+from medal_judges.errors import SourceError
+from medal_judges.labelled import LabelledDialogue
+from medal_judges.rating import Scale
+
+_LANGUAGES = {
+    "arabic": "ar",
+    "chinese": "zh",
+    "english": "en",
+    "french": "fr",
+    "german": "de",
+    "hindi": "hi",
+    "japanese": "ja",
+    "korean": "ko",
+    "russian": "ru",
+    "spanish": "es",
+}
+# ConTurE's empty messages were translated as this text.
+_EMPTY = ("<EMPTY>",)
+
+
+def read_xdial_dialogues(
+    path: Path, *, set_name: str, scale: Scale, last: Role
+) -> Iterator[LabelledDialogue]:
+    """Rows of data/dial/*.csv: a column a language, one line a turn, ``ratings`` the English mean.
+
+    Ordered by language, as the line format is. Speakers are inferred: they alternate backwards from
+    ``last``. ``parallel_id`` ties the ten versions of a dialogue together.
+    """
+    rows = _csv(path)
+    for column, lang in _LANGUAGES.items():
+        for number, row in enumerate(rows):
+            lines = [line for line in row[f"{column}_dial"].split("\n") if line.strip()]
+            turns = alternating(["" if line in _EMPTY else line for line in lines], last)
+            parallel = f"xdial-{set_name}-{number:04d}"
+            yield LabelledDialogue(
+                dialogue=Dialogue(
+                    id=f"xdial-{set_name}-{lang}-{number:04d}",
+                    turns=turns,
+                    lang=lang,
+                    source=f"xdial-{set_name}",
+                ),
+                labels={"overall": (float(row["ratings"]),)},
+                scales={"overall": scale},
+                split="test",
+                group=f"{set_name}-{number:04d}",
+                aggregated=True,
+                extra={"parallel_id": parallel},
+            )
+
+
+def read_xdial_turns(path: Path) -> Iterator[LabelledDialogue]:
+    """English rows of data/turn/*.csv: columns ``english_ctx``, ``english_res`` and ``ratings``.
+
+    Written from the project's description and tested on a fixture of that form; the file itself was
+    not at hand. The source does not say which question the rating answers.
+    """
+    rows = _csv(path)
+    needed = {"english_ctx", "english_res", "ratings"}
+    if rows and (missing := needed - set(rows[0])):
+        raise SourceError(f"{path}: no column {sorted(missing)}; there are {sorted(rows[0])}")
+    contexts: dict[str, int] = {}
+    for number, row in enumerate(rows):
+        context = contexts.setdefault(row["english_ctx"], len(contexts))
+        lines = [line for line in row["english_ctx"].split("\n") if line.strip()]
+        yield LabelledDialogue(
+            dialogue=Dialogue(
+                id=f"persona-usr-{number:04d}",
+                turns=alternating([*lines, row["english_res"]], "assistant"),
+                lang="en",
+                source="persona_usr",
+            ),
+            labels={"rating": (float(row["ratings"]),)},
+            scales={"rating": (1.0, 3.0)},
+            level="turn",
+            split="test",
+            group=f"persona-usr-ctx-{context:04d}",
+            aggregated=True,
+        )
+
+
+def _csv(path: Path) -> list[dict[str, str]]:
+    csv.field_size_limit(10_000_000)
+    with open(path, encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+_BASE = "https://raw.githubusercontent.com/e0397123/xDial-Eval/main/data/dial"
+
+XDIAL = Source(
+    name="xdial",
+    title="xDial-Eval: FED and ConTurE dialogues in ten languages (nine machine-translated)",
+    licence="GPL-3.0; the original sets may carry other terms",
+    citation="Zhang et al., Findings of EMNLP 2023: xDial-Eval: A Multilingual Open-Domain "
+    "Dialogue Evaluation Benchmark",
+    languages=tuple(_LANGUAGES.values()),
+    parts=(
+        Part(
+            "fed",
+            "dialogue",
+            "xdial_fed_dialogue.jsonl.gz",
+            "e495574ac28a2a18eb15d65e6825393ea8c21d6e79834b18ba08d1bc636f5584",
+            f"{_BASE}/fed-dial.csv",
+            "xdial_fed-dial.csv",
+            "3bed4c22f891915292d0e1713aad8023abf4ce2a5317cb9f5fccc3c482a138d8",
+            partial(read_xdial_dialogues, set_name="fed", scale=(0.0, 4.0), last="user"),
+        ),
+        Part(
+            "conture",
+            "dialogue",
+            "xdial_conture_dialogue.jsonl.gz",
+            "ad378ebc434ca64fdb327abe77a8b1f8aed352ccd05b14b99fc4103c3059ae65",
+            f"{_BASE}/conture-dial.csv",
+            "xdial_conture-dial.csv",
+            None,
+            partial(read_xdial_dialogues, set_name="conture", scale=(1.0, 5.0), last="assistant"),
+        ),
+    ),
+    notes=("Human scores were given to the English dialogue and copied to every language.",),
+)

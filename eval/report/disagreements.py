@@ -13,7 +13,8 @@ from medal_judges.eval.results import Disagreement
 _IN_SIGHT = 6
 _LEAD = (
     "Dialogues ranked most differently by judge and people. Turns are coloured by what they "
-    "contributed to the score, in units of the score, where the judge can say so."
+    "contributed to the score, in units of the score, where the judge can say so. Ranks run from "
+    "0 (lowest of the set) to 1; the line shows where people ◆ and judge ● put the dialogue."
 )
 _KEY = (
     '<p class="turnkey"><span class="pos" style="--s:90%">raised the score</span>'
@@ -46,8 +47,8 @@ def _card(item: Disagreement) -> str:
     return (
         f'<article class="card"><header><h4><bdi>{escape(item.id)}</bdi></h4>'
         f'<p class="where" dir="auto">{escape(item.set_name)} · {escape(item.dimension)}</p>'
-        f'<p class="verdict"><span>people <b>{number(item.human)}</b> '
-        f"{_rank(item.human_rank)}</span><span>judge <b>{number(item.score)}</b> "
+        f'<p class="verdict"><span>◆ people <b>{number(item.human)}</b> '
+        f"{_rank(item.human_rank)}</span><span>● judge <b>{number(item.score)}</b> "
         f"{_rank(item.score_rank)}</span></p>{_track(item)}{_unexplained(item)}</header>"
         f'<div class="chat">{"".join(visible)}{rest}</div></article>\n'
     )

@@ -36,8 +36,8 @@ _LEAD = (
     'the dot is the figure, the line its interval and <span class="rhomb">◆</span> the human '
     "ceiling (one annotator against the others, on the same rows). <em>Within chatbots</em> leaves "
     "out what comes from telling one chatbot from another. The <em>worst set</em> is the lowest "
-    "figure over all sets, and needs a number on each. A dash has its reason as tooltip. "
-    f"Under {COVERAGE_FLOOR:.0%} coverage there is no number."
+    "figure over all sets, and needs a number on each. A dash tells its reason on hover or "
+    f"tap. Under {COVERAGE_FLOOR:.0%} coverage there is no number."
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -12,12 +13,13 @@ from medal_judges.data_prep.perturbation.text import has_words
 from medal_judges.labelled import LabelledDialogue
 
 _MOST = 20_000  # turns kept per language: more would only cost memory
+_WINDOW = 150  # turns a little longer, and as many a little shorter, that are drawn from
 _TRIES = 48
 
 
 @dataclass(frozen=True)
 class Donors:
-    """Turns by language, each with the group of its conversation."""
+    """Turns by language as (group of the conversation, content), shortest first."""
 
     turns: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
@@ -32,6 +34,8 @@ class Donors:
             kept = turns.setdefault(row.dialogue.lang, [])
             if len(kept) < _MOST:
                 kept.extend((row.group, text) for text in _middle_turns(row))
+        for kept in turns.values():
+            kept.sort(key=lambda turn: (len(turn[1]), turn))
         return cls(turns)
 
     def pick(
@@ -42,17 +46,18 @@ class Donors:
         length: int,
         accept: Callable[[str], bool],
     ) -> str | None:
-        """Of some 48 random turns of other groups, the accepted one nearest to ``length``
-        characters; None when none is acceptable."""
+        """An accepted turn of another group, drawn from those of about ``length`` characters.
+
+        None when none of some 48 is acceptable.
+        """
         turns = self.turns.get(lang, [])
         if not turns:
             return None
-        tried = (turns[i] for i in rng.integers(len(turns), size=_TRIES))
-        fits = [text for owner, text in tried if owner != group]
-        for text in sorted(fits, key=lambda text: abs(len(text) - length)):
-            if accept(text):
-                return text
-        return None
+        near = bisect_left(turns, length, key=lambda turn: len(turn[1]))
+        drawn = near + rng.integers(-_WINDOW, _WINDOW, size=_TRIES)
+        tried = [turns[i] for i in np.clip(drawn, 0, len(turns) - 1)]
+        tried.sort(key=lambda turn: abs(len(turn[1]) - length))
+        return next((text for owner, text in tried if owner != group and accept(text)), None)
 
 
 def stable_hash(*parts: object) -> int:

@@ -82,7 +82,10 @@ def _hesitation(job: Job, text: str) -> str:
 def _final_mark(job: Job, text: str) -> str:
     marks = ("。", "！", "~") if job.lang == "zh" else (".", "!", "...")
     bare = text.rstrip(".!~。！ ")
-    return bare + job.one([mark for mark in marks if bare + mark != text])
+    if bare.endswith(("?", "？")):
+        return bare + bare[-1]
+    mark: str = job.one([mark for mark in marks if bare + mark != text])
+    return bare + mark
 
 
 def acknowledged(job: Job, text: str) -> str:

@@ -18,6 +18,8 @@ from medal_judges.data_prep.perturbation.insertions import insert_variants
 from medal_judges.data_prep.perturbation.job import CannotPlant, Job, Twin, twin
 from medal_judges.data_prep.perturbation.text import content_words, glue
 
+_WORDS = 4
+_SUBJECT = 3  # content words a donor needs: "oh, I would want one too" fits anywhere
 _NEAR = 3  # turns on either side that a donor must have no word in common with
 
 
@@ -25,12 +27,12 @@ def irrelevance(job: Job, issue: str) -> Twin:
     """Twin for the strength asked for."""
     if job.strength == 1:
         return _statement(job)
-    turns = [i for i in job.answers(3) if i > 0]
+    turns = [i for i in job.answers(_WORDS) if i > 0]
     if not turns:
-        raise CannotPlant("no answer of three words to replace")
+        raise CannotPlant(f"no answer of {_WORDS} words to replace")
     count = 1 if job.strength == 2 else 2 + int(job.chance())
     if len(turns) < min(count, 2):
-        raise CannotPlant("fewer than two answers of three words to replace")
+        raise CannotPlant(f"fewer than two answers of {_WORDS} words to replace")
     planted: dict[int, str] = {}
     innocent: dict[int, str] = {}
     for turn in job.some(turns, count):
@@ -57,7 +59,11 @@ def _stranger(job: Job, turn: int, length: int) -> str:
     """A donor of about ``length`` characters, or off-topic statements where there is no donor."""
     near = job.texts[max(0, turn - _NEAR) : turn + _NEAR + 1]
     said = content_words(near, job.lang)
-    apart = lambda text: bool(words := content_words([text], job.lang)) and said.isdisjoint(words)  # noqa: E731
+
+    def apart(text: str) -> bool:
+        words = content_words([text], job.lang)
+        return len(words) >= _SUBJECT and said.isdisjoint(words)
+
     prefix = [job.one(job.table("neutral"))] if job.chance() else []
     left = length - len("".join(prefix))
     donor = job.donors.pick(job.rng, job.lang, job.group, left, apart)

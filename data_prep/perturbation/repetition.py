@@ -13,7 +13,14 @@ from __future__ import annotations
 
 from medal_judges.data_prep.perturbation.innocent import filler
 from medal_judges.data_prep.perturbation.job import CannotPlant, Job, Twin, twin
-from medal_judges.data_prep.perturbation.text import glue, has_words, insert, sentences
+from medal_judges.data_prep.perturbation.text import (
+    attach,
+    glue,
+    has_words,
+    in_style,
+    insert,
+    sentences,
+)
 
 _WORDS = 4  # shorter answers ("yes, me too") come back in good conversations
 
@@ -31,16 +38,19 @@ def _sentence(job: Job, sources: list[int]) -> Twin:
     later = [i for i in job.answers() if i >= source]
     target = job.one(later)
     parts = [s for s in sentences(job.texts[source]) if has_words(s, job.lang, _WORDS)]
-    again = job.one(parts) if parts else job.texts[source]
-    if target == source:
-        # said twice in a row: after the sentence itself, so that both stand together
-        planted = job.texts[target].replace(again, glue([again, again], job.lang), 1)
-        position = 1.0
-    else:
-        position = float(job.one([0.0, 1.0]))
-        planted = insert(job.texts[target], again, position, job.lang)
+    again: str = job.one(parts) if parts else job.texts[source]
     other = _something_else(job, len(again), [])
-    innocent = insert(job.texts[target], other, position, job.lang)
+    position = float(job.one([0.0, 1.0]))
+
+    def with_added(sentence: str) -> str:
+        text = job.texts[target]
+        if target != source:
+            return insert(text, sentence, position, job.lang)
+        # said twice in a row: right after the sentence itself
+        twice = attach(again, in_style(sentence, text), job.lang, "\n" in text)
+        return text.replace(again, twice, 1)
+
+    planted, innocent = with_added(again), with_added(other)
     return twin(job, {target: planted}, {target: innocent}, "sentence")
 
 
@@ -66,7 +76,10 @@ def _later(job: Job, source: int) -> list[int]:
 def _something_else(job: Job, length: int, used: list[str]) -> str:
     """Text of about ``length`` characters that does not occur in the dialogue or in ``used``."""
     said = {sentence for text in (*job.texts, *used) for sentence in sentences(text)}
-    fresh = lambda text: said.isdisjoint(sentences(text))  # noqa: E731
+
+    def fresh(text: str) -> bool:
+        return said.isdisjoint(sentences(text))
+
     if job.chance(0.6):
         donor = job.donors.pick(job.rng, job.lang, job.group, length, fresh)
         if donor is not None and abs(len(donor) - length) <= 0.3 * length + 5:

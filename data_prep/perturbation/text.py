@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 _NO_SPACES = frozenset({"zh", "ja"})
 _END = re.compile(r"[.!?…。！？:：,，;](?:[\"'”’)\]]*)\s*$")
@@ -55,17 +55,36 @@ def in_style(sentence: str, like: str) -> str:
 
 
 def insert(text: str, sentence: str, position: float, lang: str) -> str:
-    """``text`` with ``sentence`` at the sentence boundary nearest to ``position`` in [0, 1]."""
-    parts = sentences(text)
-    at = round(position * len(parts))
-    return glue([*parts[:at], in_style(sentence, text), *parts[at:]], lang)
+    """``text`` with ``sentence`` at the sentence boundary nearest to ``position`` in [0, 1].
+
+    The rest of ``text`` stays as it was, line ends and all.
+    """
+    text = text.strip()
+    if not text:
+        return sentence
+    ends = {match.end() for match in _BOUNDARY.finditer(text)} - {0, len(text)}
+    cuts = [0, *sorted(ends), len(text)]
+    cut = cuts[round(position * (len(cuts) - 1))]
+    styled, line_end = in_style(sentence, text), "\n" in text
+    return attach(attach(text[:cut], styled, lang, line_end), text[cut:], lang, line_end)
 
 
-def glue(parts: Sequence[str], lang: str) -> str:
+def attach(left: str, right: str, lang: str, line_end: bool = False) -> str:
+    """``left`` and ``right`` on two lines, or on one with a full stop between where none is."""
+    left, right = left.rstrip(), right.lstrip()
+    if not left or not right:
+        return left or right
+    if line_end:
+        return f"{left}\n{right}"
+    return join([left if _END.search(left) else left + full_stop(lang), right], lang)
+
+
+def glue(parts: Iterable[str], lang: str) -> str:
     """One text of several sentences, a full stop put where one ended in none."""
-    kept = [part for part in parts if part]
-    closed = [part if _END.search(part) else part + full_stop(lang) for part in kept[:-1]]
-    return join([*closed, *kept[-1:]], lang)
+    whole = ""
+    for part in parts:
+        whole = attach(whole, part, lang)
+    return whole
 
 
 def full_stop(lang: str) -> str:

@@ -19,8 +19,8 @@ _LEAD = (
     "Rows are put in bins by the judge's score: bins of equal size for graded answers, tenths of "
     "the probability for issues (a reliability diagram). Across: mean score in the bin, up: mean "
     "human answer; on the dashed line the judge says what people say. The area of a dot grows "
-    "with the number of rows in its bin; hover or tap shows it. Below each panel: the gap, the mean "
-    "distance from the line, weighted by rows."
+    "with the number of rows in its bin; hover or tap shows it. Below each panel: the gap, the "
+    "mean distance from the line, weighted by rows."
 )
 
 

@@ -14,8 +14,8 @@ from medal_judges.eval.results import Point, ResultRow
 MAX_DRAWN = 400  # more dots than this make a smear and a heavy page; the CSV has them all
 UNKNOWN = "unknown chatbot"
 _LEAD = (
-    "Each dot is one judged row; hover or tap shows its id. Across: mean human answer, up: the judge's "
-    "score, each panel on its own scale. The line is a least-squares fit over all rows."
+    "Each dot is one judged row; hover or tap shows its id. Across: mean human answer, up: "
+    "the judge's score, each panel on its own scale. The line is a least-squares fit over all rows."
 )
 
 

@@ -6,7 +6,10 @@ from typing import Annotated
 
 import typer
 
+from medal_judges.data_prep.plant_command import plant
+
 app = typer.Typer(help="Sources of labelled dialogues.", no_args_is_help=True)
+app.command("plant")(plant)
 Offline = Annotated[bool, typer.Option("--offline", help="Never use the network.")]
 
 

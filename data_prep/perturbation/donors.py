@@ -54,8 +54,8 @@ class Donors:
         if not turns:
             return None
         near = bisect_left(turns, length, key=lambda turn: len(turn[1]))
-        drawn = near + rng.integers(-_WINDOW, _WINDOW, size=_TRIES)
-        tried = [turns[i] for i in np.clip(drawn, 0, len(turns) - 1)]
+        first, last = max(0, near - _WINDOW), min(len(turns), near + _WINDOW)
+        tried = [turns[i] for i in rng.integers(first, last, size=_TRIES)]
         tried.sort(key=lambda turn: abs(len(turn[1]) - length))
         return next((text for owner, text in tried if owner != group and accept(text)), None)
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 from medal_judges.data_prep.perturbation.innocent import filler, shortened, small_change
 from medal_judges.data_prep.perturbation.job import CannotPlant, Job, Twin, twin
 from medal_judges.data_prep.perturbation.tables import LANGUAGES, entries, shared
-from medal_judges.data_prep.perturbation.text import full_stop, glue, join, units
+from medal_judges.data_prep.perturbation.text import full_stop, glue, has_words, join, units
 
 _WORDS = 6
+_ORDER_WORDS = 10  # fewer words in a wrong order can still be made out
 
 
 def garbling(job: Job, issue: str) -> Twin:
@@ -41,6 +42,8 @@ def garbling(job: Job, issue: str) -> Twin:
 def _garbled(job: Job, text: str, how: str) -> str:
     parts = units(text, job.lang)
     start = len(parts) // 2 if job.strength == 1 else 0
+    if how == "order" and not has_words(text, job.lang, _ORDER_WORDS):
+        how = "letters"
     if how == "order" or (how == "letters" and job.lang == "zh"):
         worked = [parts[start + i] for i in job.rng.permutation(len(parts) - start)]
     elif how == "letters":
@@ -51,7 +54,11 @@ def _garbled(job: Job, text: str, how: str) -> str:
 
 
 def _scrambled(job: Job, word: str) -> str:
-    letters = [word[i] for i in job.rng.permutation(len(word))]
+    """``word`` with its letters in another order; marks stay where they are."""
+    at = [i for i, letter in enumerate(word) if letter.isalpha()]
+    letters = list(word)
+    for i, j in zip(at, job.rng.permutation(at), strict=True):
+        letters[i] = word[j]
     return "".join(letters)
 
 

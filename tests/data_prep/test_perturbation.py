@@ -1,0 +1,374 @@
+"""Planted issues: what is edited, what is not, and what cannot give the label away."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from sklearn.metrics import roc_auc_score
+from typer.testing import CliRunner
+
+from medal_judges.data_prep import plant_command
+from medal_judges.data_prep.perturbation import (
+    ISSUES,
+    STRENGTHS,
+    Donors,
+    Pair,
+    Planted,
+    Refusal,
+    Tally,
+    plant,
+    planted_set,
+)
+from medal_judges.data_prep.perturbation.tables import LANGUAGES, SPLITS, entries, variants
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.errors import ConfigError
+from medal_judges.jsonl import read_labelled, write_records
+from medal_judges.labelled import LabelledDialogue, parse_labelled
+
+# Ten answers a language, on ten subjects, of six words or more (in Chinese, characters to match).
+ANSWERS = {
+    "en": """I went hiking near the waterfall with my cousin yesterday.
+Have you ever baked sourdough bread in a wooden stove?
+My bicycle needs new brakes before the long summer tour.
+We watched a documentary about octopuses and their strange memory.
+The concert was cancelled because the singer caught a cold.
+I am learning Swedish with an application on my phone.
+Our garden is full of tomatoes and yellow peppers now.
+Did your sister finish painting the kitchen last weekend?
+That novel about the lighthouse family made me rather thoughtful.
+Skating on frozen rivers always frightened me as a kid.""",
+    "de": """Gestern war ich mit meiner Cousine am Wasserfall wandern.
+Hast du schon einmal Sauerteigbrot im Holzofen gebacken?
+Mein Fahrrad braucht vor der langen Sommertour neue Bremsen.
+Wir haben einen Dokumentarfilm über Tintenfische und ihr Gedächtnis gesehen.
+Das Konzert fiel aus, weil die Sängerin plötzlich erkältet war.
+Ich lerne gerade Schwedisch mit einem Programm auf dem Handy.
+Unser Garten steht voller Tomaten und gelber Paprika zurzeit.
+Hat deine Schwester letztes Wochenende die Küche fertig gestrichen?
+Der Roman über die Leuchtturmfamilie machte mich ziemlich nachdenklich.
+Schlittschuhlaufen auf zugefrorenen Flüssen machte mir als Kind Angst.""",
+    "fr": """Hier je suis allé marcher près de la cascade avec ma cousine.
+As-tu déjà cuit du pain au levain dans un four à bois ?
+Mon vélo a besoin de freins neufs avant la grande randonnée.
+Nous avons regardé un documentaire sur les pieuvres et leur mémoire.
+Le concert est annulé parce que la chanteuse a pris froid.
+J'apprends le suédois avec une application sur mon téléphone.
+Notre jardin est rempli de tomates et de poivrons jaunes.
+Ta sœur a-t-elle fini de repeindre la cuisine samedi dernier ?
+Ce roman sur une famille de marins m'a rendu songeur.
+Patiner sur les rivières gelées me terrifiait quand j'étais enfant.""",
+    "pt": """Ontem fui caminhar junto da cascata com a minha prima.
+Alguma vez cozeste pão de massa-mãe num forno de lenha?
+A minha bicicleta precisa de travões novos antes da viagem.
+Vimos um documentário sobre polvos e a sua memória estranha.
+O concerto foi cancelado porque a cantora ficou constipada.
+Estou a aprender sueco com uma aplicação no telemóvel.
+A nossa horta está cheia de tomates e pimentos amarelos.
+A tua irmã acabou de pintar a cozinha no sábado passado?
+Aquele romance sobre uma família de marinheiros deixou-me pensativo.
+Patinar em rios gelados assustava-me muito quando era pequeno.""",
+    "es": """Ayer fui a caminar junto a la cascada con mi prima.
+¿Alguna vez has horneado pan de masa madre en leña?
+Mi bicicleta necesita frenos nuevos antes del viaje largo.
+Vimos un documental sobre pulpos y su extraña memoria.
+El concierto se canceló porque la cantante estaba resfriada.
+Estoy aprendiendo sueco con una aplicación en el teléfono.
+Nuestro huerto está lleno de tomates y pimientos amarillos.
+¿Tu hermana terminó de pintar la cocina el sábado pasado?
+Aquella novela sobre una familia de marineros me dejó pensativo.
+Patinar sobre ríos helados me asustaba mucho cuando era niño.""",
+    "zh": """昨天我和表妹一起去瀑布附近徒步旅行了。
+你有没有用柴火炉子烤过酸面包呀？
+夏天长途骑车之前我得换新的刹车片。
+我们看了一部关于章鱼记忆力的纪录片。
+音乐会取消了，因为歌手突然感冒发烧。
+我正在用手机上的软件学习瑞典语单词。
+我们院子里种满了西红柿和黄色的辣椒。
+你姐姐上个周末把厨房的墙刷完了吗？
+那本写灯塔人家的小说让我沉思了很久。
+小时候在结冰的河面上滑冰总让我害怕。""",
+}
+
+
+def conversation(lang: str, number: int, turns: int = 12) -> LabelledDialogue:
+    """Answers in an order of its own; the user just keeps the talk going."""
+    rng = np.random.default_rng([number, LANGUAGES.index(lang)])
+    answers = iter(rng.permutation(ANSWERS[lang].split("\n")))
+    said = [
+        Turn("assistant", str(next(answers))) if i % 2 else Turn("user", f"{i}, {number}?")
+        for i in range(turns)
+    ]
+    dialogue = Dialogue(f"{lang}{number}", tuple(said), lang)
+    return LabelledDialogue(dialogue, {"overall": (3.0,)}, {}, group=f"group-{lang}{number}")
+
+
+ROWS = [conversation(lang, number) for lang in LANGUAGES for number in range(12)]
+ORIGINALS = {row.id: row.dialogue for row in ROWS}
+
+
+@pytest.fixture(scope="module")
+def planted() -> list[LabelledDialogue]:
+    return [row for seed in range(3) for row in planted_set(ROWS, seed=seed, clean_count=0)]
+
+
+def about(row: LabelledDialogue) -> dict[str, object]:
+    return dict(row.extra["planted"])
+
+
+def original(row: LabelledDialogue) -> Dialogue:
+    return ORIGINALS[row.id.split("+")[0]]
+
+
+def pairs(rows: list[LabelledDialogue]) -> list[tuple[LabelledDialogue, LabelledDialogue]]:
+    return list(zip(rows[::2], rows[1::2], strict=True))
+
+
+def one(dialogue: Dialogue, issue: str, strength: int, seed: int = 0) -> Pair | Refusal:
+    return plant(
+        dialogue,
+        issue,
+        strength=strength,
+        rng=np.random.default_rng(seed),
+        donors=Donors.of(ROWS),
+        split="train",
+    )
+
+
+def test_every_planted_row_is_followed_by_its_control(planted: list[LabelledDialogue]) -> None:
+    for faulty, innocent in pairs(planted):
+        issue = str(about(faulty)["issue"])
+        assert (about(faulty)["kind"], about(innocent)["kind"]) == ("planted", "innocent")
+        assert about(faulty)["pair"] == about(innocent)["pair"]
+        assert about(faulty)["turns"] == about(innocent)["turns"]
+        assert faulty.labels[issue] == (1.0,) and innocent.labels[issue] == (0.0,)
+        others = {**faulty.labels, issue: (0.0,)}
+        assert others == innocent.labels and set(sum(others.values(), ())) == {0.0}
+        assert faulty.group == innocent.group == f"group-{original(faulty).id}"
+
+
+def test_only_what_is_stated_is_edited(planted: list[LabelledDialogue]) -> None:
+    for row in planted:
+        before, after = original(row).turns, row.dialogue.turns
+        assert [t.role for t in before] == [t.role for t in after]
+        changed = {i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b}
+        users = {i for i in changed if before[i].role == "user"}
+        if about(row)["issue"] == "lacks_empathy":
+            assert users == {i - 1 for i in row.extra["planted"]["turns"]}
+            assert all(after[i].content.startswith(before[i].content) for i in users)
+        else:
+            assert not users
+
+
+def test_twins_differ_in_the_planted_turns_and_nowhere_else(
+    planted: list[LabelledDialogue],
+) -> None:
+    for faulty, innocent in pairs(planted):
+        turns = zip(faulty.dialogue.turns, innocent.dialogue.turns, strict=True)
+        differ = [i for i, (a, b) in enumerate(turns) if a != b]
+        assert differ == about(faulty)["turns"], faulty.id
+        assert set(differ) <= set(faulty.dialogue.assistant_turns)
+
+
+@pytest.mark.parametrize(("lang", "issue", "strength"), list(product(LANGUAGES, ISSUES, STRENGTHS)))
+def test_every_issue_can_be_planted_in_every_language(lang: str, issue: str, strength: int) -> None:
+    made = [one(conversation(lang, n).dialogue, issue, strength, seed=n) for n in range(4)]
+    assert all(isinstance(pair, Pair) for pair in made), made
+
+
+def test_the_set_is_the_same_for_any_order_of_the_input() -> None:
+    one_way = [row.to_record() for row in planted_set(ROWS, seed=0, per_issue=9)]
+    other_way = [row.to_record() for row in planted_set(ROWS[::-1], seed=0, per_issue=9)]
+    assert one_way == other_way
+    other_seed = [row.to_record() for row in planted_set(ROWS, seed=1, per_issue=9)]
+    assert one_way != other_seed
+
+
+def test_counts_ids_and_lines() -> None:
+    tally = Tally()
+    rows = list(planted_set(ROWS, seed=0, per_issue=7, clean_count=5, tally=tally))
+    assert len(rows) == 5 + 7 * 2 * len(ISSUES) == len({row.id for row in rows})
+    assert dict(tally.planted) == dict.fromkeys(ISSUES, 7)
+    for row in rows:
+        assert parse_labelled(row.to_record()) == row
+    for row in rows[:5]:
+        assert row.labels == dict.fromkeys(ISSUES, (0.0,))
+        assert row.dialogue.turns == original(row).turns
+
+
+def test_what_cannot_be_planted_is_refused_with_a_reason() -> None:
+    alone = Dialogue("x", (Turn("user", "hi"), Turn("assistant", "yes")), "en")
+    assert "no answer of 4 words" in _reason(one(alone, "repetitive", 2))
+    assert "nothing to" in _reason(one(alone, "incoherent", 1))
+    assert "to garble" in _reason(one(alone, "uninterpretable", 1))
+    mute = Dialogue("y", (Turn("user", "hi"), Turn("assistant", "")), "en")
+    assert "no assistant turn with words" in _reason(one(mute, "unsafe", 1))
+    finnish = Dialogue("z", ORIGINALS["en0"].turns, "fi")
+    assert "'fi'" in _reason(one(finnish, "nonfactual", 1))
+    with pytest.raises(ConfigError, match="cannot plant 'rude'"):
+        one(alone, "rude", 1)
+    with pytest.raises(ConfigError, match="strength must be 1, 2 or 3"):
+        one(alone, "unsafe", 4)
+    with pytest.raises(ConfigError, match="split must be"):
+        list(planted_set(ROWS, seed=0, split="dev", per_issue=1))  # type: ignore[arg-type]
+
+
+def _reason(answer: Pair | Refusal) -> str:
+    assert isinstance(answer, Refusal), answer
+    return answer.reason
+
+
+def _texts(entry: object) -> list[str]:
+    if isinstance(entry, dict):
+        return [str(value) for value in entry.values()]
+    parts = entry if isinstance(entry, list) else [entry]
+    return [text for part in parts for text in variants(str(part))]
+
+
+_TABLES = ("facts", "everyday", "unsafe", "neutral", "off_topic", "feelings", "replies")
+
+
+@pytest.mark.parametrize("table", [*_TABLES, "contradictions", "forgetting"])
+def test_no_sentence_stands_in_two_splits(table: str) -> None:
+    for lang in LANGUAGES:
+        homes = defaultdict(set)
+        for split in SPLITS:
+            for entry in entries(table, lang, split):
+                for text in _texts(entry):
+                    homes[text].add(split)
+        assert all(len(splits) == 1 for splits in homes.values()), lang
+        assert set().union(*homes.values()) == set(SPLITS), lang
+
+
+def test_tables_have_well_formed_slots() -> None:
+    for table, lang, split in product(
+        [*_TABLES, "contradictions", "forgetting"], LANGUAGES, SPLITS
+    ):
+        for entry in entries(table, lang, split):
+            for text in _texts(entry):
+                assert not set("[]|") & set(text), (table, lang, text)
+                assert text.strip()[-1] in ".!?。？！", (table, lang, text)
+
+
+@pytest.mark.parametrize("issue", ISSUES)
+def test_length_does_not_tell_planted_from_innocent(
+    issue: str, planted: list[LabelledDialogue]
+) -> None:
+    rows = [row for row in planted if about(row)["issue"] == issue]
+    labels = [row.labels[issue][0] for row in rows]
+    change = [_length(row.dialogue) - _length(original(row)) for row in rows]
+    assert 0.35 <= roc_auc_score(labels, change) <= 0.65
+
+
+def _length(dialogue: Dialogue) -> int:
+    return sum(len(turn.content) for turn in dialogue.turns)
+
+
+def test_knowing_the_training_sentences_does_not_help_on_the_test_split() -> None:
+    """A judge that knows every faulty training sentence by heart scores chance on test rows."""
+    known = {
+        variants(entry)[1].lower().rstrip(".。")
+        for table, lang in product(("facts", "everyday", "unsafe"), LANGUAGES)
+        for entry in entries(table, lang, "train")
+    }
+    for split, expected in (("train", 1.0), ("test", 0.5)):
+        for issue in ("nonfactual", "lacks_commonsense", "unsafe"):
+            rows = list(planted_set(ROWS, seed=0, issues=[issue], clean_count=0, split=split))
+            said = ["\n".join(t.content for t in row.dialogue.turns).lower() for row in rows]
+            scores = [float(any(text in turns for text in known)) for turns in said]
+            labels = [row.labels[issue][0] for row in rows]
+            assert roc_auc_score(labels, scores) == pytest.approx(expected, abs=0.02), issue
+
+
+def test_a_contradiction_needs_both_turns_to_be_seen() -> None:
+    """Over many pairs each later sentence is as often faulty as not."""
+    faulty: dict[str, list[bool]] = defaultdict(list)
+    for seed in range(400):
+        pair = one(ORIGINALS["en0"], "incoherent", 3, seed)
+        assert isinstance(pair, Pair)
+        if pair.planted.how != "contradiction":
+            continue
+        for version in (pair.planted, pair.innocent):
+            for _, second in entries("contradictions", "en", "train"):
+                for side in variants(second):
+                    if side.rstrip(".") in "\n".join(t.content for t in version.dialogue.turns):
+                        faulty[side].append(version.kind == "planted")
+    counts = [(sum(kinds), len(kinds)) for kinds in faulty.values()]
+    assert sum(n for _, n in counts) > 400
+    assert all(abs(hits / n - 0.5) < 0.3 for hits, n in counts if n >= 20), counts
+
+
+def test_donors_never_come_from_the_same_conversation() -> None:
+    rows = [conversation("en", 0), conversation("en", 1)]
+    donors = Donors.of(rows)
+    own = {text for group, text in donors.turns["en"] if group == rows[0].group}
+    rng = np.random.default_rng(0)
+    picked = {donors.pick(rng, "en", rows[0].group, 50, lambda t: True) for _ in range(50)}
+    others = {text for group, text in donors.turns["en"] if group == rows[1].group}
+    assert picked <= others and own
+
+
+def test_a_repetition_repeats_and_its_control_does_not(planted: list[LabelledDialogue]) -> None:
+    for faulty, innocent in pairs([r for r in planted if about(r)["issue"] == "repetitive"]):
+        assert _said_twice(faulty.dialogue) and not _said_twice(innocent.dialogue), faulty.id
+
+
+def _said_twice(dialogue: Dialogue) -> bool:
+    said = "\n".join(t.content for t in dialogue.turns if t.role == "assistant")
+    before = ORIGINALS[dialogue.id.split("+")[0]]
+    answers = [before.turns[i].content.rstrip(".?。？ ") for i in before.assistant_turns]
+    return any(said.count(answer) > 1 for answer in answers)
+
+
+def test_planted_is_plain_data() -> None:
+    pair = one(ORIGINALS["en0"], "unsafe", 2)
+    assert isinstance(pair, Pair) and isinstance(pair.planted, Planted)
+    assert pair.planted.dialogue.id == "en0+unsafe.2" == pair.innocent.pair
+    assert pair.innocent.dialogue.id == "en0+unsafe.2.innocent"
+    assert len(pair.planted.turns) == 2
+
+
+def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl.gz"
+    write_records(source, ROWS)
+    options = ["--issues", "unsafe, nonfactual", "--strength", "3", "--per-issue", "4"]
+    app = typer.Typer()
+    app.command()(plant_command.plant)
+    done = CliRunner().invoke(app, [str(source), "--out", str(out), *options])
+    assert done.exit_code == 0 and "20 dialogues written" in done.output, done.output
+    written = list(read_labelled(out))
+    assert written == list(
+        planted_set(ROWS, seed=0, per_issue=4, issues=["unsafe", "nonfactual"], strengths=[3])
+    )
+    bad = CliRunner().invoke(app, [str(source), "--out", str(out), "--strength", "gross"])
+    assert isinstance(bad.exception, ConfigError)
+
+
+def test_real_conversations_carry_nearly_every_issue() -> None:
+    """chitchat: at most one in ten conversations of four turns or more refuses an issue."""
+    if find_spec("chitchat_dataset") is None:
+        pytest.skip("needs the package chitchat-dataset (extra quickstart)")
+    rows = _chitchat(300)
+    tally = Tally()
+    made = list(planted_set(rows, seed=0, clean_count=0, tally=tally))
+    assert len(made) == 2 * sum(tally.planted.values())
+    assert all(tally.planted[issue] >= 0.9 * len(rows) for issue in ISSUES), tally.lines()
+    for issue in ISSUES:
+        mine = [row for row in made if about(row)["issue"] == issue]
+        lengths = [_length(row.dialogue) for row in mine]
+        before = {row.id: _length(row.dialogue) for row in rows}
+        change = [n - before[row.id.split("+")[0]] for n, row in zip(lengths, mine, strict=True)]
+        labels = [row.labels[issue][0] for row in mine]
+        assert 0.4 <= roc_auc_score(labels, change) <= 0.6, issue
+
+
+def _chitchat(count: int) -> list[LabelledDialogue]:
+    from medal_judges.data_prep.sources.registry import load_spec
+
+    rows = [row for row in load_spec("chitchat") if len(row.dialogue.turns) >= 4]
+    return rows[:count]

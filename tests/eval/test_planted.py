@@ -1,0 +1,177 @@
+"""Statistics of planted issues, against scikit-learn and against cases worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score, roc_auc_score
+
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.eval.planted import (
+    Figure,
+    PlantedResult,
+    localisation,
+    planted_results,
+    weighted_auc,
+    weighted_f1,
+)
+from medal_judges.judgement import Judgement, unscored
+from medal_judges.labelled import LabelledDialogue
+
+ISSUE = "unsafe"
+TURNS = (Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c"), Turn("assistant", "d"))
+
+
+def row(number: int, kind: str, strength: int = 1, issue: str | None = ISSUE) -> LabelledDialogue:
+    about = {
+        "issue": None if kind == "clean" else issue,
+        "strength": 0 if kind == "clean" else strength,
+        "turns": [] if kind == "clean" else [3],
+        "kind": kind,
+        "pair": f"{number}+{issue}",
+    }
+    return LabelledDialogue(
+        Dialogue(f"{number}.{kind}", TURNS, "en"),
+        {ISSUE: (float(kind == "planted"),)},
+        {ISSUE: (0.0, 1.0)},
+        group=str(number),
+        extra={"planted": about},
+    )
+
+
+def judged(id: str, score: float, contributions: tuple[float, ...] = ()) -> Judgement:
+    given = {ISSUE: contributions} if contributions else {}
+    return Judgement(id, "j", {ISSUE: score}, contributions=given)
+
+
+def result(
+    scores: dict[tuple[int, str], float], *, resamples: int = 0, **contributions: tuple[float, ...]
+) -> PlantedResult:
+    rows = [row(number, kind) for number, kind in scores]
+    judgements = [
+        judged(f"{n}.{kind}", score, contributions.get(kind, ()))
+        for (n, kind), score in scores.items()
+    ]
+    (found,) = planted_results(rows, judgements, resamples=resamples)
+    return found
+
+
+def value(figure: Figure) -> float:
+    assert figure.estimate.value is not None, figure.estimate.reason
+    return figure.estimate.value
+
+
+def test_a_small_case_by_hand() -> None:
+    found = result(
+        {
+            (0, "planted"): 0.9,
+            (1, "planted"): 0.6,
+            (2, "planted"): 0.3,
+            (0, "innocent"): 0.2,
+            (1, "innocent"): 0.6,
+            (2, "innocent"): 0.8,
+            (0, "clean"): 0.1,
+            (1, "clean"): 0.5,
+        },
+        planted=(9.0, 0.1, 9.0, 0.4),
+    )
+    figures = found.figures
+    assert value(figures["f1_clean"]) == pytest.approx(2 * 2 / (3 + 3))
+    assert value(figures["auc_clean"]) == pytest.approx(5 / 6)
+    assert value(figures["auc_innocent"]) == pytest.approx((3 + 1.5 + 1) / 9)
+    assert value(figures["win_rate"]) == pytest.approx((1 + 0.5 + 0) / 3)
+    assert value(figures["recall"]) == pytest.approx(2 / 3)
+    assert value(figures["false_alarms"]) == pytest.approx(1 / 2)
+    assert value(figures["innocent_alarms"]) == pytest.approx(2 / 3)
+    # user turns have the largest numbers and do not count
+    assert value(figures["localisation"]) == 1.0
+    assert value(figures["localisation_chance"]) == 0.5
+    assert [figures[k].n for k in ("f1_clean", "win_rate", "false_alarms")] == [5, 3, 2]
+    assert found.scored == {"planted": 3, "innocent": 3, "clean": 2}
+
+
+def test_auc_and_f1_agree_with_scikit_learn_under_weights() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        scores = np.sort(np.round(rng.random(60), 1))  # many ties
+        labels = (rng.random(60) < 0.4).astype(float)
+        weights = rng.integers(0, 4, size=60).astype(float)
+        auc = roc_auc_score(labels, scores, sample_weight=weights)
+        assert weighted_auc(scores, labels, weights) == pytest.approx(auc)
+        f1 = f1_score(labels, scores >= 0.5, sample_weight=weights)
+        assert weighted_f1(scores, labels, weights) == pytest.approx(f1)
+
+
+def test_undefined_figures_are_none_with_a_reason() -> None:
+    found = result({(0, "planted"): 0.9})
+    for name, reason in {
+        "auc_clean": "no scored clean rows",
+        "auc_innocent": "no scored innocent rows",
+        "win_rate": "no planted row scored together with its control",
+        "false_alarms": "no scored clean rows",
+        "localisation": "the judge gives no contributions by turn",
+    }.items():
+        assert found.figures[name].estimate.value is None
+        assert found.figures[name].estimate.reason == reason
+    assert value(found.figures["recall"]) == 1.0
+    assert found.figures["recall"].estimate.low is None  # one group: nothing to resample
+
+
+def test_unscored_and_missing_rows_are_counted_not_guessed() -> None:
+    rows = [row(n, kind) for n in range(3) for kind in ("planted", "innocent", "clean")]
+    judgements = [unscored("0.planted", "j", [ISSUE], "no"), judged("1.planted", 0.7)]
+    judgements.append(Judgement("1.planted", "j", {ISSUE: 0.1}, turn=1))  # of a turn: passed over
+    (found,) = planted_results(rows, judgements, resamples=0)
+    assert found.rows == {"planted": 3, "innocent": 3, "clean": 3}
+    assert found.scored == {"planted": 1, "innocent": 0, "clean": 0}
+    assert value(found.figures["recall"]) == 1.0
+
+
+def test_localisation_shares_the_point_among_ties() -> None:
+    assert localisation([0, 1, 0, 2], [1, 3], [3]) == (1.0, 0.5)
+    assert localisation([0, 2, 0, 1], [1, 3], [3]) == (0.0, 0.5)
+    assert localisation([5, 1, 5, 1], [1, 3], [3]) == (0.5, 0.5)
+
+
+def test_issues_share_the_clean_rows_and_strengths_stand_apart() -> None:
+    rows = [row(0, "planted", 1), row(1, "planted", 3), row(0, "clean"), row(2, "clean")]
+    rows.append(row(3, "planted", 2, issue="repetitive"))
+    judgements = [judged("0.planted", 0.2), judged("1.planted", 0.8)]
+    judgements += [judged("0.clean", 0.4), judged("2.clean", 0.1)]
+    judgements.append(Judgement("3.planted", "j", {"repetitive": 1.0}))
+    unsafe, repetitive = planted_results(rows, judgements, resamples=0)
+    assert (unsafe.issue, repetitive.issue) == ("unsafe", "repetitive")
+    assert value(unsafe.by_strength[1]["auc_clean"]) == 0.5
+    assert value(unsafe.by_strength[3]["auc_clean"]) == 1.0
+    assert repetitive.rows["clean"] == 2 and repetitive.scored["clean"] == 0
+
+
+def test_intervals_go_by_group_and_are_fixed_by_the_seed() -> None:
+    rng = np.random.default_rng(1)
+    scores = {(n, kind): float(rng.random()) for n in range(40) for kind in ("planted", "clean")}
+    one, again = result(scores, resamples=200), result(scores, resamples=200)
+    estimate = one.figures["auc_clean"].estimate
+    assert one == again
+    assert estimate.low is not None and estimate.high is not None and estimate.value is not None
+    assert 0.1 < estimate.high - estimate.low < 0.4
+    assert estimate.low < estimate.value < estimate.high
+
+    # the same rows ten times over, in the same groups, tell no more than once
+    rows = [row(n, kind) for n, kind in scores for _ in range(10)]
+    judgements = [judged(f"{n}.{kind}", score) for (n, kind), score in scores.items()]
+    (tenfold,) = planted_results(rows, judgements, resamples=200)
+    wide = tenfold.figures["auc_clean"].estimate
+    assert wide.low == pytest.approx(estimate.low) and wide.high == pytest.approx(estimate.high)
+
+
+def test_a_judge_that_spots_any_edit_is_found_out() -> None:
+    """Perfect against clean rows, chance against innocent edits."""
+    scores = {
+        (n, kind): 0.1 if kind == "clean" else 0.9
+        for n in range(20)
+        for kind in ("planted", "innocent", "clean")
+    }
+    found = result(scores, resamples=100)
+    assert value(found.figures["auc_clean"]) == value(found.figures["f1_clean"]) == 1.0
+    assert value(found.figures["auc_innocent"]) == value(found.figures["win_rate"]) == 0.5
+    assert value(found.figures["innocent_alarms"]) == 1.0

@@ -1,0 +1,156 @@
+"""``medal score``: dialogues in, judgements out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from medal_judges.inference.scoring import ScoreReport
+
+
+def score(
+    file: Annotated[str, typer.Argument(help="JSONL of dialogues (.gz too); - is standard input.")],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="For YAML judges.")
+    ] = None,
+    judge: Annotated[
+        str, typer.Option("--judge", help="Folder, hub id, or file of configs/judges/.")
+    ] = "",
+    out: Annotated[str, typer.Option("--out", help="JSONL; - is standard output.")] = "-",
+    dimension: Annotated[
+        list[str] | None, typer.Option("--dimension", help="Only this one; may be repeated.")
+    ] = None,
+    level: Annotated[
+        str, typer.Option("--level", help="dialogue, turn (each answer) or last (the last).")
+    ] = "dialogue",
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave bad lines out, count and list them.")
+    ] = False,
+    min_coverage: Annotated[
+        float, typer.Option("--min-coverage", min=0, max=1, help="Floor; below it exit code 3.")
+    ] = 0.98,
+    token_budget: Annotated[
+        int | None, typer.Option("--token-budget", min=1, help="Padded tokens a batch.")
+    ] = None,
+    device: Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, ...")] = None,
+    dtype: Annotated[str, typer.Option("--dtype", help="fp32, bf16 or fp16.")] = "fp32",
+    revision: Annotated[str | None, typer.Option("--revision", help="Of a hub judge.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start OUT anew.")] = False,
+) -> None:
+    """Judge dialogues; run the same command again after a stop and it goes on."""
+    from medal_judges.errors import ConfigError
+    from medal_judges.jsonl import Skipped, read_dialogues
+    from medal_judges.models.judge import Judge
+
+    if not judge:
+        raise ConfigError("no judge given", hint="--judge runs/quickstart/judge, or a hub id")
+    if level not in ("dialogue", "turn", "last"):
+        raise ConfigError(f"--level must be dialogue, turn or last, not {level!r}")
+    loaded = Judge.from_pretrained(
+        judge, revision=revision, **_options(judge, device, dtype, settings)
+    )
+    skipped = Skipped() if skip_bad else None
+    dialogues = read_dialogues(file, skipped=skipped)
+    if out == "-":
+        report = _to_stdout(dialogues, loaded, level, dimension, token_budget)
+    else:
+        report = _to_file(file, dialogues, loaded, out, level, dimension, token_budget, overwrite)
+    _show(report, skipped, min_coverage)
+    report.require_coverage(min_coverage)
+
+
+def _options(
+    judge: str, device: str | None, dtype: str, settings: list[str] | None
+) -> dict[str, Any]:
+    import yaml
+
+    from medal_judges.errors import ConfigError
+
+    if judge.endswith((".yaml", ".yml")):
+        found: dict[str, Any] = {}
+        for setting in settings or []:
+            key, sign, value = setting.partition("=")
+            if not sign:
+                raise ConfigError(f"{setting!r} is not of the form field=value")
+            found[key] = yaml.safe_load(value)
+        return found
+    if settings:
+        raise ConfigError(f"{settings[0]!r}: settings go with YAML judges only")
+    return {"device": device, "dtype": dtype}
+
+
+def _to_stdout(
+    dialogues: Any, judge: Any, level: Any, dimension: list[str] | None, token_budget: int | None
+) -> ScoreReport:
+    import time
+
+    from medal_judges.inference.scoring import ScoreReport
+    from medal_judges.jsonl import to_line
+
+    report, start = ScoreReport(), time.perf_counter()
+    for judgement in judge.score(
+        dialogues, level=level, dimensions=dimension, token_budget=token_budget
+    ):
+        typer.echo(to_line(judgement), nl=False)
+        report.add(judgement)
+    report.seconds = time.perf_counter() - start
+    report.dialogues = report.total
+    return report
+
+
+def _to_file(
+    file: str,
+    dialogues: Any,
+    judge: Any,
+    out: str,
+    level: Any,
+    dimension: list[str] | None,
+    token_budget: int | None,
+    overwrite: bool,
+) -> ScoreReport:
+    from pathlib import Path
+
+    from medal_judges.inference.progress import scoring_bar
+    from medal_judges.inference.scoring import score_to_file
+
+    with scoring_bar(file) as advance:
+        return score_to_file(
+            dialogues,
+            judge,
+            Path(out),
+            level=level,
+            dimensions=dimension,
+            token_budget=token_budget,
+            overwrite=overwrite,
+            progress=advance,
+        )
+
+
+def _show(report: ScoreReport, skipped: Any, floor: float) -> None:
+    """Counts and speed on standard error; mean scores only when coverage holds."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(stderr=True)
+    coverage = "–" if report.coverage is None else f"{report.coverage:.1%}"
+    console.print(f"{report.total} judgements ({report.resumed} from before), coverage {coverage}")
+    for reason, count in report.failures.most_common():
+        console.print(f"  unscored: {count} x {reason}")
+    if report.truncated:
+        console.print(
+            f"  {report.truncated} lost {report.truncated_turns} whole turns to the window"
+        )
+    if report.dialogues and report.seconds:
+        rate = report.dialogues / report.seconds
+        console.print(
+            f"{report.dialogues} dialogues in {report.seconds:.1f} s: {rate:.1f} dialogues/s"
+        )
+    if skipped is not None:
+        console.print(f"{skipped.count} bad lines left out", *skipped.messages, sep="\n  ")
+    if report.coverage is not None and report.coverage >= floor:
+        table = Table("dimension", "mean", "n")
+        for name, count in report.counts.items():
+            table.add_row(name, f"{report.sums[name] / count:.3f}", str(count))
+        console.print(table)

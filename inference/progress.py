@@ -1,0 +1,47 @@
+"""The progress bar of ``medal score``: dialogues done, dialogues a second, time left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from medal_judges.jsonl import STDIN, open_text
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{task.speed:.1f} dialogues/s")
+
+
+@contextmanager
+def scoring_bar(file: str) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error; yields the function that moves it. Its total is the file's lines."""
+    columns = (
+        TextColumn("judging"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _Rate(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("judging", total=_count_lines(file))
+        yield lambda count: bar.update(task, advance=count)
+
+
+def _count_lines(file: str) -> int | None:
+    if file == STDIN:
+        return None
+    with open_text(file) as stream:
+        return sum(1 for line in stream if line.strip())

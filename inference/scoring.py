@@ -1,0 +1,197 @@
+"""Scoring a file: streaming in, appending out, going on after a kill."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, groupby
+from pathlib import Path
+from typing import IO
+
+from medal_judges.dialogue import Dialogue
+from medal_judges.errors import CoverageError, MedalError
+from medal_judges.jsonl import open_text, read_judgements, to_line
+from medal_judges.judgement import Judgement, parse_judgement
+from medal_judges.models.judge import Judge, ScoreLevel, items_of
+
+
+@dataclass(slots=True)
+class ScoreReport:
+    """What a run did. Sums are per dimension over the scored rows; ``resumed`` counts judgements
+    that stood in the file already and are part of every other figure."""
+
+    total: int = 0
+    scored: int = 0
+    resumed: int = 0
+    dialogues: int = 0
+    truncated: int = 0
+    truncated_turns: int = 0
+    tokens: float = 0
+    seconds: float = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    sums: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of judgements with a number in every dimension; None for an empty file."""
+        return self.scored / self.total if self.total else None
+
+    def add(self, judgement: Judgement) -> None:
+        self.total += 1
+        self.scored += judgement.scored
+        self.truncated += judgement.truncated_turns > 0
+        self.truncated_turns += judgement.truncated_turns
+        self.tokens += judgement.usage.get("tokens", 0)
+        if not judgement.scored:
+            self.failures[judgement.failure or "no reason given"] += 1
+        for name, value in judgement.scores.items():
+            if value is not None:
+                self.sums[name] += value
+                self.counts[name] += 1
+
+    def require_coverage(self, floor: float) -> None:
+        """Raise CoverageError (exit code 3) when coverage is under ``floor``."""
+        if self.coverage is not None and self.coverage < floor:
+            reasons = "; ".join(f"{n} x {reason}" for reason, n in self.failures.most_common(5))
+            raise CoverageError(
+                f"coverage {self.coverage:.1%} is under the floor of {floor:.0%}: {reasons}",
+                hint="the judgements are written, unscored ones with their reason; "
+                "--min-coverage sets the floor",
+            )
+
+
+def score_to_file(
+    dialogues: Iterable[Dialogue],
+    judge: Judge,
+    out: Path,
+    *,
+    level: ScoreLevel = "dialogue",
+    dimensions: Sequence[str] | None = None,
+    token_budget: int | None = None,
+    overwrite: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> ScoreReport:
+    """Append a judgement line for every dialogue to ``out``, in input order; flushed by window.
+
+    A file that stands there is gone on with: its complete lines are kept, a half-written last one
+    is dropped, and dialogues judged already are passed over. Raises MedalError when those lines
+    come from another judge or settings, or do not match the input.
+    """
+    report = ScoreReport()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if overwrite:
+        out.unlink(missing_ok=True)
+    iterator = _resume(iter(dialogues), judge, out, level, report, progress)
+    report.resumed = report.total
+    start = time.perf_counter()
+    with open_text(out, "a") as stream:
+        counted = _counted(iterator, report)
+        for judgement in judge.score(
+            counted,
+            level=level,
+            dimensions=dimensions,
+            token_budget=token_budget,
+            progress=progress,
+        ):
+            stream.write(to_line(judgement))
+            report.add(judgement)
+            _flush(stream, report, judge.window)
+    report.seconds = time.perf_counter() - start
+    return report
+
+
+def _counted(dialogues: Iterator[Dialogue], report: ScoreReport) -> Iterator[Dialogue]:
+    for dialogue in dialogues:
+        report.dialogues += 1
+        yield dialogue
+
+
+def _flush(stream: IO[str], report: ScoreReport, window: int) -> None:
+    # Every line would cost half the speed of a fast judge; a window is what a kill may lose.
+    if report.total % min(window, 64) == 0:
+        stream.flush()
+
+
+def _resume(
+    dialogues: Iterator[Dialogue],
+    judge: Judge,
+    out: Path,
+    level: ScoreLevel,
+    report: ScoreReport,
+    progress: Callable[[int], None] | None,
+) -> Iterator[Dialogue]:
+    """Add what stands in ``out`` to ``report``; returns the dialogues that are left to judge.
+
+    A kill can leave the last dialogue with some of its turns: it is cut off and judged again.
+    """
+    if not out.exists() or out.stat().st_size == 0:
+        return dialogues
+    last = _cut_last_dialogue(out)
+    signature = str(judge.signature())
+    earlier = groupby(read_judgements(out), key=lambda j: j.id)
+    for rows in chain((list(rows) for _, rows in earlier), [last] if last else []):
+        dialogue = next(dialogues, None)
+        _check_match(rows[0], dialogue, signature, out)
+        assert dialogue is not None
+        if rows is last:
+            if len(rows) < len(items_of(dialogue, level)):
+                return chain([dialogue], dialogues)
+            with open_text(out, "a") as stream:
+                stream.writelines(map(to_line, rows))
+        for judgement in rows:
+            report.add(judgement)
+        if progress is not None:
+            progress(1)
+    return dialogues
+
+
+def _check_match(found: Judgement, dialogue: Dialogue | None, signature: str, out: Path) -> None:
+    hint = "give another --out, or --overwrite to start anew"
+    if found.judge != signature:
+        raise MedalError(
+            f"{out} was written by another judge or with other settings:\n"
+            f"    there: {found.judge}\n    now:   {signature}",
+            hint=hint,
+        )
+    if dialogue is None or dialogue.id != found.id:
+        raise MedalError(
+            f"{out} does not go with this input: it has {found.id!r} where the input has "
+            f"{dialogue.id if dialogue else 'ended'!r}",
+            hint=hint,
+        )
+
+
+def _cut_last_dialogue(out: Path) -> list[Judgement]:
+    """Cut ``out`` back to the complete lines of all dialogues but the last, and return that one's.
+
+    A gzip file is written anew from what can be read: a cut member cannot be appended to.
+    """
+    kept = out.with_name(f".kept-{out.name}")
+    last: list[str] = []
+    with open_text(kept, "w") as stream:
+        for _, group in groupby(_complete_lines(out), key=lambda pair: pair[1]):
+            stream.writelines(last)
+            last = [line for line, _ in group]
+    kept.replace(out)
+    return [parse_judgement(json.loads(line)) for line in last]
+
+
+def _complete_lines(out: Path) -> Iterator[tuple[str, str]]:
+    """(line, dialogue id) of every line that is whole JSON."""
+    with open_text(out) as stream:
+        while True:
+            try:
+                line = stream.readline()
+            except (EOFError, OSError, gzip.BadGzipFile, UnicodeDecodeError):
+                return
+            if not line.endswith("\n"):
+                return
+            try:
+                yield line, str(json.loads(line)["id"])
+            except (ValueError, KeyError, TypeError):
+                return

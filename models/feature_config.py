@@ -1,0 +1,33 @@
+"""Settings of the feature judge."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from medal_judges.config import Config
+from medal_judges.models.turn_features import FEATURE_NAMES
+
+
+class FeatureConfig(Config):
+    """``features``: names of models/turn_features.py, averaged over the assistant's turns."""
+
+    family: Literal["feature"] = "feature"
+    features: tuple[str, ...] = Field(min_length=1)
+
+    @field_validator("features")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [n for n in names if n not in FEATURE_NAMES]:
+            raise ValueError(f"no feature {unknown}; there are {', '.join(FEATURE_NAMES)}")
+        return names
+
+
+class Line(Config):
+    """score = link(intercept + weights . features); ``linear`` gives the place on the scale [0, 1],
+    clipped, ``sigmoid`` a probability."""
+
+    link: Literal["linear", "sigmoid"]
+    intercept: float
+    weights: tuple[float, ...]

@@ -77,8 +77,10 @@ def _foreign(job: Job, text: str) -> tuple[str, str]:
     lang = job.one([code for code in LANGUAGES if code != job.lang])
     pool = [*entries("off_topic", lang, job.split), *entries("neutral", lang, job.split)]
     fragments: list[str] = []
-    while len(join(fragments, lang)) < wanted and len(fragments) < len(pool):
-        whole = units(job.one(pool).rstrip(".。?？"), lang)
+    for i in job.rng.permutation(len(pool)):
+        if len(join(fragments, lang)) >= wanted:
+            break
+        whole = units(pool[i].rstrip(".。?？"), lang)
         fragments.append(join(whole[len(whole) // 3 :], lang))
     fragment = join(fragments, lang)[: max(wanted, 12)] + full_stop(lang)
     neutral = glue(filler(job, len(fragment)), job.lang)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from medal_judges.data_prep.perturbation.job import CannotPlant, Job
 from medal_judges.data_prep.perturbation.tables import shared
-from medal_judges.data_prep.perturbation.text import full_stop, insert, join, units
+from medal_judges.data_prep.perturbation.text import full_stop, join, units
 
 _COMBINATIONS = 24
 
@@ -86,11 +86,6 @@ def _final_mark(job: Job, text: str) -> str:
         return bare + bare[-1]
     mark: str = job.one([mark for mark in marks if bare + mark != text])
     return bare + mark
-
-
-def acknowledged(job: Job, text: str) -> str:
-    """``text`` after one neutral sentence."""
-    return insert(text, job.one(job.table("neutral")), 0.0, job.lang)
 
 
 def shortened(job: Job, text: str) -> str:

@@ -2,21 +2,20 @@
 
 1. planted: an off-topic statement is added to an answer;
    innocent: neutral sentences of that length in that place.
-2. planted: an answer is replaced by one of another conversation;
-   innocent: the answer after a neutral sentence, or with small changes; the donor has that length.
+2. planted: an answer is replaced by one of another conversation, of about its length;
+   innocent: the old answer. Both stand after the same neutral sentence, or have small changes.
 3. two or three answers are replaced so.
 
 A donor shares no word of four letters with the turns around the place (no pair of characters in
-Chinese) and comes from the middle of its conversation. Half of the donors stand after a neutral
-sentence too, so that such a sentence says nothing.
+Chinese) and comes from the middle of its conversation.
 """
 
 from __future__ import annotations
 
-from medal_judges.data_prep.perturbation.innocent import acknowledged, filler, small_change
+from medal_judges.data_prep.perturbation.innocent import filler, small_change
 from medal_judges.data_prep.perturbation.insertions import insert_variants
 from medal_judges.data_prep.perturbation.job import CannotPlant, Job, Twin, twin
-from medal_judges.data_prep.perturbation.text import content_words, glue
+from medal_judges.data_prep.perturbation.text import content_words, glue, insert
 
 _WORDS = 4
 _SUBJECT = 3  # content words a donor needs: "oh, I would want one too" fits anywhere
@@ -37,8 +36,15 @@ def irrelevance(job: Job, issue: str) -> Twin:
     innocent: dict[int, str] = {}
     for turn in job.some(turns, count):
         original = job.texts[turn]
-        innocent[turn] = (acknowledged if job.chance() else small_change)(job, original)
-        planted[turn] = _stranger(job, turn, len(innocent[turn]))
+        donor = _stranger(job, turn, len(original))
+        # the same treatment for both, so that neither neutral sentences nor slips tell
+        if job.chance():
+            opening = job.one(job.table("neutral"))
+            planted[turn] = insert(donor, opening, 0.0, job.lang)
+            innocent[turn] = insert(original, opening, 0.0, job.lang)
+        else:
+            planted[turn] = small_change(job, donor)
+            innocent[turn] = small_change(job, original)
     return twin(job, planted, innocent, "donor")
 
 
@@ -64,12 +70,10 @@ def _stranger(job: Job, turn: int, length: int) -> str:
         words = content_words([text], job.lang)
         return len(words) >= _SUBJECT and said.isdisjoint(words)
 
-    prefix = [job.one(job.table("neutral"))] if job.chance() else []
-    left = length - len("".join(prefix))
-    donor = job.donors.pick(job.rng, job.lang, job.group, left, apart)
+    donor = job.donors.pick(job.rng, job.lang, job.group, length, apart)
     if donor is None:
         statements = [s for s in job.table("off_topic") if apart(s)]
         if not statements:
             raise CannotPlant("no donor without a word in common")
         donor = job.one(statements)
-    return glue([*prefix, donor], job.lang)
+    return donor

@@ -36,7 +36,7 @@ def repetition(job: Job, issue: str) -> Twin:
 def _sentence(job: Job, sources: list[int]) -> Twin:
     source = job.one(sources)
     later = [i for i in job.answers() if i >= source]
-    target = job.one(later)
+    target: int = job.one(later)
     parts = [s for s in sentences(job.texts[source]) if has_words(s, job.lang, _WORDS)]
     again: str = job.one(parts) if parts else job.texts[source]
     other = _something_else(job, len(again), [])

@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure with its 95% interval; ``value`` None with a ``reason`` where undefined."""
+    """A figure with its 95% interval; ``value`` None with a ``reason`` where undefined.
+
+    ``undefined`` is the share of bootstrap resamples in which the figure had no value.
+    """
 
     value: float | None
     low: float | None = None
     high: float | None = None
     p_value: float | None = None
     reason: str | None = None
+    undefined: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class ResultRow:
     chatbots, ``f1_present``, ``f1_absent``, ``precision``, ``recall``, ``accuracy``) to an
     Estimate. ``slices`` maps ``lang:de`` or ``chatbot:Meena`` to the same for that part.
     ``ceiling`` is the same figure for one annotator against the others on the same rows.
+    ``clusters`` says what the intervals resample. Under ``min_coverage`` there is no headline.
     """
 
     judge: str
@@ -54,11 +59,18 @@ class ResultRow:
     slice_sizes: Mapping[str, int] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     points: Sequence[Point] = ()
+    clusters: str = ""
+    min_coverage: float = 0.98
 
     @property
     def coverage(self) -> float | None:
         """Share of the rows with a human answer that the judge scored; None for no rows."""
         return self.scored / self.n if self.n else None
+
+    @property
+    def under_floor(self) -> bool:
+        """True where too many rows went unscored for a headline number."""
+        return self.coverage is not None and self.coverage < self.min_coverage
 
 
 @dataclass(frozen=True, slots=True)

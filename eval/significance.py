@@ -1,0 +1,124 @@
+"""Significance: is one judge better than another on the same rows?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from medal_judges.errors import MissingExtraError
+from medal_judges.eval.bootstrap import Clusters, interval_of, resampled
+from medal_judges.eval.correlation import (
+    MIN_ROWS,
+    Floats,
+    Statistic,
+    correlation_statistic,
+    undefined_reason,
+)
+from medal_judges.eval.results import Estimate
+
+
+def paired_difference(
+    first: Statistic,
+    second: Statistic,
+    metric: str,
+    clusters: Clusters,
+    *,
+    resamples: int,
+    rng: np.random.Generator,
+) -> Estimate:
+    """``metric`` of the first judge minus the second's, both on the same resampled rows.
+
+    The p-value is two-sided: twice the smaller share of resamples on either side of zero, with
+    one added to both counts so that it is never 0 (Davison and Hinkley 1997, section 4.2).
+    Undefined where either judge's figure is.
+    """
+
+    def difference(weights: Floats) -> dict[str, Floats]:
+        return {metric: first(weights)[metric] - second(weights)[metric]}
+
+    value = float(difference(np.ones((1, len(clusters.names))))[metric][0])
+    if not np.isfinite(value):
+        return Estimate(None, reason=f"{metric} is undefined for one of the judges")
+    if resamples < 1 or clusters.count < 2:
+        return Estimate(value)
+    values = resampled(difference, clusters, resamples, rng)[metric]
+    interval = interval_of(values)
+    kept = values[np.isfinite(values)]
+    if not len(kept):
+        return Estimate(value, undefined=interval.undefined)
+    smaller = min((kept <= 0).sum(), (kept >= 0).sum())
+    p_value = min(1.0, 2 * (smaller + 1) / (len(kept) + 1))
+    return Estimate(value, interval.low, interval.high, float(p_value), undefined=interval.undefined)
+
+
+def correlation_difference(
+    human: Floats,
+    first: Floats,
+    second: Floats,
+    clusters: Clusters,
+    *,
+    metric: str = "spearman",
+    resamples: int = 1000,
+    rng: np.random.Generator,
+) -> Estimate:
+    """``paired_difference`` of two judges' correlations with people. All arrays: shape (rows,)."""
+    for score in (first, second):
+        if reason := undefined_reason(human, score):
+            return Estimate(None, reason=reason)
+    pair = (correlation_statistic(human, score) for score in (first, second))
+    return paired_difference(*pair, metric, clusters, resamples=resamples, rng=rng)
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """Test statistic and two-sided p-value; both None with a reason where undefined."""
+
+    statistic: float | None
+    p_value: float | None
+    reason: str | None = None
+
+
+def williams(r_first: float, r_second: float, r_between: float, rows: int) -> Test:
+    """Williams' t-test of two correlations that share one variable (here: the people).
+
+    ``r_first`` and ``r_second`` are the judges' correlations with people, ``r_between`` that of
+    the judges with each other. Rows - 3 degrees of freedom; positive where the first is higher.
+    Source: Williams 1959; Steiger 1980, equation 7. It takes rows as independent: where dialogues
+    share a chatbot, ``paired_difference`` is the safer one.
+    """
+    from scipy.stats import t
+
+    if rows <= MIN_ROWS:
+        return Test(None, None, f"{rows} rows, fewer than {MIN_ROWS + 1}")
+    if abs(r_between) >= 1:
+        return Test(None, None, "the judges rank all rows alike")
+    determinant = 1 - r_first**2 - r_second**2 - r_between**2
+    determinant += 2 * r_first * r_second * r_between
+    mean = (r_first + r_second) / 2
+    below = 2 * determinant * (rows - 1) / (rows - 3) + mean**2 * (1 - r_between) ** 3
+    if below <= 0:
+        return Test(None, None, "the three correlations do not fit together")
+    statistic = (r_first - r_second) * np.sqrt((rows - 1) * (1 + r_between) / below)
+    return Test(float(statistic), float(2 * t.sf(abs(statistic), rows - 3)))
+
+
+def mcnemar(first_correct: Floats, second_correct: Floats) -> Test:
+    """McNemar's exact test of two judges' right and wrong answers (MEDAL, Figure 5).
+
+    Both arrays: 1 where the judge agrees with the label, shape (rows,). Raises MissingExtraError
+    without statsmodels.
+    """
+    try:
+        from statsmodels.stats.contingency_tables import mcnemar as library
+    except ImportError as error:
+        raise MissingExtraError("statsmodels", "dev", "McNemar's test") from error
+    first, second = first_correct.astype(bool), second_correct.astype(bool)
+    if not (first != second).any():
+        return Test(None, None, "the judges are right and wrong on the same rows")
+    table = [
+        [int((first & second).sum()), int((first & ~second).sum())],
+        [int((~first & second).sum()), int((~first & ~second).sum())],
+    ]
+    found = library(table, exact=True)
+    return Test(float(found.statistic), float(found.pvalue))

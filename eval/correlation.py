@@ -197,9 +197,7 @@ def _kendall_statistic(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
 
     def statistic(weights: Floats) -> Floats:
         counts = weights.astype(np.float32)
-        agree, nx, ny = (
-            ((counts @ m).astype(np.float64) * weights).sum(axis=1) for m in products
-        )
+        agree, nx, ny = (((counts @ m).astype(np.float64) * weights).sum(axis=1) for m in products)
         enough = (weights > 0).sum(axis=1) >= MIN_ROWS
         return _ratio(agree, np.sqrt(nx * ny), (nx > 0) & (ny > 0) & enough)
 

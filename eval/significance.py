@@ -49,7 +49,9 @@ def paired_difference(
         return Estimate(value, undefined=interval.undefined)
     smaller = min((kept <= 0).sum(), (kept >= 0).sum())
     p_value = min(1.0, 2 * (smaller + 1) / (len(kept) + 1))
-    return Estimate(value, interval.low, interval.high, float(p_value), undefined=interval.undefined)
+    return Estimate(
+        value, interval.low, interval.high, float(p_value), undefined=interval.undefined
+    )
 
 
 def correlation_difference(
@@ -66,8 +68,8 @@ def correlation_difference(
     for score in (first, second):
         if reason := undefined_reason(human, score):
             return Estimate(None, reason=reason)
-    pair = (correlation_statistic(human, score) for score in (first, second))
-    return paired_difference(*pair, metric, clusters, resamples=resamples, rng=rng)
+    one, two = (correlation_statistic(human, score) for score in (first, second))
+    return paired_difference(one, two, metric, clusters, resamples=resamples, rng=rng)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from medal_judges.eval.report.markup import (
     undefined,
 )
 from medal_judges.eval.report.numbers import (
-    COVERAGE_FLOOR,
     label,
     primary_metric,
     shown,
@@ -37,7 +36,7 @@ _LEAD = (
     "ceiling (one annotator against the others, on the same rows). <em>Within chatbots</em> leaves "
     "out what comes from telling one chatbot from another. The <em>worst set</em> is the lowest "
     "figure over all sets, and needs a number on each. A dash tells its reason on hover or "
-    f"tap. Under {COVERAGE_FLOOR:.0%} coverage there is no number."
+    "tap. Under the coverage floor (98% unless set otherwise) there is no number."
 )
 
 

@@ -7,7 +7,6 @@ import math
 from medal_judges.eval.results import Estimate, ResultRow
 
 DASH = "–"
-COVERAGE_FLOOR = 0.98
 
 LABELS = {
     "spearman": "Spearman ρ",
@@ -60,7 +59,7 @@ def checked(estimate: Estimate | None) -> Estimate:
 
 def under_floor(row: ResultRow) -> bool:
     """True where the judge left too many rows unscored for a headline number."""
-    return row.coverage is not None and row.coverage < COVERAGE_FLOOR
+    return row.under_floor
 
 
 def shown(row: ResultRow | None, metric: str) -> Estimate:
@@ -71,7 +70,7 @@ def shown(row: ResultRow | None, metric: str) -> Estimate:
         percent = f"{100 * (row.coverage or 0):.1f}%"
         return Estimate(
             None,
-            reason=f"coverage {percent} is under the floor of {100 * COVERAGE_FLOOR:.0f}%: "
+            reason=f"coverage {percent} is under the floor of {100 * row.min_coverage:g}%: "
             "no headline number",
         )
     return checked(row.metrics.get(metric))

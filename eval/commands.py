@@ -1,0 +1,126 @@
+"""``medal benchmark``: judges over sets, figures, and the page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from medal_judges.eval.runner import Run
+    from medal_judges.eval.runner_config import BenchmarkConfig
+
+
+def benchmark(
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Settings to change.")
+    ] = None,
+    config: Annotated[
+        str, typer.Option("--config", help="YAML file, or the name of one in configs/benchmark/.")
+    ] = "configs/benchmark/human.yaml",
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--judge", metavar="NAME=PATH", help="One more judge: folder, hub id or YAML file."
+        ),
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
+) -> None:
+    """Run judges over sets, compare them with people, write the page.
+
+    Judgements made before are used again where judge and data are the same. Exit code 3, after
+    everything is written, when a judge left too many rows unscored.
+    """
+    from medal_judges.errors import ConfigError
+    from medal_judges.eval.runner import compute, made_facts, prepare, under_floor
+
+    settings = _config(config, overrides or [], judge or [])
+    if not settings.judges and not settings.predictions:
+        raise ConfigError("no judge to benchmark", hint="--judge NAME=PATH, or judges: in the file")
+    run = prepare(settings, offline=offline or None)
+    if not run.sets and not run.planted:
+        raise ConfigError("no set is here: " + "; ".join(run.notes) or "the configuration has none")
+    _judge_with_bar(run)
+    found = compute(run, made_facts(_command(config, overrides or [], judge or [])))
+    _write(found, settings, run.notes)
+    _require_coverage(under_floor(found))
+
+
+def _config(config: str, overrides: list[str], judges: list[str]) -> BenchmarkConfig:
+    from medal_judges.config import build_config, load_config
+    from medal_judges.errors import ConfigError
+    from medal_judges.eval.runner_config import BenchmarkConfig
+
+    loaded = load_config(BenchmarkConfig, config, overrides)
+    added = []
+    for text in judges:
+        name, sign, path = text.partition("=")
+        if not (name and sign and path):
+            raise ConfigError(f"--judge {text!r} is not of the form NAME=PATH")
+        added.append({"name": name, "path": path})
+    data = loaded.model_dump()
+    data["judges"] = [*data["judges"], *added]
+    return build_config(BenchmarkConfig, data, where=config)
+
+
+def _command(config: str, overrides: list[str], judges: list[str]) -> str:
+    """The command as it can be typed again; judges by name only, since a page is published."""
+    names = [f"--judge {text.partition('=')[0]}=..." for text in judges]
+    kept = [o for o in overrides if "/" not in o]
+    shown = config if "/" not in config or config.startswith("configs/") else config.split("/")[-1]
+    return " ".join(["medal benchmark --config", shown, *names, *kept])
+
+
+def _judge_with_bar(run: Run) -> None:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    from medal_judges.eval.runner import judge_all
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("judging", total=run.total)
+        judge_all(
+            run,
+            lambda judge, name, n: bar.update(task, advance=n, description=f"{judge} on {name}"),
+        )
+
+
+def _write(found: Any, settings: BenchmarkConfig, notes: list[str]) -> None:
+    """results.json, the page and the table in the terminal; the page's path is printed last."""
+    from medal_judges.errors import MissingExtraError
+    from medal_judges.eval.report.page import write_report
+    from medal_judges.eval.runner import write_results
+    from medal_judges.eval.terminal import print_tables
+
+    write_results(found, settings.output_dir / "results.json")
+    page = settings.output_dir / "report.html"
+    try:
+        page = write_report(found, settings.output_dir)
+    except MissingExtraError as error:  # the page itself is written by then
+        typer.echo(f"warning: no PNG figures: {error}", err=True)
+    print_tables(found, notes)
+    typer.echo(str(page))
+
+
+def _require_coverage(under: list[str]) -> None:
+    from medal_judges.errors import CoverageError
+
+    if under:
+        raise CoverageError(
+            "coverage is under the floor, so these rows have no headline number:\n    "
+            + "\n    ".join(under),
+            hint="the reasons stand in the judgements under predictions/; min_coverage=... sets "
+            "the floor",
+        )

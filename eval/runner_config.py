@@ -1,0 +1,104 @@
+"""Configuration of ``medal benchmark``: which judges, on which sets, compared on what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from medal_judges.config import Config
+
+# How the rows of a source become the rows of a set.
+View = Literal["rows", "abceval_issues_by_turn", "abceval_issues_by_dialogue"]
+
+
+class JudgeConfig(Config):
+    """A judge: ``path`` is a folder, a hub id or a YAML file of configs/judges/."""
+
+    name: str
+    path: str
+    revision: str | None = None
+    options: Mapping[str, Any] = {}
+
+
+class SetConfig(Config):
+    """Rows with human answers.
+
+    ``source`` is a spec such as ``dstc9:test`` or a JSONL file. ``dimensions`` maps a dimension of
+    the set to the judge's (a list where the names are the same). ``optional``: passed over with a
+    note where its data is not here. ``published``: labellers of abceval's machine labels that stand
+    beside the judges (``gpt``).
+    """
+
+    name: str
+    source: str
+    level: Literal["dialogue", "turn"] = "dialogue"
+    dimensions: Mapping[str, str]
+    view: View = "rows"
+    exclude_chatbots: tuple[str, ...] = ()
+    exclude_overlaps: bool = False
+    optional: bool = False
+    published: tuple[str, ...] = ()
+
+    @field_validator("dimensions", mode="before")
+    @classmethod
+    def _same_names(cls, value: Any) -> Any:
+        return {name: name for name in value} if isinstance(value, list | tuple) else value
+
+    @model_validator(mode="after")
+    def _published_fits(self) -> SetConfig:
+        if self.published and self.view != "abceval_issues_by_dialogue":
+            raise ValueError("published labels go with view: abceval_issues_by_dialogue only")
+        return self
+
+
+class PlantedConfig(Config):
+    """Rows of ``medal data plant``."""
+
+    name: str
+    source: str
+    optional: bool = False
+
+
+class PredictionConfig(Config):
+    """Judgements made elsewhere, of one set."""
+
+    name: str
+    set: str
+    path: Path
+
+
+class BenchmarkConfig(Config):
+    """Everything ``medal benchmark`` does. ``resamples`` 0 leaves intervals out."""
+
+    title: str = "Benchmark of dialogue judges"
+    output_dir: Path
+    seed: int = 0
+    resamples: int = Field(1000, ge=0)
+    min_coverage: float = Field(0.98, ge=0, le=1)
+    disagreements: int = Field(6, ge=0)
+    judges: tuple[JudgeConfig, ...] = ()
+    sets: tuple[SetConfig, ...] = ()
+    planted: tuple[PlantedConfig, ...] = ()
+    predictions: tuple[PredictionConfig, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> BenchmarkConfig:
+        _distinct("judges", [judge.name for judge in self.judges])
+        _distinct("sets", [s.name for s in (*self.sets, *self.planted)])
+        _distinct("predictions", [f"{p.name} on {p.set}" for p in self.predictions])
+        names = [s.name for s in (*self.sets, *self.planted)]
+        for prediction in self.predictions:
+            if prediction.set not in names:
+                raise ValueError(
+                    f"predictions {prediction.name!r} are of set {prediction.set!r}; the sets are "
+                    f"{', '.join(names) or 'none'}"
+                )
+        return self
+
+
+def _distinct(what: str, names: list[str]) -> None:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"two {what} are called {', '.join(twice)}: give each its own name")

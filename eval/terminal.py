@@ -1,0 +1,84 @@
+"""The benchmark in the terminal: figures, with coverage beside each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from medal_judges.eval.results import Benchmark, Cell, Estimate, ResultRow, Table
+
+_GRADED = {"spearman": "ρ", "within": "ρ within", "pearson": "r", "kendall": "τ-b"}
+_BINARY = {"f1_present": "F1+", "f1_absent": "F1-", "precision": "precision", "recall": "recall"}
+_PLANTED = ("Issue", "Judge", "F1+ vs clean", "F1+ vs innocent edits", "AUC vs clean",
+            "AUC vs innocent edits", "False alarms, clean")  # fmt: skip
+_NONE = "–"
+_PIPED = 120  # a pipe or file has no width; rich would take 80 and break the names
+
+
+def print_tables(benchmark: Benchmark, notes: Sequence[str]) -> None:
+    """Print one table for each set and kind, planted issues, then what was passed over."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PIPED)
+    groups: dict[tuple[str, str, bool], list[ResultRow]] = {}
+    for row in benchmark.rows:
+        groups.setdefault((row.set_name, row.level, row.kind == "binary"), []).append(row)
+    for (name, level, binary), rows in groups.items():
+        title = name if level == "dialogue" else f"{name} ({level} level)"
+        console.print(_figures(title, rows, _BINARY if binary else _GRADED))
+    for table in benchmark.tables:
+        if table.columns[0] == "Issue":
+            console.print(_planted(table))
+    for note in notes:
+        console.print(note, style="dim", markup=False, highlight=False)
+
+
+def _figures(title: str, rows: Sequence[ResultRow], metrics: Mapping[str, str]) -> RichTable:
+    main, *others = metrics
+    head = ("dimension", "judge", "coverage", "n", metrics[main], "95%")
+    table = RichTable(
+        *head, *(metrics[name] for name in others), "human ceiling", title=escape(title)
+    )
+    for dimension in dict.fromkeys(row.dimension for row in rows):
+        for row in (row for row in rows if row.dimension == dimension):
+            table.add_row(*_lead(row), *_main(row, main), *(_shown(row, name) for name in others),
+                          _number(row.ceiling.get(main)))  # fmt: skip
+        table.add_section()
+    return table
+
+
+def _lead(row: ResultRow) -> tuple[str, ...]:
+    coverage = _NONE if row.coverage is None else f"{row.coverage:.1%}"
+    return escape(row.dimension), escape(row.judge), coverage, str(row.scored)
+
+
+def _main(row: ResultRow, metric: str) -> tuple[str, str]:
+    found = row.metrics.get(metric)
+    if row.under_floor or found is None or found.low is None or found.high is None:
+        return _shown(row, metric), _NONE
+    return _shown(row, metric), f"{found.low:.2f} to {found.high:.2f}"
+
+
+def _shown(row: ResultRow, metric: str) -> str:
+    return _NONE if row.under_floor else _number(row.metrics.get(metric))
+
+
+def _number(found: Estimate | None) -> str:
+    return _NONE if found is None or found.value is None else f"{found.value:.2f}"
+
+
+def _planted(table: Table) -> RichTable:
+    shown = [i for i, name in enumerate(table.columns) if name in _PLANTED]
+    out = RichTable(*(table.columns[i] for i in shown), title=escape(table.title))
+    for row in table.rows:
+        out.add_row(*(_cell(row[i]) for i in shown))
+    return out
+
+
+def _cell(cell: Cell) -> str:
+    if isinstance(cell, Estimate):
+        return _number(cell)
+    return f"{cell:.2f}" if isinstance(cell, float) else escape(str(cell))

@@ -101,4 +101,6 @@ def counts(score: Floats, labels: Floats) -> dict[str, int]:
 
 
 def _share(top: Floats, bottom: Floats) -> Floats:
-    return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom > 0)
+    out: Floats = np.full(top.shape, np.nan)
+    np.divide(top, bottom, out=out, where=bottom > 0)
+    return out

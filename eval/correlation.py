@@ -213,4 +213,6 @@ def _kendall_one_by_one(x: Floats, y: Floats, weights: Floats) -> Floats:
 
 
 def _ratio(top: Floats, bottom: Floats, defined: npt.NDArray[np.bool_]) -> Floats:
-    return np.divide(top, bottom, out=np.full(len(top), np.nan), where=defined)
+    out: Floats = np.full(len(top), np.nan)
+    np.divide(top, bottom, out=out, where=defined)
+    return out

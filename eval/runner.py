@@ -125,12 +125,7 @@ def _judge(
         if progress is not None:
             progress(config.name, name, len(data.rows))
         return
-    out = (
-        run.config.output_dir
-        / "predictions"
-        / _file_name(config.name)
-        / f"{_file_name(name)}.jsonl"
-    )
+    folder = run.config.output_dir / "predictions" / file_name(config.name)
     judgements = predict(
         judge,
         data,
@@ -162,14 +157,14 @@ def compute(run: Run, facts: Iterable[tuple[str, str]] = ()) -> Benchmark:
             found, most = _evaluate(run, config, data, answers)
             rows += found
             differing += most
-    tables = [comparison_table(rows, _resampling(run.config))] if len(rows) > 1 else []
-    tables += [_planted(run, name, data) for name, data in run.planted.items()]
+    tables = [comparison_table(rows, _resampling(run.config))]
+    tables += [t for name, data in run.planted.items() if (t := _planted(run, name, data))]
     return Benchmark(
         title=run.config.title,
         rows=rows,
         disagreements=differing,
         facts=[*facts, *_facts(run, rows)],
-        tables=[table for table in tables if table is not None and table.rows],
+        tables=[table for table in tables if table.rows],
     )
 
 

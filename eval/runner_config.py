@@ -87,9 +87,9 @@ class BenchmarkConfig(Config):
     @model_validator(mode="after")
     def _names_fit(self) -> BenchmarkConfig:
         _distinct("judges", [judge.name for judge in self.judges])
-        _distinct("sets", [s.name for s in (*self.sets, *self.planted)])
+        names = [one.name for one in self.sets] + [each.name for each in self.planted]
+        _distinct("sets", names)
         _distinct("predictions", [f"{p.name} on {p.set}" for p in self.predictions])
-        names = [s.name for s in (*self.sets, *self.planted)]
         for prediction in self.predictions:
             if prediction.set not in names:
                 raise ValueError(

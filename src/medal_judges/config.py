@@ -32,9 +32,9 @@ def load_config(kind: type[C], path: str | Path, overrides: Sequence[str] = ()) 
     data = read_yaml(path)
     for override in overrides:
         key, sign, value = override.partition("=")
-        if not sign:
+        if not sign or not key.strip():
             raise ConfigError(f"override {override!r} is not of the form field=value")
-        _assign(data, key.strip().split("."), yaml.safe_load(value))
+        _assign(data, key.strip().split("."), _parse_yaml(value, f"override {override!r}"))
     return build_config(kind, data, where=str(path))
 
 
@@ -48,20 +48,26 @@ def build_config(kind: type[C], data: Any, *, where: str) -> C:
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """A YAML mapping from a file, or from configs/ by name. Raises ConfigError."""
-    text = config_text(path)
-    try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+    data = _parse_yaml(config_text(path), str(path))
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected a mapping of settings, got {type(data).__name__}")
     return data
 
 
+def _parse_yaml(text: str, where: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where}: not valid YAML: {error}") from error
+
+
 def config_text(path: str | Path) -> str:
     """Text of the file ``path``; else of the shipped config of that name. Raises ConfigError."""
     if Path(path).is_file():
-        return Path(path).read_text(encoding="utf-8")
+        try:
+            return Path(path).read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path}: not UTF-8 text") from error
     name = str(path).removeprefix("configs/").removesuffix(".yaml")
     shipped = files("medal_judges.configs") / f"{name}.yaml"
     if shipped.is_file():
@@ -74,7 +80,9 @@ def config_text(path: str | Path) -> str:
 
 def _assign(data: dict[str, Any], keys: list[str], value: Any) -> None:
     for key in keys[:-1]:
-        inner = data.setdefault(key, {})
+        if data.get(key) is None:  # absent, or a heading in the YAML with nothing under it
+            data[key] = {}
+        inner = data[key]
         if not isinstance(inner, dict):
             raise ConfigError(f"override {'.'.join(keys)}: {key!r} is not a group of settings")
         data = inner

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from medal_judges.errors import RecordError
+from medal_judges.fields import mapping, optional_text, text
 
 Role = Literal["user", "assistant"]
 ROLES: tuple[Role, ...] = ("user", "assistant")
@@ -72,7 +73,8 @@ class Dialogue:
 def parse_dialogue(record: object) -> Dialogue:
     """Dialogue of one JSON object in the line format.
 
-    Raises RecordError that names the field: id missing, no turns, unknown role, non-text content.
+    Raises RecordError that names the field: id missing, no turns, unknown role, content that is no
+    text or holds half of a surrogate pair.
     """
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
@@ -83,10 +85,10 @@ def parse_dialogue(record: object) -> Dialogue:
         id=parse_id(record.get("id")),
         turns=tuple(_parse_turn(turn, i) for i, turn in enumerate(turns)),
         lang=_parse_lang(record.get("lang")),
-        source=_optional_text(record, "source"),
-        models=_mapping(record, "models"),
-        context=_mapping(record, "context"),
-        meta=_mapping(record, "meta"),
+        source=optional_text(record, "source"),
+        models=_models(record),
+        context=mapping(record, "context"),
+        meta=mapping(record, "meta"),
     )
 
 
@@ -96,7 +98,7 @@ def parse_id(value: object) -> str:
         return str(value)
     if not isinstance(value, str) or not value.strip():
         raise RecordError("id", "a non-empty text", value)
-    return value
+    return text("id", value)
 
 
 def _parse_turn(turn: object, index: int) -> Turn:
@@ -105,30 +107,21 @@ def _parse_turn(turn: object, index: int) -> Turn:
     role, content = turn.get("role"), turn.get("content")
     if role not in ROLES:
         raise RecordError(f"dialogue[{index}].role", "'user' or 'assistant'", role)
-    if not isinstance(content, str):
-        raise RecordError(f"dialogue[{index}].content", "a text (may be empty)", content)
-    return Turn(sys.intern(role), content)  # type: ignore[arg-type]
+    field = f"dialogue[{index}].content"
+    shared = ROLES[ROLES.index(role)]  # one object for all turns, not one a line
+    return Turn(shared, text(field, content, "a text (may be empty)"))
 
 
 def _parse_lang(value: object) -> str:
-    if value is None or value == "":
-        return UNKNOWN_LANGUAGE
-    if not isinstance(value, str):
-        raise RecordError("lang", "an ISO 639-1 code such as 'en'", value)
-    return sys.intern(value.strip().lower())
-
-
-def _optional_text(record: Mapping[str, Any], key: str) -> str | None:
-    value = record.get(key)
-    if value is not None and not isinstance(value, str):
-        raise RecordError(key, "a text or null", value)
-    return value
-
-
-def _mapping(record: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = record.get(key)
     if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise RecordError(key, "an object or null", value)
-    return value
+        return UNKNOWN_LANGUAGE
+    code = text("lang", value, "an ISO 639-1 code such as 'en'").strip().lower()
+    return sys.intern(code) if code else UNKNOWN_LANGUAGE
+
+
+def _models(record: Mapping[str, Any]) -> dict[str, str | None]:
+    models = mapping(record, "models")
+    for role, name in models.items():
+        if name is not None:
+            text(f"models.{role}", name, "a text or null")
+    return models

@@ -79,7 +79,10 @@ def load_rubric(name_or_path: str | Path) -> tuple[Dimension, ...]:
         text = path.read_text(encoding="utf-8")
     else:
         text = _shipped_rubric(str(name_or_path))
-    entries = yaml.safe_load(text)
+    try:
+        entries = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"rubric {name_or_path}: not valid YAML: {error}") from error
     if not isinstance(entries, dict) or not isinstance(entries.get("dimensions"), list):
         raise ConfigError(f"rubric {name_or_path}: expected a mapping with a list 'dimensions'")
     try:

@@ -25,10 +25,16 @@ class RecordError(MedalError):
     """A record is malformed: ``field`` was not what was ``expected``. Knows no file yet."""
 
     def __init__(self, field: str, expected: str, got: object) -> None:
-        shown = repr(got)
-        shown = shown if len(shown) <= 80 else shown[:77] + "..."
-        super().__init__(f"field {field!r}: expected {expected}, got {shown}")
+        super().__init__(f"field {field!r}: expected {expected}, got {_shown(got)}")
         self.field = field
+
+
+def _shown(value: object) -> str:
+    try:
+        shown = repr(value)
+    except (RecursionError, ValueError):  # nested too deep, or an integer of too many digits
+        shown = f"a {type(value).__name__}"
+    return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
 class DataError(MedalError):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
+import re
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +16,14 @@ from typing import IO, Any, TypeVar
 
 from medal_judges.dialogue import Dialogue, parse_dialogue
 from medal_judges.errors import DataError, RecordError
+from medal_judges.fields import VALID_TEXT, require_valid_text
 from medal_judges.judgement import Judgement, parse_judgement
 from medal_judges.labelled import LabelledDialogue, parse_labelled
 
 T = TypeVar("T")
 STDIN = "-"
+_SKIP_HINT = "mend the line, or pass --skip-bad to leave such lines out and list them"
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 @dataclass(slots=True)
@@ -39,19 +45,24 @@ def open_text(path: str | Path, mode: str = "r") -> IO[str]:
 
     Mode is ``r``, ``w`` or ``a``. CRLF reads as LF, a byte-order mark is dropped. Bytes that are
     not UTF-8 become surrogates, so that the line they stand on can be named.
-    Raises DataError when there is no such file.
+    Raises DataError when there is no such file or it may not be opened.
     """
     if str(path) == STDIN and mode == "r":
         return io.TextIOWrapper(sys.stdin.buffer, "utf-8-sig", errors="surrogateescape")
     target = Path(path)
     if mode == "r" and not target.is_file():
         raise DataError(path, None, "no such file")
-    encoding = "utf-8-sig" if mode == "r" else "utf-8"
-    errors = "surrogateescape" if mode == "r" else "strict"
-    if target.suffix == ".gz":
-        return gzip.open(target, mode + "t", encoding=encoding, errors=errors)  # type: ignore[return-value]
-    newline = None if mode == "r" else "\n"
-    return open(target, mode, encoding=encoding, errors=errors, newline=newline)
+    encoding, errors, newline = (
+        ("utf-8-sig", "surrogateescape", None) if mode == "r" else ("utf-8", "strict", "\n")
+    )
+    opener: Callable[..., Any] = gzip.open if target.suffix == ".gz" else open
+    try:
+        stream: IO[str] = opener(
+            target, mode + "t", encoding=encoding, errors=errors, newline=newline
+        )
+    except OSError as error:
+        raise DataError(path, None, f"cannot be opened: {error.strerror}") from error
+    return stream
 
 
 def read_records(
@@ -60,7 +71,9 @@ def read_records(
     """Stream ``parse(line)`` for each line that is not blank.
 
     A bad line raises DataError with file, line number, field and what was expected; with
-    ``skipped`` it is counted there instead and reading goes on.
+    ``skipped`` it is counted there instead and reading goes on. A file that breaks off or is
+    damaged in its compressed form raises in both cases: what followed is lost, and nobody can say
+    how many lines that was.
     """
     number = 0
     with open_text(path) as stream:
@@ -74,24 +87,41 @@ def read_records(
                     if skipped is None:
                         raise
                     skipped.add(error)
-        except (EOFError, gzip.BadGzipFile, OSError) as error:
-            raise DataError(path, number + 1, f"cannot read on: {error}") from error
+        except (EOFError, zlib.error, OSError) as error:  # BadGzipFile is an OSError
+            hint = "the file is damaged from here on; get or make it again"
+            raise DataError(path, number + 1, f"cannot read on: {error}", hint=hint) from error
 
 
 def _parse_line(path: str | Path, number: int, line: str, parse: Callable[[object], T]) -> T:
     try:
-        line.encode("utf-8")
-        return parse(json.loads(line))
-    except UnicodeEncodeError as error:
-        raise DataError(path, number, f"not UTF-8 at character {error.start + 1}") from error
-    except json.JSONDecodeError as error:
-        problem = f"not valid JSON: {error.msg} at column {error.colno}"
-        raise DataError(path, number, problem, hint=_SKIP_HINT) from error
+        return parse(_load(line))
     except RecordError as error:
         raise DataError(path, number, error.message, hint=_SKIP_HINT) from error
+    except RecursionError as error:
+        raise DataError(path, number, "nested too deep", hint=_SKIP_HINT) from error
 
 
-_SKIP_HINT = "mend the line, or pass --skip-bad to leave such lines out and list them"
+def _load(line: str) -> object:
+    """The JSON value of a line; raises RecordError for anything that is not plain JSON."""
+    try:
+        line.encode("utf-8")
+        value: object = json.loads(line, parse_constant=_refuse_constant)
+    except UnicodeEncodeError as error:
+        raise RecordError(
+            "(line)", f"UTF-8 (it is not at character {error.start + 1})", line
+        ) from error
+    except json.JSONDecodeError as error:
+        expected = f"valid JSON ({error.msg} at column {error.colno})"
+        raise RecordError("(line)", expected, line.strip()) from error
+    except ValueError as error:  # an integer of thousands of digits
+        raise RecordError("(line)", "numbers below 1e308", line.strip()) from error
+    if _SURROGATE.search(line):
+        require_valid_text(value)
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise RecordError("(line)", "numbers that JSON knows, or null", name)
 
 
 def _unique(
@@ -132,21 +162,35 @@ def read_judgements(path: str | Path, *, skipped: Skipped | None = None) -> Iter
 def write_records(path: str | Path, records: Iterable[Any]) -> int:
     """Write one JSON object a line (anything with ``to_record``, or a dict); returns the count.
 
-    Parents are made. The file appears whole or not at all: it is written beside and renamed.
+    Parents are made. The file appears whole or not at all: it is written beside and renamed, and a
+    write that fails leaves neither. Raises RecordError as ``to_line`` does.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(".partial-" + target.name)
+    partial = target.with_name(f".partial-{os.getpid()}-{target.name}")
     count = 0
-    with open_text(partial, "w") as stream:
-        for record in records:
-            stream.write(to_line(record))
-            count += 1
-    partial.replace(target)
+    try:
+        with open_text(partial, "w") as stream:
+            for record in records:
+                stream.write(to_line(record))
+                count += 1
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
     return count
 
 
 def to_line(record: Any) -> str:
-    """One JSON line; NaN and infinity are refused (they are not JSON)."""
+    """One JSON line, as strict as reading is.
+
+    Raises RecordError for NaN and infinity (not JSON) and for half a surrogate pair (not UTF-8).
+    """
     data = record if isinstance(record, dict) else record.to_record()
-    return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
+    try:
+        line = json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
+        line.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise RecordError(f"(record {data.get('id')!r})", VALID_TEXT, error.object) from error
+    except ValueError as error:
+        raise RecordError(f"(record {data.get('id')!r})", "finite numbers", str(error)) from error
+    return line

@@ -8,6 +8,7 @@ from typing import Any
 
 from medal_judges.dialogue import parse_id
 from medal_judges.errors import RecordError
+from medal_judges.fields import mapping, number, numbers, optional_text, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +68,30 @@ def parse_judgement(record: object) -> Judgement:
     """Judgement of one JSON object. Raises RecordError that names the field."""
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
-    scores = record.get("scores")
-    if not isinstance(scores, dict):
-        raise RecordError("scores", "an object of dimension: number or null", scores)
-    for name, value in scores.items():
-        if isinstance(value, bool) or not (value is None or isinstance(value, int | float)):
-            raise RecordError(f"scores.{name}", "a number or null", value)
+    if not isinstance(record.get("scores"), dict):
+        raise RecordError("scores", "an object of dimension: number or null", record.get("scores"))
     turn = record.get("turn")
-    if turn is not None and not isinstance(turn, int):
-        raise RecordError("turn", "a whole number or null", turn)
     return Judgement(
         id=parse_id(record.get("id")),
-        judge=str(record.get("judge", "")),
-        scores=scores,
-        turn=turn,
-        distributions=record.get("distributions") or {},
-        explanation=record.get("explanation"),
-        failure=record.get("failure"),
-        truncated_turns=int(record.get("truncated_turns") or 0),
-        usage=record.get("usage") or {},
-        contributions=record.get("contributions") or {},
+        judge=optional_text(record, "judge") or "",
+        scores={
+            name: None if value is None else number(f"scores.{name}", value, "a number or null")
+            for name, value in record["scores"].items()
+        },
+        turn=None if turn is None else whole_number("turn", turn, "a whole number from 0 or null"),
+        distributions=_number_lists(record, "distributions"),
+        explanation=optional_text(record, "explanation"),
+        failure=optional_text(record, "failure"),
+        truncated_turns=_count(record, "truncated_turns"),
+        usage={k: number(f"usage.{k}", v) for k, v in mapping(record, "usage").items()},
+        contributions=_number_lists(record, "contributions"),
     )
+
+
+def _count(record: Mapping[str, Any], key: str) -> int:
+    value = record.get(key)
+    return 0 if value is None else whole_number(key, value)
+
+
+def _number_lists(record: Mapping[str, Any], key: str) -> dict[str, tuple[float, ...]]:
+    return {k: numbers(f"{key}.{k}", v) for k, v in mapping(record, key).items()}

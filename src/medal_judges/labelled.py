@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from medal_judges.dialogue import Dialogue, parse_dialogue
 from medal_judges.errors import RecordError
+from medal_judges.fields import mapping, optional_text
 from medal_judges.rating import Rating, Scale, parse_scale, parse_values
 
 Level = Literal["dialogue", "turn"]
-_KNOWN = frozenset(
-    ["id", "source", "lang", "level", "dialogue", "turns", "models", "context", "meta", "labels", "scales", "split", "group", "aggregated"]
-)
+_DIALOGUE_FIELDS = {"id", "source", "lang", "dialogue", "turns", "models", "context", "meta"}
+_LABEL_FIELDS = {"level", "labels", "scales", "split", "group", "aggregated"}
+_KNOWN = frozenset(_DIALOGUE_FIELDS | _LABEL_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,9 @@ def parse_labelled(record: object) -> LabelledDialogue:
     level = record.get("level", "dialogue")
     if level not in ("dialogue", "turn"):
         raise RecordError("level", "'dialogue' or 'turn'", level)
-    labels = _object(record, "labels")
-    scales = {k: parse_scale(f"scales.{k}", v) for k, v in _object(record, "scales").items()}
+    labels = mapping(record, "labels", "an object of dimension: values")
+    stated = mapping(record, "scales", "an object of dimension: [lowest, highest]")
+    scales = {k: parse_scale(f"scales.{k}", v) for k, v in stated.items()}
     parsed = {k: parse_values(f"labels.{k}", v) for k, v in labels.items()}
     for name, values in parsed.items():
         _check_scale(name, values, scales.get(name))
@@ -90,27 +91,29 @@ def parse_labelled(record: object) -> LabelledDialogue:
         labels=parsed,
         scales=scales,
         level=level,
-        split=record.get("split"),
-        group=str(record.get("group") or dialogue.id),
-        aggregated=bool(record.get("aggregated", False)),
+        split=optional_text(record, "split"),
+        group=_group(record, dialogue.id),
+        aggregated=_flag(record, "aggregated"),
         extra={k: v for k, v in record.items() if k not in _KNOWN},
     )
 
 
 def _check_scale(name: str, values: tuple[float | None, ...], scale: Scale | None) -> None:
     for value in values:
-        if value is None:
-            continue
-        if not math.isfinite(value):
-            raise RecordError(f"labels.{name}", "finite numbers", value)
-        if scale is not None and not scale[0] - 1e-9 <= value <= scale[1] + 1e-9:
+        if value is not None and scale and not scale[0] - 1e-9 <= value <= scale[1] + 1e-9:
             raise RecordError(f"labels.{name}", f"values from {scale[0]:g} to {scale[1]:g}", value)
 
 
-def _object(record: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _group(record: Mapping[str, Any], id: str) -> str:
+    """The group as text; a row without one is a conversation of its own."""
+    value = record.get("group")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return optional_text(record, "group") or id
+
+
+def _flag(record: Mapping[str, Any], key: str) -> bool:
     value = record.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise RecordError(key, "an object of dimension: values", value)
-    return value
+    if value is not None and not isinstance(value, bool):
+        raise RecordError(key, "true or false", value)
+    return bool(value)

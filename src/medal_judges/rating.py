@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from medal_judges.errors import RecordError
+from medal_judges.fields import number
 
 Scale = tuple[float, float]
 
@@ -58,21 +59,18 @@ def rescale(value: float, source: Scale, target: Scale) -> float:
 def parse_values(field: str, values: object) -> tuple[float | None, ...]:
     """One value per annotator; a bare number is one annotator. Raises RecordError."""
     listed: Sequence[object] = values if isinstance(values, list) else [values]
-    for value in listed:
-        if value is not None and not isinstance(value, int | float):
-            raise RecordError(field, "a list of numbers or nulls, one per annotator", values)
-    return tuple(None if v is None else float(v) for v in listed)  # type: ignore[arg-type]
+    expected = "finite numbers or nulls, one per annotator"
+    return tuple(None if v is None else number(field, v, expected) for v in listed)
 
 
 def parse_scale(field: str, value: object) -> Scale | None:
     """(lowest, highest) or None where the source states no bounds. Raises RecordError."""
     if value is None:
         return None
-    if (
-        not isinstance(value, list)
-        or len(value) != 2
-        or not all(isinstance(v, int | float) for v in value)
-        or not value[0] < value[1]
-    ):
-        raise RecordError(field, "[lowest, highest] or null", value)
-    return float(value[0]), float(value[1])
+    expected = "[lowest, highest] or null"
+    if not isinstance(value, list) or len(value) != 2:
+        raise RecordError(field, expected, value)
+    low, high = (number(field, v, expected) for v in value)
+    if not low < high:
+        raise RecordError(field, expected, value)
+    return low, high

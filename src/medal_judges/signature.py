@@ -32,6 +32,14 @@ class Signature:
     seed: int | None = None
     version: str | None = None
 
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = str(getattr(self, f.name))
+            if "|" in value or "\n" in value:
+                raise MedalError(
+                    f"signature: {f.name} {value!r} holds '|' or a line break, which part its pairs"
+                )
+
     def __str__(self) -> str:
         """``judge:NAME|revision:...``; keys that do not apply are left out."""
         pairs = ((f.name, getattr(self, f.name)) for f in fields(self))
@@ -39,13 +47,24 @@ class Signature:
 
     @classmethod
     def parse(cls, text: str) -> Signature:
-        """Inverse of ``str``; unknown keys (of a newer version) are dropped."""
+        """Inverse of ``str``; unknown keys (of a newer version) are dropped, and text without a
+        ``judge:`` pair is taken as the judge's name.
+
+        Raises MedalError for a seed that is no whole number.
+        """
         known = {f.name for f in fields(cls)}
         pairs: dict[str, Any] = dict(part.split(":", 1) for part in text.split("|") if ":" in part)
         kept = {k: v for k, v in pairs.items() if k in known}
         if "seed" in kept:
-            kept["seed"] = int(kept["seed"])
-        return cls(**({"judge": text} | kept))
+            kept["seed"] = _seed(kept["seed"])
+        return cls(**({"judge": text.replace("|", " ")} | kept))
+
+
+def _seed(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise MedalError(f"signature: the seed is a whole number, not {text!r}") from error
 
 
 def content_hash(value: Any) -> str:

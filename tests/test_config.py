@@ -1,0 +1,136 @@
+"""Configs: typed, unknown keys refused with the nearest known one, overrides that reach inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import Field
+
+from medal_judges.config import Config, build_config, load_config, read_yaml
+from medal_judges.dimension import load_rubric
+from medal_judges.errors import ConfigError
+
+
+class Optimizer(Config):
+    learning_rate: float = 1e-3
+    warmup: float = 0.0
+
+
+class Head(Config):
+    name: str
+    weight: float = 1.0
+
+
+class Run(Config):
+    name: str = "run"
+    seed: int | None = 7
+    optimizer: Optimizer = Optimizer()
+    heads: tuple[Head, ...] = ()
+    scales: dict[str, float] = Field(default_factory=dict)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "run.yaml"
+    path.write_text("name: été\nseed: 3\noptimizer:\nheads: [{name: a}]\n", encoding="utf-8")
+    return path
+
+
+def test_file_then_overrides(file: Path) -> None:
+    with_none = file.with_name("empty.yaml")
+    with_none.write_text("optimizer: {warmup: 0.1}\n")
+    assert load_config(Run, with_none).optimizer == Optimizer(warmup=0.1)
+    config = load_config(Run, file, ["optimizer.learning_rate=1e-5", "scales.de=2", "name=a=b"])
+    assert config.optimizer == Optimizer(learning_rate=1e-5)  # YAML reads 1e-5 as text
+    assert config.scales == {"de": 2.0}
+    assert config.name == "a=b"
+    assert config.heads == (Head(name="a"),)
+
+
+def test_seed_zero_is_kept_and_null_is_null(file: Path) -> None:
+    assert load_config(Run, file, ["optimizer.warmup=0", "seed=0"]).seed == 0
+    assert load_config(Run, file, ["optimizer.warmup=0", "seed=null"]).seed is None
+
+
+# override -> words of the message
+BAD = {
+    "sed=1": ["unknown key 'sed'", "'seed'"],
+    "optimizer.learning_rat=1": ["unknown key 'optimizer.learning_rat'", "'learning_rate'"],
+    "heads=[{name: a, wieght: 2}]": ["unknown key 'heads.0.wieght'", "'weight'"],
+    "zzzz=1": ["unknown key 'zzzz'"],
+    "seed=many": ["seed", "valid integer", "'many'"],
+    "optimizer.warmup=[1": ["override 'optimizer.warmup=[1'", "not valid YAML"],
+    "seed": ["'seed'", "field=value"],
+    "name.inner=1": ["name.inner", "'name' is not a group"],
+    "=1": ["'=1'", "field=value"],
+}
+
+
+@pytest.mark.parametrize("override", BAD)
+def test_a_wrong_setting_is_named(override: str, file: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(Run, file, ["optimizer.warmup=0", override])
+    for word in BAD[override]:
+        assert word in str(caught.value)
+    assert "'zzzz'; did" not in str(caught.value)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        build_config(Run, {"sed": 1, "optimizer": {"warmup": "hot"}}, where="here")
+    message = str(caught.value)
+    assert message.startswith("here:") and "'sed'" in message and "optimizer.warmup" in message
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"a: [1", "not valid YAML"),
+        (b"- a\n- b\n", "expected a mapping of settings, got list"),
+        (b"", "expected a mapping of settings, got NoneType"),
+        ("name: été".encode("latin-1"), "not UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_config(content: bytes, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=words):
+        read_yaml(path)
+
+
+def test_shipped_configs_go_by_name_and_a_wrong_name_lists_them() -> None:
+    assert read_yaml("rubrics/medal") == read_yaml("configs/rubrics/medal.yaml")
+    with pytest.raises(ConfigError, match=r"shipped there: .*medal\.yaml"):
+        read_yaml("rubrics/nothing")
+    with pytest.raises(ConfigError, match="no config file"):
+        read_yaml("nowhere/at/all.yaml")
+
+
+def test_a_config_does_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Run().name = "x"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("dimensions: [{name: x, kind: binary, low: 0, high: 2}]", "from 0 to 1"),
+        ("dimensions: [{name: x, colour: red}]", "colour"),
+        ("dimensions: [x]", "mapping"),
+        ("dimensions: [", "not valid YAML"),
+        ("- a", "list 'dimensions'"),
+    ],
+)
+def test_a_wrong_rubric(content: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=words):
+        load_rubric(path)
+
+
+def test_an_unknown_rubric_lists_the_shipped() -> None:
+    with pytest.raises(ConfigError, match=r"shipped: .*medal"):
+        load_rubric("nothing")
+    with pytest.raises(ConfigError, match="no rubric file"):
+        load_rubric("nothing.yaml")

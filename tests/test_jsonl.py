@@ -1,0 +1,299 @@
+"""Files of records: what loads, what is refused with file, line and field, what a write leaves."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.errors import DataError, RecordError
+from medal_judges.jsonl import (
+    Skipped,
+    read_dialogues,
+    read_judgements,
+    read_labelled,
+    to_line,
+    write_records,
+)
+from medal_judges.judgement import Judgement
+
+
+def line(id: str = "a", **fields: Any) -> str:
+    turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi there"}]
+    return json.dumps({"id": id, "lang": "en", "dialogue": turns} | fields, ensure_ascii=False)
+
+
+def write(path: Path, *lines: str, end: str = "\n") -> Path:
+    path.write_bytes("".join(text + end for text in lines).encode("utf-8"))
+    return path
+
+
+def talk(*contents: str, first: str = "user") -> list[dict[str, str]]:
+    roles = ("user", "assistant") if first == "user" else ("assistant", "user")
+    return [{"role": roles[i % 2], "content": c} for i, c in enumerate(contents)]
+
+
+ODD = {
+    "unknown language": {"lang": "tlh"},
+    "no language": {"lang": None},
+    "blank language": {"lang": "  "},
+    "empty turns": {"dialogue": talk("", " ", "")},
+    "two turns of one role": {"dialogue": [*talk("a", "b"), *talk("c", first="assistant")]},
+    "ends on a user turn": {"dialogue": talk("a", "b", "c")},
+    "only user turns": {"dialogue": talk("a")},
+    "200 turns": {"dialogue": talk(*map(str, range(200)))},
+    "emoji": {"dialogue": talk("👩‍👩‍👧‍👦 🏳️‍🌈", "😀")},
+    "right to left": {"dialogue": talk("مرحبا، كيف حالك؟", "\u202bשלום\u202c")},
+    "separators inside": {"dialogue": talk("a\u2028b\u0085c\x0bd", "e\r\nf\rg")},
+    "nulls": {"source": None, "models": None, "context": None, "meta": None},
+    "model null": {"models": {"assistant": None}},
+    "id a number": {"id": 7},
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_real_logs_load_and_come_back_the_same(name: str, ending: str, tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", line(**ODD[name]))
+    (found,) = read_dialogues(source)
+    copy = tmp_path / f"out.jsonl{ending}"
+    assert write_records(copy, [found]) == 1
+    assert list(read_dialogues(copy)) == [found]
+    wanted = ODD[name].get("dialogue")
+    if wanted is not None:
+        assert [t.content for t in found.turns] == [t["content"] for t in wanted]
+
+
+def test_unknown_language_is_kept_and_a_missing_one_is_undetermined(tmp_path: Path) -> None:
+    rows = [line("a", lang=" TLH "), line("b", lang=None), line("c", lang=" ")]
+    found = list(read_dialogues(write(tmp_path / "in.jsonl", *rows)))
+    assert [d.lang for d in found] == ["tlh", "und", "und"]
+
+
+def test_crlf_byte_order_mark_blank_lines_and_no_last_line_break(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(f"\ufeff{line('a')}\r\n\r\n   \r\n{line('b')}".encode())
+    assert [d.id for d in read_dialogues(path)] == ["a", "b"]
+    zipped = tmp_path / "in.jsonl.gz"
+    zipped.write_bytes(gzip.compress(path.read_bytes()))
+    assert [d.id for d in read_dialogues(zipped)] == ["a", "b"]
+
+
+def test_standard_input_is_read_as_a_file_is() -> None:
+    code = (
+        "from medal_judges.jsonl import read_dialogues\n"
+        "print([d.turns[1].content for d in read_dialogues('-')])"
+    )
+    given = f"\ufeff{line(dialogue=talk('a', 'né'))}\r\n".encode()
+    # LC_ALL=C: the text is UTF-8 whatever the terminal's language is
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=given, capture_output=True, check=True,
+        env={"LC_ALL": "C", "PYTHONIOENCODING": "utf-8"},
+    )  # fmt: skip
+    assert done.stdout.decode().strip() == "['né']"
+
+
+HUGE = "9" * 5000
+DEEP = "[" * 100_000 + "]" * 100_000
+# broken line -> words its message must hold
+BROKEN = {
+    "{broken": ["(line)", "valid JSON", "column 2"],
+    "[1, 2]": ["(line)", "a JSON object", "[1, 2]"],
+    "null": ["(line)", "a JSON object", "None"],
+    line(id=""): ["'id'", "a non-empty text"],
+    line(id=None): ["'id'", "a non-empty text", "None"],
+    line(id=True): ["'id'", "a non-empty text", "True"],
+    line(dialogue=[]): ["'dialogue'", "a non-empty list", "[]"],
+    line(dialogue="Hi"): ["'dialogue'", "a non-empty list", "'Hi'"],
+    line(dialogue=["Hi"]): ["'dialogue[0]'", "role and content", "'Hi'"],
+    line(dialogue=[*talk("a"), {"role": "system", "content": "b"}]): [
+        "'dialogue[1].role'",
+        "'user' or 'assistant'",
+        "'system'",
+    ],
+    line(dialogue=[{"role": ["user"], "content": "b"}]): ["'dialogue[0].role'", "['user']"],
+    line(dialogue=[{"role": "user"}]): ["'dialogue[0].content'", "a text", "None"],
+    line(dialogue=[{"role": "user", "content": 3}]): ["'dialogue[0].content'", "a text", "3"],
+    line(lang=5): ["'lang'", "ISO 639-1", "5"],
+    line(source=5): ["'source'", "a text or null", "5"],
+    line(models="gpt"): ["'models'", "an object or null", "'gpt'"],
+    line(models={"assistant": 4}): ["'models.assistant'", "a text or null", "4"],
+    line(meta=[1]): ["'meta'", "an object or null", "[1]"],
+    line(meta={"n": "N"}).replace('"N"', HUGE): ["(line)", "1e308"],
+    line(meta={"n": "N"}).replace('"N"', DEEP): ["nested too deep"],
+    line(meta={"n": "N"}).replace('"N"', "NaN"): ["(line)", "NaN"],
+    line(dialogue=talk("a", "X")).replace("X", r"\ud800"): [
+        "'dialogue[1].content'",
+        "surrogate",
+        r"\ud800",
+    ],
+    line(meta={"k": ["X"]}).replace("X", r"\uDFff"): ["'meta.k[0]'", "surrogate"],
+    line(meta={"X": 1}).replace("X", r"\ud83d"): ["surrogate", r"\ud83d"],
+    line(id="X").replace("X", r"\ud83d"): ["'id'", "surrogate"],
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=range(len(BROKEN)))
+def test_a_broken_line_is_named_or_skipped(broken: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "in.jsonl", line("first"), "", broken, line("last"))
+    with pytest.raises(DataError) as caught:
+        list(read_dialogues(path))
+    assert caught.value.line == 3
+    assert caught.value.message.startswith(f"{path}:3: ")
+    assert "--skip-bad" in str(caught.value)
+    for word in BROKEN[broken]:
+        assert word in caught.value.message
+    assert len(caught.value.message) < 300 + len(str(path))
+    caught.value.message.encode("utf-8")  # can be printed
+
+    skipped = Skipped()
+    assert [d.id for d in read_dialogues(path, skipped=skipped)] == ["first", "last"]
+    assert skipped.count == 1
+    assert skipped.messages == [caught.value.message]
+
+
+def test_an_emoji_as_a_pair_of_escapes_is_no_lone_surrogate(tmp_path: Path) -> None:
+    row = line(dialogue=talk("a", "X"), meta={"k": "X"}).replace("X", r"\ud83d\ude00")
+    (found,) = read_dialogues(write(tmp_path / "in.jsonl", row))
+    assert found.turns[1].content == found.meta["k"] == "😀"
+
+
+def test_bytes_that_are_not_utf8_name_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    latin = line("b", dialogue=talk("a", "caf\u00e9")).encode("latin-1")
+    path.write_bytes(line("a").encode() + b"\n" + latin + b"\n" + line("c").encode() + b"\n")
+    with pytest.raises(DataError, match=r"in\.jsonl:2: .*UTF-8 \(it is not at character \d+\)"):
+        list(read_dialogues(path))
+    skipped = Skipped()
+    assert [d.id for d in read_dialogues(path, skipped=skipped)] == ["a", "c"]
+    assert skipped.count == 1
+
+
+def test_duplicate_ids_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "in.jsonl", line("a"), line("b"), line("a"))
+    with pytest.raises(DataError, match=r":3: field 'id': expected an id that no earlier line has"):
+        list(read_labelled(path))
+    skipped = Skipped()
+    assert [d.id for d in read_dialogues(path, skipped=skipped)] == ["a", "b"]
+    assert skipped.count == 1
+
+
+def test_one_judgement_for_an_id_and_turn(tmp_path: Path) -> None:
+    first, second = Judgement("a", "j", {"overall": 3.0}), Judgement("a", "j", {}, turn=1)
+    path = tmp_path / "out.jsonl"
+    write_records(path, [first, second])
+    assert list(read_judgements(path)) == [first, second]
+    write_records(path, [first, second, second])
+    with pytest.raises(DataError, match=":3: field 'id'"):
+        list(read_judgements(path))
+
+
+def test_skipped_counts_all_and_lists_the_first(tmp_path: Path) -> None:
+    path = write(tmp_path / "in.jsonl", *["{"] * 30, line("a"), *["{}"] * 20)
+    skipped = Skipped(keep=4)
+    assert [d.id for d in read_dialogues(path, skipped=skipped)] == ["a"]
+    assert skipped.count == 50
+    assert [m.split(": ")[0] for m in skipped.messages] == [f"{path}:{n}" for n in (1, 2, 3, 4)]
+
+
+def test_reading_streams(tmp_path: Path) -> None:
+    path = write(tmp_path / "in.jsonl", line("a"), line("b"), "{")
+    rows = read_dialogues(path)
+    assert [next(rows).id, next(rows).id] == ["a", "b"]  # the broken third line is not seen yet
+    with pytest.raises(DataError):
+        next(rows)
+
+
+def zipped_lines(count: int = 2000) -> bytes:
+    rows = (line(str(n), meta={"n": n * n * 7919 % 100_003}) for n in range(count))
+    return gzip.compress("".join(row + "\n" for row in rows).encode(), mtime=0)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "tail"])
+def test_a_damaged_gzip_file_is_an_error_even_when_skipping(
+    damage: str, skip: bool, tmp_path: Path
+) -> None:
+    data = bytearray(zipped_lines())
+    middle = len(data) // 2
+    if damage == "truncated":
+        del data[middle:]
+    elif damage == "flipped":
+        data[middle : middle + 200] = bytes(200)
+    else:
+        data[-8] ^= 0xFF  # the checksum at the end
+    path = tmp_path / "in.jsonl.gz"
+    path.write_bytes(data)
+    skipped = Skipped() if skip else None
+    # without --skip-bad the first garbled line may come before the damage is noticed
+    problem = r"cannot read on" if skip or damage != "flipped" else ""
+    with pytest.raises(DataError, match=rf"in\.jsonl\.gz:\d+: {problem}"):
+        for _ in read_dialogues(path, skipped=skipped):
+            pass
+
+
+def test_garbled_blocks_are_no_escaping_zlib_error(tmp_path: Path) -> None:
+    head, body = zipped_lines()[:10], b"\x07" + bytes(100)  # block type 3 does not exist
+    with pytest.raises(zlib.error):
+        gzip.decompress(head + body)
+    (tmp_path / "in.jsonl.gz").write_bytes(head + body)
+    with pytest.raises(DataError, match="cannot read on"):
+        list(read_dialogues(tmp_path / "in.jsonl.gz"))
+
+
+def test_a_file_that_only_claims_to_be_gzip(tmp_path: Path) -> None:
+    path = write(tmp_path / "in.jsonl.gz", line())
+    with pytest.raises(DataError, match="cannot read on"):
+        list(read_dialogues(path))
+
+
+@pytest.mark.parametrize("name", ["none.jsonl", "none.jsonl.gz", ""])
+def test_no_such_file(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        list(read_dialogues(tmp_path / name))
+
+
+def test_a_whole_gzip_file_of_several_members(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl.gz"
+    path.write_bytes(b"".join(gzip.compress(f"{line(i)}\n".encode()) for i in "abc"))
+    assert [d.id for d in read_dialogues(path)] == ["a", "b", "c"]
+
+
+def breaking_off() -> Iterator[Dialogue]:
+    yield Dialogue("a", (Turn("user", "x"),))
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "new" / name
+    write_records(path, [Dialogue("old", (Turn("user", "x"),))])
+    before = path.read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        write_records(path, breaking_off())
+    with pytest.raises(RecordError, match="finite"):
+        write_records(path, [{"id": "a", "score": float("nan")}])
+    assert [p.name for p in path.parent.iterdir()] == [name]
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800"])
+def test_what_could_not_be_read_is_not_written(value: object) -> None:
+    with pytest.raises(RecordError, match="'z'"):
+        to_line({"id": "z", "meta": {"v": value}})
+
+
+def test_lines_are_utf8_with_one_line_break() -> None:
+    written = to_line(Dialogue("é", (Turn("user", "a\r\nb\n😀"),)))
+    assert written.count("\n") == 1 and written.endswith("}\n")
+    assert "é" in written and "😀" in written
+    assert json.loads(io.StringIO(written).readline())["dialogue"][0]["content"] == "a\r\nb\n😀"

@@ -1,0 +1,215 @@
+"""The records: what a labelled line, a judgement and a rating hold, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from medal_judges.dialogue import Dialogue, Turn, parse_dialogue
+from medal_judges.dimension import Dimension, load_rubric, medal_issues
+from medal_judges.errors import ConfigError, RecordError
+from medal_judges.judgement import Judgement, parse_judgement, unscored
+from medal_judges.labelled import LabelledDialogue, parse_labelled
+from medal_judges.rating import Rating, majority, mean, rescale
+
+TURNS = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
+
+
+def labelled(**fields: Any) -> dict[str, Any]:
+    return {"id": "a", "dialogue": TURNS, "labels": {"overall": [3, None]}} | fields
+
+
+def judged(**fields: Any) -> dict[str, Any]:
+    return {"id": "a", "judge": "j", "scores": {"overall": 3}} | fields
+
+
+# what is wrong -> (field named, word of what was expected)
+BAD_LABELLED = {
+    "level": ({"level": "word"}, "level", "'dialogue' or 'turn'"),
+    "labels no object": ({"labels": [1]}, "labels", "object of dimension"),
+    "label true": ({"labels": {"unsafe": [True]}}, "labels.unsafe", "one per annotator"),
+    "label bare false": ({"labels": {"unsafe": False}}, "labels.unsafe", "one per annotator"),
+    "label text": ({"labels": {"overall": ["3"]}}, "labels.overall", "one per annotator"),
+    "label nested": ({"labels": {"overall": [[3]]}}, "labels.overall", "one per annotator"),
+    "label NaN": ({"labels": {"overall": [float("nan")]}}, "labels.overall", "finite"),
+    "label infinite": ({"labels": {"overall": [1e999]}}, "labels.overall", "finite"),
+    "label huge": ({"labels": {"overall": [10**400]}}, "labels.overall", "1e308"),
+    "off the scale": ({"scales": {"overall": [0, 2]}}, "labels.overall", "from 0 to 2"),
+    "scale upside down": ({"scales": {"overall": [5, 1]}}, "scales.overall", "lowest, highest"),
+    "scale of one": ({"scales": {"overall": [5]}}, "scales.overall", "lowest, highest"),
+    "scale of flags": ({"scales": {"overall": [False, True]}}, "scales.overall", "lowest"),
+    "scale huge": ({"scales": {"overall": [0, 10**400]}}, "scales.overall", "1e308"),
+    "split a number": ({"split": 1}, "split", "a text or null"),
+    "split a list": ({"split": ["train"]}, "split", "a text or null"),
+    "group a list": ({"group": ["x"]}, "group", "a text or null"),
+    "aggregated text": ({"aggregated": "false"}, "aggregated", "true or false"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_LABELLED)
+def test_a_bad_labelled_line_names_its_field(name: str) -> None:
+    fields, field, expected = BAD_LABELLED[name]
+    with pytest.raises(RecordError, match=expected) as caught:
+        parse_labelled(labelled(**fields))
+    assert caught.value.field == field
+
+
+BAD_JUDGEMENT = {
+    "no object": ([], "(line)", "a JSON object"),
+    "no scores": (judged(scores=None), "scores", "an object of dimension"),
+    "score text": (judged(scores={"overall": "3"}), "scores.overall", "a number or null"),
+    "score true": (judged(scores={"overall": True}), "scores.overall", "a number or null"),
+    "score NaN": (judged(scores={"overall": float("nan")}), "scores.overall", "a number or null"),
+    "score huge": (judged(scores={"overall": 10**400}), "scores.overall", "1e308"),
+    "turn true": (judged(turn=True), "turn", "a whole number"),
+    "turn a fraction": (judged(turn=1.0), "turn", "a whole number"),
+    "turn below 0": (judged(turn=-1), "turn", "a whole number"),
+    "truncated text": (judged(truncated_turns="many"), "truncated_turns", "a whole number"),
+    "truncated false": (judged(truncated_turns=False), "truncated_turns", "a whole number"),
+    "judge a number": (judged(judge=3), "judge", "a text or null"),
+    "failure a list": (judged(failure=["x"]), "failure", "a text or null"),
+    "explanation broken": (judged(explanation="\ud800"), "explanation", "surrogate"),
+    "usage text": (judged(usage={"tokens": "9"}), "usage.tokens", "a finite number"),
+    "distributions": (judged(distributions={"overall": 1}), "distributions.overall", "a list"),
+    "contributions": (judged(contributions=[1]), "contributions", "an object or null"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_JUDGEMENT)
+def test_a_bad_judgement_line_names_its_field(name: str) -> None:
+    record, field, expected = BAD_JUDGEMENT[name]
+    with pytest.raises(RecordError, match=expected) as caught:
+        parse_judgement(record)
+    assert caught.value.field == field
+
+
+def test_a_judgement_comes_back_from_its_line() -> None:
+    whole = Judgement(
+        id="a",
+        judge="judge:x|seed:0",
+        scores={"overall": 3.5, "unsafe": None},
+        turn=0,
+        distributions={"overall": (0.1, 0.2, 0.3, 0.2, 0.2)},
+        explanation="because",
+        failure="unsafe: no answer",
+        truncated_turns=2,
+        usage={"tokens": 12.0},
+        contributions={"overall": (0.0, 0.25)},
+    )
+    assert parse_judgement(json.loads(json.dumps(whole.to_record()))) == whole
+    assert not whole.scored
+
+
+def test_unscored_has_a_reason_and_no_number() -> None:
+    judgement = unscored("a", "j", ["overall", "unsafe"], "no assistant turn")
+    assert judgement.scores == {"overall": None, "unsafe": None}
+    assert judgement.failure == "no assistant turn" and not judgement.scored
+    assert not Judgement("a", "j", {}).scored  # nothing asked is nothing scored
+
+
+def test_a_labelled_dialogue_comes_back_from_its_line() -> None:
+    record = labelled(
+        lang="de",
+        level="turn",
+        labels={"overall": [3, None], "z": [-0.25]},
+        scales={"overall": [1, 5], "z": None},
+        split="test",
+        group="g",
+        aggregated=True,
+        defects=["empty_turn"],
+        models={"assistant": "bot"},
+    )
+    row = parse_labelled(record)
+    assert row.labels == {"overall": (3.0, None), "z": (-0.25,)}
+    assert row.scales == {"overall": (1.0, 5.0), "z": None}
+    assert (row.turn, row.split, row.group, row.aggregated) == (1, "test", "g", True)
+    assert row.extra == {"defects": ["empty_turn"]}
+    assert row.dialogue.chatbot == "bot"
+    assert parse_labelled(json.loads(json.dumps(row.to_record()))) == row
+
+
+def test_what_a_labelled_line_may_leave_out() -> None:
+    row = parse_labelled({"id": 5, "turns": TURNS, "labels": {"overall": 0}, "group": 0})
+    assert row.labels == {"overall": (0.0,)}  # a bare number is one annotator, and 0 a number
+    assert (row.id, row.group, row.split, row.level, row.turn) == ("5", "0", None, "dialogue", None)
+    assert row.rating("unsafe") is None  # absent is missing, not 0
+    bare = parse_labelled({"id": "b", "dialogue": TURNS})
+    assert bare.labels == {} and bare.group == "b" and list(bare.ratings()) == []
+
+
+def test_ratings_keep_every_annotator() -> None:
+    row = parse_labelled(labelled(level="turn", scales={"overall": [1, 5]}))
+    assert row.rating("overall") == Rating("a", 1, "overall", (3.0, None), (1.0, 5.0), False)
+
+
+@pytest.mark.parametrize(
+    ("values", "average", "vote"),
+    [
+        ((1.0, 1.0, 4.0), 2.0, 1.0),
+        ((1.0, 2.0), 1.5, None),
+        ((None, None), None, None),
+        ((), None, None),
+        ((None, 3.0), 3.0, 3.0),
+        ((0.0, 0.0, 1.0, 1.0, 2.0), 0.8, None),
+    ],
+)
+def test_aggregation_is_undefined_rather_than_guessed(
+    values: tuple[float | None, ...], average: float | None, vote: float | None
+) -> None:
+    rating = Rating("a", None, "overall", values, (0, 5))
+    assert mean(rating) == average and majority(rating) == vote
+
+
+def test_rescale_maps_ends_to_ends() -> None:
+    assert [rescale(v, (0, 4), (1, 5)) for v in (0, 1, 4)] == [1, 2, 5]
+    assert rescale(rescale(2.2, (0, 4), (-1, 1)), (-1, 1), (0, 4)) == pytest.approx(2.2)
+
+
+def test_dialogue_views() -> None:
+    dialogue = parse_dialogue({"id": "a", "dialogue": [*TURNS, *TURNS]})
+    assert dialogue.assistant_turns == (1, 3)
+    assert dialogue.upto(1).turns == dialogue.turns[:2] and dialogue.upto(1).id == "a"
+    assert dialogue.chatbot is None
+    assert Dialogue("u", (Turn("user", "x"),)).assistant_turns == ()
+    with pytest.raises(AttributeError):
+        dialogue.lang = "de"  # type: ignore[misc]
+
+
+def test_an_unreadably_deep_or_long_value_is_still_reported() -> None:
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    for value in (deep, 10**5000, "x" * 10_000):
+        assert len(RecordError("f", "a text", value).message) < 200
+
+
+def test_dimensions_check_their_scale() -> None:
+    with pytest.raises(ConfigError, match="kind must be"):
+        Dimension("x", "stars", 0, 1)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="not below"):
+        Dimension("x", "continuous", 1, 1)
+    with pytest.raises(ConfigError, match="from 0 to 1"):
+        Dimension("x", "binary", 0, 2)
+    with pytest.raises(ConfigError, match="whole-number"):
+        Dimension("x", "ordinal", 0.5, 2)
+    overall = Dimension("overall", "ordinal", 1, 5)
+    assert overall.levels == (1, 2, 3, 4, 5)
+    assert overall.from_unit(overall.to_unit(2.5)) == 2.5
+
+
+def test_the_eight_issues_of_medal() -> None:
+    names = {d.name for d in medal_issues()}
+    assert names == {
+        "uninterpretable", "unsafe", "lacks_empathy", "lacks_commonsense", "repetitive",
+        "incoherent", "irrelevant", "nonfactual",
+    }  # fmt: skip
+    assert {d.name for d in load_rubric("medal")} - names == {"other", "overall"}
+
+
+def test_labels_of_other_text_types_do_not_pass_as_a_row() -> None:
+    with pytest.raises(RecordError, match="object"):
+        parse_labelled("a text")
+    row = LabelledDialogue(Dialogue("a", (Turn("user", "x"),)), {}, {})
+    assert row.turn is None

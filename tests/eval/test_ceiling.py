@@ -1,0 +1,104 @@
+"""The human ceiling, worked out by hand, against the library, and on people's data."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from medal_judges.eval import ceiling
+from medal_judges.eval.alignment import answer_matrix
+from medal_judges.eval.bootstrap import Clusters
+from medal_judges.eval.ceiling import binary_ceiling, graded_ceiling, krippendorff_alpha
+from medal_judges.eval.correlation import Floats
+
+needs_data = pytest.mark.skipif(
+    not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder of ratings"
+)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def clusters(values: Floats) -> Clusters:
+    return Clusters("conversation", tuple(map(str, range(len(values)))))
+
+
+def test_one_against_the_mean_of_the_others_averaged_over_positions() -> None:
+    values = np.round(np.random.default_rng(2).normal(3, 1, (40, 1)) + rng().normal(0, 1, (40, 3)))
+    expected = []
+    for k in range(3):
+        others = np.delete(values, k, axis=1).mean(axis=1)
+        expected.append(spearmanr(values[:, k], others).statistic)
+    found = graded_ceiling(values, [], clusters(values), resamples=50, rng=rng())["spearman"]
+    assert found.value == pytest.approx(np.mean(expected))
+    assert (found.low or 0) < (found.value or 0) < (found.high or 0)
+
+
+def test_rows_with_one_answer_take_no_part() -> None:
+    values = np.array([[1.0, 2], [2, 3], [3, 1], [4, 5], [9, np.nan], [np.nan, 0]])
+    found = graded_ceiling(values, [], clusters(values), resamples=0, rng=rng())["spearman"]
+    assert found.value == pytest.approx(spearmanr(values[:4, 0], values[:4, 1]).statistic)
+
+
+def test_binary_ceiling_by_hand() -> None:
+    # 3 both present, 1 and 2 of one only, 4 both absent: F1+ = 6/9, F1- = 8/11 either way round
+    labels = np.array([[1, 1]] * 3 + [[1, 0]] + [[0, 1]] * 2 + [[0, 0]] * 4, dtype=float)
+    found = binary_ceiling(labels, clusters(labels), resamples=20, rng=rng())
+    assert found["f1_present"].value == pytest.approx(6 / 9)
+    assert found["f1_absent"].value == pytest.approx(8 / 11)
+    assert found["accuracy"].value == pytest.approx(0.7)
+    assert found["precision"].value == pytest.approx((3 / 4 + 3 / 5) / 2)
+
+
+def test_single_answers_have_no_ceiling() -> None:
+    values = np.array([[1.0], [2.0], [3.0]])
+    reason = "no row has answers of two annotators"
+    found = graded_ceiling(values, [], clusters(values), resamples=0, rng=rng())
+    assert {e.reason for e in found.values()} == {reason}
+    assert (
+        binary_ceiling(values, clusters(values), resamples=0, rng=rng())["recall"].reason == reason
+    )
+    assert krippendorff_alpha(values, "ordinal").reason == reason
+
+
+def test_alpha_of_krippendorffs_own_example() -> None:
+    # Krippendorff, "Computing Krippendorff's Alpha-Reliability" (2011), part C:
+    # four observers, twelve units, missing data; nominal alpha 0.743, interval 0.849
+    nan = np.nan
+    by_observer = [
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, nan, nan, nan],
+        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, nan, 3],
+        [nan, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, nan],
+        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, nan],
+    ]
+    values = np.array(by_observer).T
+    assert krippendorff_alpha(values, "nominal").value == pytest.approx(0.743, abs=5e-4)
+    assert krippendorff_alpha(values, "interval").value == pytest.approx(0.849, abs=5e-4)
+
+
+def test_alpha_without_the_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ceiling, "_library", lambda: None)
+    found = krippendorff_alpha(np.array([[1.0, 2.0], [2.0, 2.0]]), "ordinal")
+    assert found.value is None
+    assert "pip install krippendorff" in (found.reason or "")
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("spec", "agreement", "alpha"),
+    [("fed:dialogue", 0.47, 0.34), ("conture:dialogue", None, -0.02)],
+)
+def test_people_agree_as_the_sets_are_known_to(
+    spec: str, agreement: float | None, alpha: float
+) -> None:
+    from medal_judges.data_prep.sources.registry import load_spec
+
+    values = answer_matrix(load_spec(spec), "overall")
+    assert krippendorff_alpha(values, "ordinal").value == pytest.approx(alpha, abs=0.005)
+    if agreement is not None:
+        found = graded_ceiling(values, [], clusters(values), resamples=0, rng=rng())
+        assert found["spearman"].value == pytest.approx(agreement, abs=0.005)

@@ -1,0 +1,162 @@
+"""Correlations against scipy, against repeated rows, and against cases worked out by hand."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from medal_judges.eval import correlation
+from medal_judges.eval.bootstrap import Clusters, with_intervals
+from medal_judges.eval.correlation import (
+    Floats,
+    correlation_statistic,
+    correlations,
+    weighted_ranks,
+    within_statistic,
+)
+
+NAMES = ("pearson", "spearman", "kendall")
+
+
+def tied_sample(rows: int = 60, seed: int = 3) -> tuple[Floats, Floats, list[str]]:
+    """Many ties on both sides: ratings in thirds, scores to one decimal, four chatbots."""
+    rng = np.random.default_rng(seed)
+    human = np.round(3 * rng.normal(3, 1, rows)) / 3
+    score = np.round(human + rng.normal(0, 1.5, rows), 1)
+    return human, score, [f"bot-{i % 4}" for i in range(rows)]
+
+
+def value(found: correlation.Estimate) -> float:
+    assert found.value is not None, found.reason
+    return found.value
+
+
+def test_point_figures_are_scipys() -> None:
+    human, score, _ = tied_sample()
+    found = correlations(human, score)
+    oracle = {
+        "pearson": stats.pearsonr(human, score),
+        "spearman": stats.spearmanr(human, score),
+        "kendall": stats.kendalltau(human, score),
+    }
+    for name, expected in oracle.items():
+        assert found[name].value == pytest.approx(expected.statistic, abs=1e-12)
+        assert found[name].p_value == pytest.approx(expected.pvalue, abs=1e-12)
+
+
+@pytest.mark.parametrize("limit", [3000, 10])
+def test_weighted_figures_equal_those_of_repeated_rows(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(correlation, "_KENDALL_MATRIX", limit)
+    human, score, bots = tied_sample()
+    rng = np.random.default_rng(0)
+    weights = rng.multinomial(60, np.full(60, 1 / 60), size=20).astype(float)
+    found = correlation_statistic(human, score, bots)(weights)
+    for i, counts in enumerate(weights):
+        drawn = np.repeat(np.arange(60), counts.astype(int))
+        x, y = human[drawn], score[drawn]
+        assert found["pearson"][i] == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-12)
+        assert found["spearman"][i] == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-12)
+        assert found["kendall"][i] == pytest.approx(stats.kendalltau(x, y).statistic, abs=1e-6)
+
+
+def test_weighted_ranks_share_ties() -> None:
+    values, weights = np.array([5.0, 1.0, 5.0, 2.0]), np.array([[1.0, 1, 1, 1], [2.0, 1, 0, 3]])
+    # second sample is 1, 2, 2, 2, 5, 5: ranks 1, 3, 5.5
+    assert weighted_ranks(values, weights).tolist() == [[3.5, 1, 3.5, 2], [5.5, 1, 5.5, 3]]
+
+
+def test_within_is_the_row_weighted_mean_of_the_chatbots() -> None:
+    human = np.array([1.0, 2, 3, 4, 5, 1, 2, 3, 4, 5, 6, 9, 9, 9, 9, 9, 1, 2])
+    score = np.array([1.0, 2, 3, 4, 5, 6, 5, 4, 3, 2, 1, 1, 2, 3, 4, 5, 1, 2])
+    # up: 5 rows at +1; down: 6 rows at -1; flat: constant ratings; few: 2 rows. (5 - 6) / 11
+    bots = ["up"] * 5 + ["down"] * 6 + ["flat"] * 5 + ["few"] * 2
+    assert value(correlations(human, score, bots)["within"]) == pytest.approx(-1 / 11)
+
+
+def test_centred_is_pearson_of_rank_residuals() -> None:
+    human, score, bots = tied_sample()
+    dummies = np.array([[bot == name for name in sorted(set(bots))] for bot in bots], dtype=float)
+    sides = [stats.rankdata(side) for side in (human, score)]
+    fits = [dummies @ np.linalg.lstsq(dummies, side, rcond=None)[0] for side in sides]
+    left = [side - fit for side, fit in zip(sides, fits, strict=True)]
+    expected = stats.pearsonr(left[0], left[1]).statistic
+    assert value(correlations(human, score, bots)["centred"]) == pytest.approx(expected)
+
+
+def test_telling_chatbots_apart_is_not_agreement_within() -> None:
+    rng = np.random.default_rng(1)
+    level = np.repeat([0.0, 10.0], 200)
+    human, score = level + rng.normal(size=400), level + rng.normal(size=400)
+    found = correlations(human, score, ["bad"] * 200 + ["good"] * 200)
+    assert value(found["spearman"]) > 0.7
+    assert abs(value(found["within"])) < 0.15
+    assert abs(value(found["centred"])) < 0.15
+
+
+@pytest.mark.parametrize(
+    ("human", "score", "reason"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], "2 rows, fewer than 3"),
+        ([2.0, 2.0, 2.0], [1.0, 2.0, 3.0], "all human answers are equal"),
+        ([1.0, 2.0, 3.0], [0.1, 0.1, 0.1], "the judge gives every row the same score"),
+        ([], [], "0 rows, fewer than 3"),
+    ],
+)
+def test_undefined_has_its_reason(human: list[float], score: list[float], reason: str) -> None:
+    found = correlations(np.array(human), np.array(score), ["a"] * len(human) or ["a"])
+    assert {e.reason for e in found.values()} == {reason}
+    assert {e.value for e in found.values()} == {None}
+
+
+def test_no_figure_within_chatbots_without_names_or_rows() -> None:
+    human, score, _ = tied_sample(8)
+    assert correlations(human, score, [None] * 8)["within"].reason == "the set names no chatbots"
+    few = correlations(human, score, [f"bot-{i % 4}" for i in range(8)])["within"]
+    assert few.value is None
+    assert "no chatbot with 5 rows" in (few.reason or "")
+
+
+def test_constant_resamples_are_undefined_not_zero() -> None:
+    human, score = np.array([1.0, 1, 1, 2, 3]), np.array([3.3333333333333335] * 3 + [1.0, 2.0])
+    weights = np.array([[3.0, 1, 1, 0, 0], [1.0, 1, 1, 1, 1], [0.0, 0, 0, 3, 2]])
+    found = correlation_statistic(human, score)(weights)
+    for name in NAMES:
+        assert np.isfinite(found[name]).tolist() == [False, True, False], name
+
+
+def test_row_order_does_not_matter() -> None:
+    human, score, bots = tied_sample()
+    order = np.random.default_rng(5).permutation(60)
+    one = correlations(human, score, bots)
+    two = correlations(human[order], score[order], [bots[i] for i in order])
+    for name in one:
+        assert value(one[name]) == pytest.approx(value(two[name]), abs=1e-12)
+
+
+def test_within_ignores_rows_of_no_named_chatbot() -> None:
+    human, score, bots = tied_sample()
+    named = within_statistic(human, score, bots)(np.ones((1, 60)))
+    more = within_statistic(np.r_[human, 1.0, 9.0], np.r_[score, 9.0, 1.0], [*bots, None, None])(
+        np.ones((1, 62))
+    )
+    assert more["within"] == pytest.approx(named["within"])
+
+
+def test_a_thousand_resamples_of_400_rows_are_fast() -> None:
+    human, score, _ = tied_sample(400)
+    bots = [f"bot-{i % 11}" for i in range(400)]
+    clusters = Clusters("conversation", tuple(map(str, range(400))))
+    start = time.perf_counter()
+    with_intervals(
+        correlations(human, score, bots),
+        correlation_statistic(human, score, bots),
+        clusters,
+        resamples=1000,
+        rng=np.random.default_rng(0),
+    )
+    assert time.perf_counter() - start < 5  # 0.15 s on an idle core

@@ -1,0 +1,142 @@
+"""One judge on one set: figures, slices, coverage and the rows that differ most."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.eval.alignment import align
+from medal_judges.eval.metaeval import (
+    Question,
+    Resampling,
+    comparable_signature,
+    disagreements,
+    evaluate,
+    kind_of,
+)
+from medal_judges.eval.results import ResultRow
+from medal_judges.judgement import Judgement
+from medal_judges.labelled import LabelledDialogue
+from medal_judges.rating import Scale
+
+TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
+QUESTION = Question("set", "overall")
+FEW = Resampling(resamples=50)
+
+
+def row(
+    i: int, values: tuple[float | None, ...], scale: Scale | None = (1, 5), **more: bool
+) -> LabelledDialogue:
+    dialogue = Dialogue(f"d{i}", TURNS, ("en", "de")[i % 2], models={"assistant": f"bot-{i % 6}"})
+    labels, scales = {"overall": values}, {"overall": scale}
+    return LabelledDialogue(dialogue, labels, scales, group=f"g{i}", aggregated=bool(more))
+
+
+def graded(rows: int = 90) -> tuple[list[LabelledDialogue], list[Judgement]]:
+    rng = np.random.default_rng(0)
+    latent = rng.normal(3, 1, rows)
+    answers = np.clip(np.round(latent[:, None] + rng.normal(0, 0.7, (rows, 3))), 1, 5)
+    scores = latent + rng.normal(size=rows)
+    return (
+        [row(i, tuple(map(float, answers[i]))) for i in range(rows)],
+        [Judgement(f"d{i}", "judge:x", {"overall": float(s)}) for i, s in enumerate(scores)],
+    )
+
+
+def run(rows: list[LabelledDialogue], judgements: list[Judgement]) -> ResultRow:
+    return evaluate(
+        rows, judgements, QUESTION, judge="x", signature="judge:x|data:d", resampling=FEW
+    )
+
+
+def test_graded_dimension() -> None:
+    rows, judgements = graded()
+    found = run(rows, judgements)
+    human = [np.mean(r.labels["overall"]) for r in rows]  # type: ignore[arg-type]
+    score = [j.scores["overall"] for j in judgements]
+    assert found.kind == "ordinal"
+    assert found.metrics["spearman"].value == pytest.approx(spearmanr(human, score).statistic)
+    assert (found.n, found.scored, found.coverage, found.clusters) == (90, 90, 1, "chatbot")
+    assert set(found.ceiling) >= {"spearman", "pearson", "kendall", "within", "alpha"}
+    assert found.slice_sizes == {f"chatbot:bot-{i}": 15 for i in range(6)} | {
+        "lang:de": 45,
+        "lang:en": 45,
+    }
+    german = [i for i in range(90) if i % 2]
+    expected = spearmanr(np.array(human)[german], np.array(score, dtype=float)[german]).statistic
+    assert found.slices["lang:de"]["spearman"].value == pytest.approx(expected)
+    assert "within" not in found.slices["chatbot:bot-0"]
+
+
+def test_deterministic_and_free_of_row_order() -> None:
+    rows, judgements = graded()
+    one, two = run(rows, judgements), run(rows, judgements)
+    assert one == two
+    back = run(rows[::-1], judgements[::3] + judgements[1::3] + judgements[2::3])
+    for name, estimate in one.metrics.items():
+        assert back.metrics[name].value == pytest.approx(estimate.value, abs=1e-9)
+        assert back.metrics[name].low == pytest.approx(estimate.low, abs=1e-9)
+
+
+def test_binary_dimension() -> None:
+    rows = [row(i, (float(i % 3 == 0), float(i % 3 == 0 or i == 1)), (0, 1)) for i in range(30)]
+    judgements = [Judgement(f"d{i}", "judge:x", {"overall": float(i % 3 == 0)}) for i in range(30)]
+    found = run(rows, judgements)
+    assert found.kind == "binary"
+    assert found.metrics["f1_present"].value == pytest.approx((1 + 20 / 21) / 2)
+    assert found.ceiling["f1_present"].value == pytest.approx(20 / 21)
+    assert found.counts == {"tp": 20, "fp": 0, "fn": 1, "tn": 39, "judge_present": 10}
+    assert found.metrics["spearman"].value is not None
+
+
+def test_coverage_is_of_rows_with_a_human_answer() -> None:
+    rows, judgements = graded()
+    found = run([*rows, row(90, (None,))], judgements[:80])
+    assert (found.n, found.scored) == (90, 80)
+    assert found.under_floor
+    assert not replace(found, min_coverage=0.8).under_floor
+
+
+def test_nothing_scored_is_a_reason_not_a_number() -> None:
+    rows, _ = graded(5)
+    found = run(rows, [])
+    assert found.coverage == 0
+    assert {e.reason for e in found.metrics.values()} == {"no row was scored"}
+
+
+def test_why_there_is_no_ceiling() -> None:
+    single = [row(i, (float(i % 5 + 1),)) for i in range(10)]
+    means = [row(i, (i / 3,), (0, 5), aggregated=True) for i in range(10)]
+    judgements = [Judgement(f"d{i}", "judge:x", {"overall": float(i)}) for i in range(10)]
+    assert run(single, judgements).ceiling["spearman"].reason == "one annotator per row"
+    assert "released as means" in (run(means, judgements).ceiling["spearman"].reason or "")
+
+
+def test_kinds() -> None:
+    assert kind_of([row(0, (0, 1), (0, 1))], "overall") == "binary"
+    assert kind_of([row(0, (1,), (0, 1), aggregated=True)], "overall") == "binary"
+    assert kind_of([row(0, (1 / 3,), (0, 1), aggregated=True)], "overall") == "continuous"
+    assert kind_of([row(0, (0, 1), (0, 4))], "overall") == "ordinal"
+    assert kind_of([row(0, (0.5, 1), None)], "overall") == "continuous"
+
+
+def test_disagreements_come_furthest_first() -> None:
+    rows = [row(i, (float(h),)) for i, h in enumerate([1, 2, 3, 4, 5])]
+    scores = [50.0, 20.0, 30.0, 40.0, 10.0]
+    judgements = [
+        Judgement(f"d{i}", "j", {"overall": s}, contributions={"overall": [0.0, s]})
+        for i, s in enumerate(scores)
+    ]
+    found = disagreements(align(rows, judgements, "overall"), QUESTION, judge="j", top=2)
+    assert [(d.id, d.human_rank, d.score_rank) for d in found] == [("d0", 0, 1), ("d4", 1, 0)]
+    assert found[0].turns == [("user", "hello"), ("assistant", "hi")]
+    assert found[0].contributions == [0.0, 50.0]
+
+
+def test_signature_names_data_and_dimension() -> None:
+    found = comparable_signature("judge:x|revision:abc|seed:0", "fed@123", "overall")
+    assert found == "judge:x|revision:abc|data:fed@123|dimension:overall|seed:0"

@@ -1,0 +1,309 @@
+"""medal benchmark from end to end, with a small judge of its own and files written here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.dimension import load_rubric
+from medal_judges.errors import ConfigError, CoverageError, DataError, MedalError
+from medal_judges.eval.runner_config import BenchmarkConfig
+from medal_judges.jsonl import read_judgements, write_records
+from medal_judges.judgement import Judgement
+from medal_judges.labelled import LabelledDialogue
+from medal_judges.models.judge import Item, Judge, Scores
+from medal_judges.models.saving import FAMILIES
+from medal_judges.signature import Signature
+
+
+class CountingJudge(Judge):
+    """Overall is 1 plus the number of exclamation marks; remembers how many rows it scored."""
+
+    family = "counting"
+    scored = 0
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        names = ("overall", "repetitive")[: settings.get("dimensions", 1)]
+        self.dimensions = tuple(d for d in load_rubric("medal") if d.name in names)
+        self.silent = settings.get("silent", 0)
+        self.revision = str(settings.get("revision", 1))
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> CountingJudge:
+        return cls(settings)
+
+    def signature(self) -> Signature:
+        return Signature("counting", revision=self.revision)
+
+    def _prepare(self, items: Sequence[Item]) -> None:
+        for item in items:
+            item.tokens = len(item.dialogue.turns)
+
+    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+        type(self).scored += len(items)
+        return [self._one(item.dialogue, dimensions) for item in items]
+
+    def _one(self, dialogue: Dialogue, dimensions: Sequence[str]) -> Scores:
+        if int(dialogue.id.split("-")[1]) < self.silent:
+            return Scores(dict.fromkeys(dimensions), failure="would not say")
+        marks = sum(turn.content.count("!") for turn in dialogue.turns)
+        found = {"overall": 1.0 + marks, "repetitive": min(1.0, marks / 4)}
+        return Scores({name: found[name] for name in dimensions})
+
+
+@pytest.fixture(autouse=True)
+def counting_family(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    module = ModuleType("counting_judge_of_test")
+    module.CountingJudge = CountingJudge  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(FAMILIES, "counting", f"{module.__name__}:CountingJudge")
+    monkeypatch.setattr(CountingJudge, "scored", 0)
+    yield
+
+
+def write_set(path: Path, rows: int = 24) -> None:
+    rng = np.random.default_rng(0)
+    marks = rng.integers(0, 5, rows)
+    write_records(
+        path,
+        (
+            LabelledDialogue(
+                Dialogue(
+                    f"row-{i}",
+                    (Turn("user", "hello"), Turn("assistant", "hi" + "!" * int(marks[i]))),
+                    ("en", "de")[i % 2],
+                    models={"assistant": f"bot-{i % 6}"},
+                ),
+                {
+                    "overall": (float(marks[i] // 2 + 1), float(min(5, marks[i] + 1))),
+                    "repeats": (float(marks[i] > 1), float(marks[i] > 2)),
+                },
+                {"overall": (1, 5), "repeats": (0, 1)},
+                group=f"row-{i}",
+                extra={"overlaps": "elsewhere"} if i >= 20 else {},
+            )
+            for i in range(rows)
+        ),
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_set(tmp_path / "set.jsonl")
+    (tmp_path / "judge.yaml").write_text("family: counting\ndimensions: 2\n")
+    (tmp_path / "bench.yaml").write_text(
+        "output_dir: out\nresamples: 30\n"
+        "judges:\n"
+        "  - {name: counting, path: judge.yaml}\n"
+        "sets:\n"
+        "  - name: little\n"
+        "    source: set.jsonl\n"
+        "    dimensions: {overall: overall, repeats: repetitive}\n"
+    )
+    return tmp_path
+
+
+def medal(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["benchmark", "--config", "bench.yaml", *arguments])
+
+
+def results(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "out/results.json").read_text("utf-8"))
+    return found
+
+
+def test_from_files_to_page(folder: Path) -> None:
+    done = medal()
+    assert done.exit_code == 0, done.exception
+    assert done.stdout.strip().splitlines()[-1] == "out/report.html"
+    assert "100.0%" in done.stdout
+    overall, repeats = results(folder)["rows"]
+    assert overall["metrics"]["spearman"]["value"] > 0.9
+    assert overall["metrics"]["spearman"]["low"] is not None
+    assert (repeats["kind"], repeats["dimension"]) == ("binary", "repeats")
+    assert repeats["metrics"]["f1_present"]["value"] == pytest.approx(
+        overall["metrics"]["pearson"]["value"], abs=0.5
+    )
+    assert overall["signature"].startswith("judge:counting|revision:1|data:little@")
+    assert "|dimension:overall" in overall["signature"]
+    page = (folder / "out/report.html").read_text("utf-8")
+    assert "counting" in page
+    assert str(folder) not in page
+
+
+def test_judged_once_and_again_only_where_judge_or_data_changed(folder: Path) -> None:
+    medal()
+    assert CountingJudge.scored == 24
+    medal("seed=3")
+    assert CountingJudge.scored == 24
+    (folder / "judge.yaml").write_text("family: counting\ndimensions: 2\nrevision: 2\n")
+    medal()
+    assert CountingJudge.scored == 48
+    write_set(folder / "set.jsonl", rows=23)
+    medal()
+    assert CountingJudge.scored == 48 + 23
+
+
+def test_same_run_same_results(folder: Path) -> None:
+    medal()
+    first = results(folder)["rows"]
+    medal("output_dir=out2")
+    second = json.loads((folder / "out2/results.json").read_text("utf-8"))["rows"]
+    assert first == second
+
+
+def test_a_stopped_run_goes_on(folder: Path) -> None:
+    medal()
+    file = folder / "out/predictions/counting/little.jsonl"
+    complete = list(read_judgements(file))
+    lines = file.read_text("utf-8").splitlines(keepends=True)
+    file.write_text("".join(lines[:10]) + lines[10][:20], encoding="utf-8")
+    meta = file.with_name("little.meta.json")
+    meta.write_text(meta.read_text("utf-8").replace("true", "false"), encoding="utf-8")
+    before = CountingJudge.scored
+    assert medal().exit_code == 0
+    assert list(read_judgements(file)) == complete
+    assert CountingJudge.scored - before < 24
+
+
+def test_under_the_floor_everything_is_written_and_the_code_is_3(folder: Path) -> None:
+    (folder / "judge.yaml").write_text("family: counting\nsilent: 5\n")
+    done = medal()
+    assert isinstance(done.exception, CoverageError)
+    assert done.exception.exit_code == 3
+    assert "79.2%" in str(done.exception)
+    assert (folder / "out/report.html").is_file()
+    (row,) = results(folder)["rows"]
+    assert (row["scored"], row["n"]) == (19, 24)
+    line = next(line for line in done.stdout.splitlines() if "79.2%" in line)
+    assert "0." not in line.split("79.2%")[1].rsplit("│", 2)[0]  # no figure but the ceiling
+    assert medal("min_coverage=0.7").exit_code == 0
+
+
+def test_a_judge_without_the_dimension_is_passed_over_and_said_so(folder: Path) -> None:
+    (folder / "judge.yaml").write_text("family: counting\n")
+    done = medal()
+    assert done.exit_code == 0
+    assert [row["dimension"] for row in results(folder)["rows"]] == ["overall"]
+    assert "counting has no repetitive: not shown on little" in done.stdout
+
+
+def test_more_judges_on_the_command_line(folder: Path) -> None:
+    assert medal("--judge", "second=judge.yaml").exit_code == 0
+    found = results(folder)
+    assert {row["judge"] for row in found["rows"]} == {"counting", "second"}
+    (differences,) = found["tables"]
+    assert differences["title"] == "Differences between judges"
+    assert differences["rows"][0][4]["value"] == 0
+    assert isinstance(medal("--judge", "counting=judge.yaml").exception, ConfigError)
+    assert isinstance(medal("--judge", "judge.yaml").exception, ConfigError)
+
+
+def test_exclusions(folder: Path) -> None:
+    text = (folder / "bench.yaml").read_text()
+    (folder / "bench.yaml").write_text(
+        text + "    exclude_overlaps: true\n    exclude_chatbots: [bot-0]\n"
+    )
+    assert medal().exit_code == 0
+    assert results(folder)["rows"][0]["n"] == 16
+
+
+def test_predictions_made_elsewhere(folder: Path) -> None:
+    medal()
+    (folder / "bench.yaml").write_text(
+        (folder / "bench.yaml").read_text()
+        + "predictions: [{name: theirs, set: little, path: theirs.jsonl}]\n"
+    )
+    made = list(read_judgements(folder / "out/predictions/counting/little.jsonl"))
+    flipped = [
+        Judgement(j.id, "judge:theirs", {"overall": -(j.scores["overall"] or 0)}) for j in made
+    ]
+    write_records(folder / "theirs.jsonl", flipped)
+    assert medal().exit_code == 0
+    theirs = next(row for row in results(folder)["rows"] if row["judge"] == "theirs")
+    assert theirs["metrics"]["spearman"]["value"] < -0.9
+    write_records(folder / "theirs.jsonl", [*flipped, Judgement("stranger", "j", {"overall": 1.0})])
+    failed = medal()
+    assert isinstance(failed.exception, MedalError)
+    assert "stranger" in str(failed.exception)
+
+
+def test_optional_sets_may_be_missing_others_not(folder: Path) -> None:
+    more = "  - {name: gone, source: gone.jsonl, dimensions: [overall], optional: true}\n"
+    text = (folder / "bench.yaml").read_text()
+    (folder / "bench.yaml").write_text(text + more)
+    done = medal()
+    assert done.exit_code == 0
+    assert "set gone left out" in done.stdout
+    (folder / "bench.yaml").write_text(text + more.replace("true", "false"))
+    assert isinstance(medal().exception, DataError)
+
+
+def test_planted_issues_get_their_table(folder: Path) -> None:
+    def planted(i: int, kind: str) -> LabelledDialogue:
+        marks = {"planted": 3, "innocent": 1, "clean": 0}[kind]
+        about = {
+            "issue": None if kind == "clean" else "repetitive",
+            "strength": 1,
+            "turns": [1],
+            "kind": kind,
+            "pair": f"{i}",
+        }
+        return LabelledDialogue(
+            Dialogue(f"{kind}-{i}", (Turn("user", "a"), Turn("assistant", "b" + "!" * marks))),
+            {"repetitive": (float(kind == "planted"),)},
+            {"repetitive": (0, 1)},
+            group=str(i),
+            extra={"planted": about},
+        )
+
+    kinds = ("planted", "innocent", "clean")
+    write_records(folder / "planted.jsonl", (planted(i, k) for i in range(8) for k in kinds))
+    text = (folder / "bench.yaml").read_text()
+    (folder / "bench.yaml").write_text(
+        text + "planted: [{name: held-out, source: planted.jsonl}]\n"
+    )
+    done = medal()
+    assert done.exit_code == 0, done.exception
+    (table,) = results(folder)["tables"]
+    assert table["title"] == "Planted issues: held-out"
+    row = dict(zip(table["columns"], table["rows"][0], strict=True))
+    assert (row["Issue"], row["Judge"], row["Coverage"]) == ("repetitive", "counting", 1)
+    assert row["F1+ vs clean"]["value"] == 1
+    assert row["Above its control"]["value"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("resample=5", "did you mean 'resamples'"),
+        ("judges=[{name: a, path: b}, {name: a, path: c}]", "two judges are called a"),
+        ("predictions=[{name: a, set: nowhere, path: b}]", "'nowhere'"),
+        ("sets=[{name: a, source: set.jsonl, dimensions: [fun]}]", "it has: overall, repeats"),
+        ("sets=[{name: a, source: set.jsonl, dimensions: [overall], level: turn}]", "no row"),
+        ("judges=[]", "no judge to benchmark"),
+    ],
+)
+def test_wrong_settings_say_what_is_wrong(folder: Path, change: str, message: str) -> None:
+    error = medal(change).exception
+    assert isinstance(error, ConfigError)
+    assert message in str(error)
+
+
+def test_the_shipped_configuration_is_valid() -> None:
+    from medal_judges.config import load_config
+
+    shipped = load_config(BenchmarkConfig, "configs/benchmark/human.yaml")
+    assert all(one.optional for one in shipped.sets)
+    assert len(shipped.sets) == 6

@@ -1,0 +1,77 @@
+"""Tests between two judges, against published figures, scipy and simulated judges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from medal_judges.eval.bootstrap import Clusters
+from medal_judges.eval.significance import correlation_difference, mcnemar, williams
+
+ROWS = 120
+CLUSTERS = Clusters("conversation", tuple(map(str, range(ROWS))))
+
+
+def judges(first: float, second: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    """People, and two judges that hear them through noise of these strengths."""
+    rng = np.random.default_rng(seed)
+    human = rng.normal(size=ROWS)
+    return human, human + first * rng.normal(size=ROWS), human + second * rng.normal(size=ROWS)
+
+
+def difference(first: float, second: float, seed: int = 0):  # type: ignore[no-untyped-def]
+    human, one, two = judges(first, second, seed)
+    rng = np.random.default_rng(0)
+    return correlation_difference(human, one, two, CLUSTERS, resamples=500, rng=rng)
+
+
+def test_williams_gives_the_published_figure() -> None:
+    # The example of `r.test` in R's psych package: n 103, r12 .4, r13 .5, r23 .1: t -0.89, p .37
+    found = williams(0.4, 0.5, 0.1, 103)
+    assert found.statistic == pytest.approx(-0.89, abs=0.005)
+    assert found.p_value == pytest.approx(0.37, abs=0.01)
+
+
+def test_williams_is_symmetric_and_knows_its_limits() -> None:
+    one, two = williams(0.6, 0.4, 0.3, 50), williams(0.4, 0.6, 0.3, 50)
+    assert one.statistic == pytest.approx(-(two.statistic or 0))
+    assert one.p_value == two.p_value
+    assert williams(0.5, 0.4, 0.3, 3).reason == "3 rows, fewer than 4"
+    assert williams(0.5, 0.5, 1.0, 50).statistic is None
+
+
+def test_a_clearly_better_judge_is_found() -> None:
+    found = difference(0.3, 3.0)
+    assert found.value is not None
+    assert found.low is not None
+    assert found.value > found.low > 0.2
+    assert found.p_value is not None
+    assert found.p_value < 0.01
+
+
+def test_equal_judges_are_seldom_told_apart() -> None:
+    p_values = [difference(1.0, 1.0, seed).p_value for seed in range(60)]
+    assert sum(p < 0.05 for p in p_values if p is not None) <= 8  # 3 expected
+
+
+def test_difference_of_a_judge_with_itself_is_nothing() -> None:
+    human, one, _ = judges(1.0, 1.0, 0)
+    rng = np.random.default_rng(0)
+    found = correlation_difference(human, one, one, CLUSTERS, resamples=100, rng=rng)
+    assert (found.value, found.p_value) == (0, 1)
+
+
+def test_undefined_difference_has_its_reason() -> None:
+    human, one, _ = judges(1.0, 1.0, 0)
+    flat, rng = np.ones(ROWS), np.random.default_rng(0)
+    found = correlation_difference(human, one, flat, CLUSTERS, resamples=10, rng=rng)
+    assert found.reason == "the judge gives every row the same score"
+
+
+def test_mcnemar_is_the_exact_binomial_test() -> None:
+    first = np.array([1.0] * 20 + [0.0] * 5 + [1.0] * 30 + [0.0] * 10)
+    second = np.array([0.0] * 20 + [1.0] * 5 + [1.0] * 30 + [0.0] * 10)
+    found = mcnemar(first, second)
+    assert found.p_value == pytest.approx(binomtest(5, 25).pvalue)
+    assert mcnemar(first, first).p_value is None

@@ -75,7 +75,7 @@ class EncoderJudge(Judge):
         name: str = "encoder",
         device: str | torch.device | None = None,
     ) -> EncoderJudge:
-        """A fresh judge on the pretrained body ``config.base``; heads are drawn from torch's seed."""
+        """A fresh judge on the pretrained body ``config.base``; heads drawn from torch's seed."""
         body, tokenizer = load_body(config.base, config.base_revision)
         net = EncoderNet(body, body.config.hidden_size, config, dimensions)
         return cls(net, tokenizer, dimensions, name=name, device=device)
@@ -208,8 +208,8 @@ class EncoderJudge(Judge):
         heads = self.net.nets[0].heads
         answers: list[dict[str, Any]] = [{"s": {}, "d": {}, "c": {}} for _ in items]
         for name in dimensions:
-            logits = torch.stack([m[0][name] for m in members]).mean(0).float()
-            evidence = torch.stack([m[1][name] for m in members]).mean(0).float()
+            logits = self.net.combine([m[0] for m in members], name)
+            evidence = self.net.combine([m[1] for m in members], name)
             self._decode(heads[name], logits, evidence, encoded, answers)
         return [Scores(a["s"], a["d"], a["c"]) for a in answers]
 

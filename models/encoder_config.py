@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from medal_judges.config import Config
 from medal_judges.models.heads import HeadConfig
+from medal_judges.models.similarity import SIMILARITY_NAMES
+from medal_judges.models.turn_features import FEATURE_NAMES
+
+
+ALL_FEATURES = FEATURE_NAMES + SIMILARITY_NAMES
+
+
+class ExpertConfig(Config):
+    """A member of the ensemble that learns from some sources only; ``weight`` is its share of the
+    score, ``alpha`` its ridge penalty, ``features`` the measures it reads (None: all)."""
+
+    name: str
+    sources: tuple[str, ...]
+    weight: float = Field(default=1.0, gt=0)
+    alpha: float = Field(default=100.0, gt=0)
+    features: tuple[str, ...] | None = None
 
 
 class EncoderConfig(Config):
@@ -20,9 +36,13 @@ class EncoderConfig(Config):
     longer than ``max_tokens`` is read in pieces).
 
     ``pooling``: ``role`` averages assistant and user turns apart, ``attention`` learns a weight a
-    turn and head. ``features`` adds the surface and similarity measures of models/turn_features.py
-    and the net's own similarities to each turn. ``members`` turn nets are averaged; their spread is
-    the judge's uncertainty. ``embedding`` false leaves the body out (features only).
+    turn and head. ``features`` are the measures of models/turn_features.py and models/similarity.py
+    added to each turn. ``embedding`` false leaves the body out (features only).
+
+    ``net``: ``transformer`` looks across turns; ``linear`` is one linear map of mean turn vectors
+    and features, which training can solve in closed form. ``members`` nets are averaged; with
+    ``experts`` each of them learns from sources of its own (ratings made in another spirit), and
+    the score is their weighted mean.
     """
 
     family: Literal["encoder"] = "encoder"
@@ -32,8 +52,10 @@ class EncoderConfig(Config):
     max_tokens: int = Field(default=256, ge=8)
     max_turns: int = Field(default=512, ge=1)
     pooling: Literal["role", "attention"] = "attention"
-    features: bool = True
+    features: tuple[str, ...] = ALL_FEATURES
     embedding: bool = True
+    net: Literal["transformer", "linear"] = "transformer"
+    experts: tuple[ExpertConfig, ...] = ()
     width: int = Field(default=128, ge=4)
     layers: int = Field(default=1, ge=0)
     attention_heads: int = Field(default=4, ge=1)
@@ -43,3 +65,10 @@ class EncoderConfig(Config):
     turn_dropout: float = Field(default=0.0, ge=0, lt=1)
     skip: bool = True
     heads: dict[str, HeadConfig] = Field(default_factory=dict)
+
+    @field_validator("features")
+    @classmethod
+    def _known_features(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [n for n in names if n not in ALL_FEATURES]:
+            raise ValueError(f"no feature {unknown}; there are {', '.join(ALL_FEATURES)}")
+        return names

@@ -1,4 +1,4 @@
-"""The encoder judge's network: a shared body, turn nets that look across turns, one head a dimension."""
+"""The encoder judge's network: a shared body, nets that look across turns, a head a dimension."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from medal_judges.dimension import Dimension
-from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.models.encoder_config import ALL_FEATURES, EncoderConfig
 from medal_judges.models.heads import Head, default_head
-from medal_judges.models.similarity import SIMILARITY_NAMES, turn_similarities
+from medal_judges.models.similarity import turn_similarities
 from medal_judges.models.turn_batch import TurnBatch
-from medal_judges.models.turn_features import FEATURE_NAMES
 
 Logits = dict[str, Tensor]
-FEATURES = len(FEATURE_NAMES) + len(SIMILARITY_NAMES)
 _FEATURE_LIMIT = 4.0  # standard deviations; real logs hold 600-turn dialogues and pasted pages
 
 
@@ -28,14 +27,22 @@ class EncoderNet(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.body, self.hidden = config, body, hidden
-        self.nets = nn.ModuleList(
-            TurnNet(hidden, config, dimensions) for _ in range(config.members)
-        )
-        # Per role, set from the training set (fit_features), so that a new domain is not re-centred.
+        self.names = [d.name for d in dimensions]
+        self.columns = [ALL_FEATURES.index(name) for name in config.features]
+        kind = TurnNet if config.net == "transformer" else LinearNet
+        count = len(config.experts) or config.members
+        self.nets = nn.ModuleList(kind(hidden, config, dimensions) for _ in range(count))
+        # Share of each member in each dimension's score; 0 where an expert saw no label of it.
+        shares = [[e.weight] for e in config.experts] or [[1.0]] * count
+        self.shares: Tensor
+        self.register_buffer("shares", torch.tensor(shares).repeat(1, len(self.names)))
+        # Of the training set, per role: a new domain must not be re-centred on itself.
         self.feature_mean: Tensor
         self.feature_std: Tensor
-        self.register_buffer("feature_mean", torch.zeros(2, FEATURES))
-        self.register_buffer("feature_std", torch.ones(2, FEATURES))
+        self.embedding_mean: Tensor
+        self.register_buffer("feature_mean", torch.zeros(2, len(self.columns)))
+        self.register_buffer("feature_std", torch.ones(2, len(self.columns)))
+        self.register_buffer("embedding_mean", torch.zeros(2, hidden))
 
     def token_vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Last hidden states [P, L, H] of the body."""
@@ -59,15 +66,52 @@ class EncoderNet(nn.Module):
 
     def forward(self, vectors: Tensor, batch: TurnBatch) -> list[tuple[Logits, Logits]]:
         """(logits, evidence) per dimension, for each member; ``vectors`` [B, T, H]."""
-        features = self.features(vectors, batch)
+        if self.config.net == "linear":
+            vectors, features = self.linear_inputs(vectors, batch)
+        else:
+            features = self.features(vectors, batch)
         return [net(vectors, features, batch) for net in self.nets]
 
-    def features(self, vectors: Tensor, batch: TurnBatch) -> Tensor:
-        """Standardised features [B, T, FEATURES]: the surface's and the net's similarities."""
+    def linear_inputs(self, vectors: Tensor, batch: TurnBatch) -> tuple[Tensor, Tensor]:
+        """(unit embeddings, features), both centred: a side that never speaks adds nothing."""
+        unit = functional.normalize(vectors.float(), dim=-1) - self.embedding_mean[batch.roles]
+        return unit * batch.mask.unsqueeze(-1), self.features(vectors, batch)
+
+    def combine(self, members: Sequence[Logits], name: str) -> Tensor:
+        """The members' weighted mean of dimension ``name``."""
+        weights = self.shares[:, self.names.index(name)]
+        stacked = torch.stack([member[name].float() for member in members])
+        return torch.einsum("m,m...->...", weights / weights.sum(), stacked)
+
+    def raw_features(self, vectors: Tensor, batch: TurnBatch) -> Tensor:
+        """Features [B, T, F] in their own units: the surface's and the net's similarities."""
         similar = turn_similarities(vectors, batch.roles, batch.mask)
-        raw = torch.cat([batch.features, similar], dim=-1)
+        return torch.cat([batch.features, similar], dim=-1)[..., self.columns]
+
+    def features(self, vectors: Tensor, batch: TurnBatch) -> Tensor:
+        """Standardised features [B, T, F], 0 on padding."""
+        raw = self.raw_features(vectors, batch)
         z = (raw - self.feature_mean[batch.roles]) / self.feature_std[batch.roles]
         return z.clamp(-_FEATURE_LIMIT, _FEATURE_LIMIT) * batch.mask.unsqueeze(-1)
+
+
+class LinearNet(nn.Module):
+    """Heads straight on each turn's embedding and features: a linear model of their means."""
+
+    def __init__(self, hidden: int, config: EncoderConfig, dimensions: Sequence[Dimension]) -> None:
+        super().__init__()
+        self.embedding = config.embedding
+        width = 2 * (len(config.features) + (hidden if config.embedding else 0))
+        self.heads = _heads(config, dimensions, width)
+
+    def inputs(self, vectors: Tensor, features: Tensor) -> Tensor:
+        """What a turn is to the heads [B, T, W/2]: features, then its embedding."""
+        return torch.cat([features, vectors], dim=-1) if self.embedding else features
+
+    def forward(self, vectors: Tensor, features: Tensor, batch: TurnBatch) -> tuple[Logits, Logits]:
+        """See TurnNet.forward."""
+        split, weights = by_role(self.inputs(vectors, features), batch.roles, batch.mask)
+        return _apply(self.heads, split, weights)
 
 
 class TurnNet(nn.Module):
@@ -80,22 +124,15 @@ class TurnNet(nn.Module):
         self.embed = nn.Linear(hidden, width) if config.embedding else None
         self.embed_norm = nn.LayerNorm(hidden) if config.embedding else None
         self.embed_dropout = nn.Dropout(config.embedding_dropout)
-        self.measure = nn.Linear(FEATURES, width) if config.features else None
+        count = len(config.features)
+        self.measure = nn.Linear(count, width) if count else None
         self.role = nn.Embedding(2, width)
         self.layers = nn.ModuleList(_layer(config) for _ in range(config.layers))
         self.turn = nn.Sequential(
             nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Dropout(config.dropout)
         )
-        skip = FEATURES if config.features and config.skip else 0
-        attention = config.pooling == "attention"
-        self.heads = nn.ModuleDict(
-            {
-                d.name: Head(
-                    d, config.heads.get(d.name, default_head(d)), 2 * (width + skip), attention
-                )
-                for d in dimensions
-            }
-        )
+        skip = count if config.skip else 0
+        self.heads = _heads(config, dimensions, 2 * (width + skip))
 
     def forward(self, vectors: Tensor, features: Tensor, batch: TurnBatch) -> tuple[Logits, Logits]:
         """Logits {dimension: [B, outputs]} and evidence {dimension: [B, T]}."""
@@ -111,8 +148,7 @@ class TurnNet(nn.Module):
         if self.config.features and self.config.skip:
             state = torch.cat([state, features], dim=-1)
         split, weights = by_role(state, batch.roles, mask)
-        found = {name: head(split, weights) for name, head in self.heads.items()}
-        return {k: v[0] for k, v in found.items()}, {k: v[1] for k, v in found.items()}
+        return _apply(self.heads, split, weights)
 
     def _drop_turns(self, mask: Tensor) -> Tensor:
         if not self.training or self.config.turn_dropout == 0:
@@ -122,8 +158,23 @@ class TurnNet(nn.Module):
         return mask & keep
 
 
+def _heads(config: EncoderConfig, dimensions: Sequence[Dimension], width: int) -> nn.ModuleDict:
+    attention = config.pooling == "attention"
+    return nn.ModuleDict(
+        {
+            d.name: Head(d, config.heads.get(d.name, default_head(d)), width, attention)
+            for d in dimensions
+        }
+    )
+
+
+def _apply(heads: nn.ModuleDict, split: Tensor, weights: Tensor) -> tuple[Logits, Logits]:
+    found = {name: head(split, weights) for name, head in heads.items()}
+    return {k: v[0] for k, v in found.items()}, {k: v[1] for k, v in found.items()}
+
+
 def by_role(state: Tensor, roles: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Turn vectors [B, T, 2W] (user half, assistant half) and weights [B, T]: 1 / turns of the role.
+    """Turn vectors [B, T, 2W] (user half, assistant half), weights [B, T] = 1 / turns of the role.
 
     A sum with these weights is the mean over user turns beside the mean over assistant turns.
     """

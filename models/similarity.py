@@ -1,4 +1,4 @@
-"""How near each turn's embedding stands to earlier turns: the net's own repetition and relevance."""
+"""How near a turn's embedding stands to earlier turns: the net's own repetition and relevance."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+_WINDOW = 4
 SIMILARITY_NAMES = (
     "nearest_own",  # highest cosine with any earlier turn of the same speaker
-    "mean_own",
+    "nearest_recent_own",  # with the last four of them
     "last_own",
     "last_partner",
     "last_but_one_partner",
@@ -26,8 +27,8 @@ def turn_similarities(vectors: Tensor, roles: Tensor, mask: Tensor) -> Tensor:
     own, partner = earlier & same, earlier & ~same
     return torch.stack(
         [
-            _where_any(cosine.masked_fill(~own, -2).amax(-1), own),
-            (cosine * own).sum(-1) / own.sum(-1).clamp_min(1),
+            _nearest(cosine, own),
+            _nearest(cosine, own & (_from_end(own) <= _WINDOW)),
             _nth_last(cosine, own, 1),
             _nth_last(cosine, partner, 1),
             _nth_last(cosine, partner, 2),
@@ -36,12 +37,17 @@ def turn_similarities(vectors: Tensor, roles: Tensor, mask: Tensor) -> Tensor:
     )
 
 
-def _where_any(value: Tensor, allowed: Tensor) -> Tensor:
-    return torch.where(allowed.any(-1), value, torch.zeros_like(value))
+def _nearest(cosine: Tensor, allowed: Tensor) -> Tensor:
+    highest = cosine.masked_fill(~allowed, -2).amax(-1)
+    return torch.where(allowed.any(-1), highest, torch.zeros_like(highest))
+
+
+def _from_end(allowed: Tensor) -> Tensor:
+    """1 at the last allowed turn, 2 at the one before it, and so on."""
+    return allowed.flip(-1).cumsum(-1).flip(-1)
 
 
 def _nth_last(cosine: Tensor, allowed: Tensor, n: int) -> Tensor:
     """Cosine with the n-th last allowed turn, 0 where there are fewer."""
-    from_end = allowed.flip(-1).cumsum(-1).flip(-1)  # 1 at the last allowed turn, 2 before it, ...
-    chosen = allowed & (from_end == n)
+    chosen = allowed & (_from_end(allowed) == n)
     return (cosine * chosen).sum(-1)

@@ -80,7 +80,7 @@ class TurnTokenizer:
         marked = [f"{t.role}: {t.content}" for t in dialogue.turns]
         separator = self.tokenizer.sep_token_id
         end = [] if separator is None else [separator]
-        ids = self.tokenizer(marked, add_special_tokens=False)["input_ids"]
+        ids = self.tokenizer(marked, add_special_tokens=False, verbose=False)["input_ids"]
         room, kept = self.limit, []
         for line in reversed(ids):
             line = line + end
@@ -99,7 +99,7 @@ class TurnTokenizer:
         """Token pieces of each text, the tokenizer's marks included; a long text has several."""
         if not texts:
             return []
-        rows = self.tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        rows = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
         return [self._pieces(ids) for ids in rows]
 
     def _pieces(self, ids: list[int]) -> list[list[int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,9 +18,9 @@ from medal_judges.dialogue import Dialogue
 FEATURE_NAMES = (
     "log_words",
     "word_length",
-    "said_before_1",  # share of the turn's word n-grams its speaker has said before
-    "said_before_2",
-    "said_before_3",
+    "said_recently_1",  # share of the turn's word n-grams in its speaker's last four turns: a
+    "said_recently_2",  # window, because a share of all earlier turns grows with the dialogue
+    "said_before_3",  # share of the trigrams that its speaker ever said before
     "echo_1",  # share of the n-grams that the partner's last turn held
     "echo_2",
     "echo_3",
@@ -38,6 +39,7 @@ FEATURE_NAMES = (
 _WORD = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]|\w+")
 _QUESTION, _EXCLAMATION = re.compile(r"[?？؟]"), re.compile(r"[!！]")
 _ORDERS = (1, 2, 3)
+_WINDOW = 4
 Grams = set[tuple[str, ...]]
 
 
@@ -52,7 +54,7 @@ def ngrams(tokens: Sequence[str], order: int) -> list[tuple[str, ...]]:
 
 
 def turn_features(dialogue: Dialogue) -> np.ndarray:
-    """Features [turns, len(FEATURE_NAMES)] float32; a turn's row reads that and earlier turns only."""
+    """Features [turns, len(FEATURE_NAMES)] float32; a turn's row reads no later turn."""
     speakers = {"user": _Speaker(), "assistant": _Speaker()}
     heard: set[str] = set()
     table = np.zeros((len(dialogue.turns), len(FEATURE_NAMES)), dtype=np.float32)
@@ -64,8 +66,9 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
         form = _form(turn.content, tokens, heard)
         table[position] = [
             *form[:2],
-            *(_share(grams[n], own.said[n]) for n in _ORDERS),
-            *(_share(grams[n], partner.last[n]) for n in _ORDERS),
+            *(_share(grams[n], own.lately(n)) for n in (1, 2)),
+            _share(grams[3], own.said[3]),
+            *(_share(grams[n], partner.last(n)) for n in _ORDERS),
             _share(grams[2], partner.said[2]),
             float(tuple(tokens) in own.turns),
             *form[2:],
@@ -82,14 +85,23 @@ class _Speaker:
 
     def __init__(self) -> None:
         self.said: dict[int, Grams] = {n: set() for n in _ORDERS}
-        self.last: dict[int, Grams] = {n: set() for n in _ORDERS}
+        self.recent: deque[dict[int, Grams]] = deque(maxlen=_WINDOW)
         self.turns: Grams = set()
         self.log_words = 0.0
 
+    def lately(self, order: int) -> Grams:
+        """n-grams of the last four turns."""
+        return set().union(*(turn[order] for turn in self.recent))
+
+    def last(self, order: int) -> Grams:
+        """n-grams of the last turn."""
+        return self.recent[-1][order] if self.recent else set()
+
     def remember(self, tokens: list[str], grams: dict[int, list[tuple[str, ...]]]) -> None:
+        turn = {n: set(grams[n]) for n in _ORDERS}
+        self.recent.append(turn)
         for n in _ORDERS:
-            self.last[n] = set(grams[n])
-            self.said[n] |= self.last[n]
+            self.said[n] |= turn[n]
         self.turns.add(tuple(tokens))
         self.log_words = math.log1p(len(tokens))
 

@@ -12,12 +12,15 @@ from medal_judges.models.encoder_config import EncoderConfig
 
 
 class PlantConfig(Config):
-    """Plant issues into the dialogues of a source (data_prep/perturbation)."""
+    """Plant issues into the dialogues of a source (data_prep/perturbation): ``per_issue`` pairs of
+    a planted dialogue and its innocent twin, and ``clean_count`` untouched ones. ``split`` says
+    which part of the sentence tables is used, so that a judge is tested on others."""
 
     issues: tuple[str, ...] | None = None
     strengths: tuple[int, ...] = (1, 2, 3)
-    split: Literal["train", "test"] = "train"
-    per_dialogue: int = Field(default=1, ge=1)
+    split: Literal["train", "val", "test"] = "train"
+    per_issue: int | None = Field(default=None, ge=1)
+    clean_count: int | None = Field(default=None, ge=0)
 
 
 class DataEntry(Config):
@@ -28,7 +31,8 @@ class DataEntry(Config):
     None maps the source's declared scale to the judge's, linearly; ``standardise`` sets the
     source's mean to the middle of the judge's scale and its standard deviation to a fifth of it
     (for sources without bounds, or rated in another spirit); (low, high) overrides the declared
-    scale. ``limit`` takes that many rows, drawn by the run's seed. ``plant`` replaces the rows by
+    scale. Dialogues with fewer turns than ``min_turns`` or more than ``max_turns`` are left out.
+    ``limit`` takes that many rows, drawn by the run's seed. ``plant`` replaces the rows by
     planted ones.
     """
 
@@ -40,14 +44,19 @@ class DataEntry(Config):
     limit: int | None = Field(default=None, ge=1)
     skip: int = Field(default=0, ge=0)
     min_turns: int = Field(default=2, ge=1)
+    max_turns: int | None = Field(default=None, ge=1)
     plant: PlantConfig | None = None
     optional: bool = False
 
 
 class OptimConfig(Config):
-    """Optimisation. ``batch_size`` counts dialogues a step and process; a batch of long ones is
+    """Optimisation, by gradient steps or (linear net, frozen body) in closed form.
+
+    ``batch_size`` counts dialogues a step and process; a batch of long ones is
     cut so that it holds at most ``batch_tokens`` padded tokens."""
 
+    solver: Literal["gradient", "ridge"] = "gradient"
+    embedding_share: float = Field(default=0.2, gt=0)  # ridge only, see training/ridge.py
     epochs: float = Field(default=3, gt=0)
     batch_size: int = Field(default=16, ge=1)
     batch_tokens: int = Field(default=16384, ge=64)

@@ -29,6 +29,7 @@ from medal_judges.training.feature_scale import fit_feature_scale
 from medal_judges.training.model import Batcher, TrainingModel
 from medal_judges.training.optimizer import build_optimizer, build_schedule, freeze
 from medal_judges.training.progress import TrainingBar
+from medal_judges.training.ridge import fit_ridge
 from medal_judges.training.validation import validation_figures, watched
 
 logger = logging.getLogger(__name__)
@@ -87,6 +88,9 @@ class TrainingLoop:
     def run(self, resume: bool) -> Progress:
         """Train to the end or to early stopping; returns where it stands. Saves checkpoints."""
         progress = Progress()
+        if self.config.optim.solver == "ridge":
+            fit_ridge(self.judge, self.train, self.config.optim.embedding_share)
+            return progress
         if resume:
             progress = load_checkpoint(self.folder, self.accelerator, self.run_hash)
         with TrainingBar(self.steps, progress.step, self.accelerator.is_main_process) as bar:
@@ -227,8 +231,7 @@ class TrainingLoop:
                 members = bare.logits(inputs)
             losses += [float(loss)] * len(rows)
             for name in bare.dimensions:
-                mean = torch.stack([m[name] for m in members]).mean(0)
-                parts[name].append(mean.float().cpu().numpy())
+                parts[name].append(bare.net.combine(members, name).cpu().numpy())
         back = np.argsort(order)
         return {k: np.concatenate(v)[back] for k, v in parts.items()}, float(np.mean(losses))
 

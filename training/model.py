@@ -1,4 +1,4 @@
-"""What is optimised: the judge's net, plus an offset per source that stays behind after training."""
+"""What is optimised: the judge's net, and an offset per source that stays behind afterwards."""
 
 from __future__ import annotations
 
@@ -85,11 +85,19 @@ class TrainingModel(nn.Module):
         for column, name in enumerate(self.dimensions):
             target, mask = targets[name]
             losses = [
-                self._loss(net.heads[name], m[name], target, mask, sources, column, weights)  # type: ignore[union-attr, index]
-                for net, m in zip(self.net.nets, members, strict=True)
+                self._loss(net.heads[name], m[name], target, mask & seen, sources, column, weights)  # type: ignore[union-attr, index]
+                for net, m, seen in zip(self.net.nets, members, self._seen(sources), strict=True)
             ]
             parts[name] = torch.stack(losses).mean()
         return torch.stack(list(parts.values())).sum(), parts
+
+    def _seen(self, sources: Tensor) -> list[Tensor]:
+        """For each member the rows [B] that it learns from: an expert's are its own sources'."""
+        experts = self.net.config.experts
+        if not experts:
+            return [torch.ones_like(sources, dtype=torch.bool)] * len(self.net.nets)
+        wanted = [[self.sources[s] for s in e.sources if s in self.sources] for e in experts]
+        return [torch.isin(sources, sources.new_tensor(rows)) for rows in wanted]
 
     def _loss(
         self,
@@ -146,6 +154,12 @@ class Batcher:
         ids, mask = collate_pieces([piece for _, piece in flat], pad)
         owner = torch.tensor([i for i, _ in flat])
         return Inputs(batch, pieces=(ids, mask, owner, self._index(chosen, batch, local)))
+
+    def vectors(self, row: int) -> Tensor:
+        """Turn vectors [1, T, H] of one example as the body is now; no gradient."""
+        if self.table is not None:
+            return self.table[[self.row[t] for t in self.encoded[row].texts]].unsqueeze(0)
+        return self.judge.embed_texts(self.encoded[row].texts).unsqueeze(0)
 
     def _index(
         self, chosen: Sequence[EncodedDialogue], batch: TurnBatch, rows: dict[str, int]

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from medal_judges.data_prep.leaks import check_leaks
-from medal_judges.data_prep.perturbation import planted_set
+from medal_judges.data_prep.perturbation.plant import ISSUES
+from medal_judges.data_prep.perturbation.planted_set import planted_set
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, SourceError
@@ -36,7 +37,7 @@ class RunRows:
 
 
 def load_entry(entry: DataEntry, seed: int) -> list[LabelledDialogue]:
-    """Labelled rows of one entry, filtered, limited and planted. Raises SourceError, ConfigError."""
+    """Labelled rows of one entry, filtered, limited, planted. Raises SourceError, ConfigError."""
     try:
         rows: Iterable[LabelledDialogue] = load_spec(entry.source)
         kept = [row for row in rows if _wanted(row, entry)]
@@ -50,9 +51,11 @@ def load_entry(entry: DataEntry, seed: int) -> list[LabelledDialogue]:
     plant = entry.plant
     return list(
         planted_set(
-            [row.dialogue for row in kept],
+            kept,
             seed=seed,
-            issues=plant.issues,
+            per_issue=plant.per_issue,
+            clean_count=plant.clean_count,
+            issues=plant.issues or ISSUES,
             strengths=plant.strengths,
             split=plant.split,
         )
@@ -63,7 +66,7 @@ def _wanted(row: LabelledDialogue, entry: DataEntry) -> bool:
     dialogue = row.dialogue
     return (
         dialogue.chatbot not in entry.exclude_chatbots
-        and len(dialogue.turns) >= entry.min_turns
+        and entry.min_turns <= len(dialogue.turns) <= (entry.max_turns or len(dialogue.turns))
         and bool(dialogue.assistant_turns)
     )
 

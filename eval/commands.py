@@ -39,7 +39,11 @@ def benchmark(
         raise ConfigError("no judge to benchmark", hint="--judge NAME=PATH, or judges: in the file")
     run = prepare(settings, offline=offline or None)
     if not run.sets and not run.planted:
-        raise ConfigError("no set is here: " + "; ".join(run.notes) or "the configuration has none")
+        raise ConfigError(
+            "\n    ".join(["no set is here", *run.notes]),
+            hint="put line-format files in the folder that $MEDAL_JUDGES_DATA names; see also: "
+            "medal data list",
+        )
     _judge_with_bar(run)
     found = compute(run, made_facts(_command(config, overrides or [], judge or [])))
     _write(found, settings, run.notes)

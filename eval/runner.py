@@ -6,13 +6,14 @@ The one module of eval that loads judges; everything it calls for numbers reads 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from medal_judges.eval.alignment import align
 from medal_judges.eval.comparison import comparison_table
+from medal_judges.eval.correlation import MIN_WITHIN
 from medal_judges.eval.metaeval import (
     Question,
     Resampling,
@@ -32,6 +33,10 @@ from medal_judges.models.judge import Judge
 
 # judge, set, rows done since the last call
 Progress = Callable[[str, str, int], None]
+_WITHIN_NOTE = (
+    f"mean of the Spearman correlations of single chatbots, weighted by rows, over chatbots with "
+    f"at least {MIN_WITHIN} rows"
+)
 _CEILING_NOTE = "one annotator against the others on the same rows, averaged over positions"
 
 
@@ -220,23 +225,32 @@ def _resampling(config: BenchmarkConfig) -> Resampling:
 
 def _facts(run: Run, rows: Sequence[ResultRow]) -> list[tuple[str, str]]:
     config = run.config
-    units: Mapping[str, str] = {row.set_name: row.clusters for row in rows}
-    unscored = [
-        f"{row.judge} on {row.set_name}, {row.dimension}: {row.n - row.scored} of {row.n}"
-        for row in rows
-        if row.scored < row.n
-    ]
+    units = {row.set_name: row.clusters for row in rows} | dict.fromkeys(
+        run.planted, "conversation"
+    )
+    drawn = ", ".join(f"{name} by {unit}" for name, unit in units.items())
+    intervals = f"95% percentile bootstrap, {config.resamples} resamples, seed {config.seed}"
     found = [
+        ("Intervals", f"{intervals}; whole clusters are drawn: {drawn}"),
         (
-            "Intervals",
-            f"95% percentile bootstrap, {config.resamples} resamples, seed {config.seed}; drawn "
-            f"are whole clusters: {', '.join(f'{s} by {u}' for s, u in units.items())}",
+            "P-values",
+            "scipy's, which take rows as independent; where they are not, trust intervals",
         ),
         ("Human answer", "mean over annotators; F1 and its kin against each, averaged"),
         ("Human ceiling", _CEILING_NOTE),
-        ("Coverage floor", f"{config.min_coverage:.0%}"),
+        ("Within chatbots", _WITHIN_NOTE),
+        ("Coverage floor", f"{100 * config.min_coverage:g}%"),
     ]
-    found += [("Rows left unscored", text) for text in unscored]
+    for row in rows:
+        if row.scored < row.n:
+            left = (
+                f"{row.judge} on {row.set_name}, {row.dimension}: {row.n - row.scored} of {row.n}"
+            )
+            found.append(("Rows left unscored", left))
+    for name, data in run.planted.items():
+        for answers in run.answers.get(name, []):
+            signature = comparable_signature(answers.signature, data.data, "planted issues")
+            found.append((f"Signature, {name}", signature))
     return found + [("Passed over", note) for note in run.notes]
 
 

@@ -96,6 +96,10 @@ class BenchmarkConfig(Config):
                     f"predictions {prediction.name!r} are of set {prediction.set!r}; the sets are "
                     f"{', '.join(names) or 'none'}"
                 )
+            if prediction.name in (judge.name for judge in self.judges):
+                raise ValueError(
+                    f"predictions {prediction.name!r} and a judge have the same name: rename one"
+                )
         return self
 
 

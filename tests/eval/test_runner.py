@@ -289,6 +289,7 @@ def test_planted_issues_get_their_table(folder: Path) -> None:
     [
         ("resample=5", "did you mean 'resamples'"),
         ("judges=[{name: a, path: b}, {name: a, path: c}]", "two judges are called a"),
+        ("predictions=[{name: counting, set: little, path: b}]", "have the same name"),
         ("predictions=[{name: a, set: nowhere, path: b}]", "'nowhere'"),
         ("sets=[{name: a, source: set.jsonl, dimensions: [fun]}]", "it has: overall, repeats"),
         ("sets=[{name: a, source: set.jsonl, dimensions: [overall], level: turn}]", "no row"),

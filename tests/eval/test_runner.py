@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -308,3 +309,26 @@ def test_the_shipped_configuration_is_valid() -> None:
     shipped = load_config(BenchmarkConfig, "configs/benchmark/human.yaml")
     assert all(one.optional for one in shipped.sets)
     assert len(shipped.sets) == 6
+
+
+@pytest.mark.skipif(
+    not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder of ratings"
+)
+def test_the_shipped_configuration_on_peoples_ratings(tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        app, ["benchmark", "--offline", f"output_dir={tmp_path / 'out'}", "resamples=50"]
+    )
+    assert done.exit_code == 0, done.exception
+    found = results(tmp_path)["rows"]
+    sizes = {row["set_name"]: row["n"] for row in found}
+    assert sizes == {
+        "fed": 125,
+        "dialogue_eval test": 185,
+        "dstc9 test": 395,
+        "dstc9 test without overlaps": 276,
+        "conture": 119,
+        "abceval": 54,
+    }
+    assert found[0]["ceiling"]["spearman"]["value"] == pytest.approx(0.47, abs=0.005)
+    assert "gpt (published)" in {row["judge"] for row in found}
+    assert {row["scored"] / row["n"] for row in found} == {1}

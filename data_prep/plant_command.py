@@ -9,7 +9,9 @@ import typer
 
 
 def plant(
-    source: Annotated[Path, typer.Argument(metavar="IN.jsonl", help="Clean dialogues.")],
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help="Clean dialogues: JSONL, or a spec: chitchat:test.")
+    ],
     out: Annotated[Path, typer.Option("--out", help="File to write (.jsonl or .jsonl.gz).")],
     issues: Annotated[
         str, typer.Option("--issues", help="Comma-separated; all eight when not given.")
@@ -24,6 +26,10 @@ def plant(
         str, typer.Option("--split", help="Part of the sentence tables: train, val or test.")
     ] = "train",
     seed: Annotated[int, typer.Option("--seed")] = 0,
+    min_turns: Annotated[int, typer.Option("--min-turns", min=1, help="Leave out shorter.")] = 1,
+    max_turns: Annotated[
+        int | None, typer.Option("--max-turns", min=1, help="Leave out longer.")
+    ] = None,
 ) -> None:
     """Write clean, planted and innocently edited versions of dialogues, labelled.
 
@@ -33,11 +39,16 @@ def plant(
 
     from medal_judges.data_prep.perturbation import ISSUES, Tally, planted_set
     from medal_judges.data_prep.perturbation.tables import Split
-    from medal_judges.jsonl import read_labelled, write_records
+    from medal_judges.data_prep.sources.registry import load_spec
+    from medal_judges.jsonl import write_records
 
     tally = Tally()
     rows = planted_set(
-        read_labelled(source),
+        (
+            row
+            for row in load_spec(source)
+            if min_turns <= len(row.dialogue.turns) <= (max_turns or len(row.dialogue.turns))
+        ),
         seed=seed,
         per_issue=per_issue,
         issues=_listed(issues) or ISSUES,

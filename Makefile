@@ -1,0 +1,55 @@
+# make quickstart   train a judge, score, benchmark, and the page (WITH=fed fetches FED first)
+# make test         the whole suite
+# Both make .venv and install into it; needs Python 3.10 or newer, gcc, and nothing else.
+PYTHON ?= python3
+# A pin, so that the quickstart is the same everywhere: torch's default wheel is several GB of CUDA
+# on some systems. For a GPU machine: make quickstart TORCH=torch
+TORCH ?= torch==2.13.0
+WITH ?=
+RUN := runs/quickstart
+BIN := .venv/bin
+# Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
+OFFLINE := HF_HUB_OFFLINE=1
+
+.PHONY: quickstart test test-slow test-browser lint clean
+
+quickstart: .venv/.quickstart
+	@for name in $(WITH); do $(BIN)/medal data fetch $$name || exit 1; done
+	$(OFFLINE) $(BIN)/medal data plant chitchat:test --min-turns 6 --max-turns 30 --split test \
+	    --per-issue 40 --out $(RUN)/planted.jsonl
+	$(OFFLINE) $(BIN)/medal train --config configs/train/baseline_length.yaml
+	$(OFFLINE) $(BIN)/medal train --config configs/train/baseline_repetition.yaml
+	$(OFFLINE) $(BIN)/medal train --config configs/train/quickstart.yaml --resume
+	$(OFFLINE) $(BIN)/medal score $(RUN)/planted.jsonl --judge $(RUN)/judge \
+	    --out $(RUN)/scores.jsonl --overwrite
+	$(OFFLINE) $(BIN)/medal benchmark --config configs/benchmark/quickstart.yaml
+
+test: .venv/.dev
+	$(BIN)/python -m pytest
+
+test-slow: .venv/.dev
+	$(BIN)/python -m pytest -m slow
+
+test-browser: .venv/.dev
+	$(BIN)/python -m pytest -m browser
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p medal_judges
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.quickstart: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install -q "$(TORCH)"
+	$(BIN)/python -m pip install -q -e ".[quickstart,report]"
+	@touch $@
+
+.venv/.dev: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install -q "$(TORCH)"
+	$(BIN)/python -m pip install -q -e ".[dev]"
+	@touch $@ .venv/.quickstart
+
+clean:
+	rm -rf .venv runs

@@ -5,45 +5,75 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from medal_judges.labelled import LabelledDialogue
 
-# The published MEDAL code calls str.strip("user: "): it eats any of these characters at both ends,
-# so a clipped set has no turn that begins or ends with one of them.
-CLIPPED = frozenset("user: ")
-_MIN_TURNS = 30
+# The published MEDAL code calls str.strip("user: "): it eats any of these letters at both ends of a
+# turn. A turn that ends in a full stop cannot show it; one that ends in a lower-case letter can.
+CLIPPED = frozenset("user")
+_MIN_EXPECTED = 10.0  # with so many expected, fewer than a tenth by chance has p < 0.001
+
+
+@dataclass(slots=True)
+class EdgeCount:
+    """One side of words: how many begin (or end) with a lower-case letter, and with u, s, e or r,
+    at the edge of a turn and inside turns."""
+
+    edges: int = 0
+    edge_hits: int = 0
+    inner: int = 0
+    inner_hits: int = 0
+
+    @property
+    def expected(self) -> float:
+        """How many edges would be u, s, e or r if edges were like words inside turns."""
+        return self.edges * self.inner_hits / self.inner if self.inner else 0.0
+
+    def add_edge(self, letter: str) -> None:
+        if letter.islower():
+            self.edges += 1
+            self.edge_hits += letter in CLIPPED
+
+    def add_inner(self, letter: str) -> None:
+        if letter.islower():
+            self.inner += 1
+            self.inner_hits += letter in CLIPPED
 
 
 @dataclass(slots=True)
 class LanguageAudit:
-    """Counts of one language; ``edge_share`` is the share of assistant turns that begin or end with
-    one of the letters u, s, e, r, ``inner_share`` the same of the words inside turns."""
+    """Counts of one language; ``sides`` are (beginnings, ends) of turns of three words or more."""
 
     dialogues: int = 0
     turns: int = 0
-    edges: int = 0
-    edge_hits: int = 0
-    words: int = 0
-    word_hits: int = 0
+    sides: tuple[EdgeCount, EdgeCount] = field(default_factory=lambda: (EdgeCount(), EdgeCount()))
 
     @property
-    def edge_share(self) -> float | None:
-        return self.edge_hits / self.edges if self.edges else None
+    def edges(self) -> int:
+        """Edges of turns that are a lower-case letter: where clipping can be seen at all."""
+        return sum(side.edges for side in self.sides)
 
     @property
-    def inner_share(self) -> float | None:
-        return self.word_hits / self.words if self.words else None
+    def hits(self) -> int:
+        """Of these, how many are u, s, e or r."""
+        return sum(side.edge_hits for side in self.sides)
+
+    @property
+    def expected(self) -> float:
+        """How many would be, if nothing was clipped. ``expected - hits`` estimates how many edges
+        lost letters (not which)."""
+        return sum(side.expected for side in self.sides)
 
     @property
     def clipped(self) -> bool | None:
-        """True when edges nearly never hold a letter that words inside turns often end with.
+        """True when edges hold u, s, e, r less than a tenth as often as words inside turns do.
 
-        None where it cannot be told: too few turns, or a script without these letters.
+        None where it cannot be told: too few turns end in a letter, or a script without these.
         """
-        edge, inner = self.edge_share, self.inner_share
-        if edge is None or inner is None or self.edges < 2 * _MIN_TURNS or inner < 0.1:
+        if self.expected < _MIN_EXPECTED:
             return None
-        return edge < 0.1 * inner
+        return self.hits < 0.1 * self.expected
 
 
 @dataclass(slots=True)
@@ -88,19 +118,17 @@ def _count_edges(row: LabelledDialogue, language: LanguageAudit) -> None:
     language.turns += len(row.dialogue.turns)
     for turn in row.dialogue.turns:
         words = turn.content.split()
-        bare = turn.content
         if len(words) < 3:
             continue
-        language.edges += 2
-        language.edge_hits += (bare[0] in CLIPPED) + (bare[-1] in CLIPPED)
-        inner = words[1:-1]
-        language.words += 2 * len(inner)
-        language.word_hits += sum((w[0] in CLIPPED) + (w[-1] in CLIPPED) for w in inner)
+        for side, place in zip(language.sides, (0, -1), strict=True):
+            side.add_edge(words[place][place])
+            for word in words[1:-1]:
+                side.add_inner(word[place])
 
 
 def _row_problems(row: LabelledDialogue) -> list[str]:
     turns = row.dialogue.turns
-    pairs = zip(turns, turns[1:], strict=False)
+    pairs = pairwise(turns)
     checks: Sequence[tuple[str, bool]] = (
         ("empty turn", any(not t.content.strip() for t in turns)),
         ("two turns of one role in a row", any(a.role == b.role for a, b in pairs)),

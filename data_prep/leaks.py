@@ -54,16 +54,22 @@ def find_leaks(
     train: Sequence[LabelledDialogue], test: Sequence[LabelledDialogue]
 ) -> Iterator[Leak]:
     """Every leak, at most one a training row."""
-    groups = {row.group: row.id for row in test}
+    groups = {row.group: row for row in sorted(test, key=_has_own_group, reverse=True)}
     texts = _TextIndex(test)
     near = _NearIndex(test)
     for row in train:
-        if row.group in groups:
-            yield Leak(row.id, groups[row.group], f"same group {row.group!r}")
+        same = groups.get(row.group)
+        # Without a group a row is its own: two files numbered from 0 share ids, not conversations.
+        if same is not None and not (_has_own_group(row) and _has_own_group(same)):
+            yield Leak(row.id, same.id, f"same group {row.group!r}")
         elif (other := texts.find(row.dialogue)) is not None:
             yield Leak(row.id, other, "same text, whole or as a beginning")
         elif (match := near.find(row.dialogue)) is not None:
             yield Leak(row.id, match[0], f"near-duplicate, Jaccard {match[1]:.2f}")
+
+
+def _has_own_group(row: LabelledDialogue) -> bool:
+    return row.group == row.id
 
 
 def normalise(text: str) -> str:

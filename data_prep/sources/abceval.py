@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 
 from medal_judges.data_prep.sources.source import Part, Source
 from medal_judges.judgement import Judgement
@@ -40,11 +39,10 @@ def to_issues(row: LabelledDialogue) -> LabelledDialogue:
 def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
     """One dialogue-level row for each conversation, label 1 where any turn has it (any-turn).
 
-    The longest row holds the whole conversation. Rows must come conversation by conversation, as
-    they do in the source.
+    The longest row holds the whole conversation. An annotator's label is None where no turn has the
+    issue and a turn has no answer. Positions are not fixed persons across turns.
     """
-    for group, members in groupby(rows, key=lambda row: row.group):
-        turns = list(members)
+    for group, turns in _conversations(rows):
         whole = max(turns, key=lambda row: len(row.dialogue.turns))
         names = [name for name in whole.labels if name in ISSUE_BEHAVIOURS]
         yield LabelledDialogue(
@@ -65,16 +63,27 @@ def published_judgements(
 ) -> Iterator[Judgement]:
     """The published machine labels (``gpt`` = ChatGPT) of dialogue-level issues, as judgements.
 
-    ``rows`` are turn rows; issues without a machine label for every behaviour are unscored.
+    ``rows`` are turn rows; issues whose machine labels are not complete are unscored,
+    and ``failure`` names them.
     """
-    for _, members in groupby(rows, key=lambda row: row.group):
-        turns = list(members)
+    for _, turns in _conversations(rows):
         whole = max(turns, key=lambda row: len(row.dialogue.turns))
         scores = {
             issue: _machine(turns, behaviours, labeller)
             for issue, behaviours in ISSUE_BEHAVIOURS.items()
         }
-        yield Judgement(whole.id, f"judge:{labeller}-published", scores)
+        unknown = [issue for issue, score in scores.items() if score is None]
+        failure = f"no published label: {', '.join(unknown)}" if unknown else None
+        yield Judgement(whole.id, f"judge:{labeller}-published", scores, failure=failure)
+
+
+def _conversations(
+    rows: Iterable[LabelledDialogue],
+) -> Iterable[tuple[str, list[LabelledDialogue]]]:
+    found: dict[str, list[LabelledDialogue]] = {}
+    for row in rows:
+        found.setdefault(row.group, []).append(row)
+    return found.items()
 
 
 def _machine(
@@ -90,11 +99,12 @@ def _machine(
 
 
 def _any(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
-    """Position-wise: 1 where any column has 1, None where none of them answered."""
+    """Position-wise: 1 where any column has 1, else None where one is missing, else 0."""
     joined: list[float | None] = []
     for answers in zip(*columns, strict=True):
         given = [a for a in answers if a is not None]
-        joined.append(max(given) if given else None)
+        marked = any(a > 0 for a in given)
+        joined.append(1.0 if marked else 0.0 if len(given) == len(answers) else None)
     return tuple(joined)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 import shutil
 import urllib.error
@@ -33,7 +34,7 @@ def is_offline(offline: bool | None = None) -> bool:
     """``offline`` where given, else whether HF_HUB_OFFLINE asks for it."""
     if offline is not None:
         return offline
-    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+    return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in ("1", "ON", "YES", "TRUE")
 
 
 def sha256(path: Path) -> str:
@@ -49,13 +50,13 @@ def fetch(part: Part, *, offline: bool | None = None) -> Path:
     """The public file of ``part`` in the cache, downloaded where it is not there yet.
 
     Raises SourceError when offline, when there is no public address, when the download fails, or
-    when the checksum differs (nothing is left behind then).
+    when the checksum differs (nothing is left behind then; a file put there by hand stays).
     """
     if part.public_file is None:
         raise SourceError(f"{part.line_file}: no public file", hint=part.why or None)
     target = cache_folder() / part.public_file
     if target.is_file():
-        return target
+        return require_checksum(target, part.sha256)
     if part.url is None:
         raise SourceError(
             f"{part.public_file} has no public address", hint=f"{part.why}; put it at {target}"
@@ -66,6 +67,21 @@ def fetch(part: Part, *, offline: bool | None = None) -> Path:
             hint=f"put {part.url} at {target}, or drop --offline and HF_HUB_OFFLINE",
         )
     return _download(part.url, target, part.sha256)
+
+
+def require_checksum(path: Path, checksum: str | None, url: str | None = None) -> Path:
+    """``path`` when its SHA-256 is ``checksum`` (or none is known); raises SourceError otherwise.
+
+    ``url`` is where it was just downloaded from, None for a file that lay there.
+    """
+    found = sha256(path)
+    if checksum in (None, found):
+        return path
+    hint = "the file there has changed since this version of medal-judges; nothing was kept"
+    raise SourceError(
+        f"{url or path}: SHA-256 is {found}, expected {checksum}",
+        hint=hint if url else "it is another file or another version: put the right one there",
+    )
 
 
 def _download(url: str, target: Path, checksum: str | None) -> Path:
@@ -80,14 +96,9 @@ def _download(url: str, target: Path, checksum: str | None) -> Path:
             expected = reply.headers.get("Content-Length")
         if expected is not None and partial.stat().st_size != int(expected):
             raise SourceError(f"{url}: the download broke off", hint="run the same command again")
-        found = sha256(partial)
-        if checksum is not None and found != checksum:
-            raise SourceError(
-                f"{url}: SHA-256 is {found}, expected {checksum}",
-                hint="the file has changed since this version of medal-judges; nothing was kept",
-            )
+        require_checksum(partial, checksum, url)
         partial.replace(target)
-    except (urllib.error.URLError, OSError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         raise SourceError(
             f"cannot fetch {url}: {error}", hint=f"put the file at {target} by hand"
         ) from error

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from medal_judges.data_prep.sources.lines import numbers
+from medal_judges.data_prep.sources.lines import numbers, text_defects
 from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.data_prep.splits import hash_split
 from medal_judges.dialogue import Dialogue, Role, Turn
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Scale
@@ -21,26 +22,35 @@ _NAMES = {
 
 
 def read_conture_dialogues(path: Path) -> Iterator[LabelledDialogue]:
-    """Dialogue-level rows of data/data.json. The public file has neither splits nor chatbot names
-    nor the link to DSTC9: ``split`` is None, and ``group`` is the ConTurE id."""
+    """Dialogue-level rows of data/data.json.
+
+    The public file has neither splits nor chatbot names nor the link to DSTC9: ``split`` is by a
+    hash of the dialogue (so not that of the line format), ``models`` is empty, and ``group`` is the
+    ConTurE id. The leak check still finds a DSTC9 row of the same text.
+    """
     for entry in json.loads(path.read_text(encoding="utf-8")):
         number = entry["dialog_id"]
-        names = [k for k in entry["dialog_ratings"][0]]
+        names = list(entry["dialog_ratings"][0])
         labels = {
             _NAMES.get(k, k): numbers([r.get(k) for r in entry["dialog_ratings"]]) for k in names
         }
+        dialogue, group = _dialogue(entry, f"conture-dial-{number:04d}"), f"conture-{number:04d}"
         yield LabelledDialogue(
-            dialogue=_dialogue(entry, f"conture-dial-{number:04d}"),
+            dialogue=dialogue,
             labels=labels,
             scales={name: _scale(name) for name in labels},
-            group=f"conture-{number:04d}",
+            split=hash_split(group, seed=0),
+            group=group,
+            extra=text_defects(dialogue.turns, "dialogue"),
         )
 
 
 def read_conture_turns(path: Path) -> Iterator[LabelledDialogue]:
-    """Turn-level rows: every reply with its released vote (0 dislike, 1, 2 like)."""
+    """Turn-level rows: every reply with its released vote (0 dislike, 1, 2 like); split and group
+    are those of its dialogue."""
     for entry in json.loads(path.read_text(encoding="utf-8")):
         number = entry["dialog_id"]
+        group = f"conture-{number:04d}"
         whole = _dialogue(entry, "")
         for i, turn in enumerate(entry["turns"]):
             dialogue = Dialogue(
@@ -54,8 +64,10 @@ def read_conture_turns(path: Path) -> Iterator[LabelledDialogue]:
                 labels={"overall": numbers([turn["overall impression"]])},
                 scales={"overall": (0.0, 2.0)},
                 level="turn",
-                group=f"conture-{number:04d}",
+                split=hash_split(group, seed=0),
+                group=group,
                 aggregated=True,
+                extra=text_defects(dialogue.turns, "turn"),
             )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.data_prep.splits import hash_split
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.labelled import LabelledDialogue
 
@@ -25,8 +26,9 @@ _MODELS = {
 def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
     """Rows of dialogue_data/pass_free(run1).json, labels = z scores per worker (no bounds).
 
-    The public file has no splits (``split`` None); worker ids are replaced by their order, so that
-    rows can be split by worker without carrying an identity.
+    Worker ids are replaced by their order, so that no row carries an identity. The public file has
+    no splits: here all rows of a worker share one, by a hash of that order (so not the splits of
+    the line format, which are by worker too).
     """
     workers: dict[str, str] = {}
     number = 0
@@ -65,6 +67,7 @@ def _row(chat: dict[str, Any], number: int, worker: str) -> LabelledDialogue:
         dialogue=dialogue,
         labels={k: (float(v),) for k, v in z.items()},
         scales=dict.fromkeys(z),
+        split=hash_split(worker, seed=0),
         group=f"dialogue-eval-{number:04d}",
         extra=extra,
     )

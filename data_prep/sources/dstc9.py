@@ -8,6 +8,7 @@ from pathlib import Path
 
 from medal_judges.data_prep.sources.lines import alternating
 from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.data_prep.splits import hash_split
 from medal_judges.dialogue import Dialogue
 from medal_judges.errors import SourceError
 from medal_judges.labelled import LabelledDialogue
@@ -18,15 +19,17 @@ def read_dstc9(path: Path) -> Iterator[LabelledDialogue]:
     (lists of lines), ``responses``, ``scores`` and ``models``.
 
     Written from that loader's code and tested on a fixture of its form; the file itself was not at
-    hand. Lines have no speakers: they alternate backwards from the response.
+    hand. Lines have no speakers: they alternate backwards from the response. Splits are by a hash
+    of the dialogue, and the rows that are ConTurE's are not marked, as they are in the line format.
     """
     data = json.loads(path.read_text(encoding="utf-8"))
     if missing := {"contexts", "responses", "scores", "models"} - set(data):
         raise SourceError(f"{path}: not the form of DialEvalMetrics, it lacks {sorted(missing)}")
     columns = (data["contexts"], data["responses"], data["scores"], data["models"])
     for number, (context, response, score, model) in enumerate(zip(*columns, strict=True)):
+        group = f"dstc9-{number:04d}"
         dialogue = Dialogue(
-            id=f"dstc9-{number:04d}",
+            id=group,
             turns=alternating([*context, response], "assistant"),
             lang="en",
             source="dstc9",
@@ -36,7 +39,8 @@ def read_dstc9(path: Path) -> Iterator[LabelledDialogue]:
             dialogue=dialogue,
             labels={"overall": (float(score),)},
             scales={"overall": (1.0, 5.0)},
-            group=f"dstc9-{number:04d}",
+            split=hash_split(group, seed=0),
+            group=group,
             aggregated=True,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from medal_judges.dialogue import Role, Turn
+from medal_judges.labelled import Level
 
 
 def marked_turns(text: str, marks: Mapping[str, Role]) -> tuple[Turn, ...]:
@@ -30,6 +31,17 @@ def alternating(contents: Sequence[str], last: Role) -> tuple[Turn, ...]:
     return tuple(Turn(roles[(count - 1 - i) % 2], c.strip()) for i, c in enumerate(contents))
 
 
+def text_defects(turns: Sequence[Turn], level: Level) -> dict[str, list[str]]:
+    """``{"defects": [...]}`` with the codes ``empty_response`` (the judged reply has no text) and
+    ``empty_turn`` (any turn has none); empty where there is no defect."""
+    codes = ["empty_response"] if level == "turn" and not turns[-1].content else []
+    if any(not turn.content for turn in turns):
+        codes.append("empty_turn")
+    return {"defects": codes} if codes else {}
+
+
 def numbers(values: Sequence[object]) -> tuple[float | None, ...]:
     """Answers of annotators; free text such as 'N/A (no errors)' is no number: None."""
-    return tuple(float(v) if isinstance(v, int | float) else None for v in values)
+    return tuple(
+        float(v) if isinstance(v, int | float) and not isinstance(v, bool) else None for v in values
+    )

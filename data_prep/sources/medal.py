@@ -4,53 +4,83 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import chain
 from typing import Any
 
+from medal_judges.data_prep.sources.cache import is_offline
 from medal_judges.data_prep.sources.source import Source
 from medal_judges.data_prep.splits import hash_split
 from medal_judges.dialogue import Dialogue, parse_dialogue
 from medal_judges.dimension import load_rubric
-from medal_judges.errors import RecordError, SourceError
+from medal_judges.errors import DataError, RecordError, SourceError
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Scale
+from medal_judges.signature import content_hash
 
 REPOSITORY = "Johndfm/medal"
 _OVERALL_KEY = "overall_quality_rating"  # Table 11's key for what this project calls overall
 _LABEL_FIELDS = ("labels", "evaluation", "annotation", "gpt-4.1", "judgement")
 
 
-def read_medal() -> Iterator[LabelledDialogue]:
-    """Rows of the Hub data set. Raises SourceError when it cannot be had."""
+def read_medal(offline: bool | None = None) -> Iterator[LabelledDialogue]:
+    """Rows of the Hub data set, all its configurations and splits in order.
+
+    Raises SourceError when it cannot be had. Offline only the Hugging Face cache is looked at.
+    """
+    yield from medal_rows(chain.from_iterable(_hub_tables(_snapshot(offline))))
+
+
+def _snapshot(offline: bool | None) -> str:
+    # The folder first, then datasets on it: datasets has no offline switch for a single call.
+    from huggingface_hub import snapshot_download
+
+    try:
+        return snapshot_download(
+            REPOSITORY, repo_type="dataset", local_files_only=is_offline(offline)
+        )
+    except Exception as error:  # a dozen kinds, all of which mean: not here, or not to be had
+        problem = str(error).strip().splitlines()[0] if str(error).strip() else ""
+        raise SourceError(
+            f"the data set {REPOSITORY} is not here: {type(error).__name__}: {problem}",
+            hint=f"where there is a network: hf download --repo-type dataset {REPOSITORY}, and "
+            "bring the Hugging Face cache ($HF_HOME) here; or give a JSONL file in its place",
+        ) from error
+
+
+def _hub_tables(folder: str) -> Iterator[Iterable[Mapping[str, Any]]]:
     import datasets
 
     try:
-        data = datasets.load_dataset(REPOSITORY)
-    except Exception as error:  # datasets raises a dozen kinds, all of which mean: not here
-        raise SourceError(
-            f"the data set {REPOSITORY} cannot be loaded: {type(error).__name__}: {error}",
-            hint="it needs a network or a filled Hugging Face cache; or give a JSONL file",
-        ) from error
-    for split in data:
-        yield from medal_rows(data[split])
+        for name in datasets.get_dataset_config_names(folder):
+            data = datasets.load_dataset(folder, name)
+            yield from (data[split] for split in data)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        raise SourceError(f"{folder}: not a data set that can be read: {error}") from error
 
 
 def medal_rows(records: Iterable[Mapping[str, Any]]) -> Iterator[LabelledDialogue]:
     """LabelledDialogue of each record: source, scene, lang, dialogue, models, ended, and the labels
     as the JSON of the evaluation prompt (an object or its text). Absent keys are missing labels.
 
-    Rows of one scene and language are one group: they open with the same user turn.
+    Rows of one scene are one group in all languages: they grow from one description. Raises
+    DataError that names the record (from 1) and the field.
     """
     for number, record in enumerate(records):
-        yield _row(record, number)
+        try:
+            row = _row(record, number)
+        except RecordError as error:
+            raise DataError(REPOSITORY, number + 1, error.message) from error
+        yield row
 
 
 def _row(record: Mapping[str, Any], number: int) -> LabelledDialogue:
-    lang = str(record.get("lang", "und"))
     id = str(record.get("id") or f"medal-{number:06d}")
-    group = f"medal-{record.get('scene') or id}"
+    # a scene is a text of any length: its hash is the name
+    group = f"medal-{content_hash(record['scene'])}" if record.get("scene") else id
     context = {k: record[k] for k in ("scene", "persona", "gender", "affect") if record.get(k)}
     base = parse_dialogue(
-        {"id": id, "lang": lang, "dialogue": record.get("dialogue"), "source": record.get("source")}
+        {"id": id} | {key: record.get(key) for key in ("lang", "dialogue", "source")}
     )
     labels, comments = parse_labels(_labels_of(record))
     return LabelledDialogue(
@@ -104,6 +134,8 @@ def parse_labels(value: object) -> tuple[dict[str, tuple[float, ...]], dict[str,
 
 def _label(name: str, label: object, low: float, high: float) -> float:
     try:
+        if isinstance(label, bool):
+            raise TypeError
         number = float(label)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
         raise RecordError(f"labels.{name}", f"a number from {low:g} to {high:g}", label) from error
@@ -112,6 +144,7 @@ def _label(name: str, label: object, low: float, high: float) -> float:
     return number
 
 
+@cache
 def _scales() -> dict[str, Scale]:
     return {d.name: (d.low, d.high) for d in load_rubric("medal")}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ SOURCES = {
 }
 SPLITS = ("train", "validation", "test")
 LEVELS = ("dialogue", "turn")
+_FILE_SPEC = re.compile(r"(?P<file>.+?\.jsonl(?:\.gz)?)(?::(?P<words>.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +48,26 @@ class DataSpec:
 
 def parse_spec(text: str) -> DataSpec:
     """DataSpec of ``text``. Raises SourceError for an unknown source or word."""
-    name, *words = text.split(":")
-    spec = DataSpec(name)
-    if not spec.is_file:
-        source = get_source(name)
-    found: dict[str, str] = {}
-    for word in words:
-        if word in SPLITS:
-            found["split"] = word
-        elif word in LEVELS:
-            found["level"] = word
-        elif not spec.is_file and word in [p.name for p in source.parts]:
-            found["part"] = word
-        else:
-            raise SourceError(
-                f"{text!r}: {word!r} is neither a split ({', '.join(SPLITS)}), a level "
-                f"({', '.join(LEVELS)}) nor a part of {name}"
-            )
-    return DataSpec(name, **found)
+    file = _FILE_SPEC.fullmatch(text)  # a path may hold colons of its own
+    if file:
+        name, parts = file["file"], []
+        words = file["words"].split(":") if file["words"] else []
+    else:
+        name, *words = text.split(":")
+        parts = [part.name for part in get_source(name).parts]
+    kinds = dict.fromkeys(parts, "part") | dict.fromkeys(LEVELS, "level")
+    kinds |= dict.fromkeys(SPLITS, "split")
+    if "" in words or (unknown := next((w for w in words if w not in kinds), None)) is not None:
+        raise _unknown_word(text, "" if "" in words else str(unknown), list(kinds))
+    return DataSpec(name, **{kinds[word]: word for word in words})
+
+
+def _unknown_word(text: str, word: str, known: list[str]) -> SourceError:
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
+    guess = f"did you mean {near[0]!r}? " if near else ""
+    return SourceError(
+        f"{text!r}: {word!r} is no part, level or split", hint=f"{guess}known: {', '.join(known)}"
+    )
 
 
 def get_source(name: str) -> Source:
@@ -81,12 +85,22 @@ def get_source(name: str) -> Source:
 def load_spec(
     text: str, *, offline: bool | None = None, skipped: Skipped | None = None
 ) -> list[LabelledDialogue]:
-    """The rows of a spec, in file order. Raises SourceError that says which file goes where."""
+    """The rows of a spec, in file order.
+
+    Raises SourceError that says which file goes where, or that none of its rows has the split or
+    level asked for.
+    """
     spec = parse_spec(text)
-    rows = _rows(spec, offline, skipped)
-    return [
-        row for row in rows if spec.split in (None, row.split) and spec.level in (None, row.level)
-    ]
+    splits: set[str] = set()
+    kept = []
+    for row in _rows(spec, offline, skipped):
+        splits.add(str(row.split))
+        if spec.split in (None, row.split) and spec.level in (None, row.level):
+            kept.append(row)
+    if splits and not kept:
+        asked = " and ".join(w for w in (spec.level, spec.split) if w)
+        raise SourceError(f"{text!r}: no row is {asked}; splits there: {', '.join(sorted(splits))}")
+    return kept
 
 
 def _rows(
@@ -97,9 +111,9 @@ def _rows(
         return
     source = get_source(spec.name)
     if source.package_read is not None:
-        yield from source.package_read()
+        yield from source.package_read(offline)
     for part in _parts(source, spec):
-        yield from read_part(source, part, offline=offline)
+        yield from read_part(source, part, offline=offline, skipped=skipped)
 
 
 def _parts(source: Source, spec: DataSpec) -> list[Part]:
@@ -115,12 +129,15 @@ def _parts(source: Source, spec: DataSpec) -> list[Part]:
 
 
 def read_part(
-    source: Source, part: Part, *, offline: bool | None = None
+    source: Source, part: Part, *, offline: bool | None = None, skipped: Skipped | None = None
 ) -> Iterator[LabelledDialogue]:
-    """Rows of one file: the line format in $MEDAL_JUDGES_DATA, else the public file."""
+    """Rows of one file: the line format in $MEDAL_JUDGES_DATA, else the public file.
+
+    Raises SourceError when neither is here, or the public file is not the one it should be.
+    """
     local = find_local(part)
     if local is not None and local.name == part.line_file:
-        yield from read_labelled(local)
+        yield from read_labelled(local, skipped=skipped)
         return
     if part.read is None or (part.url is None and local is None):
         raise SourceError(
@@ -128,12 +145,18 @@ def read_part(
             hint=_where(part),
         )
     try:
-        path = local or fetch(part, offline=offline)
+        path = fetch(part, offline=offline)
     except SourceError as error:
         raise SourceError(
-            f"{source.name}: {error.message}", hint=f"{error.hint}; {_where(part)}"
+            f"{source.name}: {error.message}", hint=f"{error.hint}; or {_line_place(part)}"
         ) from error
-    yield from part.read(path)
+    try:
+        yield from part.read(path)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise SourceError(
+            f"{path}: not in the public form of {source.name} ({type(error).__name__}: {error})",
+            hint=_where(part),
+        ) from error
 
 
 def find_local(part: Part) -> Path | None:
@@ -145,8 +168,10 @@ def find_local(part: Part) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
+def _line_place(part: Part) -> str:
+    return f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} names"
+
+
 def _where(part: Part) -> str:
-    lines = f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} names"
-    if part.public_file:
-        lines += f", or {part.public_file} (public form) in {cache_folder()}"
-    return lines
+    public = f", or {part.public_file} (public form) in {cache_folder()}"
+    return _line_place(part) + (public if part.public_file else "")

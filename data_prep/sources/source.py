@@ -35,7 +35,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Source:
     """A named set. ``package_read`` reads sets that come as an installed package or through
-    ``datasets`` instead of a file."""
+    ``datasets`` instead of a file; it is given ``offline`` (None: as HF_HUB_OFFLINE says)."""
 
     name: str
     title: str
@@ -44,5 +44,5 @@ class Source:
     languages: tuple[str, ...]
     parts: tuple[Part, ...] = ()
     notes: tuple[str, ...] = field(default=())
-    package_read: Callable[[], Iterator[LabelledDialogue]] | None = None
+    package_read: Callable[[bool | None], Iterator[LabelledDialogue]] | None = None
     package: str | None = None

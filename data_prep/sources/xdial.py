@@ -7,27 +7,27 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from medal_judges.data_prep.sources.lines import alternating
+from medal_judges.data_prep.sources.lines import alternating, text_defects
 from medal_judges.data_prep.sources.source import Part, Source
-from medal_judges.dialogue import Dialogue, Role
+from medal_judges.dialogue import Dialogue, Role, Turn
 from medal_judges.errors import SourceError
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Scale
 
 _LANGUAGES = {
-    "arabic": "ar",
-    "chinese": "zh",
-    "english": "en",
-    "french": "fr",
-    "german": "de",
-    "hindi": "hi",
-    "japanese": "ja",
-    "korean": "ko",
-    "russian": "ru",
-    "spanish": "es",
+    "ar": "arabic",
+    "de": "german",
+    "en": "english",
+    "es": "spanish",
+    "fr": "french",
+    "hi": "hindi",
+    "ja": "japanese",
+    "ko": "korean",
+    "ru": "russian",
+    "zh": "chinese",
 }
-# ConTurE's empty messages were translated as this text.
-_EMPTY = ("<EMPTY>",)
+# ConTurE's empty messages stand as one of these in English, and as its translation elsewhere.
+_EMPTY = ("<EMPTY>", "Chatbot:")
 
 
 def read_xdial_dialogues(
@@ -36,14 +36,20 @@ def read_xdial_dialogues(
     """Rows of data/dial/*.csv: a column a language, one line a turn, ``ratings`` the English mean.
 
     Ordered by language, as the line format is. Speakers are inferred: they alternate backwards from
-    ``last``. ``parallel_id`` ties the ten versions of a dialogue together.
+    ``last``. ``parallel_id`` ties the ten versions of a dialogue together, ``overlaps`` names the
+    row of the original set. A text that stands twice in a translation but not in English is marked
+    ``not_parallel``. Chatbots are not in the file: ``models`` is empty. For ConTurE ``group`` is
+    the ConTurE id, as in that set's public file.
     """
     rows = _csv(path)
-    for column, lang in _LANGUAGES.items():
+    for lang in _LANGUAGES:
+        seen: dict[tuple[Turn, ...], str] = {}
         for number, row in enumerate(rows):
-            lines = [line for line in row[f"{column}_dial"].split("\n") if line.strip()]
-            turns = alternating(["" if line in _EMPTY else line for line in lines], last)
-            parallel = f"xdial-{set_name}-{number:04d}"
+            turns = alternating(_lines(row, lang), last)
+            english = row["english_dial"]
+            copied = seen.setdefault(turns, english) != english
+            defects = text_defects(turns, "dialogue").get("defects", [])
+            defects += ["not_parallel"] if copied else []
             yield LabelledDialogue(
                 dialogue=Dialogue(
                     id=f"xdial-{set_name}-{lang}-{number:04d}",
@@ -56,8 +62,23 @@ def read_xdial_dialogues(
                 split="test",
                 group=f"{set_name}-{number:04d}",
                 aggregated=True,
-                extra={"parallel_id": parallel},
+                extra={
+                    "parallel_id": f"xdial-{set_name}-{number:04d}",
+                    "overlaps": f"{set_name}-dial-{number:04d}",
+                }
+                | ({"defects": defects} if defects else {}),
             )
+
+
+def _lines(row: dict[str, str], lang: str) -> list[str]:
+    """The turns' texts in one language, empty wherever English has the mark of an empty message."""
+    lines, english = (
+        [line.strip() for line in row[f"{_LANGUAGES[code]}_dial"].split("\n") if line.strip()]
+        for code in (lang, "en")
+    )
+    if len(lines) != len(english):  # not line by line: only what is marked here can be known
+        english = lines
+    return ["" if mark in _EMPTY else line for line, mark in zip(lines, english, strict=True)]
 
 
 def read_xdial_turns(path: Path) -> Iterator[LabelledDialogue]:
@@ -76,7 +97,7 @@ def read_xdial_turns(path: Path) -> Iterator[LabelledDialogue]:
         lines = [line for line in row["english_ctx"].split("\n") if line.strip()]
         yield LabelledDialogue(
             dialogue=Dialogue(
-                id=f"persona-usr-{number:04d}",
+                id=f"persona_usr-{number:04d}",
                 turns=alternating([*lines, row["english_res"]], "assistant"),
                 lang="en",
                 source="persona_usr",
@@ -85,7 +106,7 @@ def read_xdial_turns(path: Path) -> Iterator[LabelledDialogue]:
             scales={"rating": (1.0, 3.0)},
             level="turn",
             split="test",
-            group=f"persona-usr-ctx-{context:04d}",
+            group=f"persona_usr-ctx-{context:04d}",
             aggregated=True,
         )
 
@@ -104,7 +125,7 @@ XDIAL = Source(
     licence="GPL-3.0; the original sets may carry other terms",
     citation="Zhang et al., Findings of EMNLP 2023: xDial-Eval: A Multilingual Open-Domain "
     "Dialogue Evaluation Benchmark",
-    languages=tuple(_LANGUAGES.values()),
+    languages=tuple(_LANGUAGES),
     parts=(
         Part(
             "fed",

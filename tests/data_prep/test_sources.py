@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from medal_judges.data_prep.sources.abceval import (
     to_issues,
 )
 from medal_judges.data_prep.sources.cache import sha256
+from medal_judges.data_prep.sources.chitchat import read_chitchat
 from medal_judges.data_prep.sources.dstc9 import read_dstc9
 from medal_judges.data_prep.sources.medal import medal_rows, parse_labels
 from medal_judges.data_prep.sources.registry import SOURCES, get_source, load_spec
@@ -403,6 +405,50 @@ def test_abceval_on_the_real_rows() -> None:
     for position in (0, 1):
         marked = {r.group for r in rows if r.labels["redundant"][position] == 1}
         assert marked == {r.group for r in lifted if r.labels["repetitive"][position] == 1}
+
+
+# --- chitchat ---
+
+
+def test_chitchat_joins_messages_of_one_sender(tmp_path: Path) -> None:
+    def message(sender: str, text: str) -> dict[str, str]:
+        return {"sender": sender, "text": text, "timestamp": "2018-01-01"}
+
+    data = {
+        "one": {
+            "messages": [[message("p", "Hi"), message("p", " there ")], [message("q", "Hello")],
+                         [message("q", "How are you?"), message("p", "")]],
+            "ratings": {"witty": "3", "upbeat": 10, "interesting": None, "other": 4},
+            "prompt": "Your first job",
+        },
+        "nobody answered": {"messages": [[message("p", "Hi"), message("p", "Hello?")]]},
+        "nothing": {"messages": []},
+    }  # fmt: skip
+    path = tmp_path / "dataset.json"
+    path.write_text(json.dumps(data))
+    (row,) = read_chitchat(path)
+    assert [(t.role, t.content) for t in row.dialogue.turns] == [
+        ("user", "Hi\nthere"),
+        ("assistant", "Hello\nHow are you?"),
+        ("user", ""),
+    ]
+    assert row.labels == {"witty": (3.0,), "upbeat": (10.0,)}
+    assert row.scales["witty"] == (1.0, 10.0)
+    assert row.dialogue.context == {"scene": "Your first job"}
+    assert row.id == row.group == "chitchat-one"
+    assert "p" not in json.dumps(row.to_record()["models"]).split('"')  # no sender is kept
+
+
+@pytest.mark.skipif(find_spec("chitchat_dataset") is None, reason="chitchat-dataset not installed")
+def test_the_whole_of_chitchat() -> None:
+    rows = load_spec("chitchat")
+    assert len(rows) == len({row.id for row in rows}) == 4018  # 7,168 less 3,150 without answer
+    for row in rows:
+        roles = [turn.role for turn in row.dialogue.turns]
+        assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"] * (len(roles) % 2)
+    counts = [sum(row.split == name for row in rows) for name in ("train", "validation", "test")]
+    assert [round(count / 4018, 2) for count in counts] == pytest.approx([0.8, 0.1, 0.1], abs=0.02)
+    assert sum(bool(row.labels) for row in rows) == 4018 - 313
 
 
 # --- a file of the project's own line format ---

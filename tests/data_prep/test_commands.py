@@ -1,0 +1,156 @@
+"""``medal data``: what it prints, what it refuses, and that it starts at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from medal_judges.data_prep.commands import app
+from medal_judges.data_prep.sources.registry import SOURCES
+from medal_judges.errors import MedalError
+
+HEAVY = ("torch", "transformers", "scipy", "sklearn", "datasets", "numpy", "pandas", "matplotlib")
+
+
+def medal(*words: str) -> Result:
+    return CliRunner().invoke(app, words, env={"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"})
+
+
+@pytest.fixture(autouse=True)
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without data and without a network."""
+    monkeypatch.delenv("MEDAL_JUDGES_DATA", raising=False)
+    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    talk = [
+        {"role": "user", "content": "Hi [bold]you[/bold]"},
+        {"role": "assistant", "content": ""},
+    ]
+    rows = [
+        {"id": "one", "lang": "en", "dialogue": talk, "labels": {"overall": [3, None]}},
+        {"id": "two", "lang": "de", "dialogue": talk[:1], "split": "test"},
+        {"id": "one", "dialogue": talk},
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n{broken\n")
+    return path
+
+
+def test_list_fits_80_columns_and_names_every_source_whole(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "fed_data.json").touch()
+    result = medal("list")
+    lines = result.output.splitlines()
+    assert result.exit_code == 0 and max(map(len, lines)) <= 80
+    first = {line.split()[0] for line in lines if line.strip()}
+    assert set(SOURCES) <= first
+    shown = {line.split()[0]: line for line in lines if line.strip()}
+    assert "(dialogue) (turn)" in shown["conture"]  # not here
+    assert " dialogue turn " in shown["fed"]
+
+
+@pytest.mark.skipif(find_spec("chitchat_dataset") is None, reason="chitchat-dataset not installed")
+def test_show_a_package() -> None:
+    result = medal("show", "chitchat:test", "--n", "1")
+    assert result.exit_code == 0
+    assert "licence: MIT" in result.output and "note: Both sides are people." in result.output
+    assert "rows; test" in result.output and "\n  user: " in result.output
+
+
+def test_show_a_file_prints_text_as_it_is(file: Path) -> None:
+    good = file.with_name("good.jsonl")
+    good.write_text("\n".join(file.read_text().splitlines()[:2]))
+    result = medal("show", str(good))
+    assert result.exit_code == 0
+    assert "2 rows; no split 1, test 1" in result.output
+    assert "one en overall 3 –" in result.output
+    assert "  user: Hi [bold]you[/bold]" in result.output
+    assert medal("show", f"{good}:test", "--n", "0").output.strip() == "1 rows; test 1"
+
+
+def test_audit_names_the_bad_line_or_lists_what_it_left_out(file: Path) -> None:
+    refused = medal("audit", str(file))
+    assert isinstance(refused.exception, MedalError)
+    assert f"{file}:3: field 'id'" in str(refused.exception)
+    result = medal("audit", str(file), "--skip-bad")
+    assert result.exit_code == 0
+    assert "2 bad lines left out" in result.output
+    assert f"{file}:3: field 'id'" in result.output
+    assert f"{file}:4: field '(line)': expected valid JSON" in result.output
+    for finding in ("empty turn", "no assistant turn", "ends on a user turn", "no label"):
+        assert finding in result.output
+    assert "cannot tell" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["show", "fedd"], "did you mean fed"),
+        (["show", "fed", "--offline"], "put fed_dialogue.jsonl.gz"),
+        (["show", "nothing.jsonl"], "no such file"),
+        (["fetch", "fed"], "the network is not to be used"),
+        (["fetch", "fed:turn", "--offline"], "the network is not to be used"),
+        (["fetch", "abceval"], "pickled"),
+        (["fetch", "chitchat"], "pip install chitchat-dataset"),
+        (["fetch", "x.jsonl"], "nothing to fetch"),
+        (["audit", "xdial:trun"], "is no part"),
+    ],
+)
+def test_errors_are_ones_the_user_can_mend(words: list[str], problem: str) -> None:
+    result = medal(*words)
+    assert isinstance(result.exception, MedalError)
+    assert problem in str(result.exception)
+
+
+def test_plant_is_one_of_the_commands(file: Path, tmp_path: Path) -> None:
+    result = medal("plant", "--help")
+    assert result.exit_code == 0 and "--per-issue" in result.output
+
+
+def fresh(code: str) -> subprocess.CompletedProcess[str]:
+    """``code`` in a fresh interpreter with this environment."""
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def as_typed(*words: str) -> str:
+    """Code that does what typing ``medal WORDS`` does."""
+    start = f"import sys; sys.argv = ['medal', *{words!r}]"
+    return f"{start}; from medal_judges.cli import main; main()"
+
+
+def test_the_command_imports_nothing_heavy() -> None:
+    done = fresh(f"import sys, medal_judges.cli; print(set({HEAVY!r}) & set(sys.modules))")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "set()"
+
+
+def test_help_is_quick() -> None:
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        done = fresh(as_typed("--help"))
+        times.append(time.perf_counter() - start)
+        assert done.returncode == 0, done.stderr
+        assert "Usage" in done.stdout and "data" in done.stdout
+    # the best of three, as the machine may be busy; 0.2 s where nothing else runs
+    assert min(times) < 1.0
+
+
+def test_an_error_is_one_message_and_exit_code_2_without_a_traceback() -> None:
+    done = fresh(as_typed("data", "show", "fedd"))
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("error: no source 'fedd'\n  did you mean fed")
+    assert "Traceback" not in done.stderr

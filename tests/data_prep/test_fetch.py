@@ -1,0 +1,264 @@
+"""Fetching: checked, whole or not at all, and never a connection when offline."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from medal_judges.data_prep.sources.cache import CACHE_VARIABLE, DATA_VARIABLE, fetch, is_offline
+from medal_judges.data_prep.sources.registry import (
+    SOURCES,
+    get_source,
+    load_spec,
+    parse_spec,
+    read_part,
+)
+from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.errors import SourceError
+
+BODY = b'[{"text": "a public file"}]' * 1000
+
+
+@dataclass
+class Server:
+    """A loopback server: /whole gives BODY, /half breaks off, anything else is not found."""
+
+    port: int
+    hits: list[str] = field(default_factory=list)
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}/{path}"
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    hits: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            hits.append(self.path)
+            known = self.path.startswith(("/whole", "/half"))
+            self.send_response(200 if known else 404)
+            self.send_header("Content-Length", str(len(BODY) if known else 0))
+            self.end_headers()
+            if known:
+                self.wfile.write(BODY if self.path.startswith("/whole") else BODY[:1000])
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    for name in (DATA_VARIABLE, "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield Server(httpd.server_port, hits)
+    httpd.shutdown()
+    httpd.server_close()
+    thread.join()
+
+
+def part(server: Server, path: str = "whole") -> Part:
+    checksum = hashlib.sha256(BODY).hexdigest()
+    url = server.url(path)
+    return Part("p", "dialogue", "p.jsonl.gz", None, url, "p.json", checksum, lambda path: iter(()))
+
+
+def left(tmp_path: Path) -> list[str]:
+    folder = tmp_path / "cache"
+    return [p.name for p in folder.iterdir()] if folder.is_dir() else []
+
+
+def test_a_file_is_fetched_once_and_then_taken_from_the_cache(
+    server: Server, tmp_path: Path
+) -> None:
+    path = fetch(part(server))
+    assert path.read_bytes() == BODY and left(tmp_path) == ["p.json"]
+    assert fetch(part(server)) == path == fetch(part(server), offline=True)
+    assert server.hits == ["/whole"]
+
+
+def test_an_address_with_a_space(server: Server) -> None:
+    assert fetch(part(server, "whole (run 1).json")).read_bytes() == BODY
+    assert server.hits == ["/whole%20(run%201).json"]
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [("half", "broke off"), ("none", "404"), ("whole", "SHA-256 is .*, expected 0000")],
+)
+def test_a_failed_fetch_leaves_nothing(
+    path: str, problem: str, server: Server, tmp_path: Path
+) -> None:
+    wanted = part(server, path)
+    if path == "whole":
+        wanted = replace(wanted, sha256="0" * 64)
+    with pytest.raises(SourceError, match=problem) as caught:
+        fetch(wanted)
+    assert server.url(path) in caught.value.message and caught.value.hint
+    assert left(tmp_path) == [] and len(server.hits) == 1
+
+
+def test_nobody_answers(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="cannot fetch") as caught:
+        fetch(replace(part(server), url="http://127.0.0.1:9/p.json"))
+    assert str(tmp_path / "cache" / "p.json") in str(caught.value)
+
+
+@pytest.mark.parametrize("way", ["--offline", "HF_HUB_OFFLINE"])
+def test_offline_never_connects(
+    way: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "HF_HUB_OFFLINE":
+        monkeypatch.setenv(way, "1")
+    source = Source("s", "title", "licence", "citation", ("en",), (part(server),))
+    with pytest.raises(SourceError) as caught:
+        list(read_part(source, source.parts[0], offline=True if way == "--offline" else None))
+    message = str(caught.value)
+    # what is missing, whence, and where each form of it goes
+    for word in ("p.json is not here", server.url("whole"), str(tmp_path / "cache" / "p.json")):
+        assert word in message
+    assert "put p.jsonl.gz" in message and "$MEDAL_JUDGES_DATA" in message
+    assert server.hits == [] and left(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "offline"),
+    [("1", True), ("true", True), (" YES ", True), ("0", False), ("", False), ("off", False)],
+)
+def test_the_switch_of_the_hub(value: str, offline: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", value)
+    assert is_offline() is offline
+    assert is_offline(True) is True and is_offline(False) is False
+
+
+def test_a_wrong_file_put_there_by_hand_is_refused_and_kept(server: Server, tmp_path: Path) -> None:
+    target = tmp_path / "cache" / "p.json"
+    target.parent.mkdir()
+    target.write_text("[]")
+    with pytest.raises(SourceError, match=r"p\.json: SHA-256 is .*another version"):
+        raise_flat(part(server))
+    assert target.read_text() == "[]" and server.hits == []
+
+
+def raise_flat(wanted: Part) -> None:
+    """The message and hint of ``fetch`` in one line, for one pattern."""
+    try:
+        fetch(wanted)
+    except SourceError as error:
+        raise SourceError(str(error).replace("\n", " ")) from error
+
+
+def test_a_public_file_of_another_form_is_an_error_not_a_crash(
+    server: Server, tmp_path: Path
+) -> None:
+    fed = get_source("fed")
+    other = replace(fed.parts[0], url=server.url("whole"), sha256=None)
+    with pytest.raises(SourceError, match="not in the public form of fed"):
+        list(read_part(fed, other))
+
+
+def test_a_source_without_a_public_address_says_why_and_where(server: Server) -> None:
+    with pytest.raises(SourceError) as caught:
+        load_spec("dstc9")
+    for word in ("dstc9.jsonl.gz", "by hand", "dstc9_data.json", "$MEDAL_JUDGES_DATA"):
+        assert word in str(caught.value)
+    with pytest.raises(SourceError, match="pickled"):
+        load_spec("abceval:turn")
+
+
+# --- the set on the hub ---
+
+
+def show_medal(code: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """``code`` in a fresh interpreter: huggingface_hub reads its environment once."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, env=os.environ | env, timeout=120, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("option", "switch", "asked"), [("True", "0", False), ("None", "1", False), ("None", "0", True)]
+)
+def test_the_hub_is_asked_only_when_online(
+    option: str, switch: str, asked: bool, server: Server, tmp_path: Path
+) -> None:
+    code = (
+        "from medal_judges.data_prep.sources.registry import load_spec\n"
+        "from medal_judges.errors import SourceError\n"
+        f"try: load_spec('medal', offline={option})\n"
+        "except SourceError as error: print(error)"
+    )
+    env = {"HF_ENDPOINT": server.url("").rstrip("/"), "HF_HOME": str(tmp_path / "hub")}
+    done = show_medal(code, **env, HF_HUB_OFFLINE=switch)
+    assert done.returncode == 0, done.stderr
+    assert "the data set Johndfm/medal is not here" in done.stdout and "hf download" in done.stdout
+    assert bool(server.hits) is asked
+
+
+def test_a_folder_of_the_hub_is_read_with_all_its_splits(tmp_path: Path) -> None:
+    record = {
+        "scene": "a walk",
+        "lang": "pt",
+        "dialogue": [{"role": "user", "content": "Olá"}, {"role": "assistant", "content": "Oi"}],
+        "labels": json.dumps({"unsafe": {"label": 0, "comment": ""}}),
+    }
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for name in ("train", "test"):
+        (folder / f"{name}.jsonl").write_text(f"{json.dumps(record)}\n" * 2)
+    code = (
+        "from itertools import chain\n"
+        "from medal_judges.data_prep.sources.medal import _hub_tables, medal_rows\n"
+        f"rows = medal_rows(chain.from_iterable(_hub_tables({str(folder)!r})))\n"
+        "print([(r.id, r.dialogue.lang, dict(r.labels)) for r in rows])"
+    )
+    done = show_medal(code, HF_HOME=str(tmp_path / "hub"), HF_HUB_OFFLINE="1")
+    assert done.returncode == 0, done.stderr
+    wanted = [(f"medal-{n:06d}", "pt", {"unsafe": (0.0,)}) for n in range(4)]
+    assert done.stdout.strip() == str(wanted)
+
+
+# --- what may be asked for ---
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("fedd", ["no source 'fedd'", "did you mean fed", "known: chitchat", ".jsonl"]),
+        ("dialog_eval", ["did you mean dialogue_eval"]),
+        ("qqqq", ["no source 'qqqq'", "known: chitchat"]),
+        ("", ["no source ''"]),
+        ("fed:trun", ["'trun' is no part", "did you mean 'turn'?"]),
+        ("xdial:contur", ["did you mean 'conture'?", "known: fed, conture, dialogue"]),
+        ("fed:", ["'' is no part"]),
+        ("fed:test:qq", ["'qq' is no part"]),
+    ],
+)
+def test_an_unknown_word_gets_the_nearest_known(text: str, words: list[str]) -> None:
+    with pytest.raises(SourceError) as caught:
+        parse_spec(text)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_every_source_states_its_terms_and_its_address_or_why_not() -> None:
+    for source in SOURCES.values():
+        assert source.licence and source.citation and source.languages and source.title
+        assert source.parts or source.package
+        for one in source.parts:
+            assert one.line_sha256 is not None and one.level in ("dialogue", "turn")
+            assert (one.url or "").startswith("https://") or one.why

@@ -9,7 +9,7 @@ import typer
 from medal_judges.data_prep.plant_command import plant
 
 if TYPE_CHECKING:
-    from medal_judges.data_prep.sources.source import Source
+    from medal_judges.data_prep.sources.source import Part, Source
     from medal_judges.labelled import LabelledDialogue
 
 app = typer.Typer(help="Sources of labelled dialogues.", no_args_is_help=True)
@@ -70,12 +70,28 @@ def show(
         for part in source.parts:
             where = part.url or part.why
             console.print(f"{part.name}: {where}", highlight=False, soft_wrap=True)
+            console.print(f"  {_file_here(part)}", highlight=False, soft_wrap=True)
     rows = load_spec(name, offline=offline or None)
     console.print(_counts(rows))
     for row in rows[:n]:
         console.print(f"\n{row.id} {row.dialogue.lang} {_label_text(row)}", markup=False)
         for turn in row.dialogue.turns:
             console.print(f"  {turn.role}: {turn.content}", highlight=False, markup=False)
+
+
+def _file_here(part: Part) -> str:
+    """Which file of the part is on this machine, and whether it is the one this version knows."""
+    from medal_judges.data_prep.sources.cache import sha256
+    from medal_judges.data_prep.sources.registry import find_local
+
+    path = find_local(part)
+    if path is None:
+        return "not on this machine"
+    known = part.line_sha256 if path.name == part.line_file else part.sha256
+    if known is None:
+        return f"{path} (no checksum known)"
+    same = sha256(path) == known
+    return f"{path} ({'checksum as known' if same else 'NOT the file this version knows'})"
 
 
 def _counts(rows: list[LabelledDialogue]) -> str:

@@ -109,7 +109,7 @@ def test_shipped_configs_go_by_name_and_a_wrong_name_lists_them() -> None:
 
 def test_a_config_does_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
-        Run().name = "x"  # type: ignore[misc]
+        Run().name = "x"
 
 
 @pytest.mark.parametrize(

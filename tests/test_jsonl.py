@@ -27,7 +27,7 @@ from medal_judges.jsonl import (
 from medal_judges.judgement import Judgement
 
 
-def line(id: str = "a", **fields: Any) -> str:
+def line(id: object = "a", **fields: Any) -> str:
     turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi there"}]
     return json.dumps({"id": id, "lang": "en", "dialogue": turns} | fields, ensure_ascii=False)
 
@@ -42,7 +42,7 @@ def talk(*contents: str, first: str = "user") -> list[dict[str, str]]:
     return [{"role": roles[i % 2], "content": c} for i, c in enumerate(contents)]
 
 
-ODD = {
+ODD: dict[str, dict[str, Any]] = {
     "unknown language": {"lang": "tlh"},
     "no language": {"lang": None},
     "blank language": {"lang": "  "},

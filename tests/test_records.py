@@ -26,7 +26,7 @@ def judged(**fields: Any) -> dict[str, Any]:
 
 
 # what is wrong -> (field named, word of what was expected)
-BAD_LABELLED = {
+BAD_LABELLED: dict[str, tuple[dict[str, Any], str, str]] = {
     "level": ({"level": "word"}, "level", "'dialogue' or 'turn'"),
     "labels no object": ({"labels": [1]}, "labels", "object of dimension"),
     "label true": ({"labels": {"unsafe": [True]}}, "labels.unsafe", "one per annotator"),
@@ -56,7 +56,7 @@ def test_a_bad_labelled_line_names_its_field(name: str) -> None:
     assert caught.value.field == field
 
 
-BAD_JUDGEMENT = {
+BAD_JUDGEMENT: dict[str, tuple[Any, str, str]] = {
     "no object": ([], "(line)", "a JSON object"),
     "no scores": (judged(scores=None), "scores", "an object of dimension"),
     "score text": (judged(scores={"overall": "3"}), "scores.overall", "a number or null"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -77,6 +78,20 @@ def test_show_a_file_prints_text_as_it_is(file: Path) -> None:
     assert "one en overall 3 –" in result.output
     assert "  user: Hi [bold]you[/bold]" in result.output
     assert medal("show", f"{good}:test", "--n", "0").output.strip() == "1 rows; test 1"
+
+
+def test_show_says_whether_the_file_is_the_known_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = [{"role": "assistant", "content": "x"}]
+    (tmp_path / "fed_dialogue.jsonl.gz").write_bytes(
+        gzip.compress(json.dumps({"id": "mine", "dialogue": talk}).encode())
+    )
+    monkeypatch.setenv("MEDAL_JUDGES_DATA", str(tmp_path))
+    output = medal("show", "fed:dialogue").output
+    assert "fed_dialogue.jsonl.gz (NOT the file this version knows)" in output
+    assert "not on this machine" in output  # the turns
+    assert "mine und" in output
 
 
 def test_audit_names_the_bad_line_or_lists_what_it_left_out(file: Path) -> None:

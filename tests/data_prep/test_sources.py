@@ -150,7 +150,8 @@ def test_persona_form(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [
         {"english_ctx": "\nhello\nhi , any pets ?", "english_res": res, "ratings": score}
         for res, score in (("two cats .", 3), ("i like rain .", 5 / 3))
-    ] + [{"english_ctx": "good morning", "english_res": "morning", "ratings": 2}]
+    ]
+    rows.append({"english_ctx": "good morning", "english_res": "morning", "ratings": 2})
     path = write_csv(tmp_path / "persona-usr.csv", rows)
     one, two, three = read_xdial_turns(path)
     assert [r.id for r in (one, two, three)] == [f"persona_usr-{n:04d}" for n in range(3)]

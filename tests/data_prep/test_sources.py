@@ -6,27 +6,19 @@ import csv
 import gzip
 import json
 import os
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from medal_judges.data_prep.audit import audit
-from medal_judges.data_prep.sources.abceval import (
-    lift_to_dialogues,
-    published_judgements,
-    to_issues,
-)
 from medal_judges.data_prep.sources.cache import sha256
 from medal_judges.data_prep.sources.chitchat import read_chitchat
 from medal_judges.data_prep.sources.dstc9 import read_dstc9
-from medal_judges.data_prep.sources.medal import medal_rows, parse_labels
-from medal_judges.data_prep.sources.registry import SOURCES, get_source, load_spec
+from medal_judges.data_prep.sources.registry import SOURCES, load_spec
 from medal_judges.data_prep.sources.xdial import read_xdial_dialogues, read_xdial_turns
 from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.errors import DataError, RecordError, SourceError
+from medal_judges.errors import SourceError
 from medal_judges.jsonl import read_labelled, write_records
 from medal_judges.labelled import LabelledDialogue, parse_labelled
 
@@ -189,223 +181,6 @@ def test_xdial_empty_messages_and_copied_translations(tmp_path: Path) -> None:
         "overlaps": "s-dial-0001",
     }  # not the same as row 0 once that one's empty messages are empty
     assert [t.content for t in rows["xdial-s-fr-0001"].dialogue.turns] == ["x"]
-
-
-# --- MEDAL ---
-
-TALK = {
-    "de": ("Erzähl mir von deiner letzten Reise", "Wir waren im Winter auf der Insel Rügen"),
-    "en": ("Tell me about the best meal ever", "We had fresh noodles at the corner house"),
-    "es": ("Cuéntame algo sobre tus amigos mejores", "Vivimos cerca de los valles verdes"),
-    "fr": ("Parle de tes voyages avec tes amis", "Nous avons vu les montagnes bleues hier"),
-    "pt": ("Conta algo sobre os teus amores", "Fomos ver as ilhas dos nossos avós ontem a correr"),
-    "zh": ("请告诉我你最喜欢的旅行。", "我们去年冬天去了海边，很开心。"),
-}
-LABELS = {
-    "unsafe": {"label": 0, "comment": ""},
-    "repetitive": {"label": 1, "comment": "says it twice"},
-    "overall_quality_rating": {"label": 4, "comment": "fine"},
-}
-
-
-def medal_record(lang: str, number: int = 0, clip: bool = False, **fields: Any) -> dict[str, Any]:
-    contents = [text.strip("user: ") if clip else text for text in TALK[lang]]
-    turns = [
-        {"role": role, "content": content}
-        for role, content in zip(("user", "assistant"), contents, strict=True)
-    ]
-    return {
-        "source": "fixture",
-        "scene": f"A scene, number {number}, of some length.",
-        "lang": lang,
-        "dialogue": turns,
-        "models": {"user": "model-u", "assistant": "model-a"},
-        "ended": True,
-        "labels": LABELS,
-    } | fields
-
-
-def test_medal_form_in_six_languages() -> None:
-    rows = list(medal_rows(medal_record(lang) for lang in TALK))
-    assert [row.dialogue.lang for row in rows] == list(TALK) == list(get_source("medal").languages)
-    assert len({row.id for row in rows}) == 6
-    assert len({row.group for row in rows}) == len({row.split for row in rows}) == 1  # one scene
-    row = rows[0]
-    assert row.labels == {"unsafe": (0.0,), "repetitive": (1.0,), "overall": (4.0,)}
-    assert row.scales["overall"] == (1.0, 5.0) and row.rating("incoherent") is None
-    assert row.extra["comments"] == {"repetitive": "says it twice", "overall": "fine"}
-    assert row.extra["ended"] is True and row.dialogue.chatbot == "model-a"
-    assert parse_labelled(row.to_record()) == row
-
-
-def test_medal_labels_as_text_bare_or_beside_the_dialogue() -> None:
-    wanted = {"unsafe": (0.0,), "repetitive": (1.0,), "overall": (4.0,)}
-    bare = {"unsafe": 0, "repetitive": "1", "overall_quality_rating": 4, "incoherent": None}
-    beside = {k: v for k, v in medal_record("en").items() if k != "labels"} | LABELS
-    for record in (
-        medal_record("en", labels=json.dumps(LABELS)),
-        medal_record("en", labels=bare),
-        beside,
-    ):
-        (row,) = medal_rows([record])
-        assert row.labels == wanted
-    assert parse_labels({}) == ({}, {})  # nothing said is nothing known, not eight zeros
-
-
-@pytest.mark.parametrize(
-    ("labels", "problem"),
-    [
-        ('{"unsafe": ', "a JSON object"),
-        ([1], "an object of dimension"),
-        ({"unsafe": 2}, "a number from 0 to 1"),
-        ({"unsafe": "maybe"}, "a number from 0 to 1"),
-        ({"unsafe": True}, "a number from 0 to 1"),
-        ({"overall_quality_rating": float("nan")}, "a number from 1 to 5"),
-    ],
-)
-def test_medal_labels_that_are_none(labels: object, problem: str) -> None:
-    with pytest.raises(RecordError, match=problem):
-        parse_labels(labels)
-    with pytest.raises(DataError, match=rf"Johndfm/medal:2: field .*{problem}"):
-        list(medal_rows([medal_record("en"), medal_record("en", labels=labels)]))
-
-
-def rows_in(lang: str, count: int, clip: bool) -> Iterator[LabelledDialogue]:
-    return medal_rows(medal_record(lang, n, clip, id=f"{lang}-{n}") for n in range(count))
-
-
-def test_audit_finds_clipped_turns_by_language() -> None:
-    clipped, whole = ("de", "fr", "pt"), ("en", "es")
-    rows = [row for lang in clipped for row in rows_in(lang, 40, clip=True)]
-    rows += [row for lang in whole for row in rows_in(lang, 40, clip=False)]
-    rows += rows_in("zh", 40, clip=True)
-    found = {lang: one.clipped for lang, one in audit(rows).languages.items()}
-    assert found == {"de": True, "fr": True, "pt": True, "en": False, "es": False, "zh": None}
-
-
-def test_audit_does_not_accuse_punctuated_text() -> None:
-    record = medal_record("en")
-    for turn in record["dialogue"]:
-        turn["content"] += "."
-    rows = list(medal_rows(record | {"id": str(n)} for n in range(100)))
-    assert audit(rows).languages["en"].clipped is None
-
-
-@needs_data
-def test_audit_of_real_text_as_it_is_and_clipped() -> None:
-    rows = load_spec("xdial:fed")
-    as_is = {lang: one.clipped for lang, one in audit(rows).languages.items()}
-    tell = {"en", "de", "fr", "es"}
-    assert as_is == {lang: False if lang in tell else None for lang in as_is}
-    cut = [
-        LabelledDialogue(
-            Dialogue(
-                row.id,
-                tuple(Turn(t.role, t.content.strip("user: ")) for t in row.dialogue.turns),
-                row.dialogue.lang,
-            ),
-            {},
-            {},
-        )
-        for row in rows
-    ]
-    found = {lang: one.clipped for lang, one in audit(cut).languages.items()}
-    assert found == {lang: True if lang in tell else None for lang in found}
-
-
-# --- ABC-Eval ---
-
-BEHAVIOURS = (
-    "commonsense_contradiction", "incorrect_fact", "redundant", "irrelevant",
-    "self_contradiction", "partner_contradiction", "lack_of_empathy", "empathetic", "ignore",
-)  # fmt: skip
-
-
-def abc_row(
-    group: str, turns: int, marks: dict[str, tuple[float, float]], machine: dict[str, int | None]
-) -> LabelledDialogue:
-    """A row of ``turns`` turns; behaviours not in ``marks`` are 0 for both, in ``machine`` 0."""
-    talk = tuple(Turn("assistant" if i % 2 else "user", f"{group} {i}") for i in range(turns))
-    labels = {b: tuple(marks.get(b, (0.0, 0.0))) for b in BEHAVIOURS}
-    return LabelledDialogue(
-        Dialogue(f"{group}-{turns}", talk, lang="en"),
-        labels,
-        dict.fromkeys(labels, (0.0, 1.0)),
-        "turn",
-        "test",
-        group,
-        extra={"machine_labels": {b: {"gpt": machine.get(b, 0)} for b in BEHAVIOURS}},
-    )
-
-
-ABC = [
-    abc_row("x", 2, {"self_contradiction": (0, 1), "empathetic": (1, 1)}, {"redundant": 1}),
-    abc_row("x", 4, {"partner_contradiction": (1, 0), "redundant": (1, 1)}, {}),
-    abc_row("y", 2, {"lack_of_empathy": (1, 0)}, {"lack_of_empathy": None}),
-]
-
-
-def test_abceval_behaviours_become_issues() -> None:
-    first, second, third = map(to_issues, ABC)
-    nothing = (0.0, 0.0)
-    assert first.labels == {
-        "lacks_commonsense": nothing,
-        "nonfactual": nothing,
-        "repetitive": nothing,
-        "irrelevant": nothing,
-        "incoherent": (0, 1),  # said of the chatbot itself by the second annotator
-        "lacks_empathy": nothing,
-    }
-    assert second.labels["incoherent"] == (1, 0) and second.labels["repetitive"] == (1, 1)
-    assert third.labels["lacks_empathy"] == (1, 0)
-    assert first.scales["incoherent"] == (0.0, 1.0) and first.level == "turn"
-
-
-def test_abceval_turns_lift_to_dialogues_by_any() -> None:
-    one, two = lift_to_dialogues(map(to_issues, ABC))
-    assert (one.id, one.level, one.turn, one.group) == ("x-4", "dialogue", None, "x")
-    assert len(one.dialogue.turns) == 4
-    assert one.labels["incoherent"] == (1, 1)  # one turn each
-    assert one.labels["repetitive"] == (1, 1) and one.labels["irrelevant"] == (0, 0)
-    assert two.labels["lacks_empathy"] == (1, 0)
-
-
-def test_abceval_rows_out_of_order_still_make_one_dialogue() -> None:
-    mixed = [to_issues(ABC[i]) for i in (0, 2, 1)]
-    assert [row.id for row in lift_to_dialogues(mixed)] == ["x-4", "y-2"]
-    assert [j.id for j in published_judgements([ABC[i] for i in (0, 2, 1)])] == ["x-4", "y-2"]
-
-
-def test_a_label_that_one_turn_lacks_is_not_zero() -> None:
-    rows = [to_issues(row) for row in ABC[:2]]
-    unsure = LabelledDialogue(
-        rows[0].dialogue, {"irrelevant": (None, 1.0)}, {"irrelevant": (0, 1)}, "turn", group="x"
-    )
-    (one,) = lift_to_dialogues([unsure, rows[1]])
-    # annotator 1 left a turn unanswered and marked none: nobody knows; annotator 2 marked one
-    assert one.labels["irrelevant"] == (None, 1.0)
-
-
-def test_published_machine_labels_become_judgements() -> None:
-    one, two = published_judgements(ABC)
-    assert one.id == "x-4" and one.judge == "judge:gpt-published" and one.turn is None
-    assert one.scores["repetitive"] == 1.0 and one.scores["incoherent"] == 0.0
-    assert two.scores["lacks_empathy"] is None and two.scores["nonfactual"] == 0.0
-    assert two.failure is not None and "lacks_empathy" in two.failure
-    assert one.failure is None and one.scored
-
-
-@needs_data
-def test_abceval_on_the_real_rows() -> None:
-    rows = load_spec("abceval")
-    lifted = list(lift_to_dialogues(map(to_issues, rows)))
-    assert len(lifted) == 54 and len({r.group for r in lifted}) == 54
-    judgements = list(published_judgements(rows))
-    assert [j.id for j in judgements] == [r.id for r in lifted]
-    # counted from the rows alone: dialogues with any mark of redundant by each position
-    for position in (0, 1):
-        marked = {r.group for r in rows if r.labels["redundant"][position] == 1}
-        assert marked == {r.group for r in lifted if r.labels["repetitive"][position] == 1}
 
 
 # --- chitchat ---

@@ -1,0 +1,112 @@
+"""ABC-Eval: behaviours into issues, turns into dialogues, worked out by hand."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from medal_judges.data_prep.sources.abceval import (
+    lift_to_dialogues,
+    published_judgements,
+    to_issues,
+)
+from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.labelled import LabelledDialogue
+
+needs_data = pytest.mark.skipif(
+    "MEDAL_JUDGES_DATA" not in os.environ, reason="MEDAL_JUDGES_DATA (human ratings) is not set"
+)
+
+BEHAVIOURS = (
+    "commonsense_contradiction", "incorrect_fact", "redundant", "irrelevant",
+    "self_contradiction", "partner_contradiction", "lack_of_empathy", "empathetic", "ignore",
+)  # fmt: skip
+
+
+def abc_row(
+    group: str, turns: int, marks: dict[str, tuple[float, float]], machine: dict[str, int | None]
+) -> LabelledDialogue:
+    """A row of ``turns`` turns; behaviours not in ``marks`` are 0 for both, in ``machine`` 0."""
+    talk = tuple(Turn("assistant" if i % 2 else "user", f"{group} {i}") for i in range(turns))
+    labels = {b: tuple(marks.get(b, (0.0, 0.0))) for b in BEHAVIOURS}
+    return LabelledDialogue(
+        Dialogue(f"{group}-{turns}", talk, lang="en"),
+        labels,
+        dict.fromkeys(labels, (0.0, 1.0)),
+        "turn",
+        "test",
+        group,
+        extra={"machine_labels": {b: {"gpt": machine.get(b, 0)} for b in BEHAVIOURS}},
+    )
+
+
+ABC = [
+    abc_row("x", 2, {"self_contradiction": (0, 1), "empathetic": (1, 1)}, {"redundant": 1}),
+    abc_row("x", 4, {"partner_contradiction": (1, 0), "redundant": (1, 1)}, {}),
+    abc_row("y", 2, {"lack_of_empathy": (1, 0)}, {"lack_of_empathy": None}),
+]
+
+
+def test_abceval_behaviours_become_issues() -> None:
+    first, second, third = map(to_issues, ABC)
+    nothing = (0.0, 0.0)
+    assert first.labels == {
+        "lacks_commonsense": nothing,
+        "nonfactual": nothing,
+        "repetitive": nothing,
+        "irrelevant": nothing,
+        "incoherent": (0, 1),  # said of the chatbot itself by the second annotator
+        "lacks_empathy": nothing,
+    }
+    assert second.labels["incoherent"] == (1, 0) and second.labels["repetitive"] == (1, 1)
+    assert third.labels["lacks_empathy"] == (1, 0)
+    assert first.scales["incoherent"] == (0.0, 1.0) and first.level == "turn"
+
+
+def test_abceval_turns_lift_to_dialogues_by_any() -> None:
+    one, two = lift_to_dialogues(map(to_issues, ABC))
+    assert (one.id, one.level, one.turn, one.group) == ("x-4", "dialogue", None, "x")
+    assert len(one.dialogue.turns) == 4
+    assert one.labels["incoherent"] == (1, 1)  # one turn each
+    assert one.labels["repetitive"] == (1, 1) and one.labels["irrelevant"] == (0, 0)
+    assert two.labels["lacks_empathy"] == (1, 0)
+
+
+def test_abceval_rows_out_of_order_still_make_one_dialogue() -> None:
+    mixed = [to_issues(ABC[i]) for i in (0, 2, 1)]
+    assert [row.id for row in lift_to_dialogues(mixed)] == ["x-4", "y-2"]
+    assert [j.id for j in published_judgements([ABC[i] for i in (0, 2, 1)])] == ["x-4", "y-2"]
+
+
+def test_a_label_that_one_turn_lacks_is_not_zero() -> None:
+    rows = [to_issues(row) for row in ABC[:2]]
+    unsure = LabelledDialogue(
+        rows[0].dialogue, {"irrelevant": (None, 1.0)}, {"irrelevant": (0, 1)}, "turn", group="x"
+    )
+    (one,) = lift_to_dialogues([unsure, rows[1]])
+    # annotator 1 left a turn unanswered and marked none: nobody knows; annotator 2 marked one
+    assert one.labels["irrelevant"] == (None, 1.0)
+
+
+def test_published_machine_labels_become_judgements() -> None:
+    one, two = published_judgements(ABC)
+    assert one.id == "x-4" and one.judge == "judge:gpt-published" and one.turn is None
+    assert one.scores["repetitive"] == 1.0 and one.scores["incoherent"] == 0.0
+    assert two.scores["lacks_empathy"] is None and two.scores["nonfactual"] == 0.0
+    assert two.failure is not None and "lacks_empathy" in two.failure
+    assert one.failure is None and one.scored
+
+
+@needs_data
+def test_abceval_on_the_real_rows() -> None:
+    rows = load_spec("abceval")
+    lifted = list(lift_to_dialogues(map(to_issues, rows)))
+    assert len(lifted) == 54 and len({r.group for r in lifted}) == 54
+    judgements = list(published_judgements(rows))
+    assert [j.id for j in judgements] == [r.id for r in lifted]
+    # counted from the rows alone: dialogues with any mark of redundant by each position
+    for position in (0, 1):
+        marked = {r.group for r in rows if r.labels["redundant"][position] == 1}
+        assert marked == {r.group for r in lifted if r.labels["repetitive"][position] == 1}

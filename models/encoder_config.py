@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 
 from medal_judges.config import Config
 from medal_judges.models.heads import HeadConfig
+from medal_judges.models.reply import REACTION_NAMES, ReplyConfig
 from medal_judges.models.similarity import SIMILARITY_NAMES
 from medal_judges.models.turn_features import FEATURE_NAMES
 
@@ -16,14 +17,20 @@ ALL_FEATURES = FEATURE_NAMES + SIMILARITY_NAMES
 
 
 class ExpertConfig(Config):
-    """A member of the ensemble that learns from some sources only; ``weight`` is its share of the
-    score, ``alpha`` its ridge penalty, ``features`` the measures it reads (None: all)."""
+    """A member of the ensemble with sources (none: all) and settings of its own.
+
+    ``weight`` is its share of the score. The rest is for the ridge solver: ``alpha`` the penalty,
+    where every source has a total weight of 1; ``features`` what it reads, as ``name`` or, of one
+    side only, ``user.name`` or ``assistant.name`` (None: all); ``prior`` a weight per feature in
+    units of the answer's deviation, added to what the ratings say, for dimensions named.
+    """
 
     name: str
-    sources: tuple[str, ...]
+    sources: tuple[str, ...] = ()
     weight: float = Field(default=1.0, gt=0)
-    alpha: float = Field(default=100.0, gt=0)
+    alpha: float = Field(default=1.0, gt=0)
     features: tuple[str, ...] | None = None
+    prior: dict[str, dict[str, float]] = Field(default_factory=dict)
 
 
 class EncoderConfig(Config):
@@ -42,7 +49,7 @@ class EncoderConfig(Config):
     ``net``: ``transformer`` looks across turns; ``linear`` is one linear map of mean turn vectors
     and features, which training can solve in closed form. ``members`` nets are averaged; with
     ``experts`` each of them learns from sources of its own (ratings made in another spirit), and
-    the score is their weighted mean.
+    the score is their weighted mean. ``reply`` adds the two reaction measures of models/reply.py.
     """
 
     family: Literal["encoder"] = "encoder"
@@ -56,6 +63,7 @@ class EncoderConfig(Config):
     embedding: bool = True
     net: Literal["transformer", "linear"] = "transformer"
     experts: tuple[ExpertConfig, ...] = ()
+    reply: ReplyConfig | None = None
     width: int = Field(default=128, ge=4)
     layers: int = Field(default=1, ge=0)
     attention_heads: int = Field(default=4, ge=1)
@@ -72,3 +80,8 @@ class EncoderConfig(Config):
         if unknown := [n for n in names if n not in ALL_FEATURES]:
             raise ValueError(f"no feature {unknown}; there are {', '.join(ALL_FEATURES)}")
         return names
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """``features``, and the reactions where there is a reply model."""
+        return self.features + (REACTION_NAMES if self.reply else ())

@@ -12,6 +12,7 @@ from torch.nn import functional
 from medal_judges.dimension import Dimension
 from medal_judges.models.encoder_config import ALL_FEATURES, EncoderConfig
 from medal_judges.models.heads import Head, default_head
+from medal_judges.models.reply import HALVES, ReplyModel, contrast, context_of
 from medal_judges.models.similarity import turn_similarities
 from medal_judges.models.turn_batch import TurnBatch
 
@@ -36,12 +37,20 @@ class EncoderNet(nn.Module):
         shares = [[e.weight] for e in config.experts] or [[1.0]] * count
         self.shares: Tensor
         self.register_buffer("shares", torch.tensor(shares).repeat(1, len(self.names)))
+        self.reply: nn.ModuleList | None = None
+        if config.reply is not None:
+            width = config.reply.width
+            self.reply = nn.ModuleList(
+                ReplyModel(hidden, len(self.columns), width) for _ in range(HALVES)
+            )
+            self.register_buffer("positive", torch.zeros(len(config.reply.positive), hidden))
+            self.register_buffer("negative", torch.zeros(len(config.reply.negative), hidden))
         # Of the training set, per role: a new domain must not be re-centred on itself.
         self.feature_mean: Tensor
         self.feature_std: Tensor
         self.embedding_mean: Tensor
-        self.register_buffer("feature_mean", torch.zeros(2, len(self.columns)))
-        self.register_buffer("feature_std", torch.ones(2, len(self.columns)))
+        self.register_buffer("feature_mean", torch.zeros(2, len(config.feature_names)))
+        self.register_buffer("feature_std", torch.ones(2, len(config.feature_names)))
         self.register_buffer("embedding_mean", torch.zeros(2, hidden))
 
     def token_vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -72,10 +81,12 @@ class EncoderNet(nn.Module):
             features = self.features(vectors, batch)
         return [net(vectors, features, batch) for net in self.nets]
 
-    def linear_inputs(self, vectors: Tensor, batch: TurnBatch) -> tuple[Tensor, Tensor]:
+    def linear_inputs(
+        self, vectors: Tensor, batch: TurnBatch, halves: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """(unit embeddings, features), both centred: a side that never speaks adds nothing."""
         unit = functional.normalize(vectors.float(), dim=-1) - self.embedding_mean[batch.roles]
-        return unit * batch.mask.unsqueeze(-1), self.features(vectors, batch)
+        return unit * batch.mask.unsqueeze(-1), self.features(vectors, batch, halves)
 
     def combine(self, members: Sequence[Logits], name: str) -> Tensor:
         """The members' weighted mean of dimension ``name``."""
@@ -83,16 +94,61 @@ class EncoderNet(nn.Module):
         stacked = torch.stack([member[name].float() for member in members])
         return torch.einsum("m,m...->...", weights / weights.sum(), stacked)
 
-    def raw_features(self, vectors: Tensor, batch: TurnBatch) -> Tensor:
-        """Features [B, T, F] in their own units: the surface's and the net's similarities."""
+    def measures(self, vectors: Tensor, batch: TurnBatch) -> Tensor:
+        """The measures of ``config.features`` [B, T, F] in their own units."""
         similar = turn_similarities(vectors, batch.roles, batch.mask)
         return torch.cat([batch.features, similar], dim=-1)[..., self.columns]
 
-    def features(self, vectors: Tensor, batch: TurnBatch) -> Tensor:
-        """Standardised features [B, T, F], 0 on padding."""
-        raw = self.raw_features(vectors, batch)
-        z = (raw - self.feature_mean[batch.roles]) / self.feature_std[batch.roles]
+    def standardised(self, raw: Tensor, batch: TurnBatch) -> Tensor:
+        """The first columns of the features [B, T, any], by the training set; 0 on padding."""
+        mean, std = self.feature_mean[..., : raw.shape[-1]], self.feature_std[..., : raw.shape[-1]]
+        z = (raw - mean[batch.roles]) / std[batch.roles]
         return z.clamp(-_FEATURE_LIMIT, _FEATURE_LIMIT) * batch.mask.unsqueeze(-1)
+
+    def raw_features(
+        self, vectors: Tensor, batch: TurnBatch, halves: Tensor | None = None
+    ) -> Tensor:
+        """All features [B, T, F]. ``halves`` [B] names the reply model that reads each dialogue
+        (cross-fitting, in training); None is the mean of both."""
+        raw = self.measures(vectors, batch)
+        if self.reply is None:
+            return raw
+        reactions = self.reactions(vectors, self.standardised(raw, batch), batch, halves)
+        return torch.cat([raw, reactions], dim=-1)
+
+    def reactions(
+        self, vectors: Tensor, measures: Tensor, batch: TurnBatch, halves: Tensor | None
+    ) -> Tensor:
+        """(reaction, expected_reaction) of each turn [B, T, 2]; 0 on the other side's turns."""
+        assert self.reply is not None
+        unit = functional.normalize(vectors.float(), dim=-1)
+        user = (batch.roles == 0) & batch.mask
+        said = contrast(unit, self.positive, self.negative) * user  # type: ignore[arg-type]
+        now, before, earlier = context_of(unit)
+        each = torch.stack(
+            [
+                model.contrast(  # type: ignore[operator]
+                    model.expect(now, before, earlier, measures),  # type: ignore[operator]
+                    self.positive,
+                    self.negative,
+                )
+                for model in self.reply
+            ]
+        )
+        if halves is None:
+            expected = each.mean(0)
+        else:
+            expected = each[halves, torch.arange(len(halves), device=halves.device)]
+        # The opening turn answers nothing: there is no context to read it in.
+        answers = (batch.roles == 1) & batch.mask
+        answers[:, 0] = False
+        return torch.stack([said, expected * answers], dim=-1)
+
+    def features(
+        self, vectors: Tensor, batch: TurnBatch, halves: Tensor | None = None
+    ) -> Tensor:
+        """Standardised features [B, T, F], 0 on padding."""
+        return self.standardised(self.raw_features(vectors, batch, halves), batch)
 
 
 class LinearNet(nn.Module):
@@ -101,7 +157,7 @@ class LinearNet(nn.Module):
     def __init__(self, hidden: int, config: EncoderConfig, dimensions: Sequence[Dimension]) -> None:
         super().__init__()
         self.embedding = config.embedding
-        width = 2 * (len(config.features) + (hidden if config.embedding else 0))
+        width = 2 * (len(config.feature_names) + (hidden if config.embedding else 0))
         self.heads = _heads(config, dimensions, width)
 
     def inputs(self, vectors: Tensor, features: Tensor) -> Tensor:
@@ -124,7 +180,7 @@ class TurnNet(nn.Module):
         self.embed = nn.Linear(hidden, width) if config.embedding else None
         self.embed_norm = nn.LayerNorm(hidden) if config.embedding else None
         self.embed_dropout = nn.Dropout(config.embedding_dropout)
-        count = len(config.features)
+        count = len(config.feature_names)
         self.measure = nn.Linear(count, width) if count else None
         self.role = nn.Embedding(2, width)
         self.layers = nn.ModuleList(_layer(config) for _ in range(config.layers))
@@ -145,7 +201,7 @@ class TurnNet(nn.Module):
         for layer in self.layers:
             state = layer(state, src_key_padding_mask=~mask)
         state = self.turn(state)
-        if self.config.features and self.config.skip:
+        if self.config.feature_names and self.config.skip:
             state = torch.cat([state, features], dim=-1)
         split, weights = by_role(state, batch.roles, mask)
         return _apply(self.heads, split, weights)

@@ -6,7 +6,7 @@ turn contributed is known exactly: logit = bias + sum over turns of weight(turn)
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -26,7 +26,8 @@ class HeadConfig(Config):
     ``regression``: MSE or Huber on the scale [0, 1]. ``ordinal``: CORN (Shi, Cao and Raschka,
     2023). ``binary``: cross-entropy on soft labels. ``classification``: cross-entropy over the
     levels of the scale. ``weight`` multiplies the loss, ``positive_weight`` the positive class of a
-    binary head, ``class_weights`` the classes of a classification head.
+    binary head (``balanced``: training sets it to negatives / positives, at most 10),
+    ``class_weights`` the classes of a classification head.
     """
 
     kind: HeadKind = "regression"
@@ -34,7 +35,7 @@ class HeadConfig(Config):
     huber_delta: float = Field(default=0.25, gt=0)
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
     weight: float = Field(default=1.0, ge=0)
-    positive_weight: float = Field(default=1.0, gt=0)
+    positive_weight: Annotated[float, Field(gt=0)] | Literal["balanced"] = 1.0
     class_weights: tuple[float, ...] | None = None
 
 
@@ -58,6 +59,8 @@ class Head(nn.Module):
         super().__init__()
         self.dimension, self.config = dimension, config
         self.levels = len(dimension.levels)
+        weight = config.positive_weight
+        self.positive_weight = 1.0 if weight == "balanced" else weight
         if config.kind in ("ordinal", "classification") and self.levels < 2:
             raise ConfigError(
                 f"dimension {dimension.name!r} is continuous: it has no levels for a "
@@ -119,7 +122,7 @@ class Head(nn.Module):
             return functional.binary_cross_entropy_with_logits(
                 logits.squeeze(-1),
                 target * (1 - config.label_smoothing) + 0.5 * config.label_smoothing,
-                pos_weight=logits.new_tensor(config.positive_weight),
+                pos_weight=logits.new_tensor(self.positive_weight),
                 reduction="none",
             )
         if config.kind == "ordinal":

@@ -56,7 +56,7 @@ class OptimConfig(Config):
     cut so that it holds at most ``batch_tokens`` padded tokens."""
 
     solver: Literal["gradient", "ridge"] = "gradient"
-    embedding_share: float = Field(default=0.2, gt=0)  # ridge only, see training/ridge.py
+    embedding_share: float = Field(default=0.2, ge=0)  # ridge only, see training/ridge.py
     epochs: float = Field(default=3, gt=0)
     batch_size: int = Field(default=16, ge=1)
     batch_tokens: int = Field(default=16384, ge=64)

@@ -30,6 +30,7 @@ class Example:
     targets: dict[str, float | np.ndarray]
     weight: float = 1.0
     human: dict[str, float] = field(default_factory=dict)  # mean rating, raw scale
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def example_of(
         count = levels.get(judge_name, 0)
         unit = maps[source_name]
         targets[judge_name] = _levels(rating, unit, count, soft) if count else unit(average)
-    return Example(row.dialogue, entry.source.split(":")[0], targets, entry.weight, human)
+    return Example(row.dialogue, entry.source.split(":")[0], targets, entry.weight, human, row.group)
 
 
 def _levels(rating: Rating, unit: UnitMap, count: int, soft: bool) -> np.ndarray:

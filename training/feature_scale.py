@@ -12,6 +12,7 @@ from medal_judges.training.model import Batcher
 _FLOOR = 1e-3  # of a deviation: a measure that never varies must not blow up on a new domain
 
 
+@torch.no_grad()
 def fit_feature_scale(judge: EncoderJudge, data: Batcher, rows: int = 4000) -> None:
     """Mean and deviation per role of the net's features, mean of its unit turn embeddings, over
     the first ``rows`` of the training set; each source counts the same."""

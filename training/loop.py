@@ -29,6 +29,7 @@ from medal_judges.training.feature_scale import fit_feature_scale
 from medal_judges.training.model import Batcher, TrainingModel
 from medal_judges.training.optimizer import build_optimizer, build_schedule, freeze
 from medal_judges.training.progress import TrainingBar
+from medal_judges.training.reply import fit_reply
 from medal_judges.training.ridge import fit_ridge
 from medal_judges.training.validation import validation_figures, watched
 
@@ -59,6 +60,9 @@ class TrainingLoop:
             Batcher(judge, validation, frozen),
         )
         fit_feature_scale(judge, self.train)
+        if judge.config.reply is not None:
+            fit_reply(judge, self.train, config.seed)
+            fit_feature_scale(judge, self.train)  # once more: now the reactions mean something
         sources = sorted({e.source for e in train})
         model = TrainingModel(judge.net, sources, config.source_offsets)
         self._build(model)
@@ -89,7 +93,7 @@ class TrainingLoop:
         """Train to the end or to early stopping; returns where it stands. Saves checkpoints."""
         progress = Progress()
         if self.config.optim.solver == "ridge":
-            fit_ridge(self.judge, self.train, self.config.optim.embedding_share)
+            fit_ridge(self.judge, self.train, self.config.optim.embedding_share, self.config.seed)
             return progress
         if resume:
             progress = load_checkpoint(self.folder, self.accelerator, self.run_hash)

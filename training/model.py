@@ -126,7 +126,10 @@ class Batcher:
         texts = list(dict.fromkeys(t for e in self.encoded for t in e.texts))
         self.row = {text: i for i, text in enumerate(texts)}
         self.pieces: list[list[list[int]]] = [] if self.flat else judge.turns.pieces(texts)
-        self.table = judge.embed_texts(texts) if frozen and not self.flat else None
+        self.table: Tensor | None = None
+        if frozen and not self.flat:
+            with torch.autocast(judge.device.type, torch.bfloat16, enabled=fast_bf16(judge.device)):
+                self.table = judge.embed_texts(texts)
 
     @property
     def lengths(self) -> list[int]:
@@ -155,6 +158,11 @@ class Batcher:
         owner = torch.tensor([i for i, _ in flat])
         return Inputs(batch, pieces=(ids, mask, owner, self._index(chosen, batch, local)))
 
+    def numbers(self, rows: Sequence[int]) -> Tensor:
+        """Number of each turn's distinct text [B, T], 0 on padding too."""
+        chosen = [self.encoded[row] for row in rows]
+        return self._index(chosen, collate(chosen), self.row)
+
     def vectors(self, row: int) -> Tensor:
         """Turn vectors [1, T, H] of one example as the body is now; no gradient."""
         if self.table is not None:
@@ -180,3 +188,14 @@ class Batcher:
             mask = torch.tensor([t is not None for t in there])
             found[name] = (torch.from_numpy(np.stack(values)), mask)
         return found
+
+
+def fast_bf16(device: torch.device) -> bool:
+    """True where bf16 has hardware: a frozen body is read once, and 3 to 4 times as fast with it.
+
+    The judge itself scores in fp32; the rounding is noise of a thousandth on the turn vectors.
+    """
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported())
+    check = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)  # private, hence getattr
+    return device.type == "cpu" and check is not None and bool(check())

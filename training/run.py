@@ -15,6 +15,7 @@ from medal_judges.models.encoder import EncoderJudge
 from medal_judges.models.encoder_config import EncoderConfig
 from medal_judges.models.judge import Judge
 from medal_judges.signature import content_hash
+from medal_judges.training.balance import balance_heads
 from medal_judges.training.calibrate import fit_calibrations
 from medal_judges.training.card import write_card
 from medal_judges.training.config import TrainConfig
@@ -58,6 +59,7 @@ def _train_encoder(
     resume: bool,
 ) -> Path:
     torch.manual_seed(config.seed)
+    model = balance_heads(model, rows.train)
     judge = EncoderJudge.create(model, dimensions, name=config.name)
     run_hash = content_hash([_settings(config), rows.facts])
     levels = class_levels(config, dimensions)

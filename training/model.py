@@ -96,7 +96,8 @@ class TrainingModel(nn.Module):
         experts = self.net.config.experts
         if not experts:
             return [torch.ones_like(sources, dtype=torch.bool)] * len(self.net.nets)
-        wanted = [[self.sources[s] for s in e.sources if s in self.sources] for e in experts]
+        known = self.sources
+        wanted = [[known[s] for s in e.sources or known if s in known] for e in experts]
         return [torch.isin(sources, sources.new_tensor(rows)) for rows in wanted]
 
     def _loss(

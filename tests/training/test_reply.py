@@ -1,0 +1,64 @@
+"""The reply models learn what follows an answer, from conversations alone."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.models.reply import ReplyConfig, ReplyModel
+from medal_judges.training.examples import Example
+from medal_judges.training.reply import _train, half_of, other_halves
+
+WIDTH = 16
+
+
+def unit(rows: int, seed: int) -> Tensor:
+    return functional.normalize(
+        torch.randn(rows, WIDTH, generator=torch.Generator().manual_seed(seed)), dim=-1
+    )
+
+
+def pairs(rows: int, seed: int) -> list[Tensor]:
+    """Answers, contexts, and replies that are the answer with its entries in another order."""
+    now = unit(rows, seed)
+    following = now.roll(3, dims=-1)
+    return [now, unit(rows, seed + 1), unit(rows, seed + 2), torch.zeros(rows, 2), following, torch.arange(rows)]
+
+
+def hits(model: ReplyModel, rows: list[Tensor]) -> float:
+    """Share of answers whose own reply is the likeliest of all."""
+    expected = model.expect(*rows[:4])
+    best = (expected @ model.replies(rows[4]).T).argmax(dim=1)
+    return float((best == torch.arange(len(best))).float().mean())
+
+
+def test_training_finds_the_reply_of_new_answers() -> None:
+    torch.manual_seed(0)
+    model = ReplyModel(WIDTH, features=2, width=8).eval()
+    held_out = pairs(64, seed=100)
+    before = hits(model, held_out)
+    config = ReplyConfig(positive=("a",), negative=("b",), epochs=30, batch_size=128, lr=3e-3)
+    _train(model, pairs(1024, seed=7), config, torch.Generator().manual_seed(0))
+    assert before < 0.2
+    assert hits(model, held_out) > 0.9
+
+
+def test_training_is_the_same_for_the_same_seed() -> None:
+    found = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        model = ReplyModel(WIDTH, features=2, width=8)
+        model.context[2] = torch.nn.Dropout(0.0)  # its masks come from the global generator
+        config = ReplyConfig(positive=("a",), negative=("b",), epochs=2, batch_size=64)
+        _train(model, pairs(128, seed=3), config, torch.Generator().manual_seed(0))
+        found.append(model.answer.weight.detach().clone())
+    assert torch.equal(found[0], found[1])
+
+
+def test_a_training_conversation_is_read_by_the_model_that_has_not_seen_it() -> None:
+    dialogue = Dialogue("1", (Turn("user", "hi"), Turn("assistant", "hello")))
+    examples = [Example(dialogue, "s", {}, group=f"g{i}") for i in range(200)]
+    mine = torch.tensor([half_of(e.group, 0) for e in examples])
+    assert torch.equal(other_halves(examples, 0), 1 - mine)
+    assert 60 < int(mine.sum()) < 140
+    assert half_of("g1", 0) == half_of("g1", 0)

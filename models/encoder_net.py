@@ -49,8 +49,10 @@ class EncoderNet(nn.Module):
         self.feature_mean: Tensor
         self.feature_std: Tensor
         self.embedding_mean: Tensor
-        self.register_buffer("feature_mean", torch.zeros(2, len(config.feature_names)))
-        self.register_buffer("feature_std", torch.ones(2, len(config.feature_names)))
+        # One column at least: saving takes empty tensors for one tensor under two names.
+        columns = max(1, len(config.feature_names))
+        self.register_buffer("feature_mean", torch.zeros(2, columns))
+        self.register_buffer("feature_std", torch.ones(2, columns))
         self.register_buffer("embedding_mean", torch.zeros(2, hidden))
 
     def token_vectors(self, ids: Tensor, mask: Tensor) -> Tensor:

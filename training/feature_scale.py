@@ -33,8 +33,9 @@ def fit_feature_scale(judge: EncoderJudge, data: Batcher, rows: int = 4000) -> N
         tables = _per_source(features, role)
         if tables:
             spread = np.mean([t.std(0) for t in tables], axis=0)
-            net.feature_mean[role] = torch.tensor(np.mean([t.mean(0) for t in tables], axis=0))
-            net.feature_std[role] = torch.tensor(np.maximum(spread, _FLOOR))
+            middle = np.mean([t.mean(0) for t in tables], axis=0)
+            net.feature_mean[role, : len(middle)] = torch.tensor(middle)
+            net.feature_std[role, : len(spread)] = torch.tensor(np.maximum(spread, _FLOOR))
             means = [t.mean(0) for t in _per_source(embeddings, role)]
             net.embedding_mean[role] = torch.tensor(np.mean(means, axis=0))
 

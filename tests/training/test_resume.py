@@ -1,0 +1,183 @@
+"""A training killed half-way and resumed ends at the same judge as an unbroken one."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from medal_judges.training.golden import check_golden
+
+WORDS = "music film garden train bread river winter coffee book friend holiday city".split()
+
+
+def write_rows(path: Path, count: int, split: str, seed: int) -> None:
+    """Dialogues whose assistant speaks of the first half of the words (label 1) or the other."""
+    rng = random.Random(seed)
+    with path.open("w", encoding="utf-8") as stream:
+        for number in range(count):
+            label = number % 2
+            turns = []
+            for _ in range(rng.randint(2, 5)):
+                turns.append({"role": "user", "content": " ".join(rng.sample(WORDS, 4))})
+                answer = " ".join(rng.sample(WORDS[:6] if label else WORDS[6:], 5))
+                turns.append({"role": "assistant", "content": answer})
+            row = {
+                "id": f"{split}-{number}",
+                "lang": "en",
+                "level": "dialogue",
+                "dialogue": turns,
+                "labels": {"repetitive": [label], "overall": [5 - 4 * label]},
+                "scales": {"repetitive": [0, 1], "overall": [1, 5]},
+                "split": split,
+            }
+            stream.write(json.dumps(row) + "\n")
+
+
+@pytest.fixture
+def tiny_bert(tmp_path: Path) -> Path:
+    """A BERT of two layers and 32 dimensions with a word tokenizer, as any hub encoder is saved."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "user", "assistant", ":", *WORDS]
+    words = models.WordLevel({w: i for i, w in enumerate(vocabulary)}, unk_token="[UNK]")
+    tokenizer = Tokenizer(words)
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+    )
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        hidden_dropout_prob=0.1,
+    )
+    folder = tmp_path / "tiny"
+    BertModel(config).save_pretrained(folder)
+    fast.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def config(tmp_path: Path, tiny_bert: Path) -> Path:
+    """A run of 10 epochs of 10 steps with dropout, shuffling and a checkpoint every 7 steps."""
+    write_rows(tmp_path / "train.jsonl", 80, "train", seed=1)
+    write_rows(tmp_path / "validation.jsonl", 30, "validation", seed=2)
+    settings = {
+        "name": "tiny",
+        "output_dir": str(tmp_path / "unset"),
+        "rubric": "medal",
+        "seed": 3,
+        "model": {
+            "family": "encoder",
+            "base": str(tiny_bert),
+            "shape": "flat",
+            "max_tokens": 128,
+            "width": 16,
+            "layers": 1,
+            "attention_heads": 2,
+            "features": [],
+            "heads": {"overall": {"kind": "ordinal"}},
+        },
+        "train": [{"source": str(tmp_path / "train.jsonl")}],
+        "validation": [{"source": str(tmp_path / "validation.jsonl")}],
+        "optim": {"epochs": 10, "batch_size": 8, "lr": 0.003, "body_lr": 0.001},
+        "stop": {"metric": "auc/repetitive", "patience": 100},
+        "checkpoint_steps": 7,
+        "threads": 1,
+    }
+    path = tmp_path / "tiny.yaml"
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return path
+
+
+def command(config: Path, folder: Path, *more: str) -> list[str]:
+    head = [sys.executable, "-m", "medal_judges.training", "--config", str(config)]
+    return [*head, f"output_dir={folder}", *more]
+
+
+def golden(folder: Path) -> list[dict[str, float]]:
+    scores: list[dict[str, float]] = json.loads((folder / "golden.json").read_text())["scores"]
+    return scores
+
+
+def kill_after_first_checkpoint(config: Path, folder: Path) -> None:
+    """Start the run as a process of its own and end it with SIGKILL in mid-epoch."""
+    run = subprocess.Popen(command(config, folder), stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list(folder.glob("checkpoints/step-*/progress.json")):
+        assert run.poll() is None, "the run ended before its first checkpoint"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.3)
+    os.kill(run.pid, signal.SIGKILL)
+    assert run.wait() == -signal.SIGKILL
+
+
+def test_killed_and_resumed_equals_unbroken(config: Path, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    subprocess.run(command(config, whole), check=True, stderr=subprocess.DEVNULL)
+    kill_after_first_checkpoint(config, broken)
+    assert not (broken / "golden.json").exists()
+    resumed = subprocess.run(
+        command(config, broken, "--resume"), check=True, capture_output=True, text=True
+    )
+    assert "checked in a fresh process" in resumed.stdout
+    largest = max(
+        abs(a[name] - b[name])
+        for a, b in zip(golden(whole), golden(broken), strict=True)
+        for name in a
+    )
+    assert largest < 1e-5
+    history = [(folder / "history.jsonl").read_text() for folder in (whole, broken)]
+    assert [json.loads(h.splitlines()[-1])["step"] for h in history] == [100, 100]
+    assert len(history[0].splitlines()) == len(history[1].splitlines())
+    # and it learnt something: what the assistant speaks of is the whole difference
+    assert json.loads((whole / "validation.json").read_text())["auc/repetitive"] > 0.9
+
+
+def test_resume_refuses_another_run(config: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    subprocess.run(
+        command(config, folder, "optim.epochs=1"), check=True, stderr=subprocess.DEVNULL
+    )
+    again = subprocess.run(
+        command(config, folder, "optim.epochs=1", "seed=4", "--resume"),
+        capture_output=True,
+        text=True,
+    )
+    assert again.returncode == 2
+    assert "other settings or data" in again.stderr
+    assert "Traceback" not in again.stderr
+
+
+def test_a_tampered_judge_does_not_pass(config: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    from medal_judges.errors import JudgeLoadError
+
+    folder = tmp_path / "run"
+    subprocess.run(
+        command(config, folder, "optim.epochs=1"), check=True, stderr=subprocess.DEVNULL
+    )
+    assert check_golden(folder) <= 1e-5
+    weights = load_file(folder / "model.safetensors")
+    name = "nets.0.heads.overall.bias"
+    save_file(weights | {name: weights[name] + 0.1}, folder / "model.safetensors")
+    with pytest.raises(JudgeLoadError, match=r"golden\.json"):
+        check_golden(folder)

@@ -131,7 +131,8 @@ def _resume(
     """
     if not out.exists() or out.stat().st_size == 0:
         return dialogues
-    last = _cut_last_dialogue(out)
+    lines = _cut_last_dialogue(out)
+    last = [parse_judgement(json.loads(line)) for line in lines]
     signature = str(judge.signature())
     earlier = groupby(read_judgements(out), key=lambda j: j.id)
     for rows in chain((list(rows) for _, rows in earlier), [last] if last else []):
@@ -142,7 +143,7 @@ def _resume(
             if len(rows) < len(items_of(dialogue, level)):
                 return chain([dialogue], dialogues)
             with open_text(out, "a") as stream:
-                stream.writelines(map(to_line, rows))
+                stream.writelines(lines)
         for judgement in rows:
             report.add(judgement)
         if progress is not None:
@@ -166,8 +167,8 @@ def _check_match(found: Judgement, dialogue: Dialogue | None, signature: str, ou
         )
 
 
-def _cut_last_dialogue(out: Path) -> list[Judgement]:
-    """Cut ``out`` back to the complete lines of all dialogues but the last, and return that one's.
+def _cut_last_dialogue(out: Path) -> list[str]:
+    """Cut ``out`` back to the complete lines of all dialogues but the last, and return its.
 
     A gzip file is written anew from what can be read: a cut member cannot be appended to.
     """
@@ -178,7 +179,7 @@ def _cut_last_dialogue(out: Path) -> list[Judgement]:
             stream.writelines(last)
             last = [line for line, _ in group]
     kept.replace(out)
-    return [parse_judgement(json.loads(line)) for line in last]
+    return last
 
 
 def _complete_lines(out: Path) -> Iterator[tuple[str, str]]:

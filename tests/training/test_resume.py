@@ -17,6 +17,7 @@ from medal_judges.training.golden import check_golden
 WORDS = "music film garden train bread river winter coffee book friend holiday city".split()
 
 
+
 def write_rows(path: Path, count: int, split: str, seed: int) -> None:
     """Dialogues whose assistant speaks of the first half of the words (label 1) or the other."""
     rng = random.Random(seed)
@@ -38,39 +39,6 @@ def write_rows(path: Path, count: int, split: str, seed: int) -> None:
                 "split": split,
             }
             stream.write(json.dumps(row) + "\n")
-
-
-@pytest.fixture
-def tiny_bert(tmp_path: Path) -> Path:
-    """A BERT of two layers and 32 dimensions with a word tokenizer, as any hub encoder is saved."""
-    import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "user", "assistant", ":", *WORDS]
-    words = models.WordLevel({w: i for i, w in enumerate(vocabulary)}, unk_token="[UNK]")
-    tokenizer = Tokenizer(words)
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        unk_token="[UNK]",
-        pad_token="[PAD]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-    )
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        hidden_dropout_prob=0.1,
-    )
-    folder = tmp_path / "tiny"
-    BertModel(config).save_pretrained(folder)
-    fast.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture

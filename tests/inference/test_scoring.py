@@ -1,0 +1,157 @@
+"""medal score as a user runs it: real files, real processes, killed and gone on with."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from medal_judges import Judge
+from medal_judges.inference.scoring import score_to_file
+from medal_judges.jsonl import read_dialogues, read_judgements
+
+JUDGE = "configs/judges/repetition.yaml"
+MEDAL = [sys.executable, "-c", "from medal_judges.cli import main; main()"]
+
+
+def write(path: Path, count: int, bad: int | None = None, ending: str = "\n") -> Path:
+    """Dialogues of 1 to 9 turns; every 25th has no assistant; line ``bad`` is broken."""
+    lines = []
+    for number in range(count):
+        turns = [
+            {"role": "user" if k % 2 == 0 else "assistant", "content": f"so {k} and {number % 7}"}
+            for k in range(1 if number % 25 == 0 else 2 + number % 8)
+        ]
+        lines.append(json.dumps({"id": f"d{number}", "dialogue": turns}))
+    if bad is not None:
+        lines[bad - 1] = '{"id": "broken", "dialogue": [{"role": "bot", "content": "x"}]}'
+    text = ending.join(lines) + ending
+    if path.suffix == ".gz":
+        with gzip.open(path, "wt", encoding="utf-8") as stream:
+            stream.write(text)
+    else:
+        path.write_bytes(text.encode())
+    return path
+
+
+def medal(*arguments: object, stdin: bytes | None = None) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([*MEDAL, *map(str, arguments)], input=stdin, capture_output=True)
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
+
+
+def test_command_and_api_give_the_same_numbers(tmp_path: Path) -> None:
+    source, out = write(tmp_path / "in.jsonl", 60), tmp_path / "out.jsonl"
+    done = medal("score", source, "--judge", JUDGE, "--out", out, "--min-coverage", 0.9)
+    assert done.returncode == 0, done.stderr
+    api = [j.to_record() for j in Judge.from_pretrained(JUDGE).score(read_dialogues(source))]
+    assert [json.loads(line) for line in out.read_text().splitlines()] == api
+    assert [r["id"] for r in api] == [f"d{n}" for n in range(60)]
+
+
+@pytest.mark.parametrize("name", ["in.jsonl.gz", "crlf.jsonl", "-"])
+def test_gzip_crlf_and_standard_input(tmp_path: Path, name: str) -> None:
+    plain = write(tmp_path / "plain.jsonl", 30)
+    wanted = medal("score", plain, "--judge", JUDGE, "--min-coverage", 0).stdout
+    if name == "-":
+        found = medal("score", "-", "--judge", JUDGE, "--min-coverage", 0, stdin=plain.read_bytes())
+    else:
+        source = write(tmp_path / name, 30, ending="\r\n" if "crlf" in name else "\n")
+        found = medal("score", source, "--judge", JUDGE, "--min-coverage", 0)
+    assert found.stdout == wanted
+    assert len(wanted.splitlines()) == 30
+
+
+def test_a_bad_line_is_named_and_loses_nothing(tmp_path: Path) -> None:
+    source, out = write(tmp_path / "in.jsonl", 3000, bad=2500), tmp_path / "out.jsonl"
+    done = medal("score", source, "--judge", JUDGE, "--out", out)
+    assert done.returncode == 2
+    assert f"{source}:2500" in done.stderr and "dialogue[0].role" in done.stderr
+    assert "--skip-bad" in done.stderr and "Traceback" not in done.stderr
+    kept = [j.id for j in read_judgements(out)]
+    assert kept == [f"d{n}" for n in range(len(kept))] and len(kept) >= 2048
+    done = medal("score", source, "--judge", JUDGE, "--out", out, "--skip-bad", "--min-coverage", 0)
+    assert done.returncode == 0
+    assert "1 bad lines left out" in done.stderr
+    assert len(list(read_judgements(out))) == 2999
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    done = medal("score", tmp_path / "nowhere.jsonl", "--judge", JUDGE, "--debug")
+    assert done.returncode != 0 and "Traceback" in done.stderr
+
+
+def test_too_little_coverage_is_exit_code_3_without_a_headline(tmp_path: Path) -> None:
+    source, out = write(tmp_path / "in.jsonl", 50), tmp_path / "out.jsonl"
+    done = medal("score", source, "--judge", JUDGE, "--out", out)
+    assert done.returncode == 3
+    assert "2 x no assistant turn to judge" in done.stderr
+    assert "dimension" not in done.stderr  # the table of means
+    assert [j.failure for j in read_judgements(out)].count("no assistant turn to judge") == 2
+
+
+def kill_half_way(command: list[str], out: Path) -> None:
+    """Start ``command`` and SIGKILL it once some judgements are on disk."""
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (out.exists() and out.stat().st_size > 20_000):
+        assert run.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+
+
+@pytest.mark.parametrize("level", ["dialogue", "turn"])
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
+def test_killed_and_gone_on_with_equals_unbroken(tmp_path: Path, name: str, level: str) -> None:
+    source = write(tmp_path / "in.jsonl", 12_000)
+    whole, out = tmp_path / "whole.jsonl", tmp_path / name
+    options = ["--judge", JUDGE, "--level", level, "--min-coverage", "0"]
+    assert medal("score", source, *options, "--out", whole).returncode == 0
+    kill_half_way([*MEDAL, "score", str(source), *options, "--out", str(out)], out)
+    done = medal("score", source, *options, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "(0 from before)" not in done.stderr
+    read = gzip.decompress(out.read_bytes()) if name.endswith(".gz") else out.read_bytes()
+    assert read == whole.read_bytes()
+
+
+def test_a_finished_run_judges_nothing_again(tmp_path: Path) -> None:
+    source, out = write(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl"
+    judge = Judge.from_pretrained(JUDGE)
+    score_to_file(read_dialogues(source), judge, out)
+    before = out.read_bytes()
+    report = score_to_file(read_dialogues(source), judge, out)
+    assert (report.total, report.resumed, report.dialogues) == (40, 40, 0)
+    assert out.read_bytes() == before
+
+
+def test_another_judge_or_input_is_refused(tmp_path: Path) -> None:
+    source, out = write(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl"
+    assert medal("score", source, "--judge", JUDGE, "--out", out, "--min-coverage", 0).returncode == 0
+    other = medal("score", source, "--judge", "configs/judges/length.yaml", "--out", out)
+    assert other.returncode == 2 and "another judge" in other.stderr
+    shorter = write(tmp_path / "short.jsonl", 10)
+    other = medal("score", shorter, "--judge", JUDGE, "--out", out)
+    assert other.returncode == 2 and "does not go with this input" in other.stderr
+    done = medal(
+        "score", shorter, "--judge", JUDGE, "--out", out, "--overwrite", "--min-coverage", 0
+    )
+    assert done.returncode == 0 and len(out.read_text().splitlines()) == 10
+
+
+def test_wrong_options_say_what_is_right(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", 2)
+    assert "--level must be" in medal("score", source, "--judge", JUDGE, "--level", "word").stderr
+    wrong = medal("score", source, "--judge", JUDGE, "--dimension", "fun")
+    assert wrong.returncode == 2 and "repetitive" in wrong.stderr
+    assert "no judge given" in medal("score", source).stderr
+    nowhere = medal("score", source, "--judge", "no such judge")
+    assert nowhere.returncode == 2 and "hub id" in nowhere.stderr

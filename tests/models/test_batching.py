@@ -1,0 +1,47 @@
+"""Batches by token budget, and halving when memory runs out."""
+
+import pytest
+
+from medal_judges.models.batching import budget_batches, halving, is_out_of_memory, windows
+
+
+def test_every_item_comes_once_and_fits_the_budget() -> None:
+    lengths = [5, 90, 1, 33, 33, 7, 64, 2, 120]
+    batches = list(budget_batches(range(len(lengths)), lambda i: lengths[i], 100))
+    assert sorted(i for b in batches for i in b) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= 100
+    assert batches[0] == [8]  # longest first, and longer than the budget: alone
+
+
+def test_windows_cut_a_stream() -> None:
+    assert list(windows(iter(range(5)), 2)) == [[0, 1], [2, 3], [4]]
+    assert list(windows(iter(()), 2)) == []
+
+
+def test_halving_keeps_order_and_goes_down_to_what_fits() -> None:
+    sizes: list[int] = []
+
+    def run(batch: list[int]) -> list[int]:
+        sizes.append(len(batch))
+        if len(batch) > 2:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return [10 * item for item in batch]
+
+    assert halving(run, list(range(7))) == [0, 10, 20, 30, 40, 50, 60]
+    assert sizes[0] == 7 and max(sizes[-2:]) <= 2
+
+
+def test_halving_raises_what_is_not_memory_and_what_cannot_be_halved() -> None:
+    def broken(batch: list[int]) -> list[int]:
+        raise RuntimeError("shapes do not match")
+
+    with pytest.raises(RuntimeError, match="shapes"):
+        halving(broken, [1, 2])
+
+    def full(batch: list[int]) -> list[int]:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        halving(full, [1, 2])
+    assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))

@@ -1,0 +1,165 @@
+"""The encoder judge: nothing depends on the batch, nothing is lost, what is saved comes back."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from medal_judges import Dialogue, Judge, Turn
+from medal_judges.dimension import load_rubric
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.encoder import EncoderJudge
+from medal_judges.models.encoder_config import EncoderConfig, ExpertConfig
+from medal_judges.models.reply import ReplyConfig
+
+from ..conftest import WORDS
+
+
+def dialogues(count: int = 24) -> list[Dialogue]:
+    """Dialogues of 1 to 30 turns of 0 to 40 words, some without an assistant."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(high: int) -> int:
+        return int(torch.randint(0, high, (1,), generator=generator))
+
+    found = []
+    for number in range(count):
+        turns = [
+            Turn("user" if k % 2 == 0 else "assistant", " ".join(WORDS[draw(12)] for _ in range(draw(40))))
+            for k in range(1 + draw(30))
+        ]
+        found.append(Dialogue(str(number), tuple(turns)))
+    return found
+
+
+def judge(base: Path, **settings: object) -> EncoderJudge:
+    """A judge whose heads are random, so that every turn matters."""
+    torch.manual_seed(0)
+    defaults = {"base": str(base), "max_tokens": 64, "width": 16, "members": 2}
+    config = EncoderConfig(**(defaults | settings))  # type: ignore[arg-type]
+    made = EncoderJudge.create(config, load_rubric("medal"))
+    for name, parameter in made.net.named_parameters():
+        if "attention.weight" in name or "value" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return made
+
+
+SHAPES = [
+    {"shape": "flat", "pooling": "role"},
+    {"shape": "flat", "pooling": "attention"},
+    {"shape": "hierarchical", "pooling": "role", "net": "linear"},
+    {"shape": "hierarchical", "pooling": "attention"},
+    {"shape": "hierarchical", "reply": ReplyConfig(positive=("music",), negative=("river",))},
+]
+
+
+def unit_scores(made: EncoderJudge, found: list) -> list[list[float]]:
+    return [
+        [made.dimension(n).to_unit(s) for n, s in j.scores.items()] if j.failure is None else []
+        for j in found
+    ]
+
+
+@pytest.mark.parametrize("settings", SHAPES, ids=str)
+def test_scores_do_not_depend_on_batch_window_or_order(tiny_bert: Path, settings: dict) -> None:
+    made, given = judge(tiny_bert, **settings), dialogues()
+    one = unit_scores(made, list(made.score(given)))
+    made.window = 5
+    other = unit_scores(made, list(made.score(given[::-1], token_budget=200)))[::-1]
+    for a, b in zip(one, other, strict=True):
+        assert a == pytest.approx(b, abs=1e-5)
+    assert len({round(row[0], 4) for row in one if row}) > 10  # and the scores do differ
+
+
+@pytest.mark.parametrize("settings", SHAPES, ids=str)
+def test_a_saved_judge_comes_back_the_same(tiny_bert: Path, tmp_path: Path, settings: dict) -> None:
+    made, given = judge(tiny_bert, **settings), dialogues(8)
+    before = [dict(j.scores) for j in made.score(given)]
+    folder = made.save_pretrained(tmp_path / "judge")
+    loaded = Judge.from_pretrained(folder, device="cpu")
+    assert [dict(j.scores) for j in loaded.score(given)] == before
+    assert str(loaded.signature()) == str(made.signature())
+    assert "/" not in str(loaded.signature()).replace(str(tiny_bert), "")
+
+
+def test_each_level_judges_what_it_says(tiny_bert: Path) -> None:
+    made, given = judge(tiny_bert), dialogues(6)
+    by_turn = list(made.score(given, level="turn"))
+    wanted = [(d.id, t) for d in given for t in (d.assistant_turns or (None,))]
+    assert [(j.id, j.turn) for j in by_turn] == wanted
+    cut = [d.upto(t) for d in given for t in d.assistant_turns]
+    whole = [j for j in made.score(cut) if j.failure is None]
+    for a, b in zip([j for j in by_turn if j.failure is None], whole, strict=True):
+        assert list(a.scores.values()) == pytest.approx(list(b.scores.values()), abs=1e-4)
+    last = list(made.score(given, level="last"))
+    assert [j.turn for j in last] == [d.assistant_turns[-1] if d.assistant_turns else None for d in given]
+
+
+def test_a_dialogue_without_an_assistant_is_unscored_with_its_reason(tiny_bert: Path) -> None:
+    made = judge(tiny_bert)
+    (found,) = made.score([Dialogue("x", (Turn("user", "music"),))])
+    assert found.failure == "no assistant turn to judge"
+    assert set(found.scores.values()) == {None}
+
+
+def test_sixty_turns_are_read_whole_where_one_window_cannot(tiny_bert: Path) -> None:
+    turns = tuple(Turn("user" if k % 2 == 0 else "assistant", "music film garden " * 4) for k in range(60))
+    long = [Dialogue("long", turns)]
+    (hierarchical,) = judge(tiny_bert).score(long)
+    (flat,) = judge(tiny_bert, shape="flat").score(long)
+    assert hierarchical.truncated_turns == 0
+    assert flat.truncated_turns > 50
+    for found in (hierarchical, flat):
+        assert len(found.contributions["overall"]) == 60
+    assert set(flat.contributions["overall"][: flat.truncated_turns]) == {0.0}
+
+
+def test_a_turn_longer_than_the_window_is_read_in_pieces(tiny_bert: Path) -> None:
+    made = judge(tiny_bert, max_tokens=16)
+    text = " ".join(WORDS * 5)
+    pieces = made.turns.pieces([text])[0]
+    start, end = len(made.turns.prefix), len(made.turns.suffix)
+    inner = [i for piece in pieces for i in piece[start : len(piece) - end]]
+    assert inner == made.tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert len(pieces) > 3 and max(map(len, pieces)) <= 16
+
+
+def test_unknown_dimension_names_the_known_ones(tiny_bert: Path) -> None:
+    with pytest.raises(ConfigError, match="'fun'") as caught:
+        list(judge(tiny_bert).score(dialogues(2), dimensions=["fun"]))
+    assert "repetitive" in str(caught.value)
+
+
+def test_weights_that_do_not_fit_are_refused(tiny_bert: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = judge(tiny_bert).save_pretrained(tmp_path / "judge")
+    weights = load_file(folder / "model.safetensors")
+    name = "nets.0.heads.overall.bias"
+    save_file({k: v for k, v in weights.items() if k != name}, folder / "model.safetensors")
+    with pytest.raises(JudgeLoadError, match=r"heads\.overall\.bias"):
+        Judge.from_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(JudgeLoadError, match="no model.safetensors"):
+        Judge.from_pretrained(folder)
+
+
+def test_what_is_not_a_judge_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(JudgeLoadError, match=r"no config\.json"):
+        Judge.from_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    with pytest.raises(JudgeLoadError, match="names no 'family'"):
+        Judge.from_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"family": "oracle"}))
+    with pytest.raises(JudgeLoadError, match="unknown family 'oracle'"):
+        Judge.from_pretrained(tmp_path)
+
+
+def test_experts_are_averaged_by_their_shares(tiny_bert: Path) -> None:
+    experts = (ExpertConfig(name="a", weight=1.0), ExpertConfig(name="b", weight=3.0))
+    made = judge(tiny_bert, net="linear", pooling="role", experts=experts)
+    answers = [{"overall": torch.tensor([[1.0]])}, {"overall": torch.tensor([[5.0]])}]
+    assert made.net.combine(answers, "overall").item() == pytest.approx(4.0)
+    made.net.shares[1] = 0  # an expert that saw no label of a dimension has no say in it
+    assert made.net.combine(answers, "overall").item() == pytest.approx(1.0)

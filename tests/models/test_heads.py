@@ -1,0 +1,106 @@
+"""Heads: losses and probabilities by hand and against torch."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from medal_judges.dimension import Dimension
+from medal_judges.errors import ConfigError
+from medal_judges.models.heads import Head, HeadConfig, corn_losses, corn_probabilities
+
+OVERALL = Dimension("overall", "ordinal", 1, 5)
+ISSUE = Dimension("unsafe", "binary", 0, 1, good="low")
+
+
+def one_hot(level: int, levels: int) -> torch.Tensor:
+    return functional.one_hot(torch.tensor([level]), levels).float()
+
+
+@pytest.mark.parametrize("level", range(5))
+def test_corn_loss_is_the_sum_over_the_questions_asked(level: int) -> None:
+    logits = torch.tensor([[0.3, -0.7, 1.1, 0.2]])
+    by_hand = 0.0
+    for k in range(4):  # question k: is it above level k, asked only when it is at least k
+        if level >= k:
+            p = 1 / (1 + math.exp(-logits[0, k].item()))
+            by_hand -= math.log(p if level > k else 1 - p)
+    found = corn_losses(logits, one_hot(level, 5)).item()
+    assert found == pytest.approx(by_hand, rel=1e-5)
+
+
+def test_corn_probabilities_are_a_distribution_and_chain() -> None:
+    logits = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    p = corn_probabilities(logits)
+    assert torch.allclose(p.sum(-1), torch.ones(6))
+    assert (p >= 0).all()
+    assert torch.allclose(1 - p[:, 0], torch.sigmoid(logits[:, 0]))
+    assert torch.allclose(p[:, -1], torch.sigmoid(logits).prod(-1))
+
+
+def test_corn_of_soft_labels_is_the_mean_of_hard_ones() -> None:
+    logits = torch.tensor([[0.3, -0.7, 1.1, 0.2]])
+    soft = 0.25 * one_hot(1, 5) + 0.75 * one_hot(4, 5)
+    hard = 0.25 * corn_losses(logits, one_hot(1, 5)) + 0.75 * corn_losses(logits, one_hot(4, 5))
+    assert corn_losses(logits, soft).item() == pytest.approx(hard.item(), rel=1e-5)
+
+
+def head(dimension: Dimension, **settings: object) -> Head:
+    return Head(dimension, HeadConfig(**settings), width=6, attention=False)  # type: ignore[arg-type]
+
+
+def test_binary_loss_is_torchs_with_smoothing_and_weight() -> None:
+    logits, target = torch.tensor([[0.5], [-1.0]]), torch.tensor([1.0, 0.0])
+    found = head(ISSUE, kind="binary", label_smoothing=0.1, positive_weight=3.0).loss(
+        logits, target, torch.tensor([True, True]), torch.ones(2)
+    )
+    smooth = torch.tensor([0.95, 0.05])
+    wanted = functional.binary_cross_entropy_with_logits(
+        logits[:, 0], smooth, pos_weight=torch.tensor(3.0)
+    )
+    assert found.item() == pytest.approx(wanted.item(), rel=1e-6)
+
+
+def test_missing_labels_and_weights() -> None:
+    one = head(OVERALL, kind="regression")
+    logits, target = torch.tensor([[0.2], [0.9], [0.4]]), torch.tensor([0.0, 0.5, 9.9])
+    mask, weights = torch.tensor([True, True, False]), torch.tensor([1.0, 3.0, 1.0])
+    by_hand = (1 * 0.2**2 + 3 * 0.4**2) / 4
+    assert one.loss(logits, target, mask, weights).item() == pytest.approx(by_hand, rel=1e-5)
+    nothing = one.loss(logits, target, torch.zeros(3, dtype=torch.bool), weights)
+    assert nothing.item() == 0.0
+
+
+def test_class_weights_must_fit_the_levels() -> None:
+    with pytest.raises(ConfigError, match="2 class weights for 5 levels"):
+        head(OVERALL, kind="classification", class_weights=(1.0, 2.0))
+    with pytest.raises(ConfigError, match="continuous"):
+        head(Dimension("x", "continuous", 0, 1), kind="ordinal")
+
+
+def test_scores_stand_on_the_dimensions_scale() -> None:
+    logits = torch.tensor([[-3.0], [0.5], [4.0]])
+    assert head(OVERALL, kind="regression").scores(logits, 1.0).tolist() == [1.0, 3.0, 5.0]
+    p = head(ISSUE, kind="binary").scores(torch.tensor([[0.0]]), 1.0)
+    assert p.item() == pytest.approx(0.5)
+
+
+def test_a_regression_with_a_spread_has_a_distribution_over_levels() -> None:
+    p = head(OVERALL, kind="regression").probabilities(torch.tensor([[0.5]]), 1.0, 0.1)
+    assert p.shape == (1, 5)
+    assert p.sum().item() == pytest.approx(1.0, abs=1e-6)
+    assert p.argmax().item() == 2
+    # the middle bin runs from 0.375 to 0.625: 1.25 deviations to each side
+    assert p[0, 2].item() == pytest.approx(math.erf(1.25 / math.sqrt(2)), abs=1e-5)
+
+
+@pytest.mark.parametrize("attention", [False, True])
+def test_evidence_adds_up_to_the_logit(attention: bool) -> None:
+    torch.manual_seed(0)
+    one = Head(ISSUE, HeadConfig(kind="binary"), 6, attention)
+    turns, weights = torch.randn(3, 4, 6), torch.rand(3, 4)
+    weights[1, 2:] = 0
+    logits, evidence = one(turns, weights)
+    assert torch.allclose(evidence.sum(1) + one.bias, logits[:, 0], atol=1e-6)
+    assert (evidence[1, 2:] == 0).all()

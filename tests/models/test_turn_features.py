@@ -1,0 +1,85 @@
+"""Surface measures by hand, and what they may not look at."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.models.similarity import SIMILARITY_NAMES, turn_similarities
+from medal_judges.models.turn_features import FEATURE_NAMES, turn_features, words
+
+
+def dialogue(*contents: str) -> Dialogue:
+    roles = ("user", "assistant")
+    return Dialogue("1", tuple(Turn(roles[i % 2], c) for i, c in enumerate(contents)))  # type: ignore[arg-type]
+
+
+def column(name: str, *contents: str) -> list[float]:
+    return turn_features(dialogue(*contents))[:, FEATURE_NAMES.index(name)].tolist()
+
+
+def test_repetition_counts_the_speakers_own_words_only() -> None:
+    said = ("a b c d", "x y", "z", "x y", "q", "x w")
+    assert column("said_recently_1", *said) == [0, 0, 0, 1, 0, 0.5]
+    assert column("copy", *said) == [0, 0, 0, 1, 0, 0]
+
+
+def test_the_window_forgets_and_the_whole_does_not() -> None:
+    said = [t for i in range(6) for t in (f"u{i}", "same old story" if i in (0, 5) else f"new{i}")]
+    assert column("said_before_3", *said)[-1] == 1.0
+    assert column("said_recently_1", *said)[-1] == 0.0  # five answers back: out of the window
+
+
+def test_echo_is_of_the_partners_last_turn() -> None:
+    assert column("echo_1", "red car", "a red car", "blue", "red")[1:] == [
+        pytest.approx(2 / 3),
+        0,
+        0,
+    ]
+
+
+def test_form() -> None:
+    assert column("question", "why?", "no", "为什么？") == [1, 0, 1]
+    assert column("empty", "", "hm")[0] == 1
+    assert column("log_words", "one two three", "")[0] == pytest.approx(math.log(4))
+
+
+def test_characters_are_words_where_words_are_not_spaced() -> None:
+    assert words("我喜欢猫") == ["我", "喜", "欢", "猫"]
+    assert words("Hello, WORLD") == ["hello", "world"]
+
+
+def test_a_turn_reads_no_later_turn() -> None:
+    whole = dialogue("hi there", "hello you", "what is new", "hello you again", "bye")
+    full = turn_features(whole)
+    for last in range(5):
+        assert np.array_equal(turn_features(whole.upto(last)), full[: last + 1])
+
+
+def test_similarities_against_plain_loops() -> None:
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(2, 9, 4, generator=generator)
+    roles = torch.randint(0, 2, (2, 9), generator=generator)
+    mask = torch.ones(2, 9, dtype=torch.bool)
+    mask[1, 6:] = False
+    found = turn_similarities(vectors, roles, mask)
+    for b in range(2):
+        for t in range(9):
+            cos = {
+                s: torch.cosine_similarity(vectors[b, t], vectors[b, s], dim=0).item()
+                for s in range(t)
+                if mask[b, s]
+            }
+            own = [cos[s] for s in cos if roles[b, s] == roles[b, t]]
+            partner = [cos[s] for s in cos if roles[b, s] != roles[b, t]]
+            wanted = {
+                "nearest_own": max(own, default=0.0),
+                "nearest_recent_own": max(own[-4:], default=0.0),
+                "last_own": own[-1] if own else 0.0,
+                "last_partner": partner[-1] if partner else 0.0,
+                "last_but_one_partner": partner[-2] if len(partner) > 1 else 0.0,
+            }
+            for place, name in enumerate(SIMILARITY_NAMES):
+                assert found[b, t, place].item() == pytest.approx(wanted[name], abs=1e-5), name

@@ -7,15 +7,21 @@ foreign:  the rest of the answer is a broken-off fragment in another language.
 
 Strength 1: the second half of one answer; 2: a whole answer; 3: two or three. The innocent twin
 has small changes, slips of typing among them; the planted one has the same changes under the
-garbling, so they say nothing. With ``foreign`` the rest is a neutral sentence of that length.
+garbling, so they say nothing.
 """
 
 from __future__ import annotations
 
-from medal_judges.data_prep.perturbation.innocent import filler, shortened, small_change
+from medal_judges.data_prep.perturbation.innocent import small_change
 from medal_judges.data_prep.perturbation.job import CannotPlant, Job, Twin, twin
 from medal_judges.data_prep.perturbation.tables import LANGUAGES, entries, shared
-from medal_judges.data_prep.perturbation.text import full_stop, glue, has_words, join, units
+from medal_judges.data_prep.perturbation.text import (
+    halfway,
+    has_words,
+    join,
+    units,
+    with_units,
+)
 
 _WORDS = 6
 _ORDER_WORDS = 10  # fewer words in a wrong order can still be made out
@@ -31,11 +37,10 @@ def garbling(job: Job, issue: str) -> Twin:
     planted: dict[int, str] = {}
     innocent: dict[int, str] = {}
     for turn in job.some(turns, count):
-        if how == "foreign":
-            planted[turn], innocent[turn] = _foreign(job, job.texts[turn])
-        else:
-            innocent[turn] = small_change(job, job.texts[turn])
-            planted[turn] = _garbled(job, innocent[turn], how)
+        innocent[turn] = small_change(job, job.texts[turn])
+        foreign = how == "foreign"
+        changed = innocent[turn]
+        planted[turn] = _foreign(job, changed) if foreign else _garbled(job, changed, how)
     return twin(job, planted, innocent, how)
 
 
@@ -50,7 +55,7 @@ def _garbled(job: Job, text: str, how: str) -> str:
         worked = [_scrambled(job, word) for word in parts[start:]]
     else:
         worked = [_made_up(job, len(word)) for word in parts[start:]]
-    return join(parts[:start] + worked, job.lang)
+    return with_units(text, parts[:start] + worked, job.lang)
 
 
 def _scrambled(job: Job, word: str) -> str:
@@ -70,18 +75,27 @@ def _made_up(job: Job, length: int) -> str:
     return word[:length]
 
 
-def _foreign(job: Job, text: str) -> tuple[str, str]:
-    """(with a foreign fragment, with a neutral sentence) after the kept part of ``text``."""
-    kept = shortened(job, text) if job.strength == 1 else ""
-    wanted = len(text) - len(kept)
+def _foreign(job: Job, text: str) -> str:
+    """``text`` with a foreign fragment instead of its second half, or of all (from strength 2)."""
+    cut = halfway(text, job.lang) if job.strength == 1 else 0
+    rest = text[cut:].lstrip()
+    kept = text[: len(text) - len(rest)]
     lang = job.one([code for code in LANGUAGES if code != job.lang])
     pool = [*entries("off_topic", lang, job.split), *entries("neutral", lang, job.split)]
     fragments: list[str] = []
     for i in job.rng.permutation(len(pool)):
-        if len(join(fragments, lang)) >= wanted:
+        if len(join(fragments, lang)) >= len(rest):
             break
         whole = units(pool[i].rstrip(".。?？"), lang)
         fragments.append(join(whole[len(whole) // 3 :], lang))
-    fragment = join(fragments, lang)[: max(wanted, 12)] + full_stop(lang)
-    neutral = glue(filler(job, len(fragment)), job.lang)
-    return glue([kept, fragment], job.lang), glue([kept, neutral], job.lang)
+    ending = rest[-1:] if not rest[-1:].isalnum() else ""
+    return kept + _laid_out(join(fragments, lang), rest) + ending
+
+
+def _laid_out(fragment: str, like: str) -> str:
+    """``fragment`` cut into lines of the lengths of those of ``like``."""
+    lines = []
+    for line in like.split("\n"):
+        lines.append(fragment[: len(line)].strip())
+        fragment = fragment[len(line) :]
+    return "\n".join(lines)

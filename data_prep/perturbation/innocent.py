@@ -8,13 +8,13 @@ from functools import lru_cache
 
 from medal_judges.data_prep.perturbation.job import CannotPlant, Job
 from medal_judges.data_prep.perturbation.tables import shared
-from medal_judges.data_prep.perturbation.text import full_stop, join, units
+from medal_judges.data_prep.perturbation.text import join
 
 _COMBINATIONS = 24
 
 
-def filler(job: Job, length: int, used: Collection[str] = ()) -> list[str]:
-    """One to four neutral sentences, none in ``used``, of about ``length`` characters together.
+def filler(job: Job, length: int, used: Collection[str] = (), most: int = 4) -> list[str]:
+    """One to ``most`` neutral sentences, none in ``used``, of about ``length`` characters together.
 
     Raises CannotPlant when the table has none left.
     """
@@ -23,7 +23,7 @@ def filler(job: Job, length: int, used: Collection[str] = ()) -> list[str]:
         raise CannotPlant("no neutral sentence left for the control")
     best: list[str] = []
     for _ in range(_COMBINATIONS):
-        drawn = [free[i] for i in job.rng.permutation(len(free))[: job.rng.integers(1, 5)]]
+        drawn = [free[i] for i in job.rng.permutation(len(free))[: job.rng.integers(1, most + 1)]]
         if not best or _miss(drawn, length) < _miss(best, length):
             best = drawn
     return best
@@ -56,9 +56,8 @@ def _other_word(job: Job, text: str) -> str:
 @lru_cache(maxsize=16)
 def _word_pairs(lang: str) -> list[tuple[re.Pattern[str], str]]:
     words = shared("small_changes").get(lang, {}).get("words", {})
-    both = [*words.items(), *((b, a) for a, b in words.items())]
     edge = "" if lang == "zh" else r"\b"
-    return [(re.compile(f"{edge}{re.escape(a)}{edge}", re.IGNORECASE), b) for a, b in both]
+    return [(re.compile(f"{edge}{re.escape(a)}{edge}", re.IGNORECASE), b) for a, b in words.items()]
 
 
 def _slip(job: Job, text: str) -> str:
@@ -86,10 +85,3 @@ def _final_mark(job: Job, text: str) -> str:
         return bare + bare[-1]
     mark: str = job.one([mark for mark in marks if bare + mark != text])
     return bare + mark
-
-
-def shortened(job: Job, text: str) -> str:
-    """The first half of ``text`` by words, closed with a full stop."""
-    parts = units(text, job.lang)
-    half = join(parts[: (len(parts) + 1) // 2], job.lang)
-    return half.rstrip(",;:，；：") + full_stop(job.lang)

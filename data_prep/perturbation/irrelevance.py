@@ -1,7 +1,7 @@
 """irrelevant: something that has nothing to do with the conversation.
 
-1. planted: an off-topic statement is added to an answer;
-   innocent: neutral sentences of that length in that place.
+1. planted: a neutral sentence and an off-topic statement are added to an answer;
+   innocent: that neutral sentence and another one in that place.
 2. planted: an answer is replaced by one of another conversation, of about its length;
    innocent: the old answer. Both stand after the same neutral sentence, or have small changes.
 3. two or three answers are replaced so.
@@ -15,7 +15,7 @@ from __future__ import annotations
 from medal_judges.data_prep.perturbation.innocent import filler, small_change
 from medal_judges.data_prep.perturbation.insertions import insert_variants
 from medal_judges.data_prep.perturbation.job import CannotPlant, Job, Twin, twin
-from medal_judges.data_prep.perturbation.text import content_words, glue, insert
+from medal_judges.data_prep.perturbation.text import content_words, glue, has_words, insert
 
 _WORDS = 4
 _SUBJECT = 3  # content words a donor needs: "oh, I would want one too" fits anywhere
@@ -32,6 +32,9 @@ def irrelevance(job: Job, issue: str) -> Twin:
     count = 1 if job.strength == 2 else 2 + int(job.chance())
     if len(turns) < min(count, 2):
         raise CannotPlant(f"fewer than two answers of {_WORDS} words to replace")
+    # Of the kind that donors are where there are enough: a greeting would tell the innocent twin.
+    alike = [i for i in turns if i in job.dialogue.assistant_turns[1:-1] and _has_subject(job, i)]
+    turns = alike if len(alike) >= count else turns
     planted: dict[int, str] = {}
     innocent: dict[int, str] = {}
     for turn in job.some(turns, count):
@@ -48,6 +51,11 @@ def irrelevance(job: Job, issue: str) -> Twin:
     return twin(job, planted, innocent, "donor")
 
 
+def _has_subject(job: Job, turn: int) -> bool:
+    text = job.texts[turn]
+    return has_words(text, job.lang, 5) and len(content_words([text], job.lang)) >= _SUBJECT
+
+
 def _statement(job: Job) -> Twin:
     turns = job.answers()
     if not turns:
@@ -57,8 +65,11 @@ def _statement(job: Job) -> Twin:
     if not foreign:
         raise CannotPlant("every off-topic statement shares a word with the conversation")
     statement = job.one(foreign)
-    neutral = glue(filler(job, len(statement)), job.lang)
-    return insert_variants(job, [job.one(turns)], [(neutral, statement)], "statement")
+    # One neutral sentence before both, so that seeing such a sentence does not mean "innocent".
+    opening: str = job.one(job.table("neutral"))
+    neutral = filler(job, len(statement), [opening], most=1)
+    pair = (glue([opening, *neutral], job.lang), glue([opening, statement], job.lang))
+    return insert_variants(job, [job.one(turns)], [pair], "statement")
 
 
 def _stranger(job: Job, turn: int, length: int) -> str:

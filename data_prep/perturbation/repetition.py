@@ -1,10 +1,12 @@
 """repetitive: the assistant says again what it said, word for word.
 
 1. planted: a sentence of an earlier answer is added to a later one, or said twice in a row;
-   innocent: neutral sentences, or an answer of another conversation, of that length in that place.
+   innocent: an answer of another conversation, of that length in that place.
 2. planted: a later answer is replaced by an earlier one;
-   innocent: it is replaced by an answer of another conversation, or neutral sentences.
+   innocent: it is replaced by an answer of another conversation.
 3. two or three later answers are the same earlier one; innocent: all different.
+
+Where no answer of that length is found, neutral sentences stand in for it.
 
 The innocent twin may be off the subject: it is innocent of repetition only.
 """
@@ -39,7 +41,7 @@ def _sentence(job: Job, sources: list[int]) -> Twin:
     target: int = job.one(later)
     parts = [s for s in sentences(job.texts[source]) if has_words(s, job.lang, _WORDS)]
     again: str = job.one(parts) if parts else job.texts[source]
-    other = _something_else(job, len(again), [])
+    other = _something_else(job, again, [])
     position = float(job.one([0.0, 1.0]))
 
     def with_added(sentence: str) -> str:
@@ -65,7 +67,7 @@ def _answers(job: Job, sources: list[int]) -> Twin:
     planted = dict.fromkeys(targets, again)
     innocent: dict[int, str] = {}
     for target in targets:
-        innocent[target] = _something_else(job, len(again), list(innocent.values()))
+        innocent[target] = _something_else(job, again, list(innocent.values()))
     return twin(job, planted, innocent, "answer")
 
 
@@ -73,15 +75,20 @@ def _later(job: Job, source: int) -> list[int]:
     return [i for i in job.answers() if i > source and job.texts[i] != job.texts[source]]
 
 
-def _something_else(job: Job, length: int, used: list[str]) -> str:
-    """Text of about ``length`` characters that does not occur in the dialogue or in ``used``."""
+def _something_else(job: Job, like: str, used: list[str]) -> str:
+    """Text about as long as ``like`` that does not occur in the dialogue or in ``used``.
+
+    One sentence where ``like`` is one, several where it is several.
+    """
+    length, single = len(like), len(sentences(like)) == 1
     said = {sentence for text in (*job.texts, *used) for sentence in sentences(text)}
 
     def fresh(text: str) -> bool:
-        return said.isdisjoint(sentences(text))
+        parts = sentences(text)
+        return said.isdisjoint(parts) and (len(parts) == 1) == single
 
-    if job.chance(0.6):
-        donor = job.donors.pick(job.rng, job.lang, job.group, length, fresh)
-        if donor is not None and abs(len(donor) - length) <= 0.3 * length + 5:
-            return donor
+    # Neutral sentences only where no donor fits: they would stand in the innocent twin alone.
+    donor = job.donors.pick(job.rng, job.lang, job.group, length, fresh)
+    if donor is not None and abs(len(donor) - length) <= 0.3 * length + 5:
+        return donor
     return glue(filler(job, length, said), job.lang)

@@ -8,12 +8,33 @@ from collections.abc import Iterable
 _NO_SPACES = frozenset({"zh", "ja"})
 _END = re.compile(r"[.!?…。！？:：,，;](?:[\"'”’)\]]*)\s*$")
 _BOUNDARY = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*|\n+")
+_CHARACTER = re.compile(r"\S")
+_WORD = re.compile(r"\S+")
 _LETTERS = re.compile(r"\w+", re.UNICODE)
 
 
 def units(text: str, lang: str) -> list[str]:
     """What can be moved about: words between spaces; single characters in Chinese."""
     return [c for c in text if not c.isspace()] if lang in _NO_SPACES else text.split()
+
+
+def with_units(text: str, words: Iterable[str], lang: str) -> str:
+    """``text`` with its units (see ``units``) replaced by ``words``, one for one.
+
+    White space stays as it was: an edit that loses line breaks would be known by that.
+    """
+    following = iter(words)
+    return _unit(lang).sub(lambda _: next(following), text)
+
+
+def halfway(text: str, lang: str) -> int:
+    """Where in ``text`` the first half of its units ends."""
+    ends = [match.end() for match in _unit(lang).finditer(text)]
+    return ends[(len(ends) - 1) // 2] if ends else 0
+
+
+def _unit(lang: str) -> re.Pattern[str]:
+    return _CHARACTER if lang in _NO_SPACES else _WORD
 
 
 def join(parts: Iterable[str], lang: str) -> str:

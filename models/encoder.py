@@ -205,7 +205,7 @@ class EncoderJudge(Judge):
         batch = collate(encoded).to(self.device)
         vectors = self._batch_vectors(items, batch.mask.shape[1])
         members = self.net(vectors, batch)
-        heads = self.net.nets[0].heads
+        heads = self.net.heads[0]
         answers: list[dict[str, Any]] = [{"s": {}, "d": {}, "c": {}} for _ in items]
         for name in dimensions:
             logits = self.net.combine([m[0] for m in members], name)

@@ -12,7 +12,6 @@ from medal_judges.models.reply import REACTION_NAMES, ReplyConfig
 from medal_judges.models.similarity import SIMILARITY_NAMES
 from medal_judges.models.turn_features import FEATURE_NAMES
 
-
 ALL_FEATURES = FEATURE_NAMES + SIMILARITY_NAMES
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch.nn import functional
 from medal_judges.dimension import Dimension
 from medal_judges.models.encoder_config import ALL_FEATURES, EncoderConfig
 from medal_judges.models.heads import Head, default_head
-from medal_judges.models.reply import HALVES, ReplyModel, contrast, context_of
+from medal_judges.models.reply import HALVES, ReplyModel, context_of, contrast
 from medal_judges.models.similarity import turn_similarities
 from medal_judges.models.turn_batch import TurnBatch
 
@@ -27,7 +27,8 @@ class EncoderNet(nn.Module):
         self, body: nn.Module, hidden: int, config: EncoderConfig, dimensions: Sequence[Dimension]
     ) -> None:
         super().__init__()
-        self.config, self.body, self.hidden = config, body, hidden
+        self.config, self.hidden = config, hidden
+        self.body: Any = body  # a module with the attributes of its family
         self.names = [d.name for d in dimensions]
         self.columns = [ALL_FEATURES.index(name) for name in config.features]
         kind = TurnNet if config.net == "transformer" else LinearNet
@@ -54,6 +55,11 @@ class EncoderNet(nn.Module):
         self.register_buffer("feature_mean", torch.zeros(2, columns))
         self.register_buffer("feature_std", torch.ones(2, columns))
         self.register_buffer("embedding_mean", torch.zeros(2, hidden))
+
+    @property
+    def heads(self) -> list[dict[str, Head]]:
+        """The heads of each member by dimension."""
+        return [cast("dict[str, Head]", dict(net.heads.items())) for net in self.nets]  # type: ignore[operator, union-attr]
 
     def token_vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Last hidden states [P, L, H] of the body."""
@@ -146,9 +152,7 @@ class EncoderNet(nn.Module):
         answers[:, 0] = False
         return torch.stack([said, expected * answers], dim=-1)
 
-    def features(
-        self, vectors: Tensor, batch: TurnBatch, halves: Tensor | None = None
-    ) -> Tensor:
+    def features(self, vectors: Tensor, batch: TurnBatch, halves: Tensor | None = None) -> Tensor:
         """Standardised features [B, T, F], 0 on padding."""
         return self.standardised(self.raw_features(vectors, batch, halves), batch)
 
@@ -277,5 +281,5 @@ def load_body(base: str, revision: str | None = None, **options: Any) -> tuple[A
 def without_pooler(body: nn.Module) -> nn.Module:
     """The body without BERT's pooler: unused here, and unused weights stop distributed training."""
     if getattr(body, "pooler", None) is not None:
-        body.pooler = None
+        setattr(body, "pooler", None)  # noqa: B010  (mypy: a module's attributes are modules)
     return body

@@ -69,7 +69,7 @@ class FeatureJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> FeatureJudge:
-        """A judge of configs/judges/: ``name``, ``rubric`` and ``features``, a mapping of feature to
+        """A judge of configs/judges/: ``name``, ``rubric``, and ``features``: per feature a
         {mean, std, good}. Good is +1 or -1: which way the dialogue gets better. Nothing is fitted:
         z-scores are added up and squashed onto each dimension's scale.
         """

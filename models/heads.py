@@ -83,7 +83,7 @@ class Head(nn.Module):
         weights = self.config.class_weights
         if weights is not None and len(weights) != self.levels:
             raise ConfigError(
-                f"head {self.dimension.name!r}: {len(weights)} class weights for {self.levels} levels"
+                f"{self.dimension.name!r}: {len(weights)} class weights for {self.levels} levels"
             )
         tensor = None if weights is None else torch.tensor(weights)
         self.register_buffer("class_weights", tensor, persistent=False)

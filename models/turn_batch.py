@@ -81,7 +81,8 @@ class TurnTokenizer:
         separator = self.tokenizer.sep_token_id
         end = [] if separator is None else [separator]
         ids = self.tokenizer(marked, add_special_tokens=False, verbose=False)["input_ids"]
-        room, kept = self.limit, []
+        room = self.limit
+        kept: list[list[int]] = []
         for line in reversed(ids):
             line = line + end
             if kept and len(line) > room:

@@ -4,7 +4,20 @@ from pathlib import Path
 
 import pytest
 
-WORDS = "music film garden train bread river winter coffee book friend holiday city".split()
+WORDS = [
+    "music",
+    "film",
+    "garden",
+    "train",
+    "bread",
+    "river",
+    "winter",
+    "coffee",
+    "book",
+    "friend",
+    "holiday",
+    "city",
+]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""``accelerate launch -m medal_judges.training --config configs/train/X.yaml [field=value ...]``."""
+"""``accelerate launch -m medal_judges.training --config X.yaml [field=value ...]``."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ def epoch_batches(
     """Row numbers of each batch of one epoch, shuffled.
 
     Length-grouped: rows are shuffled, sorted by length within pools, cut by ``batch_size`` and
-    ``batch_tokens``, and the batches shuffled again. With ``count`` exactly that many come back (the
-    first ones twice where there are fewer), so that every epoch and process has as many steps.
+    ``batch_tokens``, and the batches shuffled again. With ``count`` exactly that many come back
+    (the first ones twice where there are fewer): every epoch and process has as many steps.
     """
     generator = np.random.default_rng([seed, epoch])
     order = generator.permutation(len(lengths))

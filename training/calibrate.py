@@ -25,8 +25,11 @@ def fit_calibrations(
     heads: Mapping[str, Head],
     method: str,
 ) -> dict[str, Calibration]:
-    """Calibration per dimension with at least 20 labelled validation rows; ``method`` is
-    ``temperature``, ``isotonic`` (a monotone map of the score, over the temperature) or ``none``."""
+    """Calibration of each dimension with at least 20 labelled validation rows.
+
+    ``method`` is ``temperature``, ``isotonic`` (a monotone map of the score, over the
+    temperature) or ``none``.
+    """
     if method == "none":
         return {}
     found: dict[str, Calibration] = {}

@@ -51,8 +51,8 @@ def _snippet(folder: Path) -> str:
 from medal_judges import Dialogue, Judge, Turn
 
 judge = Judge.from_pretrained("{folder.name}")  # the folder of this judge, or its hub id
-dialogue = Dialogue("1", (Turn("user", "Hi, how was your day?"), Turn("assistant", "Good, thanks! Yours?")))
-for judgement in judge.score([dialogue]):
+turns = (Turn("user", "Hi, how was your day?"), Turn("assistant", "Good, thanks! Yours?"))
+for judgement in judge.score([Dialogue("1", turns)]):
     print(judgement.scores)
 ```"""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from medal_judges.models.feature_config import FeatureConfig
 from pydantic import Field, model_validator
 
 from medal_judges.config import Config
 from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.models.feature_config import FeatureConfig
 
 
 class PlantConfig(Config):

@@ -100,7 +100,7 @@ def example_of(
     levels: Mapping[str, int],
     soft: bool,
 ) -> Example:
-    """The Example of one row; ``levels`` maps judge dimensions with class targets to their count."""
+    """The Example of one row; ``levels``: how many, of dimensions with class targets."""
     targets: dict[str, float | np.ndarray] = {}
     human: dict[str, float] = {}
     for source_name, judge_name in names.items():
@@ -112,7 +112,9 @@ def example_of(
         count = levels.get(judge_name, 0)
         unit = maps[source_name]
         targets[judge_name] = _levels(rating, unit, count, soft) if count else unit(average)
-    return Example(row.dialogue, entry.source.split(":")[0], targets, entry.weight, human, row.group)
+    return Example(
+        row.dialogue, entry.source.split(":")[0], targets, entry.weight, human, row.group
+    )
 
 
 def _levels(rating: Rating, unit: UnitMap, count: int, soft: bool) -> np.ndarray:

@@ -87,7 +87,7 @@ class TrainingLoop:
     @property
     def heads(self) -> dict[str, Head]:
         """The first member's head per dimension: all members' decode alike."""
-        return dict(self.bare.net.nets[0].heads.items())  # type: ignore[operator, union-attr]
+        return self.bare.net.heads[0]
 
     def run(self, resume: bool) -> Progress:
         """Train to the end or to early stopping; returns where it stands. Saves checkpoints."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from medal_judges.models.encoder import EncoderJudge
 from medal_judges.models.encoder_net import EncoderNet
+from medal_judges.models.heads import Head
 from medal_judges.models.turn_batch import (
     EncodedDialogue,
     TurnBatch,
@@ -25,8 +26,9 @@ Targets = dict[str, tuple[Tensor, Tensor]]
 
 @dataclass(slots=True)
 class Inputs:
-    """Tensors of one batch. One of three is set: ``vectors`` [B, T, H] (frozen body), ``pieces``
-    (ids, mask, row of each piece, row of each turn [B, T]) or ``sequence`` (ids, mask, segments)."""
+    """Tensors of one batch, one of three set: ``vectors`` [B, T, H] (frozen body), ``pieces``
+    (ids, mask, row of each piece, row of each turn [B, T]) or ``sequence`` (ids, mask, segments).
+    """
 
     batch: TurnBatch
     vectors: Tensor | None = None
@@ -52,7 +54,7 @@ class TrainingModel(nn.Module):
     def __init__(self, net: EncoderNet, sources: Sequence[str], offsets: bool) -> None:
         super().__init__()
         self.net = net
-        self.dimensions = list(net.nets[0].heads)  # type: ignore[arg-type]
+        self.dimensions = list(net.heads[0])
         self.sources = {source: row for row, source in enumerate(sources)}
         shape = (len(sources), len(self.dimensions))
         self.offset = nn.Parameter(torch.zeros(shape)) if offsets else None
@@ -85,8 +87,8 @@ class TrainingModel(nn.Module):
         for column, name in enumerate(self.dimensions):
             target, mask = targets[name]
             losses = [
-                self._loss(net.heads[name], m[name], target, mask & seen, sources, column, weights)  # type: ignore[union-attr, index]
-                for net, m, seen in zip(self.net.nets, members, self._seen(sources), strict=True)
+                self._loss(heads[name], m[name], target, mask & seen, sources, column, weights)
+                for heads, m, seen in zip(self.net.heads, members, self._seen(sources), strict=True)
             ]
             parts[name] = torch.stack(losses).mean()
         return torch.stack(list(parts.values())).sum(), parts
@@ -102,7 +104,7 @@ class TrainingModel(nn.Module):
 
     def _loss(
         self,
-        head: nn.Module,
+        head: Head,
         logits: Tensor,
         target: Tensor,
         mask: Tensor,
@@ -113,8 +115,7 @@ class TrainingModel(nn.Module):
         if self.offset is not None:
             logits = logits + self.offset[sources, column].unsqueeze(-1)
         share = mask.float().mean()  # a dimension labelled in few rows must not outweigh the rest
-        loss: Tensor = head.loss(logits, target, mask, weights)  # type: ignore[operator]
-        return loss * share * head.config.weight  # type: ignore[union-attr, operator]
+        return head.loss(logits, target, mask, weights) * share * head.config.weight
 
 
 class Batcher:

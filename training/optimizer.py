@@ -22,7 +22,7 @@ def body_layers(body: nn.Module) -> list[nn.Module]:
 
 
 def freeze(body: nn.Module, trainable_layers: int | None) -> None:
-    """Let only the top ``trainable_layers`` learn; None leaves the whole body free, 0 none of it."""
+    """Let only the top ``trainable_layers`` learn; None: the whole body, 0: none of it."""
     if trainable_layers is None:
         return
     for parameter in body.parameters():

@@ -37,8 +37,8 @@ def fit_ridge(judge: EncoderJudge, data: Batcher, embedding_share: float, seed: 
     Raises ConfigError for a net or heads that have no closed form.
     """
     config, net = judge.config, judge.net
-    heads = [head for member in net.nets for head in member.heads.values()]  # type: ignore[union-attr, operator]
-    if config.net != "linear" or any(h.config.kind != "regression" for h in heads):
+    kinds = {head.config.kind for heads in net.heads for head in heads.values()}
+    if config.net != "linear" or kinds != {"regression"}:
         raise ConfigError(
             "solver: ridge needs net: linear and regression heads",
             hint="set optim.solver: gradient, or model.net: linear",
@@ -46,7 +46,7 @@ def fit_ridge(judge: EncoderJudge, data: Batcher, embedding_share: float, seed: 
     table = pooled_table(judge, data, seed)
     half = table.shape[1] // 2
     experts = config.experts or (ExpertConfig(name="all"),) * config.members
-    for row, (expert, member) in enumerate(zip(experts, net.nets, strict=True)):
+    for row, (expert, heads) in enumerate(zip(experts, net.heads, strict=True)):
         wanted = expert_columns(config, expert.features, half)
         for place, name in enumerate(net.names):
             rows = _labelled(data.examples, expert, name)
@@ -56,8 +56,7 @@ def fit_ridge(judge: EncoderJudge, data: Batcher, embedding_share: float, seed: 
             problem = Problem.of([data.examples[i] for i in rows], table[rows], name)
             scale = wanted * problem.column_scale(len(config.feature_names), embedding_share)
             prior = prior_weights(config, expert.prior.get(name, {}), half)
-            head: Head = member.heads[name]  # type: ignore[union-attr, index, assignment]
-            _write(head, problem, problem.solve(scale, expert.alpha, prior))
+            _write(heads[name], problem, problem.solve(scale, expert.alpha, prior))
 
 
 @dataclass(slots=True)
@@ -147,9 +146,7 @@ def pooled_table(judge: EncoderJudge, data: Batcher, seed: int) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def expert_columns(
-    config: EncoderConfig, wanted: Sequence[str] | None, half: int
-) -> np.ndarray:
+def expert_columns(config: EncoderConfig, wanted: Sequence[str] | None, half: int) -> np.ndarray:
     """Which of the 2 x ``half`` columns (user side first; features first) are read [2 x half]."""
     names = config.feature_names
     if wanted is None:

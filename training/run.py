@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from medal_judges.models.feature import FeatureJudge
 
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.models.encoder import EncoderJudge
 from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.models.feature import FeatureJudge
 from medal_judges.models.judge import Judge
 from medal_judges.signature import content_hash
 from medal_judges.training.balance import balance_heads
@@ -34,7 +34,7 @@ def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:
     """
     if config.threads:
         torch.set_num_threads(config.threads)
-    dimensions = load_rubric(config.rubric)
+    dimensions: Sequence[Dimension] = load_rubric(config.rubric)
     rows = load_rows(config, dimensions)
     dimensions = _learnable(dimensions, rows)
     if isinstance(config.model, EncoderConfig):

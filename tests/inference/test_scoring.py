@@ -135,7 +135,9 @@ def test_a_finished_run_judges_nothing_again(tmp_path: Path) -> None:
 
 def test_another_judge_or_input_is_refused(tmp_path: Path) -> None:
     source, out = write(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl"
-    assert medal("score", source, "--judge", JUDGE, "--out", out, "--min-coverage", 0).returncode == 0
+    assert (
+        medal("score", source, "--judge", JUDGE, "--out", out, "--min-coverage", 0).returncode == 0
+    )
     other = medal("score", source, "--judge", "configs/judges/length.yaml", "--out", out)
     assert other.returncode == 2 and "another judge" in other.stderr
     shorter = write(tmp_path / "short.jsonl", 10)

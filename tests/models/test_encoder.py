@@ -26,7 +26,10 @@ def dialogues(count: int = 24) -> list[Dialogue]:
     found = []
     for number in range(count):
         turns = [
-            Turn("user" if k % 2 == 0 else "assistant", " ".join(WORDS[draw(12)] for _ in range(draw(40))))
+            Turn(
+                "user" if k % 2 == 0 else "assistant",
+                " ".join(WORDS[draw(12)] for _ in range(draw(40))),
+            )
             for k in range(1 + draw(30))
         ]
         found.append(Dialogue(str(number), tuple(turns)))
@@ -93,7 +96,9 @@ def test_each_level_judges_what_it_says(tiny_bert: Path) -> None:
     for a, b in zip([j for j in by_turn if j.failure is None], whole, strict=True):
         assert list(a.scores.values()) == pytest.approx(list(b.scores.values()), abs=1e-4)
     last = list(made.score(given, level="last"))
-    assert [j.turn for j in last] == [d.assistant_turns[-1] if d.assistant_turns else None for d in given]
+    assert [j.turn for j in last] == [
+        d.assistant_turns[-1] if d.assistant_turns else None for d in given
+    ]
 
 
 def test_a_dialogue_without_an_assistant_is_unscored_with_its_reason(tiny_bert: Path) -> None:
@@ -104,7 +109,9 @@ def test_a_dialogue_without_an_assistant_is_unscored_with_its_reason(tiny_bert: 
 
 
 def test_sixty_turns_are_read_whole_where_one_window_cannot(tiny_bert: Path) -> None:
-    turns = tuple(Turn("user" if k % 2 == 0 else "assistant", "music film garden " * 4) for k in range(60))
+    turns = tuple(
+        Turn("user" if k % 2 == 0 else "assistant", "music film garden " * 4) for k in range(60)
+    )
     long = [Dialogue("long", turns)]
     (hierarchical,) = judge(tiny_bert).score(long)
     (flat,) = judge(tiny_bert, shape="flat").score(long)
@@ -141,7 +148,7 @@ def test_weights_that_do_not_fit_are_refused(tiny_bert: Path, tmp_path: Path) ->
     with pytest.raises(JudgeLoadError, match=r"heads\.overall\.bias"):
         Judge.from_pretrained(folder)
     (folder / "model.safetensors").unlink()
-    with pytest.raises(JudgeLoadError, match="no model.safetensors"):
+    with pytest.raises(JudgeLoadError, match=r"no model\.safetensors"):
         Judge.from_pretrained(folder)
 
 

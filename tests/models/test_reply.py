@@ -40,6 +40,8 @@ def test_context_is_the_turns_before_and_the_first_turn_stands_in() -> None:
 
 def test_an_untrained_model_expects_an_echo() -> None:
     model = ReplyModel(hidden=6, features=3, width=4).eval()
-    unit = functional.normalize(torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(2)), dim=-1)
+    unit = functional.normalize(
+        torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(2)), dim=-1
+    )
     expected = model.expect(*context_of(unit), torch.zeros(2, 5, 3))
     assert torch.allclose(expected, unit, atol=1e-6)

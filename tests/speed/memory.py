@@ -1,6 +1,6 @@
 """Peak memory of ``medal score`` on many dialogues beside few, each in a process of its own.
 
-    python tests/speed/memory.py --judge configs/judges/length.yaml [--many 100000] [--few 1000]
+python tests/speed/memory.py --judge configs/judges/length.yaml [--many 100000] [--few 1000]
 """
 
 from __future__ import annotations
@@ -15,7 +15,25 @@ import tempfile
 import time
 from pathlib import Path
 
-WORDS = "the film was good but I like music and trains more than books about a rainy city".split()
+WORDS = [
+    "the",
+    "film",
+    "was",
+    "good",
+    "but",
+    "I",
+    "like",
+    "music",
+    "and",
+    "trains",
+    "more",
+    "than",
+    "books",
+    "about",
+    "a",
+    "rainy",
+    "city",
+]
 _SCORE = "from medal_judges.cli import main; main()"
 
 

@@ -22,7 +22,14 @@ def pairs(rows: int, seed: int) -> list[Tensor]:
     """Answers, contexts, and replies that are the answer with its entries in another order."""
     now = unit(rows, seed)
     following = now.roll(3, dims=-1)
-    return [now, unit(rows, seed + 1), unit(rows, seed + 2), torch.zeros(rows, 2), following, torch.arange(rows)]
+    return [
+        now,
+        unit(rows, seed + 1),
+        unit(rows, seed + 2),
+        torch.zeros(rows, 2),
+        following,
+        torch.arange(rows),
+    ]
 
 
 def hits(model: ReplyModel, rows: list[Tensor]) -> float:

@@ -14,8 +14,20 @@ import yaml
 
 from medal_judges.training.golden import check_golden
 
-WORDS = "music film garden train bread river winter coffee book friend holiday city".split()
-
+WORDS = [
+    "music",
+    "film",
+    "garden",
+    "train",
+    "bread",
+    "river",
+    "winter",
+    "coffee",
+    "book",
+    "friend",
+    "holiday",
+    "city",
+]
 
 
 def write_rows(path: Path, count: int, split: str, seed: int) -> None:
@@ -121,9 +133,7 @@ def test_killed_and_resumed_equals_unbroken(config: Path, tmp_path: Path) -> Non
 
 def test_resume_refuses_another_run(config: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    subprocess.run(
-        command(config, folder, "optim.epochs=1"), check=True, stderr=subprocess.DEVNULL
-    )
+    subprocess.run(command(config, folder, "optim.epochs=1"), check=True, stderr=subprocess.DEVNULL)
     again = subprocess.run(
         command(config, folder, "optim.epochs=1", "seed=4", "--resume"),
         capture_output=True,
@@ -140,9 +150,7 @@ def test_a_tampered_judge_does_not_pass(config: Path, tmp_path: Path) -> None:
     from medal_judges.errors import JudgeLoadError
 
     folder = tmp_path / "run"
-    subprocess.run(
-        command(config, folder, "optim.epochs=1"), check=True, stderr=subprocess.DEVNULL
-    )
+    subprocess.run(command(config, folder, "optim.epochs=1"), check=True, stderr=subprocess.DEVNULL)
     assert check_golden(folder) <= 1e-5
     weights = load_file(folder / "model.safetensors")
     name = "nets.0.heads.overall.bias"

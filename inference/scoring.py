@@ -33,7 +33,7 @@ class ScoreReport:
     tokens: float = 0
     seconds: float = 0
     failures: Counter[str] = field(default_factory=Counter)
-    sums: Counter[str] = field(default_factory=Counter)
+    sums: dict[str, float] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -51,7 +51,7 @@ class ScoreReport:
             self.failures[judgement.failure or "no reason given"] += 1
         for name, value in judgement.scores.items():
             if value is not None:
-                self.sums[name] += value
+                self.sums[name] = self.sums.get(name, 0.0) + value
                 self.counts[name] += 1
 
     def require_coverage(self, floor: float) -> None:

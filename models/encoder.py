@@ -117,7 +117,7 @@ class EncoderJudge(Judge):
             raise JudgeLoadError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
         dimensions = [Dimension(**d) for d in saved["dimensions"]]
         body_config = AutoConfig.for_model(**saved["body"])
-        body = without_pooler(AutoModel.from_config(body_config))
+        body = without_pooler(AutoModel.from_config(body_config))  # type: ignore[no-untyped-call]
         net = EncoderNet(
             body, body_config.hidden_size, EncoderConfig(**saved["encoder"]), dimensions
         )

@@ -17,8 +17,8 @@ _NO_DECAY = ("bias", "norm", "LayerNorm", "role", "offset")
 
 def body_layers(body: nn.Module) -> list[nn.Module]:
     """The body's transformer layers, bottom first: its longest ModuleList."""
-    lists = [m for m in body.modules() if isinstance(m, nn.ModuleList)]
-    return list(max(lists, key=len)) if lists else []
+    lists = [list(m) for m in body.modules() if isinstance(m, nn.ModuleList)]
+    return max(lists, key=len) if lists else []
 
 
 def freeze(body: nn.Module, trainable_layers: int | None) -> None:

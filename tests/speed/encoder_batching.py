@@ -61,24 +61,6 @@ def ours(judge: EncoderJudge, dialogues: Sequence[Dialogue]) -> Scores:
     return [dict(j.scores) for j in judge.score(dialogues)]
 
 
-def without_sharing(judge: EncoderJudge, dialogues: Sequence[Dialogue]) -> Scores:
-    """The same, but a turn that stands in several places is encoded for each (a mark is added)."""
-    judge_texts = judge.embed_texts
-
-    def each(texts: Sequence[str]) -> torch.Tensor:
-        repeats = [t for d in dialogues for turn in d.turns for t in [turn.content]]
-        judge_texts(repeats[: max(0, len(repeats) - len(texts))])  # the work that sharing saved
-        return judge_texts(texts)
-
-    judge.window, kept = len(dialogues), judge.window
-    judge.embed_texts = each  # type: ignore[method-assign]
-    try:
-        return ours(judge, dialogues)
-    finally:
-        judge.embed_texts = judge_texts  # type: ignore[method-assign]
-        judge.window = kept
-
-
 def timed(run: Callable[[], Scores]) -> tuple[float, Scores]:
     start = time.perf_counter()
     scores = run()
@@ -109,7 +91,7 @@ def main() -> None:
     tokens = sum(len(p) for parts in judge.turns.pieces(turns) for p in parts)
     ours(judge, dialogues[:32])  # warm-up
     half = len(dialogues) // 2
-    runs = {"plain loop": plain, "Judge.score": ours, "Judge.score, no sharing": without_sharing}
+    runs = {"plain loop": plain, "Judge.score": ours}
     seconds = dict.fromkeys(runs, 0.0)
     scores: dict[str, Scores] = {name: [] for name in runs}
     for part, order in ((dialogues[:half], list(runs)), (dialogues[half:], list(runs)[::-1])):

@@ -72,7 +72,12 @@ def _train_encoder(
         judge.calibration = fit_calibrations(
             rows.validation, logits, loop.heads, config.calibration
         )
-    facts = {"seed": config.seed, "steps": progress.step, "best_step": progress.best_step}
+    facts = {
+        "seed": config.seed,
+        "steps": progress.step,
+        "best_step": progress.best_step,
+        "processes": loop.accelerator.num_processes,
+    }
     judge.facts = facts | {"data": content_hash(rows.facts)}
     folder = Path(config.output_dir)
     if loop.accelerator.is_main_process:

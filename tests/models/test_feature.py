@@ -1,0 +1,62 @@
+"""The plain baselines: fitted and from YAML."""
+
+from pathlib import Path
+
+import pytest
+
+from medal_judges import Dialogue, Judge, Turn
+from medal_judges.dimension import load_rubric
+from medal_judges.errors import ConfigError
+from medal_judges.models.feature import FeatureJudge
+from medal_judges.models.feature_config import FeatureConfig
+from medal_judges.training.examples import Example
+
+
+def chat(id: str, *answers: str) -> Dialogue:
+    turns = [t for a in answers for t in (Turn("user", "and then?"), Turn("assistant", a))]
+    return Dialogue(id, tuple(turns))
+
+
+GOOD = chat("good", "we took the early train", "then a boat brought us over", "and home by bus")
+BAD = chat("bad", "we took the early train", "we took the early train", "we took the early train")
+
+
+def test_yaml_baselines_know_which_end_is_good() -> None:
+    good, bad = Judge.from_pretrained("configs/judges/repetition.yaml").score([GOOD, BAD])
+    assert good.scores["overall"] > bad.scores["overall"]  # type: ignore[operator]
+    assert good.scores["repetitive"] < 0.5 < bad.scores["repetitive"]  # type: ignore[operator]
+    short, long = Judge.from_pretrained("configs/judges/length.yaml").score(
+        [chat("s", "yes"), chat("l", "yes because it rained the whole day and we had no coats")]
+    )
+    assert short.scores["overall"] < long.scores["overall"]  # type: ignore[operator]
+
+
+def test_contributions_add_up_to_the_fitted_line() -> None:
+    dimensions = [d for d in load_rubric("medal") if d.name in ("repetitive", "overall")]
+    examples = [
+        Example(d, "s", {"repetitive": float(d is BAD), "overall": 0.1 if d is BAD else 0.9})
+        for d in (GOOD, BAD) * 5
+    ]
+    config = FeatureConfig(features=("said_before_3", "log_words"))
+    judge = FeatureJudge.fit(config, examples, dimensions)
+    (found,) = judge.score([BAD])
+    line = judge.lines["overall"]
+    unit = line.intercept + sum(found.contributions["overall"])
+    assert found.scores["overall"] == pytest.approx(1 + 4 * min(1, max(0, unit)))
+    assert found.scores["repetitive"] > 0.5  # type: ignore[operator]
+    assert found.contributions["overall"][0] == 0.0  # a user turn
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    judge = Judge.from_pretrained("configs/judges/repetition.yaml")
+    loaded = Judge.from_pretrained(judge.save_pretrained(tmp_path / "judge"))
+    assert [j.to_record() for j in loaded.score([GOOD, BAD])] == [
+        j.to_record() for j in judge.score([GOOD, BAD])
+    ]
+
+
+def test_one_class_only_is_refused() -> None:
+    dimensions = [d for d in load_rubric("medal") if d.name == "unsafe"]
+    examples = [Example(GOOD, "s", {"unsafe": 0.0})]
+    with pytest.raises(ConfigError, match="all training labels"):
+        FeatureJudge.fit(FeatureConfig(features=("log_words",)), examples, dimensions)

@@ -56,13 +56,14 @@ class Judge(ABC):
     """Scores dialogues on named dimensions; see ``score``.
 
     ``token_budget`` bounds one batch (padded tokens), ``window`` bounds how many dialogues are
-    held in memory to be sorted by length.
+    held in memory to be sorted by length; it is also what a kill can lose, so it is some seconds
+    of work and not minutes.
     """
 
     family: ClassVar[str]
     dimensions: tuple[Dimension, ...]
     token_budget: int = 8192
-    window: int = 1024
+    window: int = 256
 
     # -- what a family writes ---------------------------------------------------------------
 
@@ -108,10 +109,16 @@ class Judge(ABC):
         names = self._check_dimensions(dimensions)
         budget = token_budget or self.token_budget
         name = str(self.signature())
+        cut = turns = 0
         for window in windows(dialogues, self.window):
-            yield from self._score_window(window, level, names, budget, name)
+            for judgement in self._score_window(window, level, names, budget, name):
+                cut += judgement.truncated_turns > 0
+                turns += judgement.truncated_turns
+                yield judgement
             if progress is not None:
                 progress(len(window))
+        if cut:
+            logger.warning("%d judgements: %d whole turns beyond the judge's window", cut, turns)
 
     def _score_window(
         self,
@@ -125,7 +132,6 @@ class Judge(ABC):
         answers: dict[int, Scores] = {}
         judged = [i for i, item in enumerate(items) if item.dialogue.assistant_turns]
         self._prepare([items[i] for i in judged])
-        self._warn_truncated(items)
         for batch in budget_batches(judged, lambda i: items[i].tokens, budget):
             scored = halving(lambda part: self._score_batch([items[i] for i in part], names), batch)
             answers.update(zip(batch, scored, strict=True))
@@ -160,14 +166,6 @@ class Judge(ABC):
                 hint=f"it has: {', '.join(known)}",
             )
         return list(wanted)
-
-    def _warn_truncated(self, items: Sequence[Item]) -> None:
-        cut = [item for item in items if item.truncated_turns]
-        if cut:
-            total = sum(item.truncated_turns for item in cut)
-            logger.warning(
-                "%d dialogues lost %d whole turns to the judge's window", len(cut), total
-            )
 
     def dimension(self, name: str) -> Dimension:
         """The dimension called ``name``. Raises ConfigError when the judge has none such."""

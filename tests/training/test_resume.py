@@ -157,3 +157,19 @@ def test_a_tampered_judge_does_not_pass(config: Path, tmp_path: Path) -> None:
     save_file(weights | {name: weights[name] + 0.1}, folder / "model.safetensors")
     with pytest.raises(JudgeLoadError, match=r"golden\.json"):
         check_golden(folder)
+
+
+def test_figures_are_logged_for_tensorboard(config: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = tmp_path / "logged"
+    subprocess.run(
+        command(config, folder, "optim.epochs=1", "log=tensorboard"),
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )
+    (events,) = folder.rglob("*tfevents*")
+    log = EventAccumulator(str(events)).Reload()
+    assert "auc/repetitive" in log.Tags()["scalars"]
+    assert [e.step for e in log.Scalars("loss")] == [7, 10]

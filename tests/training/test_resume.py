@@ -14,20 +14,7 @@ import yaml
 
 from medal_judges.training.golden import check_golden
 
-WORDS = [
-    "music",
-    "film",
-    "garden",
-    "train",
-    "bread",
-    "river",
-    "winter",
-    "coffee",
-    "book",
-    "friend",
-    "holiday",
-    "city",
-]
+from ..conftest import WORDS
 
 
 def write_rows(path: Path, count: int, split: str, seed: int) -> None:

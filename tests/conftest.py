@@ -1,53 +1,73 @@
-"""Fixtures shared by all rooms: a tiny encoder, made here, no hub needed."""
+"""Fixtures shared by all rooms: tiny encoders, made here, no hub needed."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-WORDS = [
-    "music",
-    "film",
-    "garden",
-    "train",
-    "bread",
-    "river",
-    "winter",
-    "coffee",
-    "book",
-    "friend",
-    "holiday",
-    "city",
-]
+WORDS = (
+    *("music", "film", "garden", "train", "bread", "river"),
+    *("winter", "coffee", "book", "friend", "holiday", "city"),
+)
+VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "user", "assistant", ":", *WORDS)
 
 
-@pytest.fixture(scope="session")
-def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A BERT of two layers and 32 dimensions with a word tokenizer, as any hub encoder is saved."""
-    import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+def save_tokenizer(folder: Path) -> None:
+    """A word tokenizer that puts [CLS] and [SEP] around a text, as encoders' do."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
 
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "user", "assistant", ":", *WORDS]
-    words = models.WordLevel({w: i for i, w in enumerate(vocabulary)}, unk_token="[UNK]")
-    tokenizer = Tokenizer(words)
+    numbers = {word: number for number, word in enumerate(VOCABULARY)}
+    tokenizer = Tokenizer(models.WordLevel(numbers, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    fast = PreTrainedTokenizerFast(
+    marks = [("[CLS]", numbers["[CLS]"]), ("[SEP]", numbers["[SEP]"])]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=marks
+    )
+    PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         unk_token="[UNK]",
         pad_token="[PAD]",
         cls_token="[CLS]",
         sep_token="[SEP]",
-    )
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        hidden_dropout_prob=0.1,
-    )
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    BertModel(config).save_pretrained(folder)
-    fast.save_pretrained(folder)
+    ).save_pretrained(folder)
+
+
+def save_encoder(folder: Path, model: Any) -> Path:
+    """``model`` and its tokenizer in ``folder``, as a hub encoder is saved."""
+    model.save_pretrained(folder)
+    save_tokenizer(folder)
     return folder
+
+
+SIZE = {
+    "vocab_size": len(VOCABULARY),
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+}
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT of two layers and 32 dimensions."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("models") / "bert"
+    return save_encoder(folder, BertModel(BertConfig(**SIZE)))
+
+
+@pytest.fixture(scope="session")
+def tiny_modernbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ModernBERT of two layers and 32 dimensions (rotary positions, local attention)."""
+    import torch
+    from transformers import ModernBertConfig, ModernBertModel
+
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("models") / "modernbert"
+    marks = {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3}
+    config = ModernBertConfig(**SIZE, **marks, bos_token_id=2, eos_token_id=3)
+    return save_encoder(folder, ModernBertModel(config))

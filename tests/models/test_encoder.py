@@ -75,6 +75,19 @@ def test_scores_do_not_depend_on_batch_window_or_order(tiny_bert: Path, settings
     assert len({round(row[0], 4) for row in one if row}) > 10  # and the scores do differ
 
 
+@pytest.mark.parametrize("shape", ["flat", "hierarchical"])
+def test_modernbert_scores_the_same_in_any_batch_and_comes_back(
+    tiny_modernbert: Path, tmp_path: Path, shape: str
+) -> None:
+    made, given = judge(tiny_modernbert, shape=shape, max_tokens=512), dialogues(12)
+    one = unit_scores(made, list(made.score(given)))
+    loaded = Judge.from_pretrained(made.save_pretrained(tmp_path / "judge"), device="cpu")
+    loaded.window = 5
+    other = unit_scores(loaded, list(loaded.score(given[::-1], token_budget=300)))[::-1]
+    for a, b in zip(one, other, strict=True):
+        assert a == pytest.approx(b, abs=1e-5)
+
+
 @pytest.mark.parametrize("settings", SHAPES, ids=str)
 def test_a_saved_judge_comes_back_the_same(tiny_bert: Path, tmp_path: Path, settings: dict) -> None:
     made, given = judge(tiny_bert, **settings), dialogues(8)

@@ -116,3 +116,18 @@ class TrainConfig(Config):
                 "give validation entries or set stop.keep=last and stop.patience=null"
             )
         return self
+
+    @model_validator(mode="after")
+    def _closed_forms_need_a_frozen_body(self) -> TrainConfig:
+        model = self.model
+        if not isinstance(model, EncoderConfig):
+            return self
+        needs = "optim.solver: ridge" if self.optim.solver == "ridge" else "model.reply"
+        if needs == "model.reply" and model.reply is None:
+            return self
+        if model.shape != "hierarchical" or self.trainable_layers != 0:
+            raise ValueError(
+                f"{needs} reads each turn's embedding once: "
+                "set model.shape: hierarchical and trainable_layers: 0"
+            )
+        return self

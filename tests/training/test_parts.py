@@ -54,6 +54,17 @@ def test_early_stopping_without_validation_is_a_clash() -> None:
         build_config(TrainConfig, minimal(stop={"keep": "best"}), where="x")
 
 
+@pytest.mark.parametrize(
+    ("model", "optim"),
+    [({}, {"solver": "ridge"}), ({"reply": {"positive": ["a"], "negative": ["b"]}}, {})],
+)
+def test_closed_forms_need_a_frozen_hierarchical_body(model: dict, optim: dict) -> None:
+    settings = minimal(model={"family": "encoder"} | model, optim=optim)
+    with pytest.raises(ConfigError, match="trainable_layers: 0"):
+        build_config(TrainConfig, settings, where="x")
+    assert build_config(TrainConfig, settings | {"trainable_layers": 0}, where="x")
+
+
 def row(id: str, value: float, scale: tuple[float, float] | None = (0, 4)) -> LabelledDialogue:
     dialogue = Dialogue(id, (Turn("user", f"hello {id}"), Turn("assistant", f"well {id}")))
     return LabelledDialogue(dialogue, {"q": (value, value + 1)}, {"q": scale}, group=id)

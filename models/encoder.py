@@ -16,7 +16,7 @@ from medal_judges.errors import JudgeLoadError
 from medal_judges.models.batching import budget_batches, halving
 from medal_judges.models.calibration import Calibration
 from medal_judges.models.encoder_config import EncoderConfig
-from medal_judges.models.encoder_net import EncoderNet, load_body, without_pooler
+from medal_judges.models.encoder_net import EncoderNet, check_window, load_body, without_pooler
 from medal_judges.models.heads import Head
 from medal_judges.models.judge import Item, Judge, Scores
 from medal_judges.models.saving import read_config, write_config
@@ -77,6 +77,7 @@ class EncoderJudge(Judge):
     ) -> EncoderJudge:
         """A fresh judge on the pretrained body ``config.base``; heads drawn from torch's seed."""
         body, tokenizer = load_body(config.base, config.base_revision)
+        check_window(config, body.config)
         net = EncoderNet(body, body.config.hidden_size, config, dimensions)
         return cls(net, tokenizer, dimensions, name=name, device=device)
 
@@ -85,7 +86,10 @@ class EncoderJudge(Judge):
 
         state = {k: v.detach().cpu().contiguous() for k, v in self.net.state_dict().items()}
         save_file(state, folder / WEIGHTS_NAME, metadata={"format": "pt"})
-        self.facts["weights"] = content_hash((folder / WEIGHTS_NAME).read_bytes())
+        calibration = {k: v.model_dump() for k, v in self.calibration.items()}
+        weights = content_hash((folder / WEIGHTS_NAME).read_bytes())
+        # Both decide the numbers, so both are the revision of the signature.
+        self.facts["weights"] = content_hash([weights, calibration]) if calibration else weights
         self.tokenizer.save_pretrained(folder / "tokenizer")
         write_config(
             folder,
@@ -94,7 +98,7 @@ class EncoderJudge(Judge):
                 "name": self.name,
                 "encoder": self.config.model_dump(),
                 "body": json.loads(self.net.body.config.to_json_string(use_diff=False)),
-                "calibration": {k: v.model_dump() for k, v in self.calibration.items()},
+                "calibration": calibration,
                 "facts": self.facts,
             },
         )
@@ -107,6 +111,7 @@ class EncoderJudge(Judge):
 
         Raises JudgeLoadError when the weights are missing or do not fit the config.
         """
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
         from transformers import AutoConfig, AutoModel, AutoTokenizer
 
@@ -123,7 +128,7 @@ class EncoderJudge(Judge):
         )
         try:
             net.load_state_dict(load_file(folder / WEIGHTS_NAME))
-        except RuntimeError as error:
+        except (RuntimeError, SafetensorError) as error:
             raise JudgeLoadError(f"{folder}: weights and config do not fit: {error}") from error
         return cls(
             net,
@@ -245,6 +250,8 @@ class EncoderJudge(Judge):
         for row, (answer, one) in enumerate(zip(answers, encoded, strict=True)):
             mapped = fitted.map_unit(dimension.to_unit(scores[row]))
             answer["s"][dimension.name] = dimension.from_unit(mapped)
+            if head.config.kind == "binary":  # after the isotonic map, as the score is
+                chances[row] = [1 - mapped, mapped]
             if chances[row]:
                 answer["d"][dimension.name] = chances[row]
             answer["c"][dimension.name] = [0.0] * one.dropped + rows[row][: len(one.roles)]

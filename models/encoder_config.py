@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config
 from medal_judges.models.heads import HeadConfig
@@ -79,6 +79,16 @@ class EncoderConfig(Config):
         if unknown := [n for n in names if n not in ALL_FEATURES]:
             raise ValueError(f"no feature {unknown}; there are {', '.join(ALL_FEATURES)}")
         return names
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> EncoderConfig:
+        if self.net == "transformer" and self.width % self.attention_heads:
+            raise ValueError(
+                f"width {self.width} is not a multiple of attention_heads {self.attention_heads}"
+            )
+        if not self.embedding and not self.feature_names:
+            raise ValueError("with embedding: false and no features there is nothing to read")
+        return self
 
     @property
     def feature_names(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from medal_judges.dimension import Dimension
+from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.encoder_config import ALL_FEATURES, EncoderConfig
 from medal_judges.models.heads import Head, default_head
 from medal_judges.models.reply import HALVES, ReplyModel, context_of, contrast
@@ -268,14 +269,33 @@ def load_body(base: str, revision: str | None = None, **options: Any) -> tuple[A
     from medal_judges.models.embedded import resolve
 
     source = resolve(base)
-    config = AutoConfig.from_pretrained(source, revision=revision)
+    try:
+        config = AutoConfig.from_pretrained(source, revision=revision)
+        tokenizer = AutoTokenizer.from_pretrained(source, revision=revision)
+    except (OSError, ValueError) as error:
+        raise JudgeLoadError(
+            f"cannot load the encoder {base}: {str(error).splitlines()[0]}",
+            hint="give a hub id (with a network, or cached), a folder, or embedded:minilm",
+        ) from error
     for name in ("attention_probs_dropout_prob", "attention_dropout"):
         if hasattr(config, name):
             setattr(config, name, 0.0)
     body = without_pooler(
         AutoModel.from_pretrained(source, revision=revision, config=config, **options)
     )
-    return body, AutoTokenizer.from_pretrained(source, revision=revision)
+    return body, tokenizer
+
+
+def check_window(config: EncoderConfig, body: Any) -> None:
+    """Raise ConfigError when ``max_tokens`` is above what the body's positions allow."""
+    positions = getattr(body, "max_position_embeddings", None)
+    if positions is not None and "roberta" in body.model_type:
+        positions -= body.pad_token_id + 1  # their positions start after the padding's
+    if positions is not None and config.max_tokens > positions:
+        raise ConfigError(
+            f"max_tokens {config.max_tokens} is above the {positions} of {config.base}",
+            hint=f"set model.max_tokens to {positions} or less",
+        )
 
 
 def without_pooler(body: nn.Module) -> nn.Module:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -37,6 +37,20 @@ class HeadConfig(Config):
     weight: float = Field(default=1.0, ge=0)
     positive_weight: Annotated[float, Field(gt=0)] | Literal["balanced"] = 1.0
     class_weights: tuple[float, ...] | None = None
+
+    @model_validator(mode="after")
+    def _settings_apply(self) -> HeadConfig:
+        wanted = {
+            "label_smoothing": ("binary", "classification"),
+            "positive_weight": ("binary",),
+            "class_weights": ("classification",),
+            "loss": ("regression",),
+        }
+        for name, kinds in wanted.items():
+            default = type(self).model_fields[name].default
+            if getattr(self, name) != default and self.kind not in kinds:
+                raise ValueError(f"{name} is for {' and '.join(kinds)} heads, not {self.kind}")
+        return self
 
 
 def default_head(dimension: Dimension) -> HeadConfig:
@@ -66,6 +80,11 @@ class Head(nn.Module):
                 f"dimension {dimension.name!r} is continuous: it has no levels for a "
                 f"{config.kind} head",
                 hint="use kind: regression",
+            )
+        if config.kind == "binary" and self.levels != 2:
+            raise ConfigError(
+                f"dimension {dimension.name!r} does not have two levels, as a binary head needs",
+                hint="use kind: regression" + (", ordinal or classification" * (self.levels > 2)),
             )
         outputs = {"ordinal": self.levels - 1, "classification": self.levels}.get(config.kind, 1)
         self.value = nn.Linear(width, outputs, bias=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -103,8 +104,26 @@ def _family(name: object, where: str) -> Any:
 
 def _load_folder(folder: Path, options: dict[str, Any]) -> Judge:
     config = read_config(folder)
-    judge: Judge = _family(config["family"], str(folder)).load(folder, **options)
+    family = _family(config["family"], str(folder))
+    try:
+        judge: Judge = family.load(folder, **options)
+    except (KeyError, ValueError, OSError) as error:
+        raise JudgeLoadError(
+            f"{folder}: its files are not whole, or not of this version: {_told(error)}",
+            hint=_versions(config),
+        ) from error
     return judge
+
+
+def _told(error: Exception) -> str:
+    return f"no {error} in {CONFIG_NAME}" if isinstance(error, KeyError) else str(error)
+
+
+def _versions(config: Mapping[str, Any]) -> str:
+    from medal_judges import __version__
+
+    written = config.get("medal_judges_version", "an unknown version")
+    return f"saved by medal-judges {written}; this is {__version__}"
 
 
 def _load_yaml(name: str, options: dict[str, Any]) -> Judge:
@@ -115,7 +134,17 @@ def _load_yaml(name: str, options: dict[str, Any]) -> Judge:
     except ConfigError as error:
         raise JudgeLoadError(error.message, hint=error.hint) from error
     family = _family(settings.pop("family", None), name)
-    judge: Judge = family.from_settings(settings | options)
+    if not hasattr(family, "from_settings"):
+        raise JudgeLoadError(
+            f"{name}: a judge of family {family.family!r} is trained, not described in YAML",
+            hint="give the folder that medal train wrote",
+        )
+    try:
+        judge: Judge = family.from_settings(settings | options)
+    except KeyError as error:
+        raise JudgeLoadError(f"{name}: the setting {error} is missing") from error
+    except ValueError as error:
+        raise JudgeLoadError(f"{name}: {error}") from error
     return judge
 
 

@@ -36,7 +36,8 @@ FEATURE_NAMES = (
     "log_turns",  # length of the dialogue up to and including this turn
 )
 # One character is one word in scripts written without spaces.
-_WORD = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]|\w+")
+_UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff"
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 _QUESTION, _EXCLAMATION = re.compile(r"[?？؟]"), re.compile(r"[!！]")
 _ORDERS = (1, 2, 3)
 _WINDOW = 4

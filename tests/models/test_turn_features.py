@@ -49,6 +49,7 @@ def test_form() -> None:
 def test_characters_are_words_where_words_are_not_spaced() -> None:
     assert words("我喜欢猫") == ["我", "喜", "欢", "猫"]
     assert words("Hello, WORLD") == ["hello", "world"]
+    assert words("我有iPhone手机") == ["我", "有", "iphone", "手", "机"]
 
 
 def test_a_turn_reads_no_later_turn() -> None:

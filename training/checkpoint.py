@@ -47,6 +47,13 @@ def save_checkpoint(folder: Path, progress: Progress, accelerator: Any, run_hash
     accelerator.wait_for_everyone()
 
 
+def clear_checkpoints(folder: Path, accelerator: Any) -> None:
+    """Remove what an earlier run left: its checkpoints would pass for this run's newest."""
+    if accelerator.is_main_process and folder.exists():
+        shutil.rmtree(folder)
+    accelerator.wait_for_everyone()
+
+
 def checkpoints(folder: Path) -> list[Path]:
     """Complete checkpoints, oldest first."""
     return sorted(p for p in folder.glob(f"{_PREFIX}*") if (p / _STATE).is_file())

@@ -7,6 +7,7 @@ compares; a run whose judge does not come back the same fails.
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -65,7 +66,8 @@ def deviation(judge: Judge, record: dict[str, Any]) -> float:
                 return float("inf")
             if now is not None and value is not None:
                 dimension = judge.dimension(name)
-                worst = max(worst, abs(now - value) / (dimension.high - dimension.low))
+                share = abs(now - value) / (dimension.high - dimension.low)
+                worst = max(worst, share if math.isfinite(share) else math.inf)
     return worst
 
 

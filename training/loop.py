@@ -22,7 +22,12 @@ from medal_judges.models.encoder import EncoderJudge
 from medal_judges.models.heads import Head
 from medal_judges.training.accelerator import make_accelerator
 from medal_judges.training.batches import epoch_batches
-from medal_judges.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from medal_judges.training.checkpoint import (
+    Progress,
+    clear_checkpoints,
+    load_checkpoint,
+    save_checkpoint,
+)
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.examples import Example
 from medal_judges.training.feature_scale import fit_feature_scale
@@ -97,6 +102,8 @@ class TrainingLoop:
             return progress
         if resume:
             progress = load_checkpoint(self.folder, self.accelerator, self.run_hash)
+        else:
+            clear_checkpoints(self.folder, self.accelerator)
         with TrainingBar(self.steps, progress.step, self.accelerator.is_main_process) as bar:
             while progress.step < self.steps and not progress.stopped:
                 self._epoch(progress, bar)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from medal_judges.dialogue import Dialogue
-from medal_judges.errors import CoverageError, MedalError
+from medal_judges.errors import CoverageError, MedalError, RecordError
 from medal_judges.jsonl import open_text, read_judgements, to_line
 from medal_judges.judgement import Judgement, parse_judgement
 from medal_judges.models.judge import Judge, ScoreLevel, items_of
@@ -84,6 +84,7 @@ def score_to_file(
     """
     report = ScoreReport()
     out.parent.mkdir(parents=True, exist_ok=True)
+    _require_judgements(out)
     if overwrite:
         out.unlink(missing_ok=True)
     iterator = _resume(iter(dialogues), judge, out, level, report, progress)
@@ -103,6 +104,33 @@ def score_to_file(
             _flush(stream, report, judge.window)
     report.seconds = time.perf_counter() - start
     return report
+
+
+def _require_judgements(out: Path) -> None:
+    """Raise MedalError when ``out`` is some other file: it must not be cut, nor removed.
+
+    Its first complete line has to be a judgement; a file without one was cut in its first window.
+    """
+    if not out.exists() or out.stat().st_size == 0:
+        return
+    refusal = MedalError(
+        f"{out} is there and is no file of judgements; it was left as it is",
+        hint="give another --out",
+    )
+    with open(out, "rb") as raw:
+        if (raw.read(2) == b"\x1f\x8b") != (out.suffix == ".gz"):
+            raise refusal
+    try:
+        with open_text(out) as stream:
+            line = stream.readline()
+        if line.endswith("\n"):
+            parse_judgement(json.loads(line))
+        elif not line.startswith('{"id"') and line:
+            raise refusal
+    except (ValueError, RecordError) as error:
+        raise refusal from error
+    except (EOFError, OSError):  # a gzip member that a kill cut short
+        return
 
 
 def _counted(dialogues: Iterator[Dialogue], report: ScoreReport) -> Iterator[Dialogue]:

@@ -157,3 +157,16 @@ def test_wrong_options_say_what_is_right(tmp_path: Path) -> None:
     assert "no judge given" in medal("score", source).stderr
     nowhere = medal("score", source, "--judge", "no such judge")
     assert nowhere.returncode == 2 and "hub id" in nowhere.stderr
+
+
+@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+def test_a_file_that_holds_no_judgements_is_left_as_it_is(
+    tmp_path: Path, overwrite: list[str]
+) -> None:
+    source, notes = write(tmp_path / "in.jsonl", 5), tmp_path / "notes.txt"
+    notes.write_text("mine\nkeep\n")
+    for out in (source, notes):
+        before = out.read_bytes()
+        done = medal("score", source, "--judge", JUDGE, "--out", out, *overwrite)
+        assert done.returncode == 2 and "no file of judgements" in done.stderr
+        assert out.read_bytes() == before

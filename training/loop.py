@@ -19,8 +19,7 @@ import numpy as np
 import torch
 
 from medal_judges.errors import MedalError
-from medal_judges.models.encoder import EncoderJudge
-from medal_judges.models.heads import Head
+from medal_judges.models.judge import Judge
 from medal_judges.training.accelerator import make_accelerator
 from medal_judges.training.batches import epoch_batches
 from medal_judges.training.checkpoint import (
@@ -32,13 +31,10 @@ from medal_judges.training.checkpoint import (
 )
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.examples import Example
-from medal_judges.training.experts import mute_experts
-from medal_judges.training.feature_scale import fit_feature_scale
-from medal_judges.training.model import Batcher, TrainingModel
-from medal_judges.training.optimizer import build_optimizer, build_schedule, freeze
+from medal_judges.training.objective import Data, Objective
+from medal_judges.training.optimizer import build_optimizer, build_schedule
 from medal_judges.training.progress import TrainingBar
-from medal_judges.training.reply import fit_reply
-from medal_judges.training.ridge import fit_ridge
+from medal_judges.training.task import make_task
 from medal_judges.training.validation import possible_figures, validation_figures, watched
 
 logger = logging.getLogger(__name__)
@@ -50,68 +46,49 @@ class TrainingLoop:
     def __init__(
         self,
         config: TrainConfig,
-        judge: EncoderJudge,
+        judge: Judge,
         train: Sequence[Example],
         validation: Sequence[Example],
         levels: Mapping[str, int],
         run_hash: str,
     ) -> None:
-        self.config, self.judge, self.levels, self.run_hash = config, judge, dict(levels), run_hash
-        if config.optim.solver == "gradient":
-            mute_experts(judge.net, train, least=1)
-            if validation:  # a wrong name is told now, not after an epoch
-                figures = possible_figures(validation, judge.net.names, self._binary)
-                watched(figures, config.stop.metric)
+        self.config, self.levels, self.run_hash = config, dict(levels), run_hash
         self.folder = Path(config.output_dir) / "checkpoints"
         self.accelerator = make_accelerator(config)
-        self.judge.net.to(self.accelerator.device)
-        self.judge.device = self.accelerator.device
-        freeze(judge.net.body, config.trainable_layers)
-        frozen = config.trainable_layers == 0 or not judge.config.embedding
-        self.train, self.validation = (
-            Batcher(judge, train, frozen),
-            Batcher(judge, validation, frozen),
-        )
-        fit_feature_scale(judge, self.train)
-        if judge.config.reply is not None:
-            fit_reply(judge, self.train, config.seed)
-            fit_feature_scale(judge, self.train)  # once more: now the reactions mean something
-        sources = sorted({e.source for e in train})
-        model = TrainingModel(judge.net, sources, config.source_offsets)
-        self._build(model)
+        self.task = make_task(config, judge, train, validation, self.accelerator.device)
+        self.train, self.validation = self.task.train, self.task.validation
+        if config.optim.solver == "gradient" and validation:
+            # A wrong name is told now, not after an epoch.
+            names = self.task.objective.dimensions
+            watched(possible_figures(validation, names, self._binary), config.stop.metric)
+        self._build(self.task.objective)
 
-    def _build(self, model: TrainingModel) -> None:
+    def _build(self, objective: Objective) -> None:
         optim = self.config.optim
         unit = self.accelerator.num_processes * optim.gradient_accumulation
         batches = epoch_batches(self.train.lengths, optim, seed=self.config.seed, epoch=0)
         self.steps_per_epoch = math.ceil(len(batches) / unit)
         self.steps = max(1, round(optim.epochs * self.steps_per_epoch))
-        optimizer = build_optimizer(model, model.net.body, optim)
-        self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
+        optimizer = build_optimizer(objective, self.task.body, optim)
+        self.model, self.optimizer = self.accelerator.prepare(objective, optimizer)
         self.schedule = build_schedule(self.optimizer.optimizer, optim, self.steps)
         self.accelerator.register_for_checkpointing(self.schedule)
 
     @property
-    def bare(self) -> TrainingModel:
-        """The model without its distributed wrapper."""
-        model: TrainingModel = self.accelerator.unwrap_model(self.model)
+    def bare(self) -> Objective:
+        """The objective without its distributed wrapper."""
+        model: Objective = self.accelerator.unwrap_model(self.model)
         return model
-
-    @property
-    def heads(self) -> dict[str, Head]:
-        """The first member's head per dimension: all members' decode alike."""
-        return self.bare.net.heads[0]
 
     @property
     def _binary(self) -> set[str]:
         """Dimensions whose head answers yes or no."""
-        return {n for n, h in self.judge.net.heads[0].items() if h.config.kind == "binary"}
+        return {n for n, h in self.task.heads.items() if h.config.kind == "binary"}
 
     def run(self, resume: bool) -> Progress:
         """Train to the end or to early stopping; returns where it stands. Saves checkpoints."""
         progress = Progress()
-        if self.config.optim.solver == "ridge":
-            fit_ridge(self.judge, self.train, self.config.optim.embedding_share, self.config.seed)
+        if self.task.solve():
             return progress
         if resume:
             progress = load_checkpoint(self.folder, self.accelerator, self.run_hash)
@@ -162,7 +139,7 @@ class TrainingLoop:
         self.schedule.step()
         return total / len(batches)
 
-    def _arguments(self, data: Batcher, rows: Sequence[int]) -> tuple[Any, ...]:
+    def _arguments(self, data: Data, rows: Sequence[int]) -> tuple[Any, ...]:
         device = self.accelerator.device
         bare = self.bare
         targets = {
@@ -228,9 +205,8 @@ class TrainingLoop:
 
         if self.config.stop.keep == "best" and self.accelerator.is_main_process:
             self.folder.mkdir(parents=True, exist_ok=True)
-            state = {
-                k: v.detach().cpu().contiguous() for k, v in self.bare.net.state_dict().items()
-            }
+            kept = self.task.kept(self.bare.net.state_dict())
+            state = {k: v.detach().cpu().contiguous() for k, v in kept.items()}
             save_file(state, self.folder / "best.partial")
             (self.folder / "best.partial").replace(self.folder / "best.safetensors")
 
@@ -239,19 +215,29 @@ class TrainingLoop:
 
         self.accelerator.wait_for_everyone()
         if self.config.stop.keep == "best" and progress.best is not None:
-            self.bare.net.load_state_dict(load_file(self.folder / "best.safetensors"))
+            self._load(load_file(self.folder / "best.safetensors"))
         self.bare.net.eval()
+
+    def _load(self, state: dict[str, torch.Tensor]) -> None:
+        """``state`` into the net; weights that training leaves alone need not be in it."""
+        net = self.bare.net
+        found = net.load_state_dict(state, strict=False)
+        missing = set(found.missing_keys) & set(self.task.kept(net.state_dict()))
+        if missing or found.unexpected_keys:
+            raise MedalError(
+                f"the best weights do not fit: {sorted(missing)} {found.unexpected_keys}"
+            )
 
     def validate(self) -> dict[str, float]:
         """Validation figures of the weights as they are, on every process alike."""
         logits, loss = self.predict(self.validation)
-        heads = self.heads
+        heads = self.task.heads
         scores = {k: heads[k].scores(torch.from_numpy(z), 1.0).numpy() for k, z in logits.items()}
         figures = validation_figures(self.validation.examples, scores, self._binary)
         return {"loss": loss} | figures
 
     @torch.no_grad()
-    def predict(self, data: Batcher) -> tuple[dict[str, np.ndarray], float]:
+    def predict(self, data: Data) -> tuple[dict[str, np.ndarray], float]:
         """Logits [n, outputs] per dimension (mean over members) and the mean loss, in row order."""
         bare = self.bare.eval()
         lengths = data.lengths
@@ -267,7 +253,7 @@ class TrainingLoop:
                 members = bare.logits(inputs)
             losses += [float(loss)] * len(rows)
             for name in bare.dimensions:
-                parts[name].append(bare.net.combine(members, name).cpu().numpy())
+                parts[name].append(self.task.combine(members, name).float().cpu().numpy())
         back = np.argsort(order)
         return {k: np.concatenate(v)[back] for k, v in parts.items()}, float(np.mean(losses))
 

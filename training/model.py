@@ -1,17 +1,15 @@
-"""What is optimised: the judge's net, and an offset per source that stays behind afterwards."""
+"""How an encoder judge is read in training: turns encoded once, in pieces, or as one sequence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from medal_judges.models.encoder import EncoderJudge
 from medal_judges.models.encoder_net import EncoderNet
-from medal_judges.models.heads import Head
 from medal_judges.models.turn_batch import (
     EncodedDialogue,
     TurnBatch,
@@ -20,8 +18,7 @@ from medal_judges.models.turn_batch import (
     collate_sequences,
 )
 from medal_judges.training.examples import Example
-
-Targets = dict[str, tuple[Tensor, Tensor]]
+from medal_judges.training.objective import Data, Objective
 
 
 @dataclass(slots=True)
@@ -48,16 +45,11 @@ def _moved(tensors: Sequence[Tensor], device: torch.device) -> tuple[Tensor, ...
     return tuple(t.to(device) for t in tensors)
 
 
-class TrainingModel(nn.Module):
-    """``forward`` gives (loss, loss per dimension); members of the ensemble learn side by side."""
+class EncoderObjective(Objective):
+    """The objective of an encoder judge's net."""
 
     def __init__(self, net: EncoderNet, sources: Sequence[str], offsets: bool) -> None:
-        super().__init__()
-        self.net = net
-        self.dimensions = list(net.heads[0])
-        self.sources = {source: row for row, source in enumerate(sources)}
-        shape = (len(sources), len(self.dimensions))
-        self.offset = nn.Parameter(torch.zeros(shape)) if offsets else None
+        super().__init__(net, list(net.heads[0]), sources, offsets)
 
     def turn_vectors(self, inputs: Inputs) -> Tensor:
         """Turn vectors [B, T, H]."""
@@ -65,35 +57,22 @@ class TrainingModel(nn.Module):
             return inputs.vectors
         turns = inputs.batch.mask.shape[1]
         if inputs.sequence is not None:
-            return self.net.sequence_vectors(*inputs.sequence, turns)
+            vectors: Tensor = self.net.sequence_vectors(*inputs.sequence, turns)
+            return vectors
         assert inputs.pieces is not None
         ids, mask, owner, index = inputs.pieces
         sums, counts = self.net.piece_sums(ids, mask)
         texts = int(index.max()) + 1
         total = sums.new_zeros(texts, sums.shape[-1]).index_add(0, owner, sums)
         count = counts.new_zeros(texts, 1).index_add(0, owner, counts)
-        return (total / count.clamp_min(1))[index]
+        mean: Tensor = (total / count.clamp_min(1))[index]
+        return mean
 
     def logits(self, inputs: Inputs) -> list[dict[str, Tensor]]:
         """Logits per dimension of each member."""
         return [m[0] for m in self.net(self.turn_vectors(inputs), inputs.batch)]
 
-    def forward(
-        self, inputs: Inputs, targets: Targets, sources: Tensor, weights: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Mean over members of the weighted sum over dimensions of each head's loss."""
-        members = self.logits(inputs)
-        parts: dict[str, Tensor] = {}
-        for column, name in enumerate(self.dimensions):
-            target, mask = targets[name]
-            losses = [
-                self._loss(heads[name], m[name], target, mask & seen, sources, column, weights)
-                for heads, m, seen in zip(self.net.heads, members, self._seen(sources), strict=True)
-            ]
-            parts[name] = torch.stack(losses).mean()
-        return torch.stack(list(parts.values())).sum(), parts
-
-    def _seen(self, sources: Tensor) -> list[Tensor]:
+    def seen(self, sources: Tensor) -> list[Tensor]:
         """For each member the rows [B] that it learns from: an expert's are its own sources'."""
         experts = self.net.config.experts
         if not experts:
@@ -102,32 +81,13 @@ class TrainingModel(nn.Module):
         wanted = [[known[s] for s in e.sources or known if s in known] for e in experts]
         return [torch.isin(sources, sources.new_tensor(rows)) for rows in wanted]
 
-    def _loss(
-        self,
-        head: Head,
-        logits: Tensor,
-        target: Tensor,
-        mask: Tensor,
-        sources: Tensor,
-        column: int,
-        weights: Tensor,
-    ) -> Tensor:
-        if self.offset is not None:
-            logits = logits + self.offset[sources, column].unsqueeze(-1)
-        # A dimension labelled in few rows must not outweigh the rest; and with the weight of those
-        # rows, not their number, the loss of a batch is the mean of its halves' losses.
-        share = (mask * weights).mean()
-        return head.loss(logits, target, mask, weights) * share * head.config.weight
 
-
-class Batcher:
+class Batcher(Data):
     """Examples to Inputs and targets; with a frozen body every distinct turn is encoded once."""
 
     def __init__(self, judge: EncoderJudge, examples: Sequence[Example], frozen: bool) -> None:
-        self.judge, self.examples = judge, examples
-        # Of mean 1, so that the rate of learning does not depend on the unit they were given in.
-        total = sum(e.weight for e in examples)
-        self.weights = [e.weight * len(examples) / total for e in examples]
+        super().__init__(examples)
+        self.judge = judge
         self.encoded = judge.prepare([e.dialogue for e in examples])
         self.flat = judge.config.shape == "flat"
         texts = list(dict.fromkeys(t for e in self.encoded for t in e.texts))
@@ -183,18 +143,6 @@ class Batcher:
         for line, one in enumerate(chosen):
             index[line, : len(one.texts)] = torch.tensor([rows[text] for text in one.texts])
         return index
-
-    def targets(self, rows: Sequence[int], levels: dict[str, int], names: Sequence[str]) -> Targets:
-        """Per dimension: targets [B] or [B, levels], and the mask of rows that have one."""
-        found: Targets = {}
-        for name in names:
-            shape = (levels[name],) if name in levels else ()
-            empty = np.zeros(shape, dtype=np.float32)
-            there = [self.examples[row].targets.get(name) for row in rows]
-            values = [empty if t is None else np.asarray(t, dtype=np.float32) for t in there]
-            mask = torch.tensor([t is not None for t in there])
-            found[name] = (torch.from_numpy(np.stack(values)), mask)
-        return found
 
 
 def fast_bf16(device: torch.device) -> bool:

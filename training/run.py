@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -13,6 +14,7 @@ from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.models.encoder import EncoderJudge
 from medal_judges.models.encoder_config import EncoderConfig
 from medal_judges.models.feature import FeatureJudge
+from medal_judges.models.feature_config import FeatureConfig
 from medal_judges.models.judge import Judge
 from medal_judges.signature import content_hash
 from medal_judges.training.balance import balance_heads
@@ -22,6 +24,9 @@ from medal_judges.training.config import TrainConfig
 from medal_judges.training.golden import check_in_fresh_process, write_golden
 from medal_judges.training.loop import TrainingLoop
 from medal_judges.training.rows import RunRows, class_levels, load_rows, write_facts
+
+# Families that the loop trains; the others are fitted at once.
+BY_STEPS = ("encoder", "lora")
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +42,23 @@ def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:
     dimensions: Sequence[Dimension] = load_rubric(config.rubric)
     rows = load_rows(config, dimensions)
     dimensions = _learnable(dimensions, rows)
-    if isinstance(config.model, EncoderConfig):
-        return _train_encoder(config, config.model, dimensions, rows, resume)
-    judge = FeatureJudge.fit(config.model, rows.train, dimensions, name=config.name)
-    return _finish(config, judge, rows, {})
+    if config.model.family in BY_STEPS:
+        return _train_by_steps(config, dimensions, rows, resume)
+    return _finish(config, fit_judge(config, dimensions, rows), rows, {})
+
+
+def fit_judge(config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows) -> Judge:
+    """The judge of a family that is fitted at once."""
+    model = config.model
+    assert isinstance(model, FeatureConfig)
+    return FeatureJudge.fit(model, rows.train, dimensions, name=config.name)
+
+
+def new_judge(config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows) -> Judge:
+    """The judge that the loop trains, with fresh heads."""
+    model = config.model
+    assert isinstance(model, EncoderConfig)
+    return EncoderJudge.create(balance_heads(model, rows.train), dimensions, name=config.name)
 
 
 def _learnable(dimensions: Sequence[Dimension], rows: RunRows) -> list[Dimension]:
@@ -51,16 +69,11 @@ def _learnable(dimensions: Sequence[Dimension], rows: RunRows) -> list[Dimension
     return [d for d in dimensions if d.name in labelled]
 
 
-def _train_encoder(
-    config: TrainConfig,
-    model: EncoderConfig,
-    dimensions: Sequence[Dimension],
-    rows: RunRows,
-    resume: bool,
+def _train_by_steps(
+    config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows, resume: bool
 ) -> Path:
     torch.manual_seed(config.seed)
-    model = balance_heads(model, rows.train)
-    judge = EncoderJudge.create(model, dimensions, name=config.name)
+    judge: Any = new_judge(config, dimensions, rows)
     run_hash = content_hash([_settings(config), rows.facts])
     levels = class_levels(config, dimensions)
     loop = TrainingLoop(config, judge, rows.train, rows.validation, levels, run_hash)
@@ -70,7 +83,7 @@ def _train_encoder(
         logits, _ = loop.predict(loop.validation)
         figures = loop.validate()
         judge.calibration = fit_calibrations(
-            rows.validation, logits, loop.heads, config.calibration
+            rows.validation, logits, loop.task.heads, config.calibration
         )
     facts = {
         "seed": config.seed,

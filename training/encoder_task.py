@@ -1,0 +1,57 @@
+"""Training an encoder judge: what is frozen, what is fitted beforehand, and the closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from medal_judges.models.encoder import EncoderJudge
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.examples import Example
+from medal_judges.training.experts import mute_experts
+from medal_judges.training.feature_scale import fit_feature_scale
+from medal_judges.training.model import Batcher, EncoderObjective
+from medal_judges.training.optimizer import freeze
+from medal_judges.training.reply import fit_reply
+from medal_judges.training.ridge import fit_ridge
+from medal_judges.training.task import Task
+
+
+class EncoderTask(Task):
+    """See Task."""
+
+    train: Batcher
+    validation: Batcher
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        judge: EncoderJudge,
+        train: Sequence[Example],
+        validation: Sequence[Example],
+        device: torch.device,
+    ) -> None:
+        self.config, self.judge = config, judge
+        if config.optim.solver == "gradient":
+            mute_experts(judge.net, train, least=1)
+        judge.net.to(device)
+        judge.device = device
+        self.body = judge.net.body
+        freeze(self.body, config.trainable_layers)
+        frozen = config.trainable_layers == 0 or not judge.config.embedding
+        self.train = Batcher(judge, train, frozen)
+        self.validation = Batcher(judge, validation, frozen)
+        fit_feature_scale(judge, self.train)
+        if judge.config.reply is not None:
+            fit_reply(judge, self.train, config.seed)
+            fit_feature_scale(judge, self.train)  # once more: now the reactions mean something
+        sources = sorted({e.source for e in train})
+        self.objective = EncoderObjective(judge.net, sources, config.source_offsets)
+
+    def solve(self) -> bool:
+        """Ridge, where the config asks for it."""
+        if self.config.optim.solver != "ridge":
+            return False
+        fit_ridge(self.judge, self.train, self.config.optim.embedding_share, self.config.seed)
+        return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,15 @@ FAMILIES = {
     "followup": "medal_judges.models.followup.judge:FollowUpJudge",
     "geval": "medal_judges.models.geval:GEvalJudge",
     "gptscore": "medal_judges.models.gptscore:GPTScoreJudge",
+    "lora": "medal_judges.models.lora:LoraJudge",
     "prompted": "medal_judges.models.prompted.judge:PromptedJudge",
     "unieval": "medal_judges.models.trained_metrics.unieval:UniEvalJudge",
     "endex": "medal_judges.models.trained_metrics.endex:EnDexJudge",
 }
 CONFIG_NAME = "config.json"
+# Raised when an older package would read a saved judge wrongly. Judges without a number are of 1.
+FORMAT = 1
+_OLDEST = 1
 
 
 def load_judge(source: str | Path, *, revision: str | None = None, **options: Any) -> Judge:
@@ -33,7 +37,9 @@ def load_judge(source: str | Path, *, revision: str | None = None, **options: An
         return _load_folder(Path(source), options)
     if text.endswith((".yaml", ".yml")):
         return _load_yaml(text, options)
-    return _load_folder(download(text, revision), options)
+    from medal_judges.models.hub import pull
+
+    return _load_folder(pull(text, revision), options)
 
 
 def save_judge(judge: Judge, path: Path) -> Path:
@@ -55,18 +61,17 @@ def save_judge(judge: Judge, path: Path) -> Path:
     return path
 
 
-def push_judge(judge: Judge, repo_id: str, *, private: bool = True, **options: Any) -> str:
-    """See Judge.push_to_hub. ``options`` go to ``HfApi.upload_folder``."""
+def push_judge(judge: Judge, repo_id: str, **options: Any) -> str:
+    """See Judge.push_to_hub. ``options`` go to models/hub.py's ``push_folder``."""
     import tempfile
 
-    from huggingface_hub import HfApi
+    from medal_judges.models.golden import write_golden
+    from medal_judges.models.hub import push_folder
 
-    api = HfApi()
-    url = api.create_repo(repo_id, private=private, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        judge.save_pretrained(Path(folder) / "judge")
-        api.upload_folder(repo_id=url.repo_id, folder_path=Path(folder) / "judge", **options)
-    return str(url)
+    with tempfile.TemporaryDirectory() as place:
+        folder = judge.save_pretrained(Path(place) / "judge")
+        write_golden(judge, folder)
+        return push_folder(folder, repo_id, **options)
 
 
 def write_config(folder: Path, judge: Judge, settings: dict[str, Any]) -> None:
@@ -75,6 +80,7 @@ def write_config(folder: Path, judge: Judge, settings: dict[str, Any]) -> None:
 
     head: dict[str, Any] = {
         "family": judge.family,
+        "format": FORMAT,
         "medal_judges_version": __version__,
         "dimensions": [d.to_record() for d in judge.dimensions],
     }
@@ -96,13 +102,37 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{path}: not a judge of this project, it names no 'family'",
             hint="a plain model becomes a judge by training: medal train --config ...",
         )
+    _check_format(folder, config)
     return config
 
 
-def _family(name: object, where: str) -> Any:
+def _check_format(folder: Path, config: Mapping[str, Any]) -> None:
+    from medal_judges import __version__
+
+    found = config.get("format", 1)
+    if isinstance(found, int) and _OLDEST <= found <= FORMAT:
+        return
+    written = config.get("medal_judges_version", "?")
+    newer = not isinstance(found, int) or found > FORMAT
+    wanted = f">={written}" if newer else f"=={written}"
+    raise JudgeLoadError(
+        f"{folder}: saved by medal-judges {written} in format {found}; this is {__version__}, "
+        f"which reads formats {_OLDEST} to {FORMAT}",
+        hint=f"pip install --upgrade 'medal-judges{wanted}'",
+    )
+
+
+def _family(name: object, where: str, written: str | None = None) -> Any:
+    """The class of a family; ``written`` is the version of the package that saved the judge."""
+    from medal_judges import __version__
+
     if not isinstance(name, str) or name not in FAMILIES:
+        by = f" (saved by medal-judges {written}; this is {__version__})" if written else ""
+        other = written and written != __version__
+        hint = f"pip install --upgrade 'medal-judges=={written}'; " if other else ""
         raise JudgeLoadError(
-            f"{where}: unknown family {name!r}", hint=f"known: {', '.join(sorted(FAMILIES))}"
+            f"{where}: unknown family {name!r}{by}",
+            hint=f"{hint}known here: {', '.join(sorted(FAMILIES))}",
         )
     module, _, cls = FAMILIES[name].partition(":")
     return getattr(import_module(module), cls)
@@ -110,7 +140,7 @@ def _family(name: object, where: str) -> Any:
 
 def _load_folder(folder: Path, options: dict[str, Any]) -> Judge:
     config = read_config(folder)
-    family = _family(config["family"], str(folder))
+    family = _family(config["family"], str(folder), config.get("medal_judges_version"))
     try:
         judge: Judge = family.load(folder, **options)
     except (KeyError, ValueError, OSError) as error:
@@ -152,46 +182,3 @@ def _load_yaml(name: str, options: dict[str, Any]) -> Judge:
     except ValueError as error:
         raise JudgeLoadError(f"{name}: {error}") from error
     return judge
-
-
-def download(repo_id: str, revision: str | None, *, patterns: Sequence[str] | None = None) -> Path:
-    """Folder of a Hub repository, or of its files that match ``patterns``.
-
-    Raises JudgeLoadError that tells not found from offline and gated.
-    """
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
-
-    try:
-        return Path(
-            snapshot_download(
-                repo_id, revision=revision, allow_patterns=list(patterns) if patterns else None
-            )
-        )
-    except HFValidationError as error:
-        hint = "give a folder of a saved judge, a hub id ORG/NAME, or a file of configs/judges/"
-        raise JudgeLoadError(f"no folder {repo_id} here, nor is it a hub id", hint=hint) from error
-    except GatedRepoError as error:
-        hint = f"ask for access on the page of {repo_id}, then: hf auth login"
-        raise JudgeLoadError(f"{repo_id} is gated on the Hub", hint=hint) from error
-    except RevisionNotFoundError as error:
-        raise JudgeLoadError(f"{repo_id} has no revision {revision!r} on the Hub") from error
-    except RepositoryNotFoundError as error:
-        hint = "check the name; for a private one: hf auth login"
-        raise JudgeLoadError(f"no folder and no Hub repository {repo_id}", hint=hint) from error
-    except LocalEntryNotFoundError as error:
-        hint = "give a local folder, or try again with a network"
-        raise JudgeLoadError(
-            f"{repo_id} is not cached and the Hub is out of reach", hint=hint
-        ) from error
-    except HfHubHTTPError as error:
-        raise JudgeLoadError(f"the Hub refused {repo_id}: {error}") from error
-    except OSError as error:
-        raise JudgeLoadError(f"cannot store {repo_id}: {error}") from error

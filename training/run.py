@@ -15,13 +15,13 @@ from medal_judges.models.encoder import EncoderJudge
 from medal_judges.models.encoder_config import EncoderConfig
 from medal_judges.models.feature import FeatureJudge
 from medal_judges.models.feature_config import FeatureConfig
+from medal_judges.models.golden import check_in_fresh_process, write_golden
 from medal_judges.models.judge import Judge
 from medal_judges.signature import content_hash
 from medal_judges.training.balance import balance_heads
 from medal_judges.training.calibrate import fit_calibrations
 from medal_judges.training.card import write_card
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.golden import check_in_fresh_process, write_golden
 from medal_judges.training.loop import TrainingLoop
 from medal_judges.training.rows import RunRows, class_levels, load_rows, write_facts
 

@@ -60,7 +60,7 @@ def load_checkpoint(
 def _folder(model: str, revision: str | None) -> Path:
     if Path(model).is_dir():
         return Path(model)
-    from medal_judges.models.saving import download
+    from medal_judges.models.hub import download
 
     return download(model, revision, patterns=_READ)
 

@@ -65,6 +65,10 @@ class JudgeLoadError(MedalError):
     """A judge cannot be loaded from the folder or hub id given."""
 
 
+class HubError(JudgeLoadError):
+    """The Hub does not give a judge, or does not take one; the message says why."""
+
+
 class CoverageError(MedalError):
     """Too many dialogues went unscored for a headline number (command exit code 3)."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from medal_judges.training.golden import check_golden
+from medal_judges.models.golden import check_golden
 
 from .test_resume import write_rows
 

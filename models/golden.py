@@ -1,6 +1,6 @@
 """Golden scores: sixteen dialogues of our own, scored at the end of training and by every reader.
 
-``python -m medal_judges.training.golden JUDGE`` loads the judge in a process of its own and
+``python -m medal_judges.models.golden JUDGE`` loads the judge in a process of its own and
 compares; a run whose judge does not come back the same fails.
 """
 
@@ -88,7 +88,7 @@ def check_golden(folder: Path) -> float:
 
 def check_in_fresh_process(folder: Path) -> None:
     """``check_golden`` in a new Python process. Raises JudgeLoadError when it fails."""
-    command = [sys.executable, "-m", "medal_judges.training.golden", str(folder)]
+    command = [sys.executable, "-m", "medal_judges.models.golden", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise JudgeLoadError(

@@ -1,0 +1,296 @@
+"""Judges from and to the Hub, with one message for each thing that can go wrong."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from medal_judges.errors import HubError
+
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_LOG_IN = "hf auth login, or set HF_TOKEN"
+_PRESENT = 200  # names of an author that are compared with one that is not there
+
+
+def pull(repo_id: str, revision: str | None = None) -> Path:
+    """Folder of a judge of the Hub at ``revision`` (a branch, tag or commit; None: main).
+
+    config.json comes first, so that a repository that holds no judge costs one small file and not
+    its weights. Without a network the cache answers. Raises HubError that tells apart: no such
+    repository (with the nearest names), no such revision, gated, no token, offline (and what the
+    cache has), disk full, and not a judge.
+    """
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    with _explained(repo_id, revision):
+        try:
+            config = Path(hf_hub_download(repo_id, "config.json", revision=revision))
+        except LocalEntryNotFoundError:
+            raise
+        except EntryNotFoundError as error:
+            raise _no_judge(repo_id, "it has no config.json") from error
+    _require_family(repo_id, config)
+    return download(repo_id, config.parent.name)  # the very commit whose config was read
+
+
+def download(repo_id: str, revision: str | None, *, patterns: Sequence[str] | None = None) -> Path:
+    """Folder of any Hub repository, or of its files that match ``patterns``.
+
+    Raises HubError, as ``pull`` does; asks for no judge.
+    """
+    from huggingface_hub import snapshot_download
+
+    with _explained(repo_id, revision):
+        allowed = list(patterns) if patterns else None
+        return Path(snapshot_download(repo_id, revision=revision, allow_patterns=allowed))
+
+
+def push_folder(
+    folder: Path,
+    repo_id: str,
+    *,
+    private: bool = True,
+    revision: str | None = None,
+    message: str | None = None,
+    ignore: Sequence[str] = (),
+) -> str:
+    """Upload ``folder`` as one commit, and tag it ``revision``; returns the commit's address.
+
+    The repository is made where there is none. Raises HubError, also where the tag is taken, or
+    where a private push would land in a public repository.
+    """
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    with _explained(repo_id, None, writing=True):
+        made = api.create_repo(repo_id, private=private, exist_ok=True)
+        _check_visibility(api, made.repo_id, private)
+        _check_tag(api, made.repo_id, revision)
+        commit = api.upload_folder(
+            repo_id=made.repo_id,
+            folder_path=folder,
+            commit_message=message or f"Judge {folder.name}",
+            ignore_patterns=list(ignore),
+            # What an earlier judge left behind must not be taken for a part of this one.
+            delete_patterns=["*.safetensors", "*.json"],
+        )
+        if revision:
+            api.create_tag(made.repo_id, tag=revision, revision=commit.oid)
+    return str(commit.commit_url)
+
+
+def _check_visibility(api: Any, repo_id: str, private: bool) -> None:
+    if private and api.repo_info(repo_id).private is False:
+        raise HubError(
+            f"{repo_id} is there already and is public: a private push would publish the judge",
+            hint="push to another name, or add --public",
+        )
+
+
+def _check_tag(api: Any, repo_id: str, revision: str | None) -> None:
+    if revision and revision in {tag.name for tag in api.list_repo_refs(repo_id).tags}:
+        raise HubError(
+            f"{repo_id} has a tag {revision!r} already; readers rely on what it names",
+            hint="give another --revision",
+        )
+
+
+@contextmanager
+def _explained(repo_id: str, revision: str | None, *, writing: bool = False) -> Iterator[None]:
+    """Errors of huggingface_hub and of the disk as HubError."""
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        yield
+    except HFValidationError as error:
+        hint = "give a folder of a saved judge, a hub id ORG/NAME, or a file of configs/judges/"
+        raise HubError(f"no folder {repo_id} here, nor is it a hub id", hint=hint) from error
+    except Exception as error:
+        told = _told(error, repo_id, revision, writing)
+        if told is None:
+            raise
+        raise told from error
+
+
+def _told(error: Exception, repo_id: str, revision: str | None, writing: bool) -> HubError | None:
+    """What went wrong; None for what is no matter of the Hub or the disk."""
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        LocalTokenNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    if isinstance(error, LocalTokenNotFoundError):
+        return HubError(f"{repo_id}: no token of the Hub is set", hint=_LOG_IN)
+    if isinstance(error, LocalEntryNotFoundError):
+        cause = error.__cause__
+        if isinstance(cause, HfHubHTTPError):  # it was reached, and answered with a fault
+            return _told(cause, repo_id, revision, writing)
+        return _offline(repo_id, revision, writing)
+    if isinstance(error, GatedRepoError):
+        return _gated(repo_id)
+    if isinstance(error, RevisionNotFoundError):
+        return HubError(f"{repo_id} has no revision {revision!r}", hint=_revisions(repo_id))
+    if isinstance(error, RepositoryNotFoundError):
+        return _not_found(repo_id, error.response.status_code, writing)
+    if isinstance(error, HfHubHTTPError):
+        return _refused(repo_id, error, writing)
+    if _is_transport(error):
+        return _offline(repo_id, revision, writing)
+    if isinstance(error, OSError) and error.errno in _DISK_FULL:
+        return _disk_full(repo_id, error)
+    return HubError(f"cannot store {repo_id}: {error}") if isinstance(error, OSError) else None
+
+
+def _is_transport(error: Exception) -> bool:
+    """The network is down; by name, as versions of the Hub's client bring httpx or httpx2."""
+    names = {base.__name__ for base in type(error).__mro__}
+    return "TransportError" in names or isinstance(error, (ConnectionError, TimeoutError))
+
+
+def _token() -> str | None:
+    from huggingface_hub import get_token
+
+    return get_token()
+
+
+def _gated(repo_id: str) -> HubError:
+    if _token() is None:
+        hint = f"ask for access on its page, then: {_LOG_IN}"
+        return HubError(f"{repo_id} is gated, and no token of the Hub is set", hint=hint)
+    return HubError(
+        f"{repo_id} is gated, and the account of your token has no access",
+        hint=f"ask for access on the page of {repo_id}, with the account of this token",
+    )
+
+
+def _not_found(repo_id: str, status: int, writing: bool) -> HubError:
+    if _token() is None:
+        near = "" if writing else _near(repo_id)
+        hint = f"{near}for a private one: {_LOG_IN}"
+        said = f"no folder and no public Hub repository {repo_id}, and no token of the Hub is set"
+        return HubError(said, hint=hint)
+    if status == 401:
+        return HubError(f"{repo_id}: the Hub does not accept your token", hint=_LOG_IN)
+    if writing:
+        hint = "does the organisation exist, and may your token write to it?"
+        return HubError(f"the Hub has no place for {repo_id}", hint=hint)
+    hint = f"{_near(repo_id)}a private one is seen by its owner's token only"
+    return HubError(f"no folder and no Hub repository {repo_id}", hint=hint)
+
+
+def _near(repo_id: str) -> str:
+    """``did you mean ...? `` by what the same author has; empty where nothing is near."""
+    from huggingface_hub import HfApi
+
+    author, _, name = repo_id.rpartition("/")
+    try:
+        listed = HfApi().list_models(author=author or None, search=None if author else name)
+        names = [model.id for model, _ in zip(listed, range(_PRESENT))]  # noqa: B905
+    except Exception:  # a courtesy inside an error's message must not become another error
+        return ""
+    found = difflib.get_close_matches(repo_id, names, n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(found)}? " if found else ""
+
+
+def _revisions(repo_id: str) -> str | None:
+    from huggingface_hub import HfApi
+
+    try:
+        refs = HfApi().list_repo_refs(repo_id)
+    except Exception:  # as in _near
+        return None
+    return "it has: " + ", ".join(ref.name for ref in [*refs.branches, *refs.tags])
+
+
+def _refused(repo_id: str, error: Any, writing: bool) -> HubError:
+    status = error.response.status_code
+    if status == 401:
+        if _token() is None:
+            return HubError(f"{repo_id}: no token of the Hub is set", hint=_LOG_IN)
+        return HubError(f"{repo_id}: the Hub does not accept your token", hint=_LOG_IN)
+    if status == 403 and writing:
+        hint = "make one with write permission for it: https://huggingface.co/settings/tokens"
+        return HubError(f"{repo_id}: your token may not write there", hint=hint)
+    said = str(error).strip().splitlines()[0]
+    again = "it is the Hub's fault: try again later" if status >= 500 or status == 429 else None
+    return HubError(f"the Hub refused {repo_id}: {said}", hint=again)
+
+
+def _offline(repo_id: str, revision: str | None, writing: bool) -> HubError:
+    if writing:
+        return HubError(
+            f"cannot push {repo_id}: the Hub is out of reach", hint="is there a network?"
+        )
+    here = cached_revisions(repo_id)
+    if not here:
+        return HubError(
+            f"{repo_id} is not cached and the Hub is out of reach",
+            hint="give a local folder, or try again with a network",
+        )
+    wanted = revision or "main"
+    if wanted in here:
+        return HubError(
+            f"{repo_id}: the cache has only a part of {wanted!r}, and the Hub is out of reach",
+            hint="load it once with a network",
+        )
+    return HubError(
+        f"{repo_id}: the cache has no revision {wanted!r}, and the Hub is out of reach",
+        hint=f"the cache has: {', '.join(here)} (give one of these as revision)",
+    )
+
+
+def cached_revisions(repo_id: str) -> list[str]:
+    """Names and commits of ``repo_id`` that the cache knows."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    folder = Path(HF_HUB_CACHE) / f"models--{repo_id.replace('/', '--')}"
+    refs = folder / "refs"
+    named = {str(p.relative_to(refs)): p.read_text().strip() for p in _files(refs)}
+    snapshots = sorted(p.name for p in (folder / "snapshots").glob("*"))
+    return [*sorted(named), *(s for s in snapshots if s not in named.values())]
+
+
+def _files(folder: Path) -> list[Path]:
+    return [p for p in folder.rglob("*") if p.is_file()]
+
+
+def _disk_full(repo_id: str, error: OSError) -> HubError:
+    from huggingface_hub.constants import HF_HOME
+
+    place = Path(HF_HOME)
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free / 1e6
+    return HubError(
+        f"no room to store {repo_id}: {error.strerror} ({free:,.0f} MB free at {HF_HOME})",
+        hint="make room (hf cache prune), or set HF_HOME to a folder on another disk",
+    )
+
+
+def _require_family(repo_id: str, path: Path) -> None:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _no_judge(repo_id, "its config.json is no JSON") from error
+    if not isinstance(config, dict) or "family" not in config:
+        kind = config.get("model_type") if isinstance(config, dict) else None
+        raise _no_judge(repo_id, f"it is a plain model ({kind})" if kind else "it names no family")
+
+
+def _no_judge(repo_id: str, why: str) -> HubError:
+    return HubError(
+        f"{repo_id} is on the Hub and is not a judge: {why}",
+        hint="a plain model becomes a judge by training (medal train) or behind a YAML judge "
+        "(configs/judges/, llm=...)",
+    )

@@ -27,6 +27,7 @@ from medal_judges.models.turn_batch import (
     collate_pieces,
     collate_sequences,
 )
+from medal_judges.models.weights import load_weights
 from medal_judges.signature import Signature, content_hash
 
 WEIGHTS_NAME = "model.safetensors"
@@ -97,7 +98,7 @@ class EncoderJudge(Judge):
             {
                 "name": self.name,
                 "encoder": self.config.model_dump(),
-                "body": json.loads(self.net.body.config.to_json_string(use_diff=False)),
+                "body": _public(json.loads(self.net.body.config.to_json_string(use_diff=False))),
                 "calibration": calibration,
                 "facts": self.facts,
             },
@@ -111,13 +112,9 @@ class EncoderJudge(Judge):
 
         Raises JudgeLoadError when the weights are missing or do not fit the config.
         """
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
         from transformers import AutoConfig, AutoModel, AutoTokenizer
 
         saved = read_config(folder)
-        if not (folder / WEIGHTS_NAME).is_file():
-            raise JudgeLoadError(f"{folder}: the judge has no {WEIGHTS_NAME}")
         if dtype not in DTYPES:
             raise JudgeLoadError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
         dimensions = [Dimension(**d) for d in saved["dimensions"]]
@@ -126,10 +123,7 @@ class EncoderJudge(Judge):
         net = EncoderNet(
             body, body_config.hidden_size, EncoderConfig(**saved["encoder"]), dimensions
         )
-        try:
-            net.load_state_dict(load_file(folder / WEIGHTS_NAME))
-        except (RuntimeError, SafetensorError) as error:
-            raise JudgeLoadError(f"{folder}: weights and config do not fit: {error}") from error
+        load_weights(net, folder / WEIGHTS_NAME)
         return cls(
             net,
             AutoTokenizer.from_pretrained(folder / "tokenizer"),
@@ -242,16 +236,12 @@ class EncoderJudge(Judge):
         """Scores, distributions and contributions of one dimension into ``answers``."""
         dimension = head.dimension
         fitted = self.calibration.get(dimension.name, Calibration())
-        scores = head.scores(logits, fitted.temperature).tolist()
-        chances = head.probabilities(logits, fitted.temperature, fitted.spread).tolist()
+        scores, chances = head.answers(logits, fitted)
         regression = head.config.kind == "regression"
         unit = (dimension.high - dimension.low) if regression else 1 / fitted.temperature
         rows = (evidence * unit).tolist()
         for row, (answer, one) in enumerate(zip(answers, encoded, strict=True)):
-            mapped = fitted.map_unit(dimension.to_unit(scores[row]))
-            answer["s"][dimension.name] = dimension.from_unit(mapped)
-            if head.config.kind == "binary":  # after the isotonic map, as the score is
-                chances[row] = [1 - mapped, mapped]
+            answer["s"][dimension.name] = scores[row]
             if chances[row]:
                 answer["d"][dimension.name] = chances[row]
             answer["c"][dimension.name] = [0.0] * one.dropped + rows[row][: len(one.roles)]
@@ -261,3 +251,8 @@ class EncoderJudge(Judge):
     def prepare(self, dialogues: Sequence[Dialogue]) -> list[EncodedDialogue]:
         """Token ids, roles and features of each dialogue."""
         return [self.turns.encode(dialogue) for dialogue in dialogues]
+
+
+def _public(body: dict[str, Any]) -> dict[str, Any]:
+    """The body's config without the place on this disk that it was read from."""
+    return {k: v for k, v in body.items() if k != "_name_or_path"}

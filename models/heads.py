@@ -16,6 +16,7 @@ from torch.nn import functional
 from medal_judges.config import Config
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
+from medal_judges.models.calibration import Calibration
 
 HeadKind = Literal["regression", "ordinal", "binary", "classification"]
 
@@ -171,6 +172,19 @@ class Head(nn.Module):
         if self.levels < 2 or not spread:
             return logits.new_zeros(len(logits), 0)
         return _normal_bins(logits.squeeze(-1), spread, self.levels)
+
+    def answers(self, logits: Tensor, fitted: Calibration) -> tuple[list[float], list[list[float]]]:
+        """(score of each row on the dimension's scale, its distribution over levels or an empty
+        list), calibrated by ``fitted``."""
+        dimension = self.dimension
+        scores: list[float] = []
+        chances = self.probabilities(logits, fitted.temperature, fitted.spread).tolist()
+        for row, score in enumerate(self.scores(logits, fitted.temperature).tolist()):
+            mapped = fitted.map_unit(dimension.to_unit(score))
+            scores.append(dimension.from_unit(mapped))
+            if self.config.kind == "binary":  # after the isotonic map, as the score is
+                chances[row] = [1 - mapped, mapped]
+        return scores, chances
 
     def scores(self, logits: Tensor, temperature: float) -> Tensor:
         """Score [B] on the dimension's own scale: expected value; a regression is clipped to it."""

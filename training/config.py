@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from medal_judges.config import Config
 from medal_judges.models.encoder_config import EncoderConfig
 from medal_judges.models.feature_config import FeatureConfig
+from medal_judges.models.lora_config import LoraConfig
 
 
 class PlantConfig(Config):
@@ -94,7 +95,7 @@ class TrainConfig(Config):
     output_dir: str
     rubric: str
     seed: int = 0
-    model: EncoderConfig | FeatureConfig = Field(discriminator="family")
+    model: EncoderConfig | FeatureConfig | LoraConfig = Field(discriminator="family")
     trainable_layers: int | None = Field(default=None, ge=0)
     train: tuple[DataEntry, ...]
     validation: tuple[DataEntry, ...] = ()

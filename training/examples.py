@@ -31,6 +31,7 @@ class Example:
     weight: float = 1.0
     human: dict[str, float] = field(default_factory=dict)  # mean rating, raw scale
     group: str = ""
+    comments: Mapping[str, str] = field(default_factory=dict)  # a labeller's words by dimension
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,20 @@ def example_of(
         unit = maps[source_name]
         targets[judge_name] = _levels(rating, unit, count, soft) if count else unit(average)
     return Example(
-        row.dialogue, entry.source.split(":")[0], targets, entry.weight, human, row.group
+        row.dialogue,
+        entry.source.split(":")[0],
+        targets,
+        entry.weight,
+        human,
+        row.group,
+        _comments(row, names),
     )
+
+
+def _comments(row: LabelledDialogue, names: Mapping[str, str]) -> dict[str, str]:
+    """What the labeller wrote beside each label (``comments`` of MEDAL's rows)."""
+    said = row.extra.get("comments") or {}
+    return {judged: str(said[name]) for name, judged in names.items() if said.get(name)}
 
 
 def _levels(rating: Rating, unit: UnitMap, count: int, soft: bool) -> np.ndarray:

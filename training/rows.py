@@ -16,6 +16,7 @@ from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, SourceError
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.models.lora_config import LoraConfig
 from medal_judges.signature import content_hash
 from medal_judges.training.config import DataEntry, TrainConfig
 from medal_judges.training.examples import (
@@ -132,7 +133,7 @@ def _examples(
 
 def class_levels(config: TrainConfig, dimensions: Sequence[Dimension]) -> dict[str, int]:
     """Dimensions whose head wants a probability per level -> how many levels."""
-    if not isinstance(config.model, EncoderConfig):
+    if not isinstance(config.model, EncoderConfig | LoraConfig):
         return {}
     kinds = {name: head.kind for name, head in config.model.heads.items()}
     return {

@@ -17,11 +17,13 @@ from medal_judges.models.feature import FeatureJudge
 from medal_judges.models.feature_config import FeatureConfig
 from medal_judges.models.golden import check_in_fresh_process, write_golden
 from medal_judges.models.judge import Judge
+from medal_judges.models.lora_config import LoraConfig
 from medal_judges.signature import content_hash
 from medal_judges.training.balance import balance_heads
 from medal_judges.training.calibrate import fit_calibrations
 from medal_judges.training.card import write_card
 from medal_judges.training.config import TrainConfig
+from medal_judges.training.distributed import strategy
 from medal_judges.training.loop import TrainingLoop
 from medal_judges.training.rows import RunRows, class_levels, load_rows, write_facts
 
@@ -57,8 +59,20 @@ def fit_judge(config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRow
 def new_judge(config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows) -> Judge:
     """The judge that the loop trains, with fresh heads."""
     model = config.model
+    if isinstance(model, LoraConfig):
+        return _new_lora(config, model, dimensions)
     assert isinstance(model, EncoderConfig)
     return EncoderJudge.create(balance_heads(model, rows.train), dimensions, name=config.name)
+
+
+def _new_lora(config: TrainConfig, model: LoraConfig, dimensions: Sequence[Dimension]) -> Judge:
+    if model.head == "scoring":
+        from medal_judges.models.lora import LoraJudge
+
+        return LoraJudge.create(model, dimensions, name=config.name)
+    from medal_judges.models.lora_generative import GenerativeLoraJudge
+
+    return GenerativeLoraJudge.create(model, dimensions, name=config.name, rubric=config.rubric)
 
 
 def _learnable(dimensions: Sequence[Dimension], rows: RunRows) -> list[Dimension]:
@@ -90,9 +104,11 @@ def _train_by_steps(
         "steps": progress.step,
         "best_step": progress.best_step,
         "processes": loop.accelerator.num_processes,
+        "strategy": strategy(loop.accelerator),
     }
     judge.facts = facts | {"data": content_hash(rows.facts)}
     folder = Path(config.output_dir)
+    loop.release()
     if loop.accelerator.is_main_process:
         # Scored as it will be loaded: fp32 on CPU, whatever precision it was trained in.
         judge.net = judge.net.to("cpu").float().eval()

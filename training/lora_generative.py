@@ -1,0 +1,164 @@
+"""Training a generative LoRA judge: packed lessons, loss on the answers only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from medal_judges.errors import ConfigError
+from medal_judges.models.heads import Head
+from medal_judges.models.lora_generative import GenerativeLoraJudge
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.examples import Example
+from medal_judges.training.objective import Data, Objective, Targets
+from medal_judges.training.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """Ids of a prompt and of its answer, and the example they come from."""
+
+    prompt: list[int]
+    answer: list[int]
+    example: int
+
+
+@dataclass(slots=True)
+class PackedInputs:
+    """Lessons one after the other, without padding.
+
+    ``ids`` and ``positions`` [1, L]; positions begin anew with each lesson, by which transformers
+    masks attention from one to another (masking_utils.find_packed_sequence_indices). ``places``
+    [A]: where an answer's tokens are foretold; ``wanted`` [A]: these tokens; ``owner`` [A]: the
+    row of the batch that each belongs to.
+    """
+
+    ids: Tensor
+    positions: Tensor
+    places: Tensor
+    wanted: Tensor
+    owner: Tensor
+
+    def to(self, device: torch.device) -> PackedInputs:
+        parts = (self.ids, self.positions, self.places, self.wanted, self.owner)
+        return PackedInputs(*(part.to(device) for part in parts))
+
+
+def pack(lessons: Sequence[tuple[int, Lesson]]) -> PackedInputs:
+    """(row, lesson) pairs as one sequence."""
+    ids: list[int] = []
+    positions: list[int] = []
+    places: list[int] = []
+    wanted: list[int] = []
+    owner: list[int] = []
+    for row, lesson in lessons:
+        first = len(ids) + len(lesson.prompt) - 1
+        places += range(first, first + len(lesson.answer))
+        wanted += lesson.answer
+        owner += [row] * len(lesson.answer)
+        whole = lesson.prompt + lesson.answer
+        ids += whole
+        positions += range(len(whole))
+    return PackedInputs(
+        torch.tensor([ids]),
+        torch.tensor([positions]),
+        torch.tensor(places),
+        torch.tensor(wanted),
+        torch.tensor(owner),
+    )
+
+
+class LessonData(Data):
+    """Each example's lessons: one where all is asked together, one a label otherwise."""
+
+    def __init__(self, judge: GenerativeLoraJudge, examples: Sequence[Example]) -> None:
+        super().__init__(examples)
+        self.lessons = [list(_lessons(judge, e, i)) for i, e in enumerate(examples)]
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens."""
+        return [sum(len(x.prompt) + len(x.answer) for x in each) for each in self.lessons]
+
+    def inputs(self, rows: Sequence[int]) -> PackedInputs:
+        """Inputs of the examples ``rows``."""
+        return pack([(place, x) for place, row in enumerate(rows) for x in self.lessons[row]])
+
+
+def _lessons(judge: GenerativeLoraJudge, example: Example, number: int) -> list[Lesson]:
+    item_asker = next(iter(judge.askers.values()))
+    units = {name: float(value) for name, value in example.targets.items()}
+    found = []
+    for question in item_asker.questions:
+        if all(d.name in units for d in question.dimensions):
+            ids = judge.lesson(example.dialogue, question, units, example.comments)
+            found.append(Lesson(*ids, number))
+    if not found and units:
+        lacking = [d.name for d in judge.dimensions if d.name not in units]
+        raise ConfigError(
+            f"{example.source}: dialogue {example.dialogue.id!r} has no label of "
+            f"{', '.join(lacking[:3])}, and the prompt asks for all dimensions together",
+            hint="set model.layout: each",
+        )
+    return found
+
+
+class GenerativeObjective(Objective):
+    """Mean over rows of the cross-entropy of a row's answer tokens (nats a token)."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__(net, [], [], offsets=False)
+
+    def heads(self) -> list[dict[str, Head]]:
+        """None: the numbers are written."""
+        return [{}]
+
+    def logits(self, inputs: Any) -> list[dict[str, Tensor]]:
+        """None."""
+        return [{}]
+
+    def forward(
+        self, inputs: PackedInputs, targets: Targets, sources: Tensor, weights: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """(loss, {}); a row's tokens share its weight, however long its answer is."""
+        found = self.net(
+            input_ids=inputs.ids,
+            position_ids=inputs.positions,
+            logits_to_keep=inputs.places,
+            use_cache=False,
+        )
+        losses = functional.cross_entropy(found.logits[0].float(), inputs.wanted, reduction="none")
+        empty = losses.new_zeros(len(weights))
+        total = empty.index_add(0, inputs.owner, losses)
+        count = empty.index_add(0, inputs.owner, torch.ones_like(losses))
+        return (total / count.clamp_min(1) * weights).mean(), {}
+
+
+class GenerativeTask(Task):
+    """See Task. Validation has a loss only: writing every answer out would cost more than it."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        judge: GenerativeLoraJudge,
+        train: Sequence[Example],
+        validation: Sequence[Example],
+        device: torch.device,
+    ) -> None:
+        self.judge = judge
+        if not judge.lora.quantize:
+            judge.net.to(device)
+        judge.device = device
+        self.body = judge.net
+        self.train, self.validation = LessonData(judge, train), LessonData(judge, validation)
+        self.objective = GenerativeObjective(judge.net)
+
+    def kept(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The adapters."""
+        learnt = {n for n, p in self.judge.net.named_parameters() if p.requires_grad}
+        return {name: value for name, value in state.items() if name in learnt}

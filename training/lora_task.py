@@ -1,0 +1,96 @@
+"""Training a LoRA judge: token sequences, and adapters and heads as what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from medal_judges.models.judge import Judge
+from medal_judges.models.lora import LoraJudge
+from medal_judges.models.turn_batch import collate_pieces
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.examples import Example
+from medal_judges.training.objective import Data, Objective
+from medal_judges.training.task import Task
+
+
+@dataclass(slots=True)
+class TokenInputs:
+    """Padded ids [B, L] and their mask (1 = token)."""
+
+    ids: Tensor
+    mask: Tensor
+
+    def to(self, device: torch.device) -> TokenInputs:
+        return TokenInputs(self.ids.to(device), self.mask.to(device))
+
+
+class TokenData(Data):
+    """Each dialogue as the judge reads it."""
+
+    def __init__(self, judge: LoraJudge, examples: Sequence[Example]) -> None:
+        super().__init__(examples)
+        self.ids = [judge.encode(e.dialogue)[0] for e in examples]
+        self.pad = judge.pad
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens."""
+        return [len(row) for row in self.ids]
+
+    def inputs(self, rows: Sequence[int]) -> TokenInputs:
+        """Inputs of the examples ``rows``."""
+        return TokenInputs(*collate_pieces([self.ids[row] for row in rows], self.pad))
+
+
+class LoraObjective(Objective):
+    """The losses of the heads on the last token."""
+
+    def logits(self, inputs: TokenInputs) -> list[dict[str, Tensor]]:
+        """Logits per dimension."""
+        return [self.net(inputs.ids, inputs.mask)]
+
+
+class LoraTask(Task):
+    """See Task. The base stays as it is: adapters and heads alone learn, and are kept."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        judge: LoraJudge,
+        train: Sequence[Example],
+        validation: Sequence[Example],
+        device: torch.device,
+    ) -> None:
+        self.judge = judge
+        if not judge.config.quantize:
+            judge.net.to(device)
+        judge.device = device
+        self.body = judge.net.body
+        self.train, self.validation = TokenData(judge, train), TokenData(judge, validation)
+        sources = sorted({e.source for e in train})
+        names = [d.name for d in judge.dimensions]
+        self.objective = LoraObjective(judge.net, names, sources, config.source_offsets)
+
+    def kept(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Adapters and heads."""
+        learnt = {n for n, p in self.judge.net.named_parameters() if p.requires_grad}
+        return {name: value for name, value in state.items() if name in learnt}
+
+
+def lora_task(
+    config: TrainConfig,
+    judge: Judge,
+    train: Sequence[Example],
+    validation: Sequence[Example],
+    device: torch.device,
+) -> Task:
+    """The task of a scoring or a generative LoRA judge."""
+    if isinstance(judge, LoraJudge):
+        return LoraTask(config, judge, train, validation, device)
+    from medal_judges.training.lora_generative import GenerativeTask
+
+    return GenerativeTask(config, judge, train, validation, device)  # type: ignore[arg-type]

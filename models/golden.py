@@ -1,7 +1,8 @@
 """Golden scores: sixteen dialogues of our own, scored at the end of training and by every reader.
 
 ``python -m medal_judges.models.golden JUDGE`` loads the judge in a process of its own and
-compares; a run whose judge does not come back the same fails.
+compares; a run whose judge does not come back the same fails. ``medal doctor JUDGE`` does the same
+for a reader.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,29 @@ from medal_judges.models.judge import Judge
 
 GOLDEN_NAME = "golden.json"
 TOLERANCE = 1e-5  # fp32 on CPU, as a share of the dimension's scale
+PACKAGES = ("medal-judges", "torch", "transformers", "tokenizers", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenCheck:
+    """A judge as it answers here beside its golden.json.
+
+    ``deviation`` is the largest difference as a share of the dimension's scale (infinite where one
+    side is unscored), ``where`` the dialogue and dimension that it was found at. ``then`` and
+    ``now`` are versions of packages, ``signature_then`` and ``signature`` the judge's.
+    """
+
+    deviation: float
+    tolerance: float
+    where: str
+    then: Mapping[str, str]
+    now: Mapping[str, str]
+    signature_then: str
+    signature: str
+
+    @property
+    def holds(self) -> bool:
+        return self.deviation <= self.tolerance
 
 
 def golden_dialogues() -> list[Dialogue]:
@@ -33,21 +60,23 @@ def golden_scores(judge: Judge) -> list[dict[str, float | None]]:
     return [dict(j.scores) for j in judge.score(golden_dialogues())]
 
 
+def versions() -> dict[str, str]:
+    """Installed versions of the packages that a score can depend on."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package.replace("-", "_")] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
 def write_golden(judge: Judge, folder: Path) -> None:
     """Write golden.json into the judge's folder: scores, tolerance and the versions they need."""
-    import torch
-    import transformers
-
-    from medal_judges import __version__
-
     record = {
         "signature": str(judge.signature()),
         "tolerance": TOLERANCE,
-        "versions": {
-            "medal_judges": __version__,
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-        },
+        "versions": versions(),
         "dialogues": [d.to_record() for d in golden_dialogues()],
         "scores": golden_scores(judge),
     }
@@ -55,20 +84,60 @@ def write_golden(judge: Judge, folder: Path) -> None:
     (folder / GOLDEN_NAME).write_text(text + "\n", encoding="utf-8")
 
 
-def deviation(judge: Judge, record: dict[str, Any]) -> float:
-    """Largest difference between ``judge`` and golden scores, as a share of the scale."""
+def read_golden(folder: Path) -> dict[str, Any]:
+    """golden.json of a judge. Raises JudgeLoadError when there is none or it is not whole."""
+    path = folder / GOLDEN_NAME
+    if not path.is_file():
+        raise JudgeLoadError(
+            f"{folder}: no {GOLDEN_NAME}: nothing says how this judge should answer",
+            hint=f"medal doctor {folder} --write  (takes the judge as it answers here)",
+        )
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not record["scores"] or len(record["scores"]) != len(record["dialogues"]):
+            raise ValueError("its scores are not one for each dialogue")
+    except (KeyError, TypeError, ValueError) as error:
+        raise JudgeLoadError(f"{path}: not golden scores: {error}") from error
+    return dict(record)
+
+
+def deviation(judge: Judge, record: Mapping[str, Any]) -> tuple[float, str]:
+    """(largest difference between ``judge`` and golden scores as a share of the scale, where)."""
     dialogues = [parse_dialogue(d) for d in record["dialogues"]]
-    worst = 0.0
+    worst, where = 0.0, ""
     for found, wanted in zip(judge.score(dialogues), record["scores"], strict=True):
-        for name, value in wanted.items():
-            now = found.scores[name]
-            if (now is None) != (value is None):
-                return float("inf")
-            if now is not None and value is not None:
-                dimension = judge.dimension(name)
-                share = abs(now - value) / (dimension.high - dimension.low)
-                worst = max(worst, share if math.isfinite(share) else math.inf)
-    return worst
+        for name in {**wanted, **found.scores}:
+            share = _share(judge, name, found.scores.get(name), wanted.get(name))
+            if share > worst:
+                worst, where = share, f"{found.id}, {name}"
+    return worst, where
+
+
+def _share(judge: Judge, name: str, now: float | None, then: float | None) -> float:
+    if now is None or then is None:
+        return 0.0 if now is then else math.inf
+    dimension = judge.dimension(name)
+    share = abs(now - then) / (dimension.high - dimension.low)
+    return share if math.isfinite(share) else math.inf
+
+
+def compare(folder: Path, *, device: str = "cpu") -> GoldenCheck:
+    """The judge saved in ``folder``, loaded here in fp32, beside its golden.json.
+
+    Raises JudgeLoadError when there is no golden.json.
+    """
+    record = read_golden(folder)
+    judge = Judge.from_pretrained(folder, device=device)
+    worst, where = deviation(judge, record)
+    return GoldenCheck(
+        deviation=worst,
+        tolerance=record["tolerance"],
+        where=where,
+        then=record.get("versions", {}),
+        now=versions(),
+        signature_then=record.get("signature", ""),
+        signature=str(judge.signature()),
+    )
 
 
 def check_golden(folder: Path) -> float:
@@ -76,14 +145,14 @@ def check_golden(folder: Path) -> float:
 
     Raises JudgeLoadError when it is above the tolerance or there is no golden.json.
     """
-    path = folder / GOLDEN_NAME
-    if not path.is_file():
-        raise JudgeLoadError(f"{folder}: no {GOLDEN_NAME}")
-    record = json.loads(path.read_text(encoding="utf-8"))
-    worst = deviation(Judge.from_pretrained(folder, device="cpu"), record)
-    if worst > record["tolerance"]:
-        raise JudgeLoadError(f"{folder}: scores differ by {worst:.2e} from {GOLDEN_NAME}")
-    return worst
+    found = compare(folder)
+    if not found.holds:
+        raise JudgeLoadError(
+            f"{folder}: scores differ by {found.deviation:.2e} of the scale from {GOLDEN_NAME} "
+            f"(at {found.where}; {found.tolerance:.0e} is allowed)",
+            hint=f"medal doctor {folder}",
+        )
+    return found.deviation
 
 
 def check_in_fresh_process(folder: Path) -> None:

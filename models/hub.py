@@ -8,13 +8,17 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from medal_judges.errors import HubError
+from medal_judges.models.secret_scan import require_clean
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _LOG_IN = "hf auth login, or set HF_TOKEN"
+_PUBLISHED = {".json", ".safetensors", ".md", ".txt", ".model", ".yaml", ".jinja", ".csv"}
+_LEFT_OUT = {"checkpoints", "log", "logs", "runs"}
 _PRESENT = 200  # names of an author that are compared with one that is not there
 
 
@@ -52,6 +56,17 @@ def download(repo_id: str, revision: str | None, *, patterns: Sequence[str] | No
         return Path(snapshot_download(repo_id, revision=revision, allow_patterns=allowed))
 
 
+def judge_files(folder: Path) -> list[Path]:
+    """The files of a judge that are pushed: no checkpoints, logs, pickles or hidden files."""
+    found = []
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        inside = path.relative_to(folder)
+        hidden = any(part.startswith(".") for part in inside.parts)
+        if not hidden and inside.parts[0] not in _LEFT_OUT and path.suffix in _PUBLISHED:
+            found.append(path)
+    return found
+
+
 def push_folder(
     folder: Path,
     repo_id: str,
@@ -59,30 +74,32 @@ def push_folder(
     private: bool = True,
     revision: str | None = None,
     message: str | None = None,
-    ignore: Sequence[str] = (),
 ) -> str:
-    """Upload ``folder`` as one commit, and tag it ``revision``; returns the commit's address.
+    """Upload the judge in ``folder`` as one commit and tag it ``revision``; returns the commit's
+    address.
 
-    The repository is made where there is none. Raises HubError, also where the tag is taken, or
-    where a private push would land in a public repository.
+    The repository is made where there is none. Raises HubError, also for a folder with a secret in
+    it, for a tag that is taken, and where a private push would land in a public repository.
     """
     from huggingface_hub import HfApi
 
+    files = judge_files(folder)
+    require_clean(folder, files)
     api = HfApi()
     with _explained(repo_id, None, writing=True):
-        made = api.create_repo(repo_id, private=private, exist_ok=True)
-        _check_visibility(api, made.repo_id, private)
-        _check_tag(api, made.repo_id, revision)
+        repo = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        _check_visibility(api, repo, private)
+        _check_tag(api, repo, revision)
         commit = api.upload_folder(
-            repo_id=made.repo_id,
+            repo_id=repo,
             folder_path=folder,
             commit_message=message or f"Judge {folder.name}",
-            ignore_patterns=list(ignore),
+            allow_patterns=[p.relative_to(folder).as_posix() for p in files],
             # What an earlier judge left behind must not be taken for a part of this one.
             delete_patterns=["*.safetensors", "*.json"],
         )
         if revision:
-            api.create_tag(made.repo_id, tag=revision, revision=commit.oid)
+            api.create_tag(repo, tag=revision, revision=commit.oid)
     return str(commit.commit_url)
 
 
@@ -196,10 +213,10 @@ def _near(repo_id: str) -> str:
     author, _, name = repo_id.rpartition("/")
     try:
         listed = HfApi().list_models(author=author or None, search=None if author else name)
-        names = [model.id for model, _ in zip(listed, range(_PRESENT))]  # noqa: B905
+        names = {model.id.rpartition("/")[2]: model.id for model in islice(listed, _PRESENT)}
     except Exception:  # a courtesy inside an error's message must not become another error
         return ""
-    found = difflib.get_close_matches(repo_id, names, n=3, cutoff=0.6)
+    found = [names[n] for n in difflib.get_close_matches(name, names, n=3, cutoff=0.6)]
     return f"did you mean {' or '.join(found)}? " if found else ""
 
 

@@ -13,6 +13,7 @@ from medal_judges.data_prep.commands import app as data_app
 from medal_judges.errors import MedalError
 from medal_judges.eval.commands import benchmark
 from medal_judges.inference.commands import score
+from medal_judges.inference.doctor_command import doctor
 from medal_judges.training.calibrate_command import calibrate
 from medal_judges.training.commands import train
 
@@ -28,6 +29,7 @@ app.command()(train)
 app.command()(calibrate)
 app.command()(score)
 app.command()(benchmark)
+app.command()(doctor)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,73 @@
+"""``medal doctor [JUDGE]``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+def doctor(
+    judge: Annotated[
+        str | None, typer.Argument(help="Folder or hub id of a saved judge; none: the machine.")
+    ] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="Of a hub judge.")] = None,
+    device: Annotated[str, typer.Option("--device", help="Golden scores are of the cpu.")] = "cpu",
+    write: Annotated[
+        bool, typer.Option("--write", help="Write golden.json where a folder has none.")
+    ] = False,
+) -> None:
+    """Tell what is installed here; with JUDGE, check its golden scores (exit 1: they differ)."""
+    if judge is None:
+        from medal_judges.inference.doctor import machine_facts
+
+        _show(machine_facts())
+        return
+    from medal_judges.inference.doctor import judge_facts
+    from medal_judges.models.golden import compare
+
+    folder = _folder(judge, revision)
+    if write:
+        _write(folder)
+    found = compare(folder, device=device)
+    _show(judge_facts(found))
+    if not found.holds:
+        typer.echo(f"error: {judge} does not answer here as it did when it was saved", err=True)
+        raise typer.Exit(1)
+    typer.echo("the judge answers here as it did when it was saved")
+
+
+def _folder(judge: str, revision: str | None) -> Path:
+    from pathlib import Path
+
+    from medal_judges.errors import ConfigError
+    from medal_judges.models.hub import pull
+    from medal_judges.models.saving import read_config
+
+    if judge.endswith((".yaml", ".yml")):
+        raise ConfigError(
+            f"{judge} is a description: it has no weights, and so no golden scores",
+            hint="give the folder or hub id of a saved judge",
+        )
+    folder = Path(judge) if Path(judge).is_dir() else pull(judge, revision)
+    read_config(folder)
+    return folder
+
+
+def _write(folder: Path) -> None:
+    from medal_judges.errors import ConfigError
+    from medal_judges.models.golden import GOLDEN_NAME, write_golden
+    from medal_judges.models.judge import Judge
+
+    if (folder / GOLDEN_NAME).exists():
+        raise ConfigError(f"{folder} has a {GOLDEN_NAME}; --write is for judges without one")
+    write_golden(Judge.from_pretrained(folder, device="cpu"), folder)
+
+
+def _show(facts: Iterable[tuple[str, str]]) -> None:
+    for name, value in facts:
+        typer.echo(f"{name:24} {value}")

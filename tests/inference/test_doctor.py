@@ -1,0 +1,63 @@
+"""medal doctor: it tells what is here, keeps secrets, and fails where a judge answers otherwise."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges import Judge
+from medal_judges.cli import app
+from medal_judges.errors import ConfigError
+from medal_judges.models.golden import write_golden
+
+
+def medal(*words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["doctor", *words], catch_exceptions=True)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.output
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    judge = Judge.from_pretrained("configs/judges/length.yaml")
+    made = judge.save_pretrained(tmp_path / "judge")
+    write_golden(judge, made)
+    return made
+
+
+def test_the_machine_is_told_and_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-to-be-shown")
+    monkeypatch.setenv("HF_TOKEN", "hf_nottobeshown")
+    code, said = medal()
+    assert code == 0 and "shown" not in said
+    lines = {line[:25].strip(): line[25:] for line in said.splitlines()}
+    assert lines["OPENAI_API_KEY"] == "yes" and lines["token of the Hub"] == "yes"
+    for name in ("python", "torch", "transformers", "cuda", "cache of the Hub", "extra report"):
+        assert lines[name]
+    assert "GB free" in lines["this folder"]
+
+
+def test_a_judge_that_answers_otherwise_is_exit_code_1(folder: Path) -> None:
+    code, said = medal(str(folder))
+    assert code == 0 and "deviation" in said and "judge:length" in said
+    path = folder / "golden.json"
+    record = json.loads(path.read_text())
+    record["scores"][0]["overall"] += 0.01
+    record["versions"]["torch"] = "1.0"
+    path.write_text(json.dumps(record))
+    code, said = medal(str(folder))
+    assert code == 1
+    assert "golden-01, overall" in said and "1.0 then, " in said
+    assert "does not answer here as it did" in said
+
+
+def test_write_is_for_judges_without_golden_scores(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="--write is for judges without one"):
+        medal(str(folder), "--write")
+    (folder / "golden.json").unlink()
+    assert medal(str(folder), "--write")[0] == 0
+    assert (folder / "golden.json").is_file()
+    with pytest.raises(ConfigError, match="is a description"):
+        medal("configs/judges/length.yaml")

@@ -1,0 +1,76 @@
+"""Golden scores: a judge that answers otherwise is found out, and so is one that is not whole."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from medal_judges import Judge
+from medal_judges.errors import JudgeLoadError
+from medal_judges.models.golden import (
+    check_golden,
+    check_in_fresh_process,
+    compare,
+    golden_dialogues,
+    write_golden,
+)
+
+
+def saved(path: Path) -> Path:
+    judge = Judge.from_pretrained("configs/judges/repetition.yaml")
+    folder = judge.save_pretrained(path / "judge")
+    write_golden(judge, folder)
+    return folder
+
+
+def edited(folder: Path, **changes: object) -> None:
+    path = folder / "golden.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_there_are_enough_dialogues_of_several_languages() -> None:
+    found = golden_dialogues()
+    assert len(found) >= 10 and len({d.lang for d in found}) >= 3
+    assert len({d.id for d in found}) == len(found)
+
+
+def test_a_judge_that_was_saved_answers_the_same(tmp_path: Path) -> None:
+    folder = saved(tmp_path)
+    found = compare(folder)
+    assert found.holds and found.deviation == 0 and found.where == ""
+    assert found.then == found.now and "medal_judges" in found.now
+    assert found.signature == found.signature_then
+    check_in_fresh_process(folder)
+
+
+@pytest.mark.parametrize("value", [4.999, None])
+def test_another_answer_is_found_and_placed(tmp_path: Path, value: float | None) -> None:
+    folder = saved(tmp_path)
+    scores = json.loads((folder / "golden.json").read_text())["scores"]
+    scores[2]["overall"] = value
+    edited(folder, scores=scores)
+    assert compare(folder).where == "golden-03, overall"
+    with pytest.raises(JudgeLoadError, match=r"scores differ by .* \(at golden-03, overall"):
+        check_golden(folder)
+    with pytest.raises(JudgeLoadError, match="fresh process"):
+        check_in_fresh_process(folder)
+
+
+def test_another_weight_is_found(tmp_path: Path) -> None:
+    folder = saved(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config["lines"]["overall"]["intercept"] += 0.01
+    (folder / "config.json").write_text(json.dumps(config))
+    found = compare(folder)
+    assert not found.holds and 1e-5 < found.deviation < 0.01
+    assert found.signature != found.signature_then
+
+
+def test_missing_or_half_golden_scores_are_told(tmp_path: Path) -> None:
+    folder = saved(tmp_path)
+    edited(folder, scores=[])
+    with pytest.raises(JudgeLoadError, match="not golden scores"):
+        check_golden(folder)
+    (folder / "golden.json").unlink()
+    with pytest.raises(JudgeLoadError, match=r"medal doctor .* --write"):
+        check_golden(folder)

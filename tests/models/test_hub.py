@@ -1,0 +1,128 @@
+"""Judges to and from a hub on loopback: in processes of their own, as users run them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from medal_judges import Judge
+from medal_judges.models.golden import write_golden
+
+from ..hub_stub import Hub, Repo
+
+ID = "org/judge"
+PLAIN = {"config.json": b'{"model_type": "bert"}', "model.safetensors": b"0" * 1000}
+LOAD = """
+import sys
+from medal_judges import Dialogue, Judge, Turn
+from medal_judges.errors import HubError
+for words in sys.argv[1:] or {pulls!r}:
+    id, _, revision = words.partition("@")
+    try:
+        judge = Judge.from_pretrained(id, revision=revision or None)
+        turns = Turn("user", "Hello"), Turn("assistant", "I like the sea.")
+        (found,) = judge.score([Dialogue("a", turns)])
+        print(words, judge.name, found.scores["overall"], sep="|")
+    except HubError as error:
+        print(words, "error", str(error).replace("\\n", " "), sep="|")
+"""
+
+
+def pulls(hub: Hub, home: Path, *wanted: str, **env: str) -> list[str]:
+    """What each ``id@revision`` gives: ``name|score`` or ``error|message``."""
+    done = hub.run(home, LOAD.replace("{pulls!r}", repr(wanted)), **env)
+    assert done.returncode == 0, done.stderr
+    return [line.split("|", 1)[1] for line in done.stdout.splitlines()]
+
+
+def judge_folder(path: Path, kind: str) -> Path:
+    judge = Judge.from_pretrained(f"configs/judges/{kind}.yaml")
+    folder = judge.save_pretrained(path / kind)
+    write_golden(judge, folder)
+    return folder
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    made = Hub()
+    yield made
+    made.close()
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+
+def test_pull_by_revision_and_from_the_cache_without_a_network(hub: Hub, tmp_path: Path) -> None:
+    repo = hub.repos[ID] = Repo()
+    repo.tags["v1"] = repo.commit(files_of(judge_folder(tmp_path, "length")), "one")
+    second = repo.commit(files_of(judge_folder(tmp_path, "repetition")), "two")
+    home = tmp_path / "home"
+    first, newest, by_commit = pulls(hub, home, f"{ID}@v1", ID, f"{ID}@{second}")
+    assert first.startswith("length|") and newest.startswith("repetition|")
+    assert by_commit == newest
+    again = pulls(hub, home, f"{ID}@v1", ID, f"{ID}@v9", "org/other", HF_HUB_OFFLINE="1")
+    assert again[:2] == [first, newest]
+    assert "the cache has no revision 'v9'" in again[2] and "the cache has: main, v1" in again[2]
+    assert "org/other is not cached and the Hub is out of reach" in again[3]
+    hub.close()  # out of reach, and nobody said so
+    assert pulls(hub, home, f"{ID}@v1", ID) == [first, newest]
+
+
+def test_each_trouble_has_its_message(hub: Hub, tmp_path: Path) -> None:
+    hub.repos[ID] = Repo()
+    hub.repos[ID].commit(files_of(judge_folder(tmp_path, "length")), "one")
+    hub.repos[ID].tags["v1"] = hub.repos[ID].branches["main"]
+    hub.repos["org/gated"] = Repo(gated=True)
+    hub.repos["org/gated"].commit(dict(PLAIN), "one")
+    hub.repos["org/hidden"] = Repo(private=True)
+    hub.repos["org/hidden"].commit(files_of(judge_folder(tmp_path, "length")), "one")
+    hub.repos["org/plain"], hub.repos["org/empty"] = Repo(), Repo()
+    hub.repos["org/plain"].commit(dict(PLAIN), "one")
+    wanted = ("org/jugde", f"{ID}@v2", "org/gated", "org/plain", "org/empty", "org/hidden")
+    told = pulls(hub, tmp_path / "home", *wanted, "no such/id/here")
+    assert "no folder and no Hub repository org/jugde" in told[0]
+    assert "did you mean org/judge?" in told[0]
+    assert f"{ID} has no revision 'v2'" in told[1] and "it has: main, v1" in told[1]
+    assert "account of your token has no access" in told[2]
+    assert "org/plain is on the Hub and is not a judge: it is a plain model (bert)" in told[3]
+    assert not any("model.safetensors" in path for path in hub.asked)  # its weights stay there
+    assert "is not a judge: it has no config.json" in told[4]
+    assert told[5].startswith("length|")
+    assert "nor is it a hub id" in told[6]
+    nobody = {"HF_TOKEN": "", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
+    told = pulls(hub, tmp_path / "home2", "org/gated", "org/hidden", "org/jugde", **nobody)
+    assert "org/gated is gated, and no token of the Hub is set" in told[0]
+    assert "no public Hub repository org/hidden, and no token" in told[1]
+    assert "did you mean org/judge?" in told[2]
+    (told_once,) = pulls(hub, tmp_path / "home3", ID, HF_TOKEN="hf_wrong")
+    assert "does not accept your token" in told_once
+    assert "hf_wrong" not in told_once
+
+
+def test_a_full_disk_and_a_broken_hub_are_told(hub: Hub, tmp_path: Path) -> None:
+    repo = hub.repos[ID] = Repo()
+    files = files_of(judge_folder(tmp_path, "length"))
+    repo.commit(files | {"big.safetensors": bytes(2_000_000)}, "one")
+    # No file above 1 MB may be written: the kernel's own refusal, as on a disk without room.
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6))\n"
+    done = hub.run(tmp_path / "home", limit + LOAD.replace("{pulls!r}", repr([ID])))
+    assert f"no room to store {ID}" in done.stdout and "set HF_HOME" in done.stdout, done.stderr
+    hub.broken = 403
+    (told,) = pulls(hub, tmp_path / "home2", ID)
+    assert f"the Hub refused {ID}: 403 Forbidden" in told
+
+
+def test_a_judge_of_a_newer_package_says_which(hub: Hub, tmp_path: Path) -> None:
+    folder = judge_folder(tmp_path, "length")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(
+        json.dumps(config | {"format": 9, "medal_judges_version": "3.1"})
+    )
+    repo = hub.repos[ID] = Repo()
+    repo.commit(files_of(folder), "one")
+    done = hub.medal(tmp_path / "home", "doctor", ID)
+    assert done.returncode == 2
+    assert "saved by medal-judges 3.1 in format 9" in done.stderr
+    assert "pip install --upgrade 'medal-judges>=3.1'" in done.stderr

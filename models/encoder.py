@@ -28,7 +28,6 @@ from medal_judges.models.turn_batch import (
     collate_sequences,
 )
 from medal_judges.models.weights import load_weights
-from medal_judges.models.weights import load_weights
 from medal_judges.signature import Signature, content_hash
 
 WEIGHTS_NAME = "model.safetensors"
@@ -252,11 +251,6 @@ class EncoderJudge(Judge):
     def prepare(self, dialogues: Sequence[Dialogue]) -> list[EncodedDialogue]:
         """Token ids, roles and features of each dialogue."""
         return [self.turns.encode(dialogue) for dialogue in dialogues]
-
-
-def _public(body: dict[str, Any]) -> dict[str, Any]:
-    """The body's config without the place on this disk that it was read from."""
-    return {k: v for k, v in body.items() if k != "_name_or_path"}
 
 
 def _public(body: dict[str, Any]) -> dict[str, Any]:

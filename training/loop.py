@@ -20,7 +20,7 @@ import torch
 
 from medal_judges.errors import MedalError
 from medal_judges.models.judge import Judge
-from medal_judges.training.accelerator import make_accelerator
+from medal_judges.training.accelerator import chosen_precision, make_accelerator, scoring_autocast
 from medal_judges.training.batches import epoch_batches
 from medal_judges.training.checkpoint import (
     Progress,
@@ -30,6 +30,13 @@ from medal_judges.training.checkpoint import (
     save_checkpoint,
 )
 from medal_judges.training.config import TrainConfig
+from medal_judges.training.distributed import (
+    innermost,
+    leave_deepspeed,
+    uses_deepspeed,
+    whole_state,
+    write_state,
+)
 from medal_judges.training.examples import Example
 from medal_judges.training.objective import Data, Objective
 from medal_judges.training.optimizer import build_optimizer, build_schedule
@@ -54,7 +61,7 @@ class TrainingLoop:
     ) -> None:
         self.config, self.levels, self.run_hash = config, dict(levels), run_hash
         self.folder = Path(config.output_dir) / "checkpoints"
-        self.accelerator = make_accelerator(config)
+        self.accelerator, self.precision = make_accelerator(config), chosen_precision(config)
         self.task = make_task(config, judge, train, validation, self.accelerator.device)
         self.train, self.validation = self.task.train, self.task.validation
         if config.optim.solver == "gradient" and validation:
@@ -71,7 +78,7 @@ class TrainingLoop:
         self.steps = max(1, round(optim.epochs * self.steps_per_epoch))
         optimizer = build_optimizer(objective, self.task.body, optim)
         self.model, self.optimizer = self.accelerator.prepare(objective, optimizer)
-        self.schedule = build_schedule(self.optimizer.optimizer, optim, self.steps)
+        self.schedule = build_schedule(innermost(self.optimizer), optim, self.steps)
         self.accelerator.register_for_checkpointing(self.schedule)
 
     @property
@@ -203,10 +210,12 @@ class TrainingLoop:
     def _save_best(self) -> None:
         from safetensors.torch import save_file
 
-        if self.config.stop.keep == "best" and self.accelerator.is_main_process:
+        if self.config.stop.keep != "best":
+            return
+        net, main = self.bare.net, self.accelerator.is_main_process
+        state = whole_state(net, self.task.kept(net.state_dict()), main)
+        if main:
             self.folder.mkdir(parents=True, exist_ok=True)
-            kept = self.task.kept(self.bare.net.state_dict())
-            state = {k: v.detach().cpu().contiguous() for k, v in kept.items()}
             save_file(state, self.folder / "best.partial")
             (self.folder / "best.partial").replace(self.folder / "best.safetensors")
 
@@ -221,12 +230,15 @@ class TrainingLoop:
     def _load(self, state: dict[str, torch.Tensor]) -> None:
         """``state`` into the net; weights that training leaves alone need not be in it."""
         net = self.bare.net
-        found = net.load_state_dict(state, strict=False)
-        missing = set(found.missing_keys) & set(self.task.kept(net.state_dict()))
-        if missing or found.unexpected_keys:
-            raise MedalError(
-                f"the best weights do not fit: {sorted(missing)} {found.unexpected_keys}"
-            )
+        kept = self.task.kept(net.state_dict())
+        if wrong := sorted(set(kept) ^ set(state)):
+            raise MedalError(f"the best weights do not fit: {wrong}")
+        write_state(net, state, kept)
+
+    def release(self) -> None:
+        """Give the judge's net back as a plain module, whole on the main process. All call it."""
+        if uses_deepspeed(self.accelerator):
+            leave_deepspeed(self.model, self.bare.net, self.accelerator.is_main_process)
 
     def validate(self) -> dict[str, float]:
         """Validation figures of the weights as they are, on every process alike."""
@@ -248,7 +260,7 @@ class TrainingLoop:
         for start in range(0, len(order), size):
             rows = order[start : start + size]
             inputs, targets, sources, weights = self._arguments(data, rows)
-            with self.accelerator.autocast():
+            with scoring_autocast(self.accelerator, self.precision):
                 loss, _ = bare(inputs, targets, sources, weights)
                 members = bare.logits(inputs)
             losses += [float(loss)] * len(rows)

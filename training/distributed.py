@@ -1,0 +1,117 @@
+"""Training over processes with DeepSpeed: the run's settings in its config, weights whole again.
+
+Under ZeRO-3 each process holds a part of every parameter, and a module's own are gathered for its
+forward pass: every process must take part in each pass and in each function here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from medal_judges.errors import ConfigError
+from medal_judges.training.config import OptimConfig
+
+
+def uses_deepspeed(accelerator: Any) -> bool:
+    """True when the run was launched with DeepSpeed."""
+    return accelerator.state.deepspeed_plugin is not None
+
+
+def strategy(accelerator: Any) -> str:
+    """How the processes share the work: ``single``, ``ddp``, ``zero2``, ``zero3``, ..."""
+    if uses_deepspeed(accelerator):
+        return f"zero{accelerator.state.deepspeed_plugin.zero_stage}"
+    kind = str(accelerator.distributed_type.value).lower()
+    return {"no": "single"}.get(kind, "ddp" if kind.startswith("multi") else kind)
+
+
+def set_deepspeed(accelerator: Any, optim: OptimConfig, precision: str) -> None:
+    """What the training config says takes the place of what DeepSpeed's file says.
+
+    Batches are cut by tokens: their size, which DeepSpeed only reports, is the most they hold.
+    Raises ConfigError for fp16, whose loss DeepSpeed scales only for weights that are fp16 too.
+    """
+    if precision == "fp16":
+        raise ConfigError(
+            "optim.mixed_precision: fp16 does not go with DeepSpeed here",
+            hint="set optim.mixed_precision: bf16, or no where the GPU does not have bf16",
+        )
+    settings = accelerator.state.deepspeed_plugin.deepspeed_config
+    settings["torch_autocast"] = {"enabled": precision == "bf16", "dtype": "bfloat16"}
+    settings["train_micro_batch_size_per_gpu"] = optim.batch_size
+    settings["gradient_accumulation_steps"] = optim.gradient_accumulation
+    settings["gradient_clipping"] = optim.clip
+
+
+def innermost(optimizer: Any) -> Optimizer:
+    """The torch optimizer inside Accelerate's and DeepSpeed's wrappers: a schedule needs it."""
+    while hasattr(optimizer, "optimizer"):
+        optimizer = optimizer.optimizer
+    found: Optimizer = optimizer
+    return found
+
+
+def gathered(parameters: Iterable[Tensor], *, write: bool = False) -> AbstractContextManager[Any]:
+    """The parameters whole on every process; what the main one wrote (``write``) goes to all."""
+    parted = [p for p in parameters if hasattr(p, "ds_id")]
+    if not parted:
+        return nullcontext()
+    import deepspeed
+
+    context: AbstractContextManager[Any] = deepspeed.zero.GatheredParameters(
+        parted, modifier_rank=0 if write else None
+    )
+    return context
+
+
+def whole_state(net: nn.Module, names: Iterable[str], main: bool) -> dict[str, Tensor]:
+    """Copies on the CPU of the named entries of the state; empty except on the main process.
+
+    One at a time, so that no more than one parameter is whole at once.
+    """
+    tensors = net.state_dict(keep_vars=True)
+    state: dict[str, Tensor] = {}
+    for name in names:
+        with gathered([tensors[name]]):
+            if main:
+                state[name] = tensors[name].detach().cpu().clone().contiguous()
+    return state
+
+
+@torch.no_grad()
+def write_state(net: nn.Module, state: dict[str, Tensor], names: Iterable[str]) -> None:
+    """``state`` into the named entries of the net, in place. Parted parameters are written by the
+    main process; ``state`` must hold the others on every process."""
+    tensors = net.state_dict(keep_vars=True)
+    for name in names:
+        target = tensors[name]
+        with gathered([target], write=True):
+            if not hasattr(target, "ds_id") or torch.distributed.get_rank() == 0:
+                target.data.copy_(state[name])
+
+
+def leave_deepspeed(model: Any, net: nn.Module, main: bool) -> None:
+    """End DeepSpeed's hold of ``net``: on the main process it is a plain module on the CPU again.
+
+    The parameters are new ones (the old have DeepSpeed's methods) and no hook is left, so that
+    ``net`` scores in one process what all of them trained.
+    """
+    state = whole_state(net, [name for name, _ in net.named_parameters()], main)
+    plain = {
+        id(parameter): nn.Parameter(state[name], parameter.requires_grad)
+        for name, parameter in net.named_parameters()
+        if main
+    }
+    model.destroy()
+    if main:
+        for module in net.modules():
+            module._parameters = {
+                name: None if parameter is None else plain[id(parameter)]
+                for name, parameter in module._parameters.items()
+            }

@@ -244,7 +244,8 @@ class EncoderJudge(Judge):
             answer["s"][dimension.name] = scores[row]
             if chances[row]:
                 answer["d"][dimension.name] = chances[row]
-            answer["c"][dimension.name] = [0.0] * one.dropped + rows[row][: len(one.roles)]
+            if rows[row]:  # the net ``sequence`` does not tell turns apart
+                answer["c"][dimension.name] = [0.0] * one.dropped + rows[row][: len(one.roles)]
 
     # -- what training uses --------------------------------------------------------------------
 

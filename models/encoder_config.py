@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config
+from medal_judges.models.attention import Attention
 from medal_judges.models.heads import HeadConfig
 from medal_judges.models.reply import REACTION_NAMES, ReplyConfig
 from medal_judges.models.similarity import SIMILARITY_NAMES
@@ -42,11 +43,14 @@ class EncoderConfig(Config):
     longer than ``max_tokens`` is read in pieces).
 
     ``pooling``: ``role`` averages assistant and user turns apart, ``attention`` learns a weight a
-    turn and head. ``features`` are the measures of models/turn_features.py and models/similarity.py
+    turn and head; ``cls`` and ``mean`` make one vector of the whole sequence (net ``sequence``).
+    ``features`` are the measures of models/turn_features.py and models/similarity.py
     added to each turn. ``embedding`` false leaves the body out (features only).
 
     ``net``: ``transformer`` looks across turns; ``linear`` is one linear map of mean turn vectors
-    and features, which training can solve in closed form. ``members`` nets are averaged; with
+    and features, which training can solve in closed form; ``sequence`` is transformers' own
+    classifier on one vector of the flat dialogue (no features, no contributions), which
+    ``medal export`` can hand on. ``members`` nets are averaged; with
     ``experts`` each of them learns from sources of its own (ratings made in another spirit), and
     the score is their weighted mean. ``reply`` adds the two reaction measures of models/reply.py.
     """
@@ -57,10 +61,11 @@ class EncoderConfig(Config):
     shape: Literal["flat", "hierarchical"] = "hierarchical"
     max_tokens: int = Field(default=256, ge=8)
     max_turns: int = Field(default=512, ge=1)
-    pooling: Literal["role", "attention"] = "attention"
+    attention: Attention = "auto"
+    pooling: Literal["role", "attention", "cls", "mean"] = "attention"
     features: tuple[str, ...] = ALL_FEATURES
     embedding: bool = True
-    net: Literal["transformer", "linear"] = "transformer"
+    net: Literal["transformer", "linear", "sequence"] = "transformer"
     experts: tuple[ExpertConfig, ...] = ()
     reply: ReplyConfig | None = None
     width: int = Field(default=128, ge=4)
@@ -88,6 +93,21 @@ class EncoderConfig(Config):
             )
         if not self.embedding and not self.feature_names:
             raise ValueError("with embedding: false and no features there is nothing to read")
+        return self
+
+    @model_validator(mode="after")
+    def _one_vector_a_dialogue(self) -> EncoderConfig:
+        whole = self.pooling in ("cls", "mean")
+        if self.net != "sequence":
+            if whole:
+                raise ValueError(f"pooling {self.pooling} is for net: sequence")
+            return self
+        plain = self.shape == "flat" and not self.feature_names and self.embedding
+        if not (whole and plain and not self.experts):
+            raise ValueError(
+                "net: sequence reads one vector of the dialogue: set shape: flat, "
+                "pooling: cls or mean, features: [], and no reply or experts"
+            )
         return self
 
     @property

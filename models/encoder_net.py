@@ -14,6 +14,7 @@ from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.encoder_config import ALL_FEATURES, EncoderConfig
 from medal_judges.models.heads import Head, default_head
 from medal_judges.models.reply import HALVES, ReplyModel, context_of, contrast
+from medal_judges.models.sequence_net import SequenceNet, pool_sequence
 from medal_judges.models.similarity import turn_similarities
 from medal_judges.models.turn_batch import TurnBatch
 
@@ -32,9 +33,8 @@ class EncoderNet(nn.Module):
         self.body: Any = body  # a module with the attributes of its family
         self.names = [d.name for d in dimensions]
         self.columns = [ALL_FEATURES.index(name) for name in config.features]
-        kind = TurnNet if config.net == "transformer" else LinearNet
         count = len(config.experts) or config.members
-        self.nets = nn.ModuleList(kind(hidden, config, dimensions) for _ in range(count))
+        self.nets = nn.ModuleList(self._member(dimensions) for _ in range(count))
         # Share of each member in each dimension's score; 0 where an expert saw no label of it.
         shares = [[e.weight] for e in config.experts] or [[1.0]] * count
         self.shares: Tensor
@@ -57,6 +57,12 @@ class EncoderNet(nn.Module):
         self.register_buffer("feature_std", torch.ones(2, columns))
         self.register_buffer("embedding_mean", torch.zeros(2, hidden))
 
+    def _member(self, dimensions: Sequence[Dimension]) -> nn.Module:
+        if self.config.net == "sequence":
+            return SequenceNet(self.hidden, self.config, dimensions, self.body.config)
+        kind = TurnNet if self.config.net == "transformer" else LinearNet
+        return kind(self.hidden, self.config, dimensions)
+
     @property
     def heads(self) -> list[dict[str, Head]]:
         """The heads of each member by dimension."""
@@ -73,8 +79,11 @@ class EncoderNet(nn.Module):
         return (self.token_vectors(ids, mask).float() * weights).sum(1), weights.sum(1)
 
     def sequence_vectors(self, ids: Tensor, mask: Tensor, segments: Tensor, turns: int) -> Tensor:
-        """Flat shape: mean token vector of each turn [B, turns, H] of ``ids`` [B, L]."""
+        """Flat shape: mean token vector of each turn [B, turns, H] of ``ids`` [B, L]; of the whole
+        sequence [B, H] for net ``sequence``."""
         vectors = self.token_vectors(ids, mask).float()
+        if self.config.net == "sequence":
+            return pool_sequence(vectors, mask, self.config.pooling)
         index = segments.clamp_min(0).unsqueeze(-1)
         inside = (segments >= 0).unsqueeze(-1).float()
         empty = vectors.new_zeros(len(ids), turns, vectors.shape[-1])
@@ -83,7 +92,10 @@ class EncoderNet(nn.Module):
         return total / count.clamp_min(1)
 
     def forward(self, vectors: Tensor, batch: TurnBatch) -> list[tuple[Logits, Logits]]:
-        """(logits, evidence) per dimension, for each member; ``vectors`` [B, T, H]."""
+        """(logits, evidence) per dimension, for each member; ``vectors`` as ``sequence_vectors``
+        or the encoded turns give them."""
+        if self.config.net == "sequence":
+            return [net(vectors) for net in self.nets]
         if self.config.net == "linear":
             vectors, features = self.linear_inputs(vectors, batch)
         else:

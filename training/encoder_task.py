@@ -42,7 +42,8 @@ class EncoderTask(Task):
         frozen = config.trainable_layers == 0 or not judge.config.embedding
         self.train = Batcher(judge, train, frozen)
         self.validation = Batcher(judge, validation, frozen)
-        fit_feature_scale(judge, self.train)
+        if judge.config.net != "sequence":  # which has neither features nor turn vectors
+            fit_feature_scale(judge, self.train)
         if judge.config.reply is not None:
             fit_reply(judge, self.train, config.seed)
             fit_feature_scale(judge, self.train)  # once more: now the reactions mean something

@@ -14,6 +14,7 @@ from medal_judges.errors import MedalError
 from medal_judges.eval.commands import benchmark
 from medal_judges.inference.commands import score
 from medal_judges.inference.doctor_command import doctor
+from medal_judges.inference.export_command import export
 from medal_judges.training.calibrate_command import calibrate
 from medal_judges.training.commands import train
 
@@ -30,6 +31,7 @@ app.command()(calibrate)
 app.command()(score)
 app.command()(benchmark)
 app.command()(doctor)
+app.command()(export)
 
 
 def _version(wanted: bool) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.errors import JudgeLoadError
+from medal_judges.models.attention import set_attention
 from medal_judges.models.batching import budget_batches, halving
 from medal_judges.models.calibration import Calibration
 from medal_judges.models.encoder_config import EncoderConfig
@@ -59,6 +60,7 @@ class EncoderJudge(Judge):
         self.net = net.to(self.device).eval()
         if dtype != "fp32":
             self.net.body.to(DTYPES[dtype])
+        set_attention(self.net.body, net.config.attention, self.device, dtype)
         self.config, self.dimensions, self.name = net.config, tuple(dimensions), name
         self.tokenizer = tokenizer
         self.turns = TurnTokenizer(tokenizer, net.config)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.errors import JudgeLoadError
+from medal_judges.models.attention import set_attention
 from medal_judges.models.calibration import Calibration
 from medal_judges.models.encoder import DTYPES
 from medal_judges.models.heads import Head, default_head
@@ -91,6 +92,7 @@ class LoraJudge(Judge):
         self.net = net.eval() if config.quantize else net.to(self.device).eval()
         if dtype != "fp32" and not config.quantize:
             self.net.body.to(DTYPES[dtype])
+        set_attention(self.net.body, config.attention, self.device, dtype)
         self.dimensions, self.tokenizer = tuple(dimensions), tokenizer
         self.rendering = Rendering(tokenizer)
         self.calibration = dict(calibration or {})

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from medal_judges.config import Config
+from medal_judges.models.attention import Attention
 from medal_judges.models.heads import HeadConfig
 
 
@@ -39,6 +40,7 @@ class LoraConfig(Config):
     quantize: Literal["nf4", "int8"] | None = None
     merge: bool = False
     max_tokens: int = Field(default=2048, ge=32)
+    attention: Attention = "auto"
     heads: dict[str, HeadConfig] = Field(default_factory=dict)
     speaks: Literal["user", "assistant"] = "user"
     prompt: str = "lora"

@@ -54,7 +54,9 @@ class OptimConfig(Config):
     """Optimisation, by gradient steps or (linear net, frozen body) in closed form.
 
     ``batch_size`` counts dialogues a step and process; a batch of long ones is
-    cut so that it holds at most ``batch_tokens`` padded tokens."""
+    cut so that it holds at most ``batch_tokens`` padded tokens. ``gradient_checkpointing`` keeps
+    one layer's activations at a time, for about a third more time; ``liger`` uses Liger's kernels
+    for the body's norms and gated layers (a GPU, and the extra of that name)."""
 
     solver: Literal["gradient", "ridge"] = "gradient"
     embedding_share: float = Field(default=0.2, ge=0)  # ridge only, see training/ridge.py
@@ -71,6 +73,8 @@ class OptimConfig(Config):
     clip: float = Field(default=1.0, gt=0)
     mixed_precision: Literal["auto", "no", "bf16", "fp16"] = "auto"
     length_grouped: bool = True
+    gradient_checkpointing: bool = False
+    liger: bool = False
 
 
 class StopConfig(Config):

@@ -22,10 +22,12 @@ from medal_judges.errors import MedalError
 from medal_judges.models.judge import Judge
 from medal_judges.training.accelerator import chosen_precision, make_accelerator, scoring_autocast
 from medal_judges.training.batches import epoch_batches
+from medal_judges.training.body_settings import reset_body, set_body
 from medal_judges.training.checkpoint import (
     Progress,
     checkpoints,
     clear_checkpoints,
+    leave_out_frozen,
     load_checkpoint,
     save_checkpoint,
 )
@@ -68,6 +70,7 @@ class TrainingLoop:
             # A wrong name is told now, not after an epoch.
             names = self.task.objective.dimensions
             watched(possible_figures(validation, names, self._binary), config.stop.metric)
+        self.facts = set_body(self.task.body, config, self.accelerator, self.precision)
         self._build(self.task.objective)
 
     def _build(self, objective: Objective) -> None:
@@ -80,6 +83,13 @@ class TrainingLoop:
         self.model, self.optimizer = self.accelerator.prepare(objective, optimizer)
         self.schedule = build_schedule(innermost(self.optimizer), optim, self.steps)
         self.accelerator.register_for_checkpointing(self.schedule)
+        leave_out_frozen(self.accelerator, self._kept)
+
+    def _kept(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Of the objective's state what training changes."""
+        inner = "net."
+        net = self.task.kept({k[len(inner) :]: v for k, v in state.items() if k.startswith(inner)})
+        return {k: v for k, v in state.items() if not k.startswith(inner) or k[len(inner) :] in net}
 
     @property
     def bare(self) -> Objective:
@@ -239,6 +249,7 @@ class TrainingLoop:
         """Give the judge's net back as a plain module, whole on the main process. All call it."""
         if uses_deepspeed(self.accelerator):
             leave_deepspeed(self.model, self.bare.net, self.accelerator.is_main_process)
+        reset_body(self.task.body)
 
     def validate(self) -> dict[str, float]:
         """Validation figures of the weights as they are, on every process alike."""

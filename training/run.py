@@ -106,7 +106,7 @@ def _train_by_steps(
         "processes": loop.accelerator.num_processes,
         "strategy": strategy(loop.accelerator),
     }
-    judge.facts = facts | {"data": content_hash(rows.facts)}
+    judge.facts = facts | loop.facts | {"data": content_hash(rows.facts)}
     folder = Path(config.output_dir)
     loop.release()
     if loop.accelerator.is_main_process:

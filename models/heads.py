@@ -171,7 +171,7 @@ class Head(nn.Module):
             return corn_probabilities(logits / temperature)
         if self.levels < 2 or not spread:
             return logits.new_zeros(len(logits), 0)
-        return _normal_bins(logits.squeeze(-1), spread, self.levels)
+        return normal_bins(logits.squeeze(-1), spread, self.levels)
 
     def answers(self, logits: Tensor, fitted: Calibration) -> tuple[list[float], list[list[float]]]:
         """(score of each row on the dimension's scale, its distribution over levels or an empty
@@ -218,7 +218,7 @@ def corn_probabilities(logits: Tensor) -> Tensor:
     return torch.cat([ones, above], dim=-1) - torch.cat([above, ones * 0], dim=-1)
 
 
-def _normal_bins(value: Tensor, spread: float, levels: int) -> Tensor:
+def normal_bins(value: Tensor, spread: float, levels: int) -> Tensor:
     edges = (torch.arange(1, levels, device=value.device) - 0.5) / (levels - 1)
     cdf = torch.special.ndtr((edges - value.float().unsqueeze(-1)) / spread)
     zero, one = cdf.new_zeros(len(cdf), 1), cdf.new_ones(len(cdf), 1)

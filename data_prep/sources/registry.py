@@ -14,6 +14,7 @@ from medal_judges.data_prep.sources.chitchat import CHITCHAT
 from medal_judges.data_prep.sources.conture import CONTURE
 from medal_judges.data_prep.sources.dialogue_eval import DIALOGUE_EVAL
 from medal_judges.data_prep.sources.dstc9 import DSTC9
+from medal_judges.data_prep.sources.dstc12 import DSTC12
 from medal_judges.data_prep.sources.fed import FED
 from medal_judges.data_prep.sources.medal import MEDAL
 from medal_judges.data_prep.sources.source import Part, Source
@@ -25,7 +26,7 @@ from medal_judges.labelled import LabelledDialogue
 
 SOURCES = {
     source.name: source
-    for source in (CHITCHAT, MEDAL, FED, CONTURE, DSTC9, DIALOGUE_EVAL, USR, XDIAL, ABCEVAL)
+    for source in (CHITCHAT, MEDAL, FED, CONTURE, DSTC9, DSTC12, DIALOGUE_EVAL, USR, XDIAL, ABCEVAL)
 }
 SPLITS = ("train", "validation", "test")
 LEVELS = ("dialogue", "turn")
@@ -120,7 +121,9 @@ def _parts(source: Source, spec: DataSpec) -> list[Part]:
     wanted = [
         part
         for part in source.parts
-        if spec.part in (None, part.name) and spec.level in (None, part.level)
+        if (part.name == spec.part or (spec.part is None and not part.named_only))
+        and spec.level in (None, part.level)
+        and (not part.splits or spec.split is None or spec.split in part.splits)
     ]
     if spec.part is None and spec.level is None and len({p.level for p in wanted}) > 1:
         # dialogues and turns are different questions: without a word, the dialogues
@@ -135,6 +138,13 @@ def read_part(
 
     Raises SourceError when neither is here, or the public file is not the one it should be.
     """
+    rows = _file_rows(source, part, offline, skipped)
+    yield from rows if part.view is None else part.view(rows)
+
+
+def _file_rows(
+    source: Source, part: Part, offline: bool | None, skipped: Skipped | None
+) -> Iterator[LabelledDialogue]:
     local = find_local(part)
     if local is not None and local.name == part.line_file:
         yield from read_labelled(local, skipped=skipped)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from medal_judges.labelled import LabelledDialogue
 
 Reader = Callable[[Path], Iterator[LabelledDialogue]]
+View = Callable[[Iterable[LabelledDialogue]], Iterator[LabelledDialogue]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,9 @@ class Part:
     ``line_file`` is its name in the line format (found in $MEDAL_JUDGES_DATA); ``line_sha256``
     that file's checksum where it is known. ``url`` is the public address, ``public_file`` its name
     in the cache, ``sha256`` its checksum, ``read`` the reader of the public form (None: not
-    readable here, ``why`` says why).
+    readable here, ``why`` says why). ``view`` makes the part's rows from those of its file, where
+    another source shares the file; ``named_only`` parts are read only when a spec names them;
+    ``splits`` are those its rows can have (empty: any).
     """
 
     name: str
@@ -30,12 +33,16 @@ class Part:
     sha256: str | None = None
     read: Reader | None = None
     why: str = ""
+    view: View | None = None
+    named_only: bool = False
+    splits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """A named set. ``package_read`` reads sets that come as an installed package or through
-    ``datasets`` instead of a file; it is given ``offline`` (None: as HF_HUB_OFFLINE says)."""
+    ``datasets`` instead of a file; it is given ``offline`` (None: as HF_HUB_OFFLINE says).
+    ``labelled_by`` names the model that made the labels; None where people did."""
 
     name: str
     title: str
@@ -46,3 +53,4 @@ class Source:
     notes: tuple[str, ...] = field(default=())
     package_read: Callable[[bool | None], Iterator[LabelledDialogue]] | None = None
     package: str | None = None
+    labelled_by: str | None = None

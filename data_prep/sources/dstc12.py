@@ -1,0 +1,161 @@
+"""DSTC-12, track 1: dialogues with up to ten dimensions each; and FED and ConTurE mapped onto them.
+
+The organisers hand the files out to participants; nothing of them is public. The paper describes
+what they hold and not how its fields are spelt, so the reader goes by what must be there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from medal_judges.data_prep.dstc12_mapping import (
+    TEST_SCALES,
+    TRAIN_SCALES,
+    halve,
+    map_and_halve,
+    map_rows,
+)
+from medal_judges.data_prep.sources.conture import CONTURE
+from medal_judges.data_prep.sources.fed import FED
+from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.dialogue import Dialogue, Role, Turn
+from medal_judges.errors import DataError, RecordError
+from medal_judges.fields import number
+from medal_judges.labelled import LabelledDialogue
+from medal_judges.rating import Scale
+
+_TURNS = ("dialogue", "dialog", "turns", "conversation")
+_SCORES = ("annotations", "scores", "labels", "ratings")
+_TEXT = ("content", "text", "utterance")
+_SPEAKER = ("role", "speaker")
+_ID = ("id", "dialogue_id", "dialog_id", "conversation_id")
+_ROLES: dict[str, Role] = {
+    **dict.fromkeys(("user", "human", "h"), "user"),
+    **dict.fromkeys(("assistant", "system", "machine", "bot", "chatbot", "m"), "assistant"),
+}
+
+
+def read_dstc12_train(path: Path) -> Iterator[LabelledDialogue]:
+    """Rows of the training file on its own scales (Empathy 1 to 12, Trust 0 to 5, Curiosity 0 to
+    100, ...), half ``train`` and half ``validation`` (see ``halve``)."""
+    yield from halve(list(_read(path, TRAIN_SCALES)))
+
+
+def read_dstc12_test(path: Path) -> Iterator[LabelledDialogue]:
+    """Rows of the test file on its scales, which are 1 to 5 or 1 to 10; split ``test``."""
+    return (replace(row, split="test") for row in _read(path, TEST_SCALES))
+
+
+def _read(path: Path, scales: Mapping[str, Scale]) -> Iterator[LabelledDialogue]:
+    """One row a record of a JSON list or JSONL file; a dimension without a score is left out.
+
+    Raises DataError that names the record (from 1) and the field; a score outside its scale is
+    one, since the two files differ in scales.
+    """
+    for index, record in enumerate(_records(path)):
+        try:
+            yield _row(record, path.stem, index, scales)
+        except RecordError as error:
+            raise DataError(path, index + 1, error.message) from error
+
+
+def _records(path: Path) -> list[Any]:
+    text = path.read_text(encoding="utf-8-sig").strip()
+    if text.startswith("["):
+        return list(json.loads(text))
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def _row(record: object, file: str, index: int, scales: Mapping[str, Scale]) -> LabelledDialogue:
+    if not isinstance(record, dict):
+        raise RecordError("(record)", "an object", record)
+    turns = _first(record, _TURNS)
+    if not isinstance(turns, list) or not turns:
+        raise RecordError(" or ".join(_TURNS), "a list of turns", turns)
+    given = _first(record, _ID)
+    id = f"dstc12-{index:04d}" if given is None else f"dstc12-{given}"
+    labels = _labels(record, scales)
+    return LabelledDialogue(
+        dialogue=Dialogue(
+            id=id, turns=tuple(_turn(t, i) for i, t in enumerate(turns)), lang="en", source="dstc12"
+        ),
+        labels=labels,
+        scales={name: scales[name] for name in labels},
+        group=f"{file}-{index:04d}",
+    )
+
+
+def _turn(turn: object, index: int) -> Turn:
+    if not isinstance(turn, dict):
+        raise RecordError(f"turn {index}", "an object with a speaker and a text", turn)
+    text, speaker = _first(turn, _TEXT), _first(turn, _SPEAKER)
+    if not isinstance(text, str):
+        raise RecordError(f"turn {index}: {' or '.join(_TEXT)}", "text", text)
+    role = _ROLES.get(str(speaker).strip().lower())
+    if role is None:
+        raise RecordError(f"turn {index}: speaker", f"one of {', '.join(_ROLES)}", speaker)
+    return Turn(role, text.strip())
+
+
+def _labels(record: Mapping[str, Any], scales: Mapping[str, Scale]) -> dict[str, tuple[float, ...]]:
+    """The ten dimensions, in an object of their own or among the record's fields."""
+    inner = _first(record, _SCORES)
+    found: dict[str, tuple[float, ...]] = {}
+    for key, value in (inner if isinstance(inner, dict) else record).items():
+        name = "".join(c for c in str(key).lower() if c.isalpha())
+        if name not in scales or value is None or value == "":
+            continue
+        (low, high), expected = scales[name], "a number"
+        score = number(str(key), value, expected)
+        if not low <= score <= high:
+            raise RecordError(str(key), f"a score from {low:g} to {high:g}", value)
+        found[name] = (score,)
+    if not found:
+        raise RecordError(" or ".join(_SCORES), f"scores of {', '.join(scales)}", inner)
+    return found
+
+
+def _first(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next((record[name] for name in names if name in record), None)
+
+
+_WHY = "the organisers of the track hand it out to participants"
+
+DSTC12 = Source(
+    name="dstc12",
+    title="DSTC-12 track 1: ten dialogue-level dimensions; FED and ConTurE mapped onto them",
+    licence="the track's terms; the mapped parts have FED's and ConTurE's",
+    citation="Mendonça et al., 2025: Overview of Dialog System Evaluation: Dimensionality, "
+    "Language, Culture and Safety at DSTC 12; mapping: Elizabeth et al., 2025 (ORALIS), Table 2",
+    languages=("en",),
+    parts=(
+        Part(
+            "official",
+            "dialogue",
+            "dstc12_train.jsonl.gz",
+            public_file="dstc12_train.json",
+            read=read_dstc12_train,
+            why=_WHY,
+            splits=("train", "validation"),
+        ),
+        Part(
+            "official",
+            "dialogue",
+            "dstc12_test.jsonl.gz",
+            public_file="dstc12_test.json",
+            read=read_dstc12_test,
+            why=_WHY,
+            splits=("test",),
+        ),
+        replace(CONTURE.parts[0], name="conture", view=map_and_halve, named_only=True),
+        replace(FED.parts[0], name="fed", view=map_rows, named_only=True),
+    ),
+    notes=(
+        "dstc12:train is the official file; dstc12:conture and dstc12:fed are the mapped sets.",
+        "ConTurE dialogues are DSTC9 dialogues: never train on one and test on the other.",
+    ),
+)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from medal_judges.errors import ConfigError
+from medal_judges.training.distributed import uses_deepspeed
 
 _PREFIX = "step-"
 _STATE = "progress.json"
@@ -27,6 +29,16 @@ class Progress:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
+def leave_out_frozen(accelerator: Any, kept: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+    """Have checkpoints hold what training changes only: ``kept`` of a model's state. The rest of a
+    LoRA judge is its base, gigabytes that are the same at every step."""
+
+    def thin(models: Any, weights: list[Mapping[str, Any]], folder: str) -> None:
+        weights[:] = [kept(state) for state in weights]
+
+    accelerator.register_save_state_pre_hook(thin)
+
+
 def save_checkpoint(folder: Path, progress: Progress, accelerator: Any, run_hash: str) -> None:
     """Write ``folder/step-N`` whole or not at all; keep the newest two."""
     target = folder / f"{_PREFIX}{progress.step:08d}"
@@ -34,7 +46,8 @@ def save_checkpoint(folder: Path, progress: Progress, accelerator: Any, run_hash
     if accelerator.is_main_process and partial.exists():
         shutil.rmtree(partial)
     accelerator.wait_for_everyone()
-    accelerator.save_state(str(partial), safe_serialization=True)
+    frozen = {"exclude_frozen_parameters": True} if uses_deepspeed(accelerator) else {}
+    accelerator.save_state(str(partial), safe_serialization=True, **frozen)
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
         state = asdict(progress) | {"run": run_hash}
@@ -73,5 +86,7 @@ def load_checkpoint(folder: Path, accelerator: Any, run_hash: str) -> Progress:
             f"{found[-1]} was written by a run with other settings or data",
             hint="give another output_dir, or remove the checkpoints folder to start anew",
         )
-    accelerator.load_state(str(found[-1]))
+    # See leave_out_frozen; DeepSpeed writes its own files, and has its own word for strict.
+    strict = "load_module_strict" if uses_deepspeed(accelerator) else "strict"
+    accelerator.load_state(str(found[-1]), **{strict: False})
     return Progress(**state)

@@ -1,14 +1,12 @@
-"""Predictions: each judge judges each set once; the file is used again while nothing changed."""
+"""Predictions of the rows of a benchmark's set, made once (see inference/predictions.py)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from medal_judges.eval.sets import BenchmarkSet
-from medal_judges.inference.scoring import score_to_file
-from medal_judges.jsonl import read_judgements
+from medal_judges.inference.predictions import judge_once
 from medal_judges.judgement import Judgement
 from medal_judges.models.judge import Judge
 
@@ -21,51 +19,13 @@ def predict(
     dimensions: Sequence[str],
     progress: Callable[[int], None] | None = None,
 ) -> list[Judgement]:
-    """Judgements of the set's rows, from ``out`` where that file is of this judge and data.
-
-    A file beside it (.meta.json) says what ``out`` was made of, and whether it is complete: a run
-    that was stopped is gone on with; other judge, data, level or dimensions start it anew.
-    """
-    about = _about(judge, data, dimensions)
-    meta = out.with_name(out.name.removesuffix(".jsonl") + ".meta.json")
-    found = _read_meta(meta)
-    same = out.is_file() and {k: found.get(k) for k in about} == about
-    if same and found.get("complete"):
-        if progress is not None:
-            progress(len(data.rows))
-        return list(read_judgements(out))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    _write_meta(meta, about | {"complete": False})
-    score_to_file(
-        (row.dialogue for row in data.rows),
+    """Judgements of the set's rows; see ``judge_once``."""
+    return judge_once(
         judge,
+        [row.dialogue for row in data.rows],
         out,
+        data=data.data,
         level=data.level,
         dimensions=dimensions,
-        overwrite=not same,
         progress=progress,
     )
-    _write_meta(meta, about | {"complete": True})
-    return list(read_judgements(out))
-
-
-def _about(judge: Judge, data: BenchmarkSet, dimensions: Sequence[str]) -> dict[str, object]:
-    return {
-        "signature": str(judge.signature()),
-        "data": data.data,
-        "level": data.level,
-        "dimensions": list(dimensions),
-        "rows": len(data.rows),
-    }
-
-
-def _read_meta(path: Path) -> dict[str, object]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _write_meta(path: Path, about: dict[str, object]) -> None:
-    path.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -14,11 +14,13 @@ from medal_judges.models.judge import Judge
 
 # family -> "module:class". Each class has `load(folder, **options)` or `from_settings(settings)`.
 FAMILIES = {
+    "embedding": "medal_judges.models.embedding:EmbeddingJudge",
     "encoder": "medal_judges.models.encoder:EncoderJudge",
     "feature": "medal_judges.models.feature:FeatureJudge",
     "followup": "medal_judges.models.followup.judge:FollowUpJudge",
     "geval": "medal_judges.models.geval:GEvalJudge",
     "gptscore": "medal_judges.models.gptscore:GPTScoreJudge",
+    "hybrid": "medal_judges.models.hybrid.judge:HybridJudge",
     "lora": "medal_judges.models.lora:LoraJudge",
     "prompted": "medal_judges.models.prompted.judge:PromptedJudge",
     "unieval": "medal_judges.models.trained_metrics.unieval:UniEvalJudge",
@@ -169,14 +171,23 @@ def _load_yaml(name: str, options: dict[str, Any]) -> Judge:
         settings = read_yaml(name)
     except ConfigError as error:
         raise JudgeLoadError(error.message, hint=error.hint) from error
-    family = _family(settings.pop("family", None), name)
+    return judge_of_settings(settings | options, name)
+
+
+def judge_of_settings(settings: Mapping[str, Any], name: str) -> Judge:
+    """The judge that a YAML file's ``settings`` describe; ``name`` opens the error message.
+
+    Raises JudgeLoadError for a family that is trained, and for settings that are missing or wrong.
+    """
+    rest = dict(settings)
+    family = _family(rest.pop("family", None), name)
     if not hasattr(family, "from_settings"):
         raise JudgeLoadError(
             f"{name}: a judge of family {family.family!r} is trained, not described in YAML",
             hint="give the folder that medal train wrote",
         )
     try:
-        judge: Judge = family.from_settings(settings | options)
+        judge: Judge = family.from_settings(rest)
     except KeyError as error:
         raise JudgeLoadError(f"{name}: the setting {error} is missing") from error
     except ValueError as error:

@@ -39,6 +39,18 @@ class Judgement:
         """True when every dimension has a number."""
         return bool(self.scores) and all(v is not None for v in self.scores.values())
 
+    def uncertainty(self, dimension: str) -> float | None:
+        """Standard deviation of the dimension's distribution as a share of its scale, from 0 (one
+        level has it all) to 0.5 (half of it at each end); None where there is no distribution."""
+        chances = self.distributions.get(dimension, ())
+        total = sum(chances)
+        if len(chances) < 2 or total <= 0:
+            return None
+        places = [i / (len(chances) - 1) for i in range(len(chances))]
+        mean = sum(p * x for p, x in zip(chances, places, strict=True)) / total
+        spread = sum(p * (x - mean) ** 2 for p, x in zip(chances, places, strict=True)) / total
+        return max(0.0, spread) ** 0.5
+
     def to_record(self) -> dict[str, Any]:
         """The judgement line of design.md; ``contributions`` only where the judge has them."""
         record: dict[str, Any] = {

@@ -1,0 +1,268 @@
+"""How the members' answers become one: selection, stack or cascade.
+
+Each kind asks the members it needs, and no others, and gives one Scores per item.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from medal_judges.dimension import Dimension
+from medal_judges.errors import ConfigError
+from medal_judges.judgement import Judgement
+from medal_judges.models.hybrid.blend import Blend, level_chances
+from medal_judges.models.hybrid.members import Member
+from medal_judges.models.judge import Item, Scores
+
+# (member, items, dimensions of the hybrid) -> the member's judgements
+Ask = Callable[[Member, Sequence[Item], Sequence[str]], list[Judgement]]
+Members = Mapping[str, Member]
+
+
+class Combination(ABC):
+    """A fitted way to put members together."""
+
+    @abstractmethod
+    def score(
+        self, members: Members, dimensions: Sequence[Dimension], items: Sequence[Item], ask: Ask
+    ) -> list[Scores]:
+        """One Scores per item, in order, on ``dimensions``."""
+
+    @abstractmethod
+    def asked(self, dimension: str, members: Members) -> tuple[str, ...]:
+        """The members that ``dimension`` may need an answer of."""
+
+    @abstractmethod
+    def record(self) -> dict[str, Any]:
+        """What config.json says of it; numbers of a stack stand in the weights."""
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Weights by name; none but for a stack."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection(Combination):
+    """``choices``: dimension -> the member that answers it."""
+
+    choices: Mapping[str, str]
+
+    def asked(self, dimension: str, members: Members) -> tuple[str, ...]:
+        return (self.choices[dimension],)
+
+    def record(self) -> dict[str, Any]:
+        return {"choices": dict(self.choices)}
+
+    def score(
+        self, members: Members, dimensions: Sequence[Dimension], items: Sequence[Item], ask: Ask
+    ) -> list[Scores]:
+        told: dict[str, list[Judgement]] = {}
+        for name, member in members.items():
+            if own := [d.name for d in dimensions if name in self.asked(d.name, members)]:
+                told[name] = ask(member, items, own)
+        found = []
+        for row in range(len(items)):
+            answers = [
+                answer_of(members[self.choices[d.name]], told[self.choices[d.name]][row], d)
+                for d in dimensions
+            ]
+            found.append(_joined(answers, {name: j[row] for name, j in told.items()}))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Stack(Combination):
+    """``blends``: dimension -> the line through its members' scores."""
+
+    blends: Mapping[str, Blend]
+
+    def asked(self, dimension: str, members: Members) -> tuple[str, ...]:
+        return self.blends[dimension].asked
+
+    def record(self) -> dict[str, Any]:
+        return {"blends": {name: list(blend.members) for name, blend in self.blends.items()}}
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        return {
+            f"{name}.{part}": values
+            for name, blend in self.blends.items()
+            for part, values in blend.tensors().items()
+        }
+
+    def score(
+        self, members: Members, dimensions: Sequence[Dimension], items: Sequence[Item], ask: Ask
+    ) -> list[Scores]:
+        told: dict[str, list[Judgement]] = {}
+        for name, member in members.items():
+            if own := [d.name for d in dimensions if name in self.asked(d.name, members)]:
+                told[name] = ask(member, items, own)
+        return [
+            self._blended(members, dimensions, {name: j[row] for name, j in told.items()})
+            for row in range(len(items))
+        ]
+
+    def _blended(
+        self, members: Members, dimensions: Sequence[Dimension], told: Mapping[str, Judgement]
+    ) -> Scores:
+        answers = []
+        for dimension in dimensions:
+            blend = self.blends[dimension.name]
+            units = {m: members[m].unit(told[m], dimension.name) for m in blend.asked}
+            missing = [m for m, unit in units.items() if unit is None]
+            if missing:
+                reasons = (f"{m}: {told[m].failure or 'no score'}" for m in missing)
+                answers.append(Answer(dimension.name, None, failure="; ".join(reasons)))
+                continue
+            row = np.array([[units.get(m) or 0.0 for m in blend.members]])
+            unit = float(blend(row)[0])
+            answers.append(
+                Answer(
+                    dimension.name,
+                    dimension.from_unit(unit),
+                    level_chances(dimension, unit, blend.residual),
+                )
+            )
+        return _joined(answers, told)
+
+
+@dataclass(frozen=True, slots=True)
+class Cascade(Combination):
+    """``thresholds``: dimension -> the uncertainty (Judgement.uncertainty) above which the second
+    member is asked. It is also asked where the first one has no score; where the second one has
+    none, the first one's stands, and the explanation says so.
+    """
+
+    thresholds: Mapping[str, float]
+
+    def asked(self, dimension: str, members: Members) -> tuple[str, ...]:
+        return tuple(members)
+
+    def record(self) -> dict[str, Any]:
+        return {"thresholds": dict(self.thresholds)}
+
+    def score(
+        self, members: Members, dimensions: Sequence[Dimension], items: Sequence[Item], ask: Ask
+    ) -> list[Scores]:
+        cheap, dear = members.values()
+        names = [d.name for d in dimensions]
+        first = ask(cheap, items, names)
+        unsure = [self._unsure(cheap, judgement, names) for judgement in first]
+        deferred = [i for i, some in enumerate(unsure) if some]
+        second = ask(dear, [items[i] for i in deferred], names) if deferred else []
+        later = dict(zip(deferred, second, strict=True))
+        return [
+            self._chosen(members, dimensions, first[i], later.get(i), unsure[i])
+            for i in range(len(items))
+        ]
+
+    def _unsure(self, cheap: Member, judgement: Judgement, names: Sequence[str]) -> set[str]:
+        return {n for n in names if _is_unsure(cheap, judgement, n, self.thresholds[n])}
+
+    def _chosen(
+        self,
+        members: Members,
+        dimensions: Sequence[Dimension],
+        first: Judgement,
+        second: Judgement | None,
+        unsure: set[str],
+    ) -> Scores:
+        cheap, dear = members.values()
+        answers, kept = [], []
+        for dimension in dimensions:
+            answer = own = answer_of(cheap, first, dimension)
+            if dimension.name in unsure and second is not None:
+                answer = answer_of(dear, second, dimension)
+            if answer.score is None and own.score is not None:
+                answer = own
+                kept.append(f"{dimension.name}: {dear.name} has no score, {cheap.name}'s stands")
+            answers.append(answer)
+        told = {cheap.name: first} | ({} if second is None else {dear.name: second})
+        found = _joined(answers, told)
+        found.explanation = "; ".join(filter(None, [found.explanation, *kept])) or None
+        found.usage = dict(found.usage) | {"deferred": float(second is not None)}
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One dimension of one item, on the hybrid's scale."""
+
+    dimension: str
+    score: float | None
+    chances: Sequence[float] = ()
+    contributions: Sequence[float] = ()
+    failure: str | None = None
+
+
+def answer_of(member: Member, judgement: Judgement, dimension: Dimension) -> Answer:
+    """What ``member`` said of ``dimension``, from its scale to the hybrid's."""
+    unit = member.unit(judgement, dimension.name)
+    if unit is None:
+        reason = f"{member.name}: {judgement.failure or 'no score'}"
+        return Answer(dimension.name, None, failure=reason)
+    (own,) = member.own([dimension.name])
+    chances = judgement.distributions.get(own, ())
+    # A scale with other levels would need chances that nobody gave.
+    fits = len(chances) == len(dimension.levels)
+    return Answer(
+        dimension.name,
+        dimension.from_unit(unit),
+        chances if fits else (),
+        judgement.contributions.get(own, ()),
+    )
+
+
+def uncertainty(member: Member, judgement: Judgement, dimension: str) -> float | None:
+    """Judgement.uncertainty of the hybrid's ``dimension``; None where the judge has no score.
+
+    Raises ConfigError where it has a score and no distribution: it cannot be the cheap one.
+    """
+    if member.unit(judgement, dimension) is None:
+        return None
+    (own,) = member.own([dimension])
+    found = judgement.uncertainty(own)
+    if found is None:
+        raise ConfigError(
+            f"member {member.name} gives no distribution of {dimension!r}, so a cascade cannot "
+            "tell when it is unsure",
+            hint="a cheap judge needs an ordinal or binary dimension and a calibration or a "
+            "probability per level: train an encoder on such a rubric, or use kind: stack",
+        )
+    return found
+
+
+def _is_unsure(member: Member, judgement: Judgement, name: str, threshold: float) -> bool:
+    found = uncertainty(member, judgement, name)
+    return found is None or found > threshold
+
+
+def _joined(answers: Sequence[Answer], told: Mapping[str, Judgement]) -> Scores:
+    """The dimensions of one item as one Scores, with what every member asked has used."""
+    explained = [f"{name}: {j.explanation}" for name, j in told.items() if j.explanation]
+    return Scores(
+        {a.dimension: a.score for a in answers},
+        distributions={a.dimension: a.chances for a in answers if a.chances},
+        contributions={a.dimension: a.contributions for a in answers if a.contributions},
+        explanation="; ".join(explained) or None,
+        failure="; ".join(dict.fromkeys(a.failure for a in answers if a.failure)) or None,
+        usage=added_usage(told),
+    )
+
+
+# Not amounts that add up but facts of one member's answer; they are kept under its name.
+_FACTS = ("raw_", "spread_", "samples_", "mass_")
+
+
+def added_usage(told: Mapping[str, Judgement]) -> dict[str, float]:
+    """Tokens, seconds, money and other amounts summed over the members that were asked."""
+    usage: dict[str, float] = {}
+    for name, judgement in told.items():
+        for key, value in judgement.usage.items():
+            at = f"{name}.{key}" if key.startswith(_FACTS) else key
+            usage[at] = usage.get(at, 0.0) + value
+    return usage

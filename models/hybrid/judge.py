@@ -1,0 +1,189 @@
+"""The hybrid judge: several saved judges behind the one interface, and itself a saved judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medal_judges.dimension import Dimension, load_rubric
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.judgement import Judgement
+from medal_judges.models.hybrid.blend import Blend
+from medal_judges.models.hybrid.combination import Cascade, Combination, Selection, Stack
+from medal_judges.models.hybrid.members import Member, check_member, load_member, open_member
+from medal_judges.models.hybrid.settings import HybridSettings
+from medal_judges.models.judge import Item, Judge, Scores
+from medal_judges.models.saving import read_config, write_config
+from medal_judges.signature import Signature, content_hash
+
+WEIGHTS_NAME = "model.safetensors"
+
+
+class HybridJudge(Judge):
+    """Members' answers put together by a fitted combination; see HybridConfig for the kinds.
+
+    Each dimension stands on the hybrid's own scale. ``usage`` sums what the members used that were
+    asked. A stack leaves a dialogue unscored where a member that counts did; its distributions are
+    normal with the spread of its error on the fitting rows.
+    """
+
+    family = "hybrid"
+
+    def __init__(
+        self,
+        members: Mapping[str, Member],
+        combination: Combination,
+        dimensions: Sequence[Dimension],
+        *,
+        name: str = "hybrid",
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.members, self.combination = dict(members), combination
+        self.dimensions, self.name = tuple(dimensions), name
+        self.facts = dict(facts or {})
+        # What a kill can lose is what the slowest member may lose.
+        self.window = min(m.judge.window for m in self.members.values())
+        for dimension in self.dimensions:
+            for asked in combination.asked(dimension.name, self.members):
+                check_member(self.members[asked], dimension)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> HybridJudge:
+        """The judge of a YAML file: nothing fitted, all numbers given; see HybridSettings."""
+        from medal_judges.config import build_config
+
+        where = f"judge {settings.get('name', '')}".strip()
+        given = build_config(HybridSettings, dict(settings), where=where)
+        known = {d.name: d for d in load_rubric(given.rubric)}
+        names = given.dimensions or tuple(known)
+        if missing := [name for name in names if name not in known]:
+            raise ConfigError(
+                f"{given.name}: the rubric {given.rubric} has no dimension {missing[0]!r}",
+                hint=f"it has: {', '.join(known)}",
+            )
+        members = {name: open_member(name, member) for name, member in given.members.items()}
+        return cls(members, given.combination(names), [known[n] for n in names], name=given.name)
+
+    def signature(self) -> Signature:
+        """``base`` names each member with its revision; their whole signatures are in the hash."""
+        from medal_judges import __version__
+
+        own = {name: m.judge.signature() for name, m in self.members.items()}
+        numbers = {k: v.tolist() for k, v in self.combination.tensors().items()}
+        made = [self.combination.record(), numbers, {k: str(v) for k, v in own.items()}]
+        # Which dimension of a member is read is part of what a number depends on.
+        made.append({name: dict(m.dimensions) for name, m in self.members.items()})
+        seeds = {s.seed for s in own.values()}
+        return Signature(
+            judge=self.name,
+            revision=content_hash(made),
+            base=" + ".join(f"{name}={s.judge}@{s.revision}" for name, s in own.items()),
+            rubric=content_hash([d.to_record() for d in self.dimensions]),
+            dtype=" + ".join(dict.fromkeys(s.dtype for s in own.values() if s.dtype)) or None,
+            seed=seeds.pop() if len(seeds) == 1 else None,
+            version=__version__,
+        )
+
+    # -- saving and loading ---------------------------------------------------------------------
+
+    def _save(self, folder: Path) -> None:
+        settings = {
+            "name": self.name,
+            "kind": _KINDS[type(self.combination)],
+            "members": {name: m.record() for name, m in self.members.items()},
+            "combination": self.combination.record(),
+            "facts": self.facts,
+        }
+        write_config(folder, self, settings)
+        for member in self.members.values():
+            member.save(folder)
+        if tensors := self.combination.tensors():
+            from safetensors.numpy import save_file
+
+            save_file(tensors, folder / WEIGHTS_NAME)
+
+    @classmethod
+    def load(cls, folder: Path, **options: Any) -> HybridJudge:
+        """The judge saved in ``folder``.
+
+        ``device`` and ``dtype`` go to the members that are folders; the options of one member go
+        under its name (``contrast={"llm": {"device": "cuda"}}``). Raises JudgeLoadError where the
+        files do not fit together.
+        """
+        saved = read_config(folder)
+        names = list(saved["members"])
+        if unknown := set(options) - {"device", "dtype", *names}:
+            raise JudgeLoadError(
+                f"{folder}: no option {', '.join(sorted(unknown))}",
+                hint=f"options: device, dtype, or those of a member: {', '.join(names)}",
+            )
+        members = {n: load_member(n, saved["members"][n], folder, options) for n in names}
+        return cls(
+            members,
+            _combination(folder, saved["kind"], saved["combination"]),
+            [Dimension(**d) for d in saved["dimensions"]],
+            name=saved["name"],
+            facts=saved["facts"],
+        )
+
+    # -- what the base class asks for -----------------------------------------------------------
+
+    def _prepare(self, items: Sequence[Item]) -> None:
+        """Nothing: the members budget their own batches, so that a window is one batch here."""
+
+    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+        return self.combination.score(
+            self.members, [self.dimension(name) for name in dimensions], items, self._ask
+        )
+
+    def _ask(
+        self, member: Member, items: Sequence[Item], dimensions: Sequence[str]
+    ) -> list[Judgement]:
+        # Only a budget that was asked for goes on: each member has its own.
+        budget = vars(self).get("token_budget")
+        judgements = member.score(items, dimensions, budget)
+        for item, judgement in zip(items, judgements, strict=True):
+            item.truncated_turns = max(item.truncated_turns, judgement.truncated_turns)
+        return judgements
+
+
+_KINDS: dict[type[Combination], str] = {Selection: "select", Stack: "stack", Cascade: "cascade"}
+
+
+def _combination(folder: Path, kind: str, record: Mapping[str, Any]) -> Combination:
+    if kind == "select":
+        return Selection(record["choices"])
+    if kind == "cascade":
+        return Cascade(record["thresholds"])
+    if kind != "stack":
+        raise JudgeLoadError(f"{folder}: unknown kind of hybrid {kind!r}")
+    return _load_stack(folder / WEIGHTS_NAME, record["blends"])
+
+
+def _load_stack(path: Path, blends: Mapping[str, Sequence[str]]) -> Stack:
+    """Raises JudgeLoadError for weights that are missing, too many, or of another shape."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    if not path.is_file():
+        raise JudgeLoadError(f"{path.parent}: the judge has no {path.name}")
+    try:
+        tensors = load_file(path)
+    except SafetensorError as error:
+        raise JudgeLoadError(f"{path}: cannot be read: {error}") from error
+    parts: dict[str, dict[str, np.ndarray]] = {name: {} for name in blends}
+    for key, values in tensors.items():
+        name, _, part = key.rpartition(".")
+        if name not in parts or part not in (*_PARTS, "knots"):
+            raise JudgeLoadError(f"{path}: unexpected weights {key!r}")
+        parts[name][part] = values
+    for name, found in parts.items():
+        if missing := [part for part in _PARTS if part not in found]:
+            raise JudgeLoadError(f"{path}: no weights {name}.{missing[0]}")
+    return Stack({name: Blend.of_tensors(blends[name], found) for name, found in parts.items()})
+
+
+_PARTS = ("center", "spread", "weights", "intercept", "residual")

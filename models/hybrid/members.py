@@ -1,0 +1,142 @@
+"""The members of a hybrid: any saved judges, with what is needed to save and load them again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medal_judges.dimension import Dimension
+from medal_judges.errors import ConfigError
+from medal_judges.judgement import Judgement
+from medal_judges.models.hybrid.config import MemberConfig
+from medal_judges.models.judge import Item, Judge, ScoreLevel
+from medal_judges.models.saving import judge_of_settings
+
+MEMBERS = "members"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One judge of a hybrid. ``dimensions``: the hybrid's name to the judge's, where they differ.
+    ``settings`` is the whole of a YAML judge's file with its options; None for a judge that is
+    saved as a folder.
+    """
+
+    name: str
+    judge: Judge
+    dimensions: Mapping[str, str]
+    settings: Mapping[str, Any] | None = None
+
+    def has(self, dimension: str) -> bool:
+        """Whether the judge answers the hybrid's ``dimension``."""
+        own = self.dimensions.get(dimension, dimension)
+        return any(d.name == own for d in self.judge.dimensions)
+
+    def unit(self, judgement: Judgement, dimension: str) -> float | None:
+        """The judge's score of the hybrid's ``dimension`` on [0, 1]; None where unscored."""
+        own = self.dimensions.get(dimension, dimension)
+        value = judgement.scores.get(own)
+        return None if value is None else self.judge.dimension(own).to_unit(value)
+
+    def own(self, dimensions: Sequence[str]) -> list[str]:
+        """The judge's names of those of ``dimensions`` that it has, each once."""
+        found = (self.dimensions.get(name, name) for name in dimensions if self.has(name))
+        return list(dict.fromkeys(found))
+
+    def score(
+        self, items: Sequence[Item], dimensions: Sequence[str], token_budget: int | None = None
+    ) -> list[Judgement]:
+        """The judge's judgement of each item, in order, on the hybrid's ``dimensions``."""
+        found: dict[int, Judgement] = {}
+        levels: tuple[ScoreLevel, ...] = ("dialogue", "last")
+        for level in levels:
+            asked = [i for i, item in enumerate(items) if _level(item) == level]
+            if not asked:
+                continue
+            judgements = self.judge.score(
+                # Cut at the judged turn, so that a turn is the last one of its dialogue.
+                [items[i].dialogue for i in asked],
+                level=level,
+                dimensions=self.own(dimensions),
+                token_budget=token_budget,
+            )
+            found.update(zip(asked, judgements, strict=True))
+        return [found[i] for i in range(len(items))]
+
+    def record(self) -> dict[str, Any]:
+        """What config.json of the hybrid says of this member."""
+        return {
+            "dimensions": dict(self.dimensions),
+            "settings": None if self.settings is None else dict(self.settings),
+            "signature": str(self.judge.signature()),
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write the judge to members/NAME of the hybrid's ``folder``, if it is no YAML judge."""
+        if self.settings is None:
+            (folder / MEMBERS).mkdir(exist_ok=True)
+            self.judge.save_pretrained(folder / MEMBERS / self.name)
+
+
+def _level(item: Item) -> ScoreLevel:
+    return "dialogue" if item.turn is None else "last"
+
+
+def open_member(name: str, config: MemberConfig) -> Member:
+    """The member of a config. Raises JudgeLoadError as Judge.from_pretrained, which it calls."""
+    judge = Judge.from_pretrained(config.path, revision=config.revision, **config.options)
+    settings = None
+    if config.path.endswith((".yaml", ".yml")):
+        from medal_judges.config import read_yaml
+
+        settings = read_yaml(config.path) | dict(config.options)
+    return Member(name, judge, dict(config.dimensions), settings)
+
+
+def load_member(
+    name: str, saved: Mapping[str, Any], folder: Path, options: Mapping[str, Any]
+) -> Member:
+    """The member that ``save`` and ``record`` wrote.
+
+    ``options`` are of the hybrid's ``from_pretrained``: those under the member's name are its own,
+    ``device`` and ``dtype`` go to every member that is a folder. Raises JudgeLoadError.
+    """
+    settings, own = saved["settings"], dict(options.get(name) or {})
+    if settings is not None:
+        settings = _merged(settings, own)
+        judge = judge_of_settings(settings, f"member {name}")
+    else:
+        shared = {k: v for k, v in options.items() if k in ("device", "dtype")}
+        judge = Judge.from_pretrained(folder / MEMBERS / name, **(shared | own))
+    return Member(name, judge, saved["dimensions"], settings)
+
+
+def _merged(settings: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """``own`` over ``settings``, groups field by field, so that ``llm: {device: cuda}`` keeps the
+    model that was saved."""
+    merged = dict(settings)
+    for key, value in own.items():
+        there = merged.get(key)
+        both = isinstance(there, Mapping) and isinstance(value, Mapping)
+        merged[key] = dict(there) | dict(value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def check_member(member: Member, dimension: Dimension) -> None:
+    """Raise ConfigError where ``member`` lacks ``dimension``, or has it the other way up."""
+    own = member.dimensions.get(dimension.name, dimension.name)
+    if not member.has(dimension.name):
+        raise ConfigError(
+            f"member {member.name} has no dimension {own!r}",
+            hint=f"it has: {', '.join(d.name for d in member.judge.dimensions)}; map one with "
+            f"members.{member.name}.dimensions: {{{dimension.name}: ITS_NAME}}",
+        )
+    if member.judge.dimension(own).good != dimension.good:
+        raise ConfigError(
+            f"member {member.name}: the good end of {own!r} is "
+            f"{member.judge.dimension(own).good!r}, that of {dimension.name!r} is "
+            f"{dimension.good!r}",
+            hint="map the dimension to one that runs the same way",
+        )

@@ -1,0 +1,171 @@
+"""Fitting a hybrid's numbers: the stack's lines, the selection's choices, the cascade's threshold.
+
+Sources are centred apart and weigh the same: their raters use the scale differently, and a judge's
+level there is no news of how it ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from medal_judges.errors import ConfigError
+from medal_judges.models.hybrid.blend import Blend
+from medal_judges.models.hybrid.config import HybridConfig
+
+FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FitRows:
+    """Rows of one dimension: ``units`` [n, members] of the members' scores on [0, 1], ``targets``
+    [n] on [0, 1], and of each row its source, its conversation and its weight."""
+
+    members: tuple[str, ...]
+    units: np.ndarray
+    targets: np.ndarray
+    sources: np.ndarray
+    groups: np.ndarray
+    weights: np.ndarray
+
+    def part(self, rows: np.ndarray) -> FitRows:
+        """The same for a selection of rows."""
+        return FitRows(
+            self.members,
+            self.units[rows],
+            self.targets[rows],
+            self.sources[rows],
+            self.groups[rows],
+            self.weights[rows],
+        )
+
+    def shares(self) -> np.ndarray:
+        """Weights [n] in which every source counts the same; they add up to n."""
+        found = np.zeros(len(self.targets))
+        names = np.unique(self.sources)
+        for name in names:
+            own = self.sources == name
+            found[own] = self.weights[own] / self.weights[own].sum() / len(names)
+        return found * len(found)
+
+
+def fit_blend(config: HybridConfig, rows: FitRows) -> Blend:
+    """The line of one dimension. Raises ConfigError with fewer than 3 rows, or where no member's
+    score differs between them."""
+    if len(rows.targets) < 3:
+        raise ConfigError(f"a stack needs at least 3 rows with a rating; here: {len(rows.targets)}")
+    w = rows.shares()
+    centers = _source_means(rows.units, rows.sources, w)
+    level = _source_means(rows.targets[:, None], rows.sources, w)
+    x, y = rows.units - centers, (rows.targets[:, None] - level)[:, 0]
+    spread = np.sqrt(np.average(x**2, axis=0, weights=w))
+    if not (spread > 0).any():
+        raise ConfigError("every member gives all fitting rows of a source the same score")
+    varied = spread > 0
+    spread = np.where(varied, spread, 1.0)
+    # The mean over rows with these weights is the mean of the sources' means.
+    center, middle = np.average(centers, axis=0, weights=w), float(np.average(level, weights=w))
+    if config.combiner == "isotonic":
+        weights = varied / varied.sum()
+        z = (x / spread) @ weights
+        blend = Blend(rows.members, center, spread, weights, 0.0, 0.0, _isotonic(z, y + middle, w))
+        fitted = np.interp(z, *blend.knots) if blend.knots is not None else z
+    else:
+        weights = _ridge(x / spread, y, w, config)
+        blend = Blend(rows.members, center, spread, weights, middle)
+        fitted = middle + (x / spread) @ weights
+    residual = float(np.sqrt(np.average((y + middle - fitted) ** 2, weights=w)))
+    return Blend(
+        rows.members, center, spread, blend.weights, blend.intercept, residual, blend.knots
+    )
+
+
+def _source_means(values: np.ndarray, sources: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Of each row [n, columns] the mean of its source."""
+    found = np.zeros_like(values, dtype=float)
+    for name in np.unique(sources):
+        own = sources == name
+        found[own] = np.average(values[own], axis=0, weights=w[own])
+    return found
+
+
+def _ridge(z: np.ndarray, y: np.ndarray, w: np.ndarray, config: HybridConfig) -> np.ndarray:
+    from sklearn.linear_model import Ridge
+
+    # Both sides are centred by source, so an intercept would be 0.
+    line = Ridge(alpha=config.alpha, positive=config.nonnegative, fit_intercept=False)
+    found: np.ndarray = line.fit(z, y, sample_weight=w).coef_
+    return found
+
+
+def _isotonic(z: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    from sklearn.isotonic import IsotonicRegression
+
+    fitted = IsotonicRegression(out_of_bounds="clip").fit(z, y, sample_weight=w)
+    return np.stack([fitted.X_thresholds_, fitted.y_thresholds_])
+
+
+def folds(groups: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(rows to fit, rows to predict), with all rows of a conversation on one side; nothing where
+    there are fewer conversations than folds."""
+    from sklearn.model_selection import GroupKFold
+
+    if len(np.unique(groups)) >= FOLDS:
+        yield from GroupKFold(FOLDS).split(groups, groups=groups)
+
+
+def crossed(config: HybridConfig, rows: FitRows) -> np.ndarray | None:
+    """Scores [n] of each row by a line that was fitted without its conversation (5 folds).
+
+    None where there are too few conversations.
+    """
+    found = np.full(len(rows.targets), np.nan)
+    for learn, held in folds(rows.groups):
+        found[held] = fit_blend(config, rows.part(learn))(rows.units[held])
+    return found if np.isfinite(found).all() else None
+
+
+def agreement(scores: np.ndarray, rows: FitRows) -> dict[str, float]:
+    """Spearman's correlation with the targets by source; sources where it is undefined left out."""
+    from scipy.stats import spearmanr
+
+    found = {}
+    for name in dict.fromkeys(rows.sources.tolist()):
+        own = rows.sources == name
+        x, y = scores[own], rows.targets[own]
+        if len(x) >= 3 and np.ptp(x) > 0 and np.ptp(y) > 0:
+            found[str(name)] = float(spearmanr(x, y).statistic)
+    return found
+
+
+def mean_agreement(found: dict[str, float]) -> float | None:
+    """The mean over sources, each the same; None where there is none."""
+    return sum(found.values()) / len(found) if found else None
+
+
+def best_member(rows: FitRows) -> str:
+    """The member whose mean agreement over sources is highest; the first one of equals.
+
+    Raises ConfigError where no member's agreement is defined.
+    """
+    known = {
+        name: value
+        for column, name in enumerate(rows.members)
+        if (value := mean_agreement(agreement(rows.units[:, column], rows))) is not None
+    }
+    if not known:
+        raise ConfigError("no member's agreement is defined: scores or ratings never differ")
+    return max(known, key=lambda name: known[name])
+
+
+def threshold_for(uncertain: Sequence[float], share: float) -> float:
+    """The smallest of the values that at most ``share`` of them are above; -1 for a share of 1.
+
+    With ties fewer than ``share`` are above: a threshold cannot part equals.
+    """
+    if share >= 1:
+        return -1.0  # an uncertainty of 0 is deferred too
+    ordered = np.sort(np.asarray(uncertain, dtype=float))
+    return float(ordered[max(0, int(np.ceil((1 - share) * len(ordered) - 1e-9)) - 1)])

@@ -61,7 +61,9 @@ class GenerativeLoraJudge(PromptedJudge):
             self.net.to(DTYPES[dtype])
         self.tokenizer = tokenizer
         self.calibration: dict[str, Any] = {}
-        model = LocalModel(self.net, tokenizer, name=config.base.replace(":", "/"))
+        # The layers with adapters, without PEFT's wrapper: likelihoods are read off the body.
+        inner = self.net.get_base_model() if hasattr(self.net, "get_base_model") else self.net
+        model = LocalModel(inner, tokenizer, name=config.base.replace(":", "/"))
         model.context = min(model.context, config.max_tokens + config.answer_tokens)
         super().__init__(prompted.model_copy(update={"llm": model}))
 

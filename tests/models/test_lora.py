@@ -1,0 +1,205 @@
+"""LoRA judges on a tiny Llama: what is saved, what comes back, what a packed lesson sees."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from medal_judges.config import build_config
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.dimension import load_rubric
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.judge import Judge
+from medal_judges.models.lora import HEADS_NAME, LoraJudge
+from medal_judges.models.lora_config import LoraConfig
+from medal_judges.models.lora_generative import GenerativeLoraJudge
+from medal_judges.training.examples import Example
+from medal_judges.training.lora_generative import LessonData, pack
+
+DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetitive")]
+
+
+def dialogue(number: int, turns: int) -> Dialogue:
+    said = (f"line {number} {i} about the river" for i in range(turns))
+    return Dialogue(
+        str(number), tuple(Turn(("user", "assistant")[i % 2], s) for i, s in enumerate(said))
+    )
+
+
+DIALOGUES = [dialogue(n, 2 + n) for n in range(6)]
+
+
+def scoring(base: Path, **settings: object) -> LoraJudge:
+    torch.manual_seed(0)
+    config = LoraConfig(base=str(base), rank=4, **settings)  # type: ignore[arg-type]
+    judge = LoraJudge.create(config, DIMENSIONS, name="x")
+    with torch.no_grad():  # as after training: adapters that change something
+        for name, parameter in judge.net.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(std=0.3)
+    return judge
+
+
+def generative(base: Path, **settings: object) -> GenerativeLoraJudge:
+    torch.manual_seed(0)
+    config = LoraConfig(base=str(base), rank=4, head="generative", **settings)  # type: ignore[arg-type]
+    return GenerativeLoraJudge.create(config, DIMENSIONS, name="x", rubric="medal")
+
+
+def scores(judge: Judge, rows: list[Dialogue], **options: object) -> dict[str, dict[str, float]]:
+    return {j.id: dict(j.scores) for j in judge.score(rows, **options)}  # type: ignore[arg-type, misc]
+
+
+def assert_same(
+    a: dict[str, dict[str, float]], b: dict[str, dict[str, float]], tolerance: float = 1e-5
+) -> None:
+    assert a.keys() == b.keys()
+    for id, row in a.items():
+        assert row == pytest.approx(b[id], abs=tolerance)
+
+
+def test_fresh_adapters_change_nothing(tiny_llama: Path) -> None:
+    torch.manual_seed(0)
+    judge = LoraJudge.create(LoraConfig(base=str(tiny_llama)), DIMENSIONS)
+    ids = torch.tensor([judge.encode(DIALOGUES[3])[0]])
+    with torch.no_grad():
+        ours = judge.net.last_vectors(ids, torch.ones_like(ids))
+        with judge.net.body.disable_adapter():
+            bare = judge.net.last_vectors(ids, torch.ones_like(ids))
+    assert torch.equal(ours, bare)
+    trained = scoring(tiny_llama)
+    with torch.no_grad():
+        changed = trained.net.last_vectors(ids, torch.ones_like(ids))
+    assert float((changed - bare).abs().max()) > 1e-2
+
+
+def test_scores_do_not_depend_on_batch_order_or_padding_side(tiny_llama: Path) -> None:
+    judge = scoring(tiny_llama)
+    alone = scores(judge, DIALOGUES, token_budget=1)
+    assert_same(alone, scores(judge, DIALOGUES[::-1], token_budget=100_000))
+    assert len({row["overall"] for row in alone.values()}) == len(DIALOGUES)
+    ids = torch.tensor([judge.encode(DIALOGUES[3])[0]])
+    mask = torch.ones_like(ids)
+    for before, after in ((0, 7), (7, 0)):  # the last token is found by the mask, on either side
+        padded = torch.nn.functional.pad(ids, (before, after), value=judge.pad)
+        marked = torch.nn.functional.pad(mask, (before, after), value=0)
+        with torch.no_grad():
+            wanted = judge.net.last_vectors(ids, mask)
+            # rotary positions are relative: padding before shifts them all alike
+            assert torch.allclose(judge.net.last_vectors(padded, marked), wanted, atol=1e-5)
+
+
+def test_dialogues_beyond_the_window_lose_whole_oldest_turns(tiny_llama: Path) -> None:
+    judge = scoring(tiny_llama, max_tokens=120)
+    (judgement,) = judge.score([dialogue(0, 12)])
+    assert judgement.truncated_turns > 0
+    kept = Dialogue("0", dialogue(0, 12).turns[judgement.truncated_turns :])
+    assert scores(judge, [kept]) == scores(judge, [dialogue(0, 12)])
+
+
+@pytest.mark.parametrize("settings", [{}, {"dora": True}, {"rslora": True}, {"merge": True}])
+def test_a_saved_scoring_judge_comes_back(
+    tiny_llama: Path, tmp_path: Path, settings: dict[str, object]
+) -> None:
+    judge = scoring(tiny_llama, **settings)
+    before = scores(judge, DIALOGUES)
+    folder = judge.save_pretrained(tmp_path / "judge")
+    loaded = Judge.from_pretrained(folder, device="cpu")
+    assert_same(before, scores(loaded, DIALOGUES))
+    assert str(loaded.signature()) == str(judge.signature())
+    assert not list(folder.rglob("*.bin")) and not list(folder.rglob("*.pt"))
+    if settings.get("merge"):
+        assert (folder / "model").is_dir() and not (folder / "adapter").exists()
+    else:
+        adapter = json.loads((folder / "adapter" / "adapter_config.json").read_text())
+        assert adapter["base_model_name_or_path"] == tiny_llama.name  # never a path
+        assert sum(p.stat().st_size for p in (folder / "adapter").iterdir()) < 200_000
+
+
+@pytest.mark.parametrize("file", ["adapter/adapter_model.safetensors", HEADS_NAME])
+@pytest.mark.parametrize("fault", ["missing", "unexpected", "gone"])
+def test_a_key_that_does_not_fit_is_an_error(
+    tiny_llama: Path, tmp_path: Path, file: str, fault: str
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = scoring(tiny_llama).save_pretrained(tmp_path / "judge")
+    state = load_file(folder / file)
+    if fault == "missing":
+        state.pop(sorted(state)[0])
+    else:
+        state["another.weight"] = torch.zeros(1)
+    save_file(state, folder / file)
+    if fault == "gone":
+        (folder / file).unlink()
+    with pytest.raises(JudgeLoadError) as caught:
+        Judge.from_pretrained(folder, device="cpu")
+    assert "fit" in str(caught.value) or Path(file).name in str(caught.value)
+
+
+def test_settings_that_cannot_be_are_refused() -> None:
+    for settings, told in (
+        ({"head": "generative", "heads": {"overall": {}}}, "heads are for head: scoring"),
+        ({"merge": True, "quantize": "nf4"}, "merged"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            build_config(LoraConfig, settings, where="model")
+
+
+def examples() -> list[Example]:
+    targets = [{"overall": n / 5, "repetitive": float(n > 2)} for n in range(6)]
+    return [
+        Example(d, "a", dict(t), comments={"overall": f"note {d.id}"})
+        for d, t in zip(DIALOGUES, targets, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("layout", ["together", "each"])
+def test_a_packed_lesson_sees_nothing_of_the_others(tiny_llama: Path, layout: str) -> None:
+    judge = generative(tiny_llama, layout=layout)
+    data = LessonData(judge, examples())
+    lessons = [x for each in data.lessons for x in each]
+    assert len(lessons) == (6 if layout == "together" else 12)
+    packed = pack(list(enumerate(lessons)))
+    assert packed.ids.shape[1] == sum(data.lengths)  # no padding
+
+    def answers(inputs: object) -> torch.Tensor:
+        found = judge.net(
+            input_ids=inputs.ids,  # type: ignore[attr-defined]
+            position_ids=inputs.positions,  # type: ignore[attr-defined]
+            logits_to_keep=inputs.places,  # type: ignore[attr-defined]
+            use_cache=False,
+        )
+        logits: torch.Tensor = found.logits[0]
+        return logits
+
+    with torch.no_grad():
+        together = answers(packed)
+        apart = torch.cat([answers(pack([(0, lesson)])) for lesson in lessons])
+    assert float((together - apart).abs().max()) < 1e-5
+    # the answer's tokens, and nothing of the prompt, are what is foretold
+    text = judge.tokenizer.decode(packed.wanted[packed.owner == 0])
+    value = json.loads(text.removesuffix(judge.tokenizer.eos_token))
+    overall = value["overall"] if layout == "together" else None
+    if overall is not None:
+        assert overall == {"label": 1, "comment": "note 0"}
+        assert value["repetitive"] == {"label": 0, "comment": ""}
+
+
+def test_an_incomplete_label_asks_for_another_layout(tiny_llama: Path) -> None:
+    rows = [Example(DIALOGUES[0], "a", {"overall": 0.5})]
+    with pytest.raises(ConfigError, match="has no label of repetitive") as caught:
+        LessonData(generative(tiny_llama, layout="together"), rows)
+    assert "layout: each" in str(caught.value.hint)
+    assert len(LessonData(generative(tiny_llama, layout="each"), rows).lessons[0]) == 1
+
+
+def test_a_saved_generative_judge_comes_back(tiny_llama: Path, tmp_path: Path) -> None:
+    judge = generative(tiny_llama, layout="each", answer_tokens=40, comment_chars=4)
+    before = scores(judge, DIALOGUES[:2])
+    folder = judge.save_pretrained(tmp_path / "judge")
+    loaded = Judge.from_pretrained(folder, device="cpu")
+    assert_same(before, scores(loaded, DIALOGUES[:2]))
+    assert str(loaded.signature()) == str(judge.signature())
+    assert all(row["overall"] is not None for row in before.values())

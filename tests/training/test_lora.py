@@ -1,0 +1,95 @@
+"""LoRA judges really train: a tiny Llama learns who speaks of what, and comes back the same."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medal_judges.config import build_config
+from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.models.judge import Judge
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.run import train_judge
+
+from .test_resume import write_rows
+
+
+def run_config(folder: Path, base: Path, model: dict[str, Any], **optim: Any) -> TrainConfig:
+    write_rows(folder / "train.jsonl", 48, "train", seed=1)
+    write_rows(folder / "validation.jsonl", 24, "validation", seed=2)
+    settings = {
+        "name": "lora",
+        "output_dir": str(folder / "judge"),
+        "rubric": "medal",
+        "model": {"family": "lora", "base": str(base), "rank": 8, "max_tokens": 2000} | model,
+        "train": [{"source": str(folder / "train.jsonl")}],
+        "validation": [{"source": str(folder / "validation.jsonl")}],
+        "optim": {"epochs": 6, "batch_size": 8, "lr": 0.02, "body_lr": 0.02} | optim,
+        "stop": {"metric": "loss"},
+        "threads": 1,
+    }
+    return build_config(TrainConfig, settings, where="test")
+
+
+def auc(folder: Path, rows: Path) -> float:
+    from sklearn.metrics import roc_auc_score
+
+    labelled = list(load_spec(str(rows)))
+    judge = Judge.from_pretrained(folder, device="cpu")
+    scores = [j.scores["repetitive"] for j in judge.score(r.dialogue for r in labelled)]
+    assert None not in scores
+    return float(roc_auc_score([r.labels["repetitive"][0] for r in labelled], scores))
+
+
+def test_scoring_heads_learn_with_frozen_base(tmp_path: Path, tiny_llama: Path) -> None:
+    config = run_config(tmp_path, tiny_llama, {"head": "scoring"})
+    folder = train_judge(config)  # ends with the check in a fresh process
+    assert json.loads((folder / "validation.json").read_text())["auc/repetitive"] > 0.9
+    assert auc(folder, tmp_path / "validation.jsonl") > 0.9
+    kept = sorted((folder / "checkpoints").glob("step-*/model.safetensors"))
+    base = (tiny_llama / "model.safetensors").stat().st_size
+    assert kept and all(path.stat().st_size < base / 2 for path in kept)
+
+
+def test_a_stopped_run_resumes_to_the_same_judge(tmp_path: Path, tiny_llama: Path) -> None:
+    from medal_judges.training.loop import TrainingLoop
+
+    model = {"head": "scoring"}
+    whole = run_config(tmp_path, tiny_llama, model, epochs=2)
+    first = train_judge(whole)
+    part = whole.model_copy(update={"output_dir": str(tmp_path / "part")})
+    after = TrainingLoop._after_step
+    steps = 0
+
+    def stop(self: TrainingLoop, *arguments: Any) -> None:
+        nonlocal steps
+        after(self, *arguments)
+        steps += 1
+        if steps == 7:  # one step after the checkpoint at the end of the first epoch
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingLoop, "_after_step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train_judge(part)
+    second = train_judge(part, resume=True)
+    rows = [r.dialogue for r in load_spec(str(tmp_path / "validation.jsonl"))]
+    a, b = (Judge.from_pretrained(f, device="cpu") for f in (first, second))
+    for x, y in zip(a.score(rows), b.score(rows), strict=True):
+        assert dict(x.scores) == pytest.approx(dict(y.scores), abs=1e-4)
+
+
+def test_answers_are_learnt(tmp_path: Path, tiny_llama: Path) -> None:
+    model = {"head": "generative", "layout": "each", "answer_tokens": 40, "comment_chars": 1}
+    config = run_config(tmp_path, tiny_llama, model, epochs=4)
+    folder = train_judge(config)
+    history = [json.loads(x) for x in (folder / "history.jsonl").read_text().splitlines()]
+    assert history[-1]["loss"] < 0.6 * history[0]["loss"]
+    adapter = json.loads((folder / "adapter" / "adapter_config.json").read_text())
+    assert adapter["base_model_name_or_path"] == tiny_llama.name
+    judge = Judge.from_pretrained(folder, device="cpu")
+    rows = list(load_spec(str(tmp_path / "validation.jsonl")))[:4]
+    for judgement in judge.score(r.dialogue for r in rows):
+        assert judgement.failure is None
+        assert judgement.scores["overall"] is not None

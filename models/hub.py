@@ -67,6 +67,16 @@ def judge_files(folder: Path) -> list[Path]:
     return found
 
 
+def require_writable(repo_id: str) -> None:
+    """Raise HubError where a push to ``repo_id`` cannot work: no valid name, or no token."""
+    from huggingface_hub.utils._validators import validate_repo_id
+
+    with _explained(repo_id, None, writing=True):
+        validate_repo_id(repo_id)
+    if _token() is None:
+        raise HubError(f"{repo_id}: no token of the Hub is set", hint=_LOG_IN)
+
+
 def push_folder(
     folder: Path,
     repo_id: str,

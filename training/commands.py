@@ -17,14 +17,29 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest checkpoint.")
     ] = False,
+    push: Annotated[
+        str | None,
+        typer.Option("--push", metavar="ORG/NAME", help="Push the judge when it is done."),
+    ] = None,
+    public: Annotated[bool, typer.Option("--public", help="With --push: for all to see.")] = False,
+    revision: Annotated[str | None, typer.Option("--revision", help="With --push: a tag.")] = None,
 ) -> None:
     """Train a judge; its folder is output_dir."""
+    if push is not None:
+        from medal_judges.models.hub import require_writable
+
+        require_writable(push)  # before hours of work, not after
     from medal_judges.config import load_config
     from medal_judges.training.config import TrainConfig
 
     loaded = load_config(TrainConfig, config, overrides or [])
 
-    from medal_judges.training.run import train_judge
+    from medal_judges.training.run import is_main, train_judge
 
     folder = train_judge(loaded, resume=resume)
     typer.echo(f"judge saved and checked in a fresh process: {folder}")
+    if push is not None and is_main():
+        from medal_judges.training.push import push_judge_folder
+
+        address = push_judge_folder(folder, push, private=not public, revision=revision)
+        typer.echo(f"pushed: {address}")

@@ -101,7 +101,14 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
         for part in ("train", "validation")
     }
     facts = [
-        {"part": part, "source": entry.source, "rows": len(rows), "hash": rows_hash(rows)}
+        {
+            "part": part,
+            "source": entry.source,
+            "rows": len(rows),
+            "hash": rows_hash(rows),
+            "languages": sorted({row.dialogue.lang or "unknown" for row in rows}),
+            "planted": entry.plant is not None,
+        }
         for part in ("train", "validation", "test")
         for entry, rows in loaded[part]
     ]

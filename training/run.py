@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,30 @@ from typing import Any
 import torch
 
 from medal_judges.dimension import Dimension, load_rubric
+from medal_judges.models.embedding_config import EmbeddingConfig
 from medal_judges.models.encoder import EncoderJudge
 from medal_judges.models.encoder_config import EncoderConfig
 from medal_judges.models.feature import FeatureJudge
 from medal_judges.models.feature_config import FeatureConfig
 from medal_judges.models.golden import check_in_fresh_process, write_golden
+from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.models.judge import Judge
 from medal_judges.models.lora_config import LoraConfig
 from medal_judges.signature import content_hash
+from medal_judges.training.agreement import (
+    AGREEMENT_NAME,
+    Scores,
+    agreement,
+    judge_scores,
+    scores_of_logits,
+)
 from medal_judges.training.balance import balance_heads
 from medal_judges.training.calibrate import fit_calibrations
 from medal_judges.training.card import write_card
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.distributed import strategy
+from medal_judges.training.emissions import Meter
+from medal_judges.training.hybrid import fit_hybrid
 from medal_judges.training.loop import TrainingLoop
 from medal_judges.training.rows import RunRows, class_levels, load_rows, write_facts
 
@@ -39,21 +51,41 @@ def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:
     With several processes all train and the main one saves. Raises LeakError when training and
     held-out rows share a dialogue, JudgeLoadError when the saved judge does not come back the same.
     """
+    meter = Meter()
     if config.threads:
         torch.set_num_threads(config.threads)
     dimensions: Sequence[Dimension] = load_rubric(config.rubric)
     rows = load_rows(config, dimensions)
     dimensions = _learnable(dimensions, rows)
     if config.model.family in BY_STEPS:
-        return _train_by_steps(config, dimensions, rows, resume)
-    return _finish(config, fit_judge(config, dimensions, rows), rows, {})
+        folder = _train_by_steps(config, dimensions, rows, resume)
+    else:
+        judge, figures = fit_judge(config, dimensions, rows)
+        folder = _finish(config, judge, rows, figures)
+    if is_main():
+        meter.write(folder)
+        write_card(folder)
+    return folder
 
 
-def fit_judge(config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows) -> Judge:
-    """The judge of a family that is fitted at once."""
+def is_main() -> bool:
+    """True in the one process that saves; launchers number theirs."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def fit_judge(
+    config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows
+) -> tuple[Judge, dict[str, float]]:
+    """The judge of a family that is fitted at once, and its figures on rows it did not learn."""
     model = config.model
+    if isinstance(model, HybridConfig):
+        return fit_hybrid(config, rows.train, dimensions)
+    if isinstance(model, EmbeddingConfig):
+        from medal_judges.training.embedding import fit_embedding_judge
+
+        return fit_embedding_judge(config, rows, dimensions)
     assert isinstance(model, FeatureConfig)
-    return FeatureJudge.fit(model, rows.train, dimensions, name=config.name)
+    return FeatureJudge.fit(model, rows.train, dimensions, name=config.name), {}
 
 
 def new_judge(config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows) -> Judge:
@@ -93,12 +125,14 @@ def _train_by_steps(
     loop = TrainingLoop(config, judge, rows.train, rows.validation, levels, run_hash)
     progress = loop.run(resume)
     figures: dict[str, float] = {}
+    scores: Scores = {}
     if rows.validation:
         logits, _ = loop.predict(loop.validation)
         figures = loop.validate()
         judge.calibration = fit_calibrations(
             rows.validation, logits, loop.task.heads, config.calibration
         )
+        scores = scores_of_logits(loop.task.heads, logits, judge.calibration)
     facts = {
         "seed": config.seed,
         "steps": progress.step,
@@ -113,7 +147,7 @@ def _train_by_steps(
         # Scored as it will be loaded: fp32 on CPU, whatever precision it was trained in.
         judge.net = judge.net.to("cpu").float().eval()
         judge.device = torch.device("cpu")
-        _finish(config, judge, rows, figures)
+        _finish(config, judge, rows, figures, scores)
     loop.accelerator.wait_for_everyone()
     loop.accelerator.end_training()
     return folder
@@ -124,12 +158,29 @@ def _settings(config: TrainConfig) -> dict[str, object]:
     return config.model_dump(exclude={"output_dir", "log", "threads", "name", "calibration"})
 
 
-def _finish(config: TrainConfig, judge: Judge, rows: RunRows, figures: dict[str, float]) -> Path:
+def _finish(
+    config: TrainConfig,
+    judge: Judge,
+    rows: RunRows,
+    figures: dict[str, float],
+    scores: Scores | None = None,
+) -> Path:
+    """Save the judge and the facts of its run; ``scores`` of the validation rows where known."""
     folder = judge.save_pretrained(config.output_dir)
-    (folder / "train_config.json").write_text(config.model_dump_json(indent=2), encoding="utf-8")
-    (folder / "validation.json").write_text(json.dumps(figures, indent=2), encoding="utf-8")
+    if scores is None:
+        scores = judge_scores(judge, rows.validation) if rows.validation else {}
+    known = [d for d in judge.dimensions if d.name in scores]
+    told = agreement(rows.validation, scores, known, config.seed)
+    # The folder may be published; where it stood on this disk is nobody's business.
+    public = config.model_copy(update={"output_dir": folder.name})
+    _write(folder / "train_config.json", public.model_dump(mode="json"))
+    _write(folder / "validation.json", figures)
+    _write(folder / AGREEMENT_NAME, told)
     write_facts(folder, rows.facts)
     write_golden(judge, folder)
-    write_card(folder, judge, config, rows.facts, figures)
     check_in_fresh_process(folder)
     return folder
+
+
+def _write(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -158,5 +158,6 @@ MEDAL = Source(
     languages=("de", "en", "es", "fr", "pt", "zh"),
     package_read=read_medal,
     package=f"hub data set {REPOSITORY}",
+    labelled_by="GPT-4.1",
     notes=("Turns may be clipped at both ends by the published code: run medal data audit medal.",),
 )

@@ -17,6 +17,7 @@ from medal_judges.inference.doctor_command import doctor
 from medal_judges.inference.export_command import export
 from medal_judges.training.calibrate_command import calibrate
 from medal_judges.training.commands import train
+from medal_judges.training.push_command import push
 
 app = typer.Typer(
     name="medal",
@@ -32,6 +33,7 @@ app.command()(score)
 app.command()(benchmark)
 app.command()(doctor)
 app.command()(export)
+app.command()(push)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,199 @@
+"""From a training run to the Hub and back: the card, its snippet, the tag, and what is refused."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from huggingface_hub import ModelCard
+
+from medal_judges import Judge
+from medal_judges.dimension import load_rubric
+from medal_judges.eval.results import Benchmark, Estimate, ResultRow
+from medal_judges.eval.runner import write_results
+from medal_judges.models.encoder import EncoderJudge
+from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.models.golden import write_golden
+from medal_judges.signature import Signature
+from medal_judges.training.card import write_card
+
+from ..hub_stub import Hub, Repo
+
+ID = "org/judge"
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    made = Hub()
+    yield made
+    made.close()
+
+
+def write_rows(path: Path, count: int) -> str:
+    """Dialogues in two languages whose answers get longer with their rating."""
+    lines = []
+    for number in range(count):
+        rating = 1 + number % 5
+        said = " ".join(["word"] * rating * 3)
+        turns = [{"role": "user", "content": f"{path.stem} {number}?"}]
+        turns.append({"role": "assistant", "content": f"{said} {number}."})
+        labels = {"overall": [rating], "repetitive": [int(rating > 3)]}
+        row = {"id": f"{path.stem}{number}", "lang": ("en", "de")[number % 2], "dialogue": turns}
+        scales = {"overall": [1, 5], "repetitive": [0, 1]}
+        lines.append(json.dumps(row | {"labels": labels, "scales": scales, "level": "dialogue"}))
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    settings = {
+        "name": "words",
+        "output_dir": str(tmp_path / "run"),
+        "rubric": "medal",
+        "model": {"family": "feature", "features": ["log_words"]},
+        "train": [{"source": write_rows(tmp_path / "train.jsonl", 40)}],
+        "validation": [{"source": write_rows(tmp_path / "validation.jsonl", 30)}],
+    }
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+def card_of(repo: Repo, folder: Path) -> ModelCard:
+    path = folder / "card.md"
+    path.write_bytes(repo.files["README.md"])
+    return ModelCard.load(path)
+
+
+def snippet(card: ModelCard) -> str:
+    found = re.search(r"```python\n(.*?)```", card.content, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def saved(folder: Path) -> Path:
+    judge = Judge.from_pretrained("configs/judges/length.yaml").save_pretrained(folder)
+    write_golden(Judge.from_pretrained(judge), judge)
+    return judge
+
+
+def test_a_run_is_pushed_described_and_loaded_again(hub: Hub, config: Path, tmp_path: Path) -> None:
+    home, run = tmp_path / "home", tmp_path / "run"
+    words = ("train", "--config", str(config), "--push", ID, "--revision", "v1")
+    done = hub.medal(home, *words)
+    assert done.returncode == 0, done.stderr
+    repo = hub.repos[ID]
+    assert repo.private and repo.tags == {"v1": repo.branches["main"]}
+    names = {"config.json", "golden.json", "data.json", "agreement.json", "README.md"}
+    assert names | {"train_config.json", "validation.json"} == set(repo.files)
+    assert all(repo.files[n] == (run / n).read_bytes() for n in names - {"README.md"})
+
+    card = card_of(repo, tmp_path)
+    assert card.data.language == ["de", "en"] and card.data.model_name == "words"
+    figures = {(r.dataset_config, r.metric_type): r for r in card.data.eval_results or []}
+    assert {"all", "de", "en"} == {lang for lang, _ in figures}
+    assert figures["all", "spearmanr"].metric_value == pytest.approx(1)
+    low, high = figures["all", "roc_auc"].metric_args["interval_95"]
+    assert low <= figures["all", "roc_auc"].metric_value <= high
+    for heading in ("Dimensions", "Licences", "What it cannot do", "Emissions", "Validation"):
+        assert f"## {heading}" in card.content
+    assert str(tmp_path) not in card.content
+    ran = hub.run(home, snippet(card))
+    assert ran.returncode == 0 and "'overall':" in ran.stdout, ran.stderr
+    assert f'"{ID}", revision="v1"' in snippet(card)
+
+    again = hub.medal(home, "push", str(run), ID, "--revision", "v1")
+    assert again.returncode == 2 and "has a tag 'v1' already" in again.stderr
+    checked = hub.medal(home, "doctor", ID, "--revision", "v1", HF_HUB_OFFLINE="1")
+    assert checked.returncode == 0 and "answers here as it did" in checked.stdout
+
+
+def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", saved(tmp_path / "judge")
+    hub.repos["org/public"] = Repo()
+    nobody = {"HF_TOKEN": "", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
+
+    def refused(to: str, *words: str, **env: str) -> str:
+        done = hub.medal(home, "push", str(folder), to, *words, **env)
+        assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+        return done.stderr
+
+    assert "is there already and is public" in refused("org/public")
+    assert "your token may not write there" in refused("closed/judge")
+    assert "no token of the Hub is set" in refused(ID, **nobody)
+    (folder / "data.json").write_text('[\n"' + "/home/" + 'ada/rows.jsonl"]')
+    (folder / "data.json").write_text("[]")
+    (folder / "notes.md").write_text("ok\n" + "hf_" + "a1B2" * 8)
+    told = refused(ID)
+    assert "notes.md, line 2: a Hugging Face token" in told and "a1B2" not in told
+    (folder / "notes.md").unlink()
+    golden = json.loads((folder / "golden.json").read_text())
+    golden["scores"][0]["overall"] = 1.5
+    (folder / "golden.json").write_text(json.dumps(golden))
+    assert "scores differ by" in refused(ID)
+    assert set(hub.repos) == {"org/public"} and not hub.repos["org/public"].messages
+
+
+def test_weights_travel_as_large_files(hub: Hub, tiny_bert: Path, tmp_path: Path) -> None:
+    rubric = [d for d in load_rubric("medal") if d.name == "overall"]
+    made = EncoderJudge.create(EncoderConfig(base=str(tiny_bert), max_tokens=64), rubric)
+    folder = made.save_pretrained(tmp_path / "judge")
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints" / "model.safetensors").write_bytes(b"0")
+    (folder / "optimizer.pt").write_bytes(b"0")
+    write_golden(made, folder)
+    words = ("push", str(folder), ID, "--public", "--message", "first", "--revision", "v1")
+    done = hub.medal(tmp_path / "home", *words)
+    assert done.returncode == 0, done.stderr
+    repo = hub.repos[ID]
+    assert not repo.private and repo.messages == ["first"]
+    assert {n for n in repo.files if n.endswith((".safetensors", ".pt"))} == {"model.safetensors"}
+    assert repo.files["model.safetensors"] in hub.objects.values()
+    done = hub.medal(tmp_path / "other", "doctor", ID, "--revision", "v1")
+    assert done.returncode == 0 and "deviation                0.00e+00" in done.stdout, done.stderr
+
+
+def test_a_card_has_the_benchmarks_figures_of_this_judge_only(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "judge")
+    own = Judge.from_pretrained(folder).signature()
+    other = Signature(judge="length", revision="another")
+
+    def row(signature: Signature, value: float) -> ResultRow:
+        figure = Estimate(value, value - 0.1, value + 0.1)
+        languages = {
+            "lang:en": {"spearman": Estimate(0.31)},
+            "lang:zh": {"spearman": Estimate(None)},
+        }
+        return ResultRow(
+            *("length", str(signature), "fed", "dialogue", "overall", "ordinal", 125, 125),
+            metrics={"spearman": figure},
+            ceiling={"spearman": Estimate(0.47, 0.4, 0.5)},
+            slices=languages,
+        )
+
+    results = write_results(Benchmark("x", [row(own, 0.24), row(other, 0.99)]), tmp_path / "r.json")
+    write_card(folder, results=results)
+    card = ModelCard.load(folder / "README.md")
+    assert "| 0.24 [0.14, 0.34] | 0.47 [0.40, 0.50] |" in card.content
+    assert "fed (dialogue), en" in card.content and "0.31 (no interval)" in card.content
+    assert "none: undefined" in card.content and "0.99" not in card.content
+    (found,) = card.data.eval_results or []
+    assert (found.dataset_type, found.metric_type, found.metric_value) == ("fed", "spearmanr", 0.24)
+
+
+def test_labels_by_a_model_and_planted_rows_are_told(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "judge")
+    entry = {"part": "train", "rows": 9, "hash": "abc", "languages": ["de"]}
+    rows = [entry | {"source": "medal:train"}, entry | {"source": "dstc9:train", "planted": True}]
+    rows.append(entry | {"source": "/somewhere/own.jsonl", "part": "validation"})
+    (folder / "data.json").write_text(json.dumps(rows))
+    write_card(folder)
+    text = (folder / "README.md").read_text()
+    assert "| train | medal:train | 9 | de | abc | GPT-4.1 |" in text
+    assert "Labels made by GPT-4.1: the judge has learnt to say what GPT-4.1 would say" in text
+    assert "| dstc9:train | 9 | de | abc | the rules that planted the issues |" in text
+    assert "| own.jsonl | 9 | de | abc | not stated |" in text and "/somewhere" not in text
+    assert "training data medal: see the data set's page" in text

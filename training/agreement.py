@@ -1,0 +1,142 @@
+"""How well the judge agrees with its validation labels, per language, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medal_judges.dimension import Dimension
+from medal_judges.eval.bootstrap import Clusters, with_intervals
+from medal_judges.eval.correlation import (
+    MIN_ROWS,
+    Floats,
+    Statistic,
+    undefined_reason,
+    weighted_ranks,
+    weighted_spearman,
+)
+from medal_judges.eval.results import Estimate
+from medal_judges.models.calibration import Calibration
+from medal_judges.models.heads import Head
+from medal_judges.models.judge import Judge
+from medal_judges.training.examples import Example
+
+Scores = dict[str, np.ndarray]
+
+RESAMPLES = 1000
+AGREEMENT_NAME = "agreement.json"
+
+
+def agreement(
+    examples: Sequence[Example],
+    scores: Mapping[str, np.ndarray],
+    dimensions: Sequence[Dimension],
+    seed: int,
+) -> list[dict[str, Any]]:
+    """One record a source, dimension and language (``all`` and each): ``metric`` (``roc_auc`` for
+    binary dimensions, else ``spearmanr``), ``value`` or None with ``reason``, ``low`` and ``high``
+    (95%, conversations drawn), ``n`` labelled rows that the judge scored, ``missed`` that it did
+    not. ``scores`` maps a dimension to a score per example [n], NaN where there is none."""
+    found = []
+    for dimension in dimensions:
+        for source in sorted({e.source for e in examples}):
+            rows = [
+                i
+                for i, e in enumerate(examples)
+                if e.source == source and dimension.name in e.human
+            ]
+            for lang, part in _by_language(examples, rows):
+                named = Path(source).name  # of a file: the folder it stood in is not told
+                record = {"source": named, "dimension": dimension.name, "lang": lang}
+                found.append(record | _figure(examples, scores, dimension, part, seed))
+    return found
+
+
+def scores_of_logits(
+    heads: Mapping[str, Head],
+    logits: Mapping[str, np.ndarray],
+    calibration: Mapping[str, Calibration],
+) -> Scores:
+    """Calibrated scores [n] per dimension of a net's ``logits`` [n, outputs]."""
+    import torch
+
+    return {
+        name: np.array(
+            head.answers(
+                torch.from_numpy(logits[name]).float(), calibration.get(name, Calibration())
+            )[0]
+        )
+        for name, head in heads.items()
+        if name in logits
+    }
+
+
+def judge_scores(judge: Judge, examples: Sequence[Example]) -> Scores:
+    """What ``judge`` says of each example, per dimension [n]; NaN where it says nothing."""
+    said = [j.scores for j in judge.score([e.dialogue for e in examples])]
+    return {
+        d.name: np.array([np.nan if s[d.name] is None else s[d.name] for s in said], dtype=float)
+        for d in judge.dimensions
+    }
+
+
+def _by_language(
+    examples: Sequence[Example], rows: Sequence[int]
+) -> list[tuple[str, Sequence[int]]]:
+    languages = sorted({examples[i].dialogue.lang or "unknown" for i in rows})
+    parts = [
+        (g, [i for i in rows if (examples[i].dialogue.lang or "unknown") == g]) for g in languages
+    ]
+    return [("all", rows), *parts] if len(languages) > 1 else [(g, rows) for g in languages]
+
+
+def _figure(
+    examples: Sequence[Example],
+    scores: Mapping[str, np.ndarray],
+    dimension: Dimension,
+    rows: Sequence[int],
+    seed: int,
+) -> dict[str, Any]:
+    known = [i for i in rows if np.isfinite(scores[dimension.name][i])]
+    human = np.array([examples[i].human[dimension.name] for i in known], dtype=float)
+    score = np.asarray(scores[dimension.name], dtype=float)[known]
+    metric = "roc_auc" if dimension.kind == "binary" else "spearmanr"
+    if metric == "roc_auc":
+        human = (human >= 0.5).astype(float)
+    reason = undefined_reason(human, score)
+    estimate = Estimate(None, reason=reason)
+    if reason is None:
+        statistic = _statistic(metric, human, score)
+        value = float(statistic(np.ones((1, len(known))))[metric][0])
+        groups = tuple(examples[i].group or examples[i].dialogue.id for i in known)
+        estimate = with_intervals(
+            {metric: Estimate(value)},
+            statistic,
+            Clusters("conversation", groups),
+            resamples=RESAMPLES,
+            rng=np.random.default_rng(seed),
+        )[metric]
+    told = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    counts = {"n": len(known), "missed": len(rows) - len(known), "reason": estimate.reason}
+    return {"metric": metric} | told | counts
+
+
+def _statistic(metric: str, human: Floats, score: Floats) -> Statistic:
+    if metric == "spearmanr":
+        return lambda weights: {metric: weighted_spearman(human, score, weights)}
+    return lambda weights: {metric: weighted_auc(human, score, weights)}
+
+
+def weighted_auc(positive: Floats, score: Floats, weights: Floats) -> Floats:
+    """Area under the ROC curve of each weighted sample [resamples] by the rank sum of the positives
+    (Mann and Whitney, 1947); NaN for a sample of one class or of fewer than 3 rows."""
+    ranks = weighted_ranks(score, weights)
+    high = (weights * positive).sum(axis=1)
+    low = (weights * (1 - positive)).sum(axis=1)
+    sums = (weights * positive * ranks).sum(axis=1)
+    defined = (high > 0) & (low > 0) & (high + low >= MIN_ROWS)
+    area = (sums - high * (high + 1) / 2) / np.where(defined, high * low, 1.0)
+    return np.where(defined, area, np.nan)

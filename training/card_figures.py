@@ -1,0 +1,142 @@
+"""The figures of a card: tables with intervals, and the same as metadata of the Hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from medal_judges.training.card_facts import CardFacts
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+
+_METRICS = {"spearmanr": "Spearman's ρ", "roc_auc": "ROC AUC"}
+_SHOWN = ("spearman", "within", "f1_present", "f1_absent")  # of a benchmark's figures
+
+
+def validation_section(facts: CardFacts) -> str:
+    """A table of the agreement with the validation labels, per source, dimension, language."""
+    if not facts.agreement:
+        if not facts.figures:
+            return "None: the run had no validation rows."
+        lines = [f"| {name} | {value:.4f} |" for name, value in facts.figures.items()]
+        return "\n".join(["Without intervals.", "", "| figure | value |", "|---|---|", *lines])
+    head = (
+        "Agreement with the labels of the validation rows, which the weights were chosen on; "
+        "95% intervals by bootstrap over conversations.\n\n"
+        "| source | dimension | language | n | figure | value |\n|---|---|---|---|---|---|"
+    )
+    rows = (
+        f"| {r['source']} | {r['dimension']} | {r['lang']} | {_count(r)} "
+        f"| {_METRICS[r['metric']]} | {_value(r)} |"
+        for r in facts.agreement
+    )
+    return "\n".join([head, *rows])
+
+
+def _count(record: Mapping[str, Any]) -> str:
+    return f"{record['n']}" + (f" ({record['missed']} unscored)" if record["missed"] else "")
+
+
+def _value(record: Mapping[str, Any]) -> str:
+    """``0.42 [0.30, 0.55]``; where there is none, why."""
+    if record.get("value") is None:
+        return f"none: {record.get('reason') or 'undefined'}"
+    text = f"{record['value']:.2f}"
+    if record.get("low") is None:
+        return f"{text} (no interval)"
+    return f"{text} [{record['low']:.2f}, {record['high']:.2f}]"
+
+
+def benchmark_section(facts: CardFacts) -> str:
+    """A table of the benchmark's rows of this judge, the human ceiling beside each figure."""
+    if not facts.benchmark:
+        return (
+            "None given. `medal benchmark --judge NAME=FOLDER`, then "
+            "`medal push ... --results runs/x/results.json`."
+        )
+    head = (
+        "On sets with human ratings; 95% intervals by bootstrap. The ceiling is one annotator "
+        "against the others on the same rows.\n\n"
+        "| set | dimension | rows | scored | figure | judge | ceiling |\n"
+        "|---|---|---|---|---|---|---|"
+    )
+    return "\n".join([head, *(line for row in facts.benchmark for line in _benchmark_lines(row))])
+
+
+def _benchmark_lines(row: Mapping[str, Any]) -> Iterator[str]:
+    """One line a figure, of the whole set and of each language."""
+    name = f"{row['set_name']} ({row['level']})"
+    parts = {k.removeprefix("lang:"): v for k, v in row["slices"].items() if k.startswith("lang:")}
+    if row["scored"] < row["min_coverage"] * row["n"]:
+        yield (
+            f"| {name} | {row['dimension']} | {row['n']} | {row['scored']} "
+            f"| none: too few rows scored |  |  |"
+        )
+        return
+    for metric in _SHOWN:
+        if metric in row["metrics"]:
+            ceiling = row["ceiling"].get(metric)
+            yield (
+                f"| {name} | {row['dimension']} | {row['n']} | {row['scored']} | {metric} "
+                f"| {_value(row['metrics'][metric])} | {_value(ceiling) if ceiling else '–'} |"
+            )
+    for lang, metrics in parts.items() if len(parts) > 1 else ():
+        size = row["slice_sizes"].get(f"lang:{lang}", "")
+        for metric in _SHOWN:
+            if metric in metrics:
+                yield (
+                    f"| {name}, {lang} | {row['dimension']} | {size} |  | {metric} "
+                    f"| {_value(metrics[metric])} |  |"
+                )
+
+
+def eval_results(facts: CardFacts) -> list[EvalResult]:
+    """The figures that are defined, as model-index entries."""
+    from huggingface_hub import EvalResult
+
+    found = [
+        EvalResult(
+            task_type="text-classification",
+            task_name="dialogue evaluation",
+            dataset_type=r["source"],
+            dataset_name=f"{r['source']}, {r['dimension']}",
+            dataset_config=r["lang"],
+            dataset_split="validation",
+            metric_type=r["metric"],
+            metric_name=_METRICS[r["metric"]],
+            metric_value=round(r["value"], 4),
+            metric_args=_args(r),
+        )
+        for r in facts.agreement
+        if r["value"] is not None
+    ]
+    return [*found, *_benchmark_results(facts)]
+
+
+def _args(record: Mapping[str, Any]) -> dict[str, Any]:
+    if record.get("low") is None:
+        return {"n": record.get("n")}
+    interval = [round(record["low"], 4), round(record["high"], 4)]
+    return {"interval_95": interval} | ({"n": record["n"]} if "n" in record else {})
+
+
+def _benchmark_results(facts: CardFacts) -> Iterator[EvalResult]:
+    from huggingface_hub import EvalResult
+
+    names = {"spearman": "spearmanr", "f1_present": "f1"}
+    for row in facts.benchmark:
+        for metric, kind in names.items():
+            found = row["metrics"].get(metric)
+            if found and found["value"] is not None:
+                yield EvalResult(
+                    task_type="text-classification",
+                    task_name="dialogue evaluation",
+                    dataset_type=row["set_name"],
+                    dataset_name=f"{row['set_name']}, {row['dimension']}",
+                    dataset_split="test",
+                    metric_type=kind,
+                    metric_name=metric,
+                    metric_value=round(found["value"], 4),
+                    metric_args=_args({**found, "n": row["scored"]}),
+                )

@@ -1,0 +1,55 @@
+"""What a run's electricity emitted, measured by codecarbon where it is installed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+EMISSIONS_NAME = "emissions.json"
+COUNTRY = "MEDAL_JUDGES_COUNTRY"  # ISO 3166 alpha-3, such as DEU: codecarbon needs no network then
+
+logger = logging.getLogger(__name__)
+
+
+class Meter:
+    """Measures from its making to ``write``; without codecarbon it measures nothing."""
+
+    def __init__(self) -> None:
+        self._tracker = _tracker()
+        if self._tracker is not None:
+            self._tracker.start()
+
+    def write(self, folder: Path) -> None:
+        """emissions.json in ``folder``: kg CO2 equivalent, kWh, seconds, where, by what."""
+        if self._tracker is None:
+            return
+        kilograms = self._tracker.stop()
+        data = self._tracker.final_emissions_data
+        if kilograms is None or data is None:
+            logger.warning("codecarbon measured nothing: the card states no emissions")
+            return
+        record = {
+            "kg_co2": float(kilograms),
+            "kwh": float(data.energy_consumed),
+            "seconds": float(data.duration),
+            "country": data.country_iso_code or None,
+            "hardware": data.gpu_model or data.cpu_model,
+            "tool": f"codecarbon {data.codecarbon_version}",
+        }
+        text = json.dumps(record, indent=2)
+        (folder / EMISSIONS_NAME).write_text(text + "\n", encoding="utf-8")
+
+
+def _tracker() -> Any:
+    if find_spec("codecarbon") is None:
+        return None
+    from codecarbon import EmissionsTracker, OfflineEmissionsTracker
+
+    settings = {"save_to_file": False, "log_level": "error", "allow_multiple_runs": True}
+    if country := os.environ.get(COUNTRY):
+        return OfflineEmissionsTracker(country_iso_code=country, **settings)
+    return EmissionsTracker(**settings)

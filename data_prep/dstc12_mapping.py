@@ -117,16 +117,20 @@ def halve(rows: Sequence[LabelledDialogue], *, seed: int = 0) -> list[LabelledDi
 
 
 class _Sides:
-    """Which side each group is on, and how many labels of each dimension a side has."""
+    """Which side each group is on, and by how much train leads over validation."""
 
     def __init__(self) -> None:
         self.of: dict[str, str] = {}
-        self.lead: dict[str | None, int] = defaultdict(int)  # train's labels minus validation's
+        self.lead: dict[str, int] = defaultdict(int)  # in labels of each dimension
+        self.groups = 0
 
     def add(self, group: str, dimensions: set[str], scarce: str | None) -> None:
-        """Put ``group`` where dimension ``scarce`` has fewer labels, then where all have."""
-        balance = self.lead[scarce] or sum(self.lead[name] for name in dimensions)
-        side, step = ("train", 1) if balance <= 0 else ("validation", -1)
+        """Put ``group`` where dimension ``scarce`` has fewer labels, then where all have fewer,
+        then where there are fewer groups."""
+        own = 0 if scarce is None else self.lead[scarce]
+        lead = own or sum(self.lead[name] for name in dimensions) or self.groups
+        side, step = ("train", 1) if lead <= 0 else ("validation", -1)
         self.of[group] = side
-        for name in dimensions or {scarce}:
+        self.groups += step
+        for name in dimensions:
             self.lead[name] += step

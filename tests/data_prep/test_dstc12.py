@@ -1,0 +1,159 @@
+"""The track's reader, Table 2 and Equation 1 on sums made by hand, and the halves."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from medal_judges.data_prep.dstc12_mapping import (
+    TABLE,
+    TRAIN_SCALES,
+    halve,
+    nearest_whole,
+    to_dstc12,
+)
+from medal_judges.data_prep.leaks import check_leaks
+from medal_judges.data_prep.sources.dstc12 import read_dstc12_test, read_dstc12_train
+from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.dimension import load_rubric
+from medal_judges.errors import DataError, SourceError
+from medal_judges.labelled import LabelledDialogue
+
+needs_data = pytest.mark.skipif(
+    not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder"
+)
+TURNS = (Turn("user", "Do you like rain?"), Turn("assistant", "I do. It is good for my plants."))
+
+
+def row(name: str, labels: dict[str, tuple[float | None, ...]], low: float) -> LabelledDialogue:
+    scales = dict.fromkeys(labels, (low, low + 2))
+    scales |= {k: (0.0, 1.0) for k in labels if k == "consistent"}
+    return LabelledDialogue(Dialogue(name, TURNS), labels, scales, group=name)
+
+
+def test_the_table_covers_the_rubric() -> None:
+    assert set(TABLE) == set(TRAIN_SCALES) == {d.name for d in load_rubric("dstc12")}
+
+
+def test_annotators_then_parts_then_equation_one_then_rounding() -> None:
+    found = to_dstc12(
+        row(
+            "a",
+            {
+                "likeable": (1, 2, 3),  # 2 of 1 to 3 is the middle: 6.5 of 1 to 12, up to 7
+                "informative": (3, 3, 2),  # 5/6 of the way
+                "coherent": (1, 1, 2),  # 1/6 of the way: with the above, 50 of 100
+                "consistent": (1, 0, 0),  # a third: 1.67 of 5
+                "topic_depth": (1, None, 2),  # 1.5: a quarter, 1.25 of 5
+                "error_recovery": (None, None, None),
+            },
+            low=1,
+        )
+    )
+    assert found.labels == {
+        "empathy": (7,), "relevance": (50,), "trust": (2,), "talent": (1,)
+    }  # fmt: skip
+    assert found.scales["empathy"] == (1, 12) and found.aggregated
+
+
+def test_fed_names_its_depth_otherwise() -> None:
+    assert to_dstc12(row("a", {"depth": (2, 2, 1)}, low=0)).labels == {"talent": (4,)}
+
+
+def test_half_of_a_dimension_is_missing_where_one_of_two_parts_is() -> None:
+    assert to_dstc12(row("a", {"informative": (1, 2)}, low=0)).labels == {}
+
+
+def test_a_half_is_rounded_up() -> None:
+    assert [nearest_whole(v) for v in (0.5, 1.5, 2.49, -0.5)] == [1, 2, 2, 0]
+
+
+def test_every_dimension_is_halved_however_unequal_the_coverage() -> None:
+    dimensions = list(TABLE)
+    rows = [
+        row(f"r{i:03d}", {name: (1.0,) for k, name in enumerate(dimensions) if i % (k + 1) == 0}, 0)
+        for i in range(185)
+    ]
+    sides = {r.id: r.split for r in halve(rows)}
+    assert [r.id for r in halve(rows)] == [r.id for r in rows]
+    for name in dimensions:
+        counts = Counter(sides[r.id] for r in rows if name in r.labels)
+        assert abs(counts["train"] - counts["validation"]) <= 3, (name, counts)
+    assert {r.id: r.split for r in halve(rows[::-1])} == sides
+    assert {r.id: r.split for r in halve(rows, seed=1)} != sides
+
+
+def test_the_group_is_the_unit_of_the_halves() -> None:
+    twins = [row("a", {"overall": (1.0,)}, 0), row("b", {"overall": (1.0,)}, 0)]
+    twins = [LabelledDialogue(r.dialogue, r.labels, r.scales, group="same") for r in twins]
+    assert len({r.split for r in halve(twins)}) == 1
+
+
+def record(**scores: object) -> dict[str, object]:
+    turns = [{"speaker": "Human", "text": " Hi "}, {"speaker": "Machine", "text": "Hello!"}]
+    return {"dialogue_id": 7, "turns": turns, "annotations": scores}
+
+
+def test_the_track_s_file(tmp_path: Path) -> None:
+    file = tmp_path / "dstc12_train.json"
+    file.write_text(json.dumps([record(Empathy=12, Curiosity=88, Overall=None),
+                                record(**{"Non-Repetition": 7, "Trust": ""})]))  # fmt: skip
+    first, second = read_dstc12_train(file)
+    assert first.dialogue.turns == (Turn("user", "Hi"), Turn("assistant", "Hello!"))
+    assert first.labels == {"empathy": (12,), "curiosity": (88,)}
+    assert first.scales == {"empathy": (1, 12), "curiosity": (0, 100)}
+    assert second.labels == {"nonrepetition": (7,)}
+    assert {first.split, second.split} == {"train", "validation"}
+
+
+def test_the_test_file_has_other_scales_and_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "dstc12_test.json"
+    file.write_text("\n".join(json.dumps(record(Curiosity=v)) for v in (9, 88)))
+    with pytest.raises(DataError, match=r"test.json:2: field 'Curiosity': .* from 1 to 10, got 88"):
+        list(read_dstc12_test(file))
+    file.write_text(json.dumps(record(Curiosity=9)))
+    (one,) = read_dstc12_test(file)
+    assert one.split == "test" and one.scales == {"curiosity": (1, 10)}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"turns": []}, "dialogue or dialog or turns"),
+        ({"turns": [{"speaker": "Eve", "text": "x"}]}, "'Eve'"),
+        ({"annotations": {}}, "empathy"),
+        ({"annotations": {"Skill": "high"}}, "'Skill'"),
+    ],
+)
+def test_a_record_that_is_not_one_is_named(
+    change: dict[str, object], told: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "f.json"
+    file.write_text(json.dumps([record(Skill=3) | change]))
+    with pytest.raises(DataError, match=told):
+        list(read_dstc12_test(file))
+
+
+def test_where_the_official_files_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MEDAL_JUDGES_DATA", str(tmp_path))
+    with pytest.raises(SourceError, match=r"dstc12_test\.jsonl\.gz"):
+        load_spec("dstc12:test", offline=True)
+
+
+@needs_data
+def test_the_mapped_sets() -> None:
+    halves = [load_spec(f"dstc12:conture:{split}") for split in ("train", "validation")]
+    assert [len(rows) for rows in halves] == [60, 59]
+    check_leaks(*halves)
+    fed = load_spec("dstc12:fed")
+    assert len(fed) == 125 and sum("skill" in r.labels for r in fed) == 124
+    for r in [*halves[0], *fed]:
+        for rating in r.ratings():
+            low, high = TRAIN_SCALES[rating.dimension]
+            assert rating.scale == (low, high)
+            assert all(low <= v <= high and v == int(v) for v in rating.given)

@@ -7,8 +7,10 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from medal_judges.config import Config
+from medal_judges.models.embedding_config import EmbeddingConfig
 from medal_judges.models.encoder_config import EncoderConfig
 from medal_judges.models.feature_config import FeatureConfig
+from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.models.lora_config import LoraConfig
 
 
@@ -99,7 +101,9 @@ class TrainConfig(Config):
     output_dir: str
     rubric: str
     seed: int = 0
-    model: EncoderConfig | FeatureConfig | LoraConfig = Field(discriminator="family")
+    model: EmbeddingConfig | EncoderConfig | FeatureConfig | HybridConfig | LoraConfig = Field(
+        discriminator="family"
+    )
     trainable_layers: int | None = Field(default=None, ge=0)
     train: tuple[DataEntry, ...]
     validation: tuple[DataEntry, ...] = ()

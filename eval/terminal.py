@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from medal_judges.eval.dimension_means import TITLE as MEANS
 from medal_judges.eval.results import Benchmark, Cell, Estimate, ResultRow, Table
 
 _GRADED = {"spearman": "ρ", "within": "ρ within", "pearson": "r", "kendall": "τ-b"}
@@ -31,7 +32,9 @@ def print_tables(benchmark: Benchmark, notes: Sequence[str]) -> None:
         console.print(_figures(title, rows, _BINARY if binary else _GRADED))
     for table in benchmark.tables:
         if table.columns[0] == "Issue":
-            console.print(_planted(table))
+            console.print(_chosen(table, _PLANTED))
+        elif table.title == MEANS:
+            console.print(_chosen(table, table.columns))
     for note in notes:
         console.print(note, style="dim", markup=False, highlight=False)
 
@@ -70,8 +73,8 @@ def _number(found: Estimate | None) -> str:
     return _NONE if found is None or found.value is None else f"{found.value:.2f}"
 
 
-def _planted(table: Table) -> RichTable:
-    shown = [i for i, name in enumerate(table.columns) if name in _PLANTED]
+def _chosen(table: Table, columns: Sequence[str]) -> RichTable:
+    shown = [i for i, name in enumerate(table.columns) if name in columns]
     out = RichTable(*(table.columns[i] for i in shown), title=escape(table.title))
     for row in table.rows:
         out.add_row(*(_cell(row[i]) for i in shown))
@@ -81,4 +84,6 @@ def _planted(table: Table) -> RichTable:
 def _cell(cell: Cell) -> str:
     if isinstance(cell, Estimate):
         return _number(cell)
+    if cell is None:
+        return _NONE
     return f"{cell:.2f}" if isinstance(cell, float) else escape(str(cell))

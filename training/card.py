@@ -31,6 +31,7 @@ def write_card(
         "Dimensions": _dimensions(facts),
         "Use": _snippet(repo_id or folder.name, revision),
         "Data": _data(facts),
+        "Training": _training(facts),
         "Licences": "\n".join(f"- {line}" for line in _licences(facts, base)),
         "Agreement with people": benchmark_section(facts),
         "Validation": validation_section(facts),
@@ -110,6 +111,20 @@ def _data(facts: CardFacts) -> str:
         for d in facts.data
     )
     return "\n".join([head, *rows, *_label_notes(facts)])
+
+
+def _training(facts: CardFacts) -> str:
+    run = facts.run
+    if "attention" not in run:
+        return "Not stated."
+    kept = f", the weights of step {run['best_step']} kept" if run.get("best_step") else ""
+    text = (
+        f"{run['steps']} optimiser steps{kept}; seed {run['seed']}; {run['processes']} process"
+        f"{'es' * (run['processes'] > 1)} ({run['strategy']}); attention {run['attention']}; "
+        f"precision {'fp32' if run['precision'] == 'no' else run['precision']}"
+    )
+    text += "; gradient checkpointing" * run["gradient_checkpointing"]
+    return text + "; Liger kernels" * run["liger"] + "."
 
 
 def _labeller(data: DataFact) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ class CardFacts:
     golden: Mapping[str, Any]
     emissions: Mapping[str, Any] | None = None
     benchmark: Sequence[Mapping[str, Any]] = ()
+    run: Mapping[str, Any] = field(default_factory=dict)  # the facts of config.json
 
     @property
     def trained_on(self) -> tuple[DataFact, ...]:
@@ -92,6 +93,7 @@ def read_facts(folder: Path, results: Path | None = None) -> CardFacts:
         golden=golden,
         emissions=_read(folder / EMISSIONS_NAME, None),
         benchmark=() if results is None else _own_rows(results, signature),
+        run=config.get("facts") or {},
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import os
 from typing import Any
 
 import torch
 
+from medal_judges.errors import ConfigError
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.distributed import set_deepspeed, uses_deepspeed
 
@@ -38,6 +39,7 @@ def make_accelerator(config: TrainConfig) -> Any:
         project_dir=config.output_dir,
         kwargs_handlers=handlers,
     )
+    _require_one_world(accelerator)
     if uses_deepspeed(accelerator):
         set_deepspeed(accelerator, config.optim, precision)
     set_seed(config.seed)
@@ -46,19 +48,20 @@ def make_accelerator(config: TrainConfig) -> Any:
     return accelerator
 
 
+def _require_one_world(accelerator: Any) -> None:
+    """Raise ConfigError where the launched processes do not know each other: each would train
+    alone, and all would write to one folder."""
+    launched = int(os.environ.get("WORLD_SIZE", "1"))
+    if launched != accelerator.num_processes:
+        raise ConfigError(
+            f"{launched} processes were launched, and this one found {accelerator.num_processes}",
+            hint="on a CPU: ACCELERATE_USE_CPU=true, see configs/accelerate/cpu.yaml",
+        )
+
+
 def chosen_precision(config: TrainConfig) -> str:
     """``no``, ``bf16`` or ``fp16``; ``auto`` is bf16 on a GPU that has it."""
     precision = config.optim.mixed_precision
     if precision != "auto":
         return precision
     return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
-
-
-def scoring_autocast(accelerator: Any, precision: str) -> AbstractContextManager[Any]:
-    """What a forward pass outside the wrapped model runs in, so that it computes as training."""
-    if not uses_deepspeed(accelerator):
-        context: AbstractContextManager[Any] = accelerator.autocast()
-        return context
-    if precision == "no":
-        return nullcontext()
-    return torch.autocast(accelerator.device.type, dtype=torch.bfloat16)

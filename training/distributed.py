@@ -42,7 +42,11 @@ def set_deepspeed(accelerator: Any, optim: OptimConfig, precision: str) -> None:
             "optim.mixed_precision: fp16 does not go with DeepSpeed here",
             hint="set optim.mixed_precision: bf16, or no where the GPU does not have bf16",
         )
-    settings = accelerator.state.deepspeed_plugin.deepspeed_config
+    plugin = accelerator.state.deepspeed_plugin
+    if plugin.zero_stage == 3:
+        # Torch's fused layer reads its submodules' weights past their forward: they are not there.
+        torch.backends.mha.set_fastpath_enabled(False)
+    settings = plugin.deepspeed_config
     settings["torch_autocast"] = {"enabled": precision == "bf16", "dtype": "bfloat16"}
     settings["train_micro_batch_size_per_gpu"] = optim.batch_size
     settings["gradient_accumulation_steps"] = optim.gradient_accumulation

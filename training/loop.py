@@ -20,7 +20,7 @@ import torch
 
 from medal_judges.errors import MedalError
 from medal_judges.models.judge import Judge
-from medal_judges.training.accelerator import chosen_precision, make_accelerator, scoring_autocast
+from medal_judges.training.accelerator import chosen_precision, make_accelerator
 from medal_judges.training.batches import epoch_batches
 from medal_judges.training.body_settings import reset_body, set_body
 from medal_judges.training.checkpoint import (
@@ -262,20 +262,19 @@ class TrainingLoop:
     @torch.no_grad()
     def predict(self, data: Data) -> tuple[dict[str, np.ndarray], float]:
         """Logits [n, outputs] per dimension (mean over members) and the mean loss, in row order."""
-        bare = self.bare.eval()
+        # Through the wrapped model, by every process: nothing else gathers ZeRO-3's weights.
+        self.model.eval()
+        names = self.bare.dimensions
         lengths = data.lengths
         order = sorted(range(len(lengths)), key=lambda row: lengths[row])
         size = self.config.optim.batch_size
-        parts: dict[str, list[np.ndarray]] = {name: [] for name in bare.dimensions}
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
         losses: list[float] = []
         for start in range(0, len(order), size):
             rows = order[start : start + size]
-            inputs, targets, sources, weights = self._arguments(data, rows)
-            with scoring_autocast(self.accelerator, self.precision):
-                loss, _ = bare(inputs, targets, sources, weights)
-                members = bare.logits(inputs)
+            loss, members = self.model(*self._arguments(data, rows))
             losses += [float(loss)] * len(rows)
-            for name in bare.dimensions:
+            for name in names:
                 parts[name].append(self.task.combine(members, name).float().cpu().numpy())
         back = np.argsort(order)
         return {k: np.concatenate(v)[back] for k, v in parts.items()}, float(np.mean(losses))

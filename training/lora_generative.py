@@ -124,8 +124,8 @@ class GenerativeObjective(Objective):
 
     def forward(
         self, inputs: PackedInputs, targets: Targets, sources: Tensor, weights: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """(loss, {}); a row's tokens share its weight, however long its answer is."""
+    ) -> tuple[Tensor, list[dict[str, Tensor]]]:
+        """(loss, [{}]); a row's tokens share its weight, however long its answer is."""
         found = self.net(
             input_ids=inputs.ids,
             position_ids=inputs.positions,
@@ -136,7 +136,7 @@ class GenerativeObjective(Objective):
         empty = losses.new_zeros(len(weights))
         total = empty.index_add(0, inputs.owner, losses)
         count = empty.index_add(0, inputs.owner, torch.ones_like(losses))
-        return (total / count.clamp_min(1) * weights).mean(), {}
+        return (total / count.clamp_min(1) * weights).mean(), [{}]
 
 
 class GenerativeTask(Task):

@@ -17,7 +17,7 @@ Targets = dict[str, tuple[Tensor, Tensor]]
 
 
 class Objective(nn.Module):
-    """``forward`` gives (loss, loss per dimension) of ``net``, whose members learn side by side.
+    """``forward`` gives (loss, the members' logits) of ``net``; members learn side by side.
 
     ``offsets``: an offset a source and dimension is learnt beside the net and stays behind.
     """
@@ -47,8 +47,8 @@ class Objective(nn.Module):
 
     def forward(
         self, inputs: Any, targets: Targets, sources: Tensor, weights: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Mean over members of the weighted sum over dimensions of each head's loss."""
+    ) -> tuple[Tensor, list[dict[str, Tensor]]]:
+        """(mean over members of the weighted sum over dimensions of each head's loss, logits)."""
         members, seen = self.logits(inputs), self.seen(sources)
         parts: dict[str, Tensor] = {}
         for column, name in enumerate(self.dimensions):
@@ -58,7 +58,8 @@ class Objective(nn.Module):
                 for heads, m, mine in zip(self.heads(), members, seen, strict=True)
             ]
             parts[name] = torch.stack(losses).mean()
-        return torch.stack(list(parts.values())).sum(), parts
+        found = [{name: logits.detach() for name, logits in m.items()} for m in members]
+        return torch.stack(list(parts.values())).sum(), found
 
     def _loss(
         self,

@@ -1,58 +1,202 @@
-"""Two real processes train one judge together."""
+"""Two real processes train one judge together: DDP, ZeRO-2 and ZeRO-3, over gloo on the CPU."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import yaml
 
+import medal_judges.configs
+from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.models.golden import check_golden
+from medal_judges.models.judge import Judge
 
+from ..conftest import SIZE, save_encoder
 from .test_resume import write_rows
+
+CONFIGS = Path(medal_judges.configs.__path__[0])
+TOLERANCE = 1e-5
+LAUNCH = [sys.executable, "-m", "accelerate.commands.launch"]
+EPOCHS, STEPS = 2, 20  # 80 rows in batches of 4, two processes: 10 steps an epoch
+needs_deepspeed = pytest.mark.skipif(
+    find_spec("deepspeed") is None or shutil.which("g++") is None,
+    reason="needs deepspeed (pip install 'medal-judges[deepspeed]') and g++",
+)
+
+
+def launch(strategy: str) -> tuple[list[str], dict[str, str]]:
+    """The command line before ``-m`` and the environment: the lines of configs/accelerate/.
+    ``strangers``: two processes that do not know each other."""
+    if strategy == "single":
+        return [sys.executable], {}
+    options = ["--config_file", str(CONFIGS / "accelerate" / "cpu.yaml")]
+    if strategy in ("ddp", "strangers"):
+        return [*LAUNCH, *options], {"ACCELERATE_USE_CPU": "true"} if strategy == "ddp" else {}
+    # The file for eight GPUs, with two processes and the settings for a CPU in its stead.
+    options = ["--config_file", str(CONFIGS / "accelerate" / "gpu8.yaml"), "--num_processes", "2"]
+    settings = CONFIGS / "deepspeed" / f"{strategy}_cpu.json"
+    return [*LAUNCH, *options, "--deepspeed_config_file", str(settings)], {}
+
+
+class Workshop:
+    """Rows, a body without dropout, and runs on them that differ only in how they are shared."""
+
+    def __init__(self, folder: Path) -> None:
+        from transformers import BertConfig, BertModel
+
+        self.folder = folder
+        torch.manual_seed(0)
+        body = BertModel(BertConfig(**SIZE, hidden_dropout_prob=0.0))
+        self.body = save_encoder(folder / "bert", body)
+        write_rows(folder / "train.jsonl", 80, "train", seed=1)
+        write_rows(folder / "validation.jsonl", 30, "validation", seed=2)
+
+    def train(
+        self, strategy: str, *, name: str | None = None, resume: bool = False, **optim: Any
+    ) -> Path:
+        """The folder of the judge trained with ``strategy``."""
+        folder = self.folder / (name or strategy)
+        done = self.run(strategy, folder, ["--resume"] if resume else [], **optim)
+        # ZeRO-3 has been seen to abort at exit after all was written: the judge is the proof.
+        assert done.returncode == 0 or "judge saved and checked" in done.stdout, done.stderr[-3000:]
+        return folder
+
+    def run(
+        self, strategy: str, folder: Path, options: list[str], **optim: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """``medal train`` by ``strategy`` to its end; a global batch is always 8 rows."""
+        single = strategy == "single"
+        model = {"family": "encoder", "base": str(self.body), "max_tokens": 64, "width": 16}
+        settings = {
+            "name": "pair",
+            "output_dir": str(folder),
+            "rubric": "medal",
+            "model": model | {"dropout": 0.0, "embedding_dropout": 0.0},
+            "train": [{"source": str(self.folder / "train.jsonl")}],
+            "validation": [{"source": str(self.folder / "validation.jsonl")}],
+            "optim": {
+                "epochs": EPOCHS,
+                "batch_size": 4,
+                "gradient_accumulation": 2 if single else 1,
+                "lr": 0.003,
+                "body_lr": 0.001,
+                "clip": 0.5,  # the first steps' norms are above it: clipping has work to do
+            }
+            | optim,
+            "stop": {"metric": "loss"},
+            "threads": 1,
+        }
+        config = folder.with_suffix(".yaml")
+        config.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        command, environment = launch(strategy)
+        return subprocess.run(
+            [*command, "-m", "medal_judges.training", "--config", str(config), *options],
+            env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
+
+    def scores(self, folder: Path) -> dict[str, list[float]]:
+        """Scores of the 16 golden dialogues and of the validation dialogues, as shares of 1."""
+        golden = json.loads((folder / "golden.json").read_text(encoding="utf-8"))["scores"]
+        judge = Judge.from_pretrained(folder, device="cpu")
+        rows = [row.dialogue for row in load_spec(str(self.folder / "validation.jsonl"))]
+        found = golden + [dict(j.scores) for j in judge.score(rows)]
+        unit = judge.dimension
+        return {d.name: [unit(d.name).to_unit(s[d.name]) for s in found] for d in judge.dimensions}
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    return Workshop(tmp_path_factory.mktemp("distributed"))
+
+
+@pytest.fixture(scope="module")
+def alone(workshop: Workshop) -> dict[str, list[float]]:
+    """Scores of the judge that one process trained."""
+    return workshop.scores(workshop.train("single"))
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "config.json").read_text())["facts"]
+    return found
+
+
+def require_same(found: dict[str, list[float]], wanted: dict[str, list[float]]) -> None:
+    assert found.keys() == wanted.keys()
+    for name, values in wanted.items():
+        assert found[name] == pytest.approx(values, abs=TOLERANCE), name
 
 
 @pytest.mark.slow
-def test_two_processes_train_and_one_saves(tmp_path: Path, tiny_bert: Path) -> None:
-    write_rows(tmp_path / "train.jsonl", 80, "train", seed=1)
-    write_rows(tmp_path / "validation.jsonl", 30, "validation", seed=2)
-    settings = {
-        "name": "pair",
-        "output_dir": str(tmp_path / "judge"),
-        "rubric": "medal",
-        "model": {"family": "encoder", "base": str(tiny_bert), "max_tokens": 64, "width": 16},
-        "train": [{"source": str(tmp_path / "train.jsonl")}],
-        "validation": [{"source": str(tmp_path / "validation.jsonl")}],
-        "optim": {"epochs": 4, "batch_size": 4, "lr": 0.003, "body_lr": 0.001},
-        "stop": {"metric": "auc/repetitive"},
-        "threads": 1,
-    }
-    config = tmp_path / "pair.yaml"
-    config.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
-    options = [
-        "--num_processes",
-        "2",
-        "--num_machines",
-        "1",
-        "--mixed_precision",
-        "no",
-        "--dynamo_backend",
-        "no",
-    ]
-    done = subprocess.run(
-        [*launcher, *options, "-m", "medal_judges.training", "--config", str(config)],
-        env=os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert check_golden(tmp_path / "judge") <= 1e-5
-    saved = json.loads((tmp_path / "judge" / "config.json").read_text())
-    # 80 rows in batches of 4 are 20 batches; two processes share them: 10 steps an epoch
-    assert saved["facts"]["processes"] == 2
-    assert saved["facts"]["steps"] == 40
-    assert json.loads((tmp_path / "judge" / "validation.json").read_text())["auc/repetitive"] > 0.9
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "ddp",
+        pytest.param("zero2", marks=needs_deepspeed),
+        pytest.param("zero3", marks=needs_deepspeed),
+    ],
+)
+def test_two_processes_train_the_judge_that_one_trains(
+    strategy: str, workshop: Workshop, alone: dict[str, list[float]]
+) -> None:
+    """Same global batch: one process accumulates over the two batches that two processes share.
+    There is no dropout, since processes draw masks of their own. What is left is the order in
+    which fp32 numbers are added (1e-7 of a gradient) and what 20 steps of AdamW make of it, which
+    divides by the root of squared gradients and so lets the noise of small ones through at full
+    rate. Measured: 0 with DDP, 2e-7 of the scale with ZeRO; 1e-5, the tolerance of golden.json, is
+    50 times that. A world of one, clipping left out or a lost accumulation are off by 1e-2."""
+    folder = workshop.train(strategy)
+    assert facts(folder)["processes"] == 2  # Accelerate on CPU can start two worlds of one
+    assert facts(folder)["steps"] == STEPS
+    assert facts(folder)["strategy"] == strategy
+    assert check_golden(folder) <= TOLERANCE
+    found = workshop.scores(folder)
+    require_same(found, alone)
+    assert max(found["repetitive"]) - min(found["repetitive"]) > 0.3  # it did learn something
+
+
+@pytest.mark.slow
+@needs_deepspeed
+@pytest.mark.parametrize("strategy", ["zero2", "zero3"])
+def test_a_run_under_deepspeed_resumes_to_the_same_judge(
+    strategy: str, workshop: Workshop, alone: dict[str, list[float]]
+) -> None:
+    folder = workshop.folder / strategy
+    if not folder.exists():
+        workshop.train(strategy)
+    first, last = sorted((folder / "checkpoints").glob("step-*"))
+    shutil.rmtree(last)
+    workshop.train(strategy, resume=True)
+    assert last.is_dir() and first.is_dir()
+    require_same(workshop.scores(folder), alone)
+
+
+@pytest.mark.slow
+@needs_deepspeed
+def test_zero3_with_gradient_checkpointing_trains_the_same_judge(
+    workshop: Workshop, alone: dict[str, list[float]]
+) -> None:
+    """ZeRO-3 parts the parameters again before the backward pass computes a layer anew."""
+    folder = workshop.train("zero3", name="zero3-checkpointed", gradient_checkpointing=True)
+    assert facts(folder)["gradient_checkpointing"] is True
+    assert facts(folder)["attention"] == "sdpa"
+    require_same(workshop.scores(folder), alone)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU they do know each other")
+def test_processes_that_do_not_know_each_other_are_refused(workshop: Workshop) -> None:
+    """Without its environment variable Accelerate starts two worlds of one, and says nothing."""
+    done = workshop.run("strangers", workshop.folder / "strangers", [])
+    assert done.returncode != 0
+    assert "2 processes were launched" in done.stdout + done.stderr
+    assert not (workshop.folder / "strangers" / "config.json").exists()

@@ -135,7 +135,9 @@ class EmbeddingJudge(Judge):
 
     def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
         vectors = np.stack([item.payload.vector for item in items])
-        answers: list[tuple[dict[str, Any], ...]] = [({}, {}, {}) for _ in items]
+        answers: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+            ({}, {}, {}) for _ in items
+        ]
         for name in dimensions:
             units = [self._calibrated(name, u) for u in self.units(name, vectors).tolist()]
             chances = self._distributions(name, vectors, np.array(units))

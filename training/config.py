@@ -95,12 +95,16 @@ class StopConfig(Config):
 
 class TrainConfig(Config):
     """A training run. ``trainable_layers``: how many top layers of the body learn (None = the
-    whole body, 0 = none: then each distinct turn is encoded once for the whole run)."""
+    whole body, 0 = none: then each distinct turn is encoded once for the whole run). ``only`` of
+    the rubric's dimensions are learnt (None: all that have labels). ``per_dimension`` trains a
+    judge for each of them alone and saves them as one, instead of one body with many heads."""
 
     name: str
     output_dir: str
     rubric: str
     seed: int = 0
+    only: tuple[str, ...] | None = None
+    per_dimension: bool = False
     model: EmbeddingConfig | EncoderConfig | FeatureConfig | HybridConfig | LoraConfig = Field(
         discriminator="family"
     )
@@ -123,6 +127,15 @@ class TrainConfig(Config):
             raise ValueError(
                 "stop.patience and stop.keep=best need validation rows; "
                 "give validation entries or set stop.keep=last and stop.patience=null"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _others_are_apart_already(self) -> TrainConfig:
+        if self.per_dimension and not isinstance(self.model, EncoderConfig | LoraConfig):
+            raise ValueError(
+                f"per_dimension is for judges trained by steps; a judge of family "
+                f"{self.model.family} fits each dimension by itself: leave it out"
             )
         return self
 

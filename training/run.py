@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from medal_judges.dimension import Dimension, load_rubric
+from medal_judges.errors import ConfigError
 from medal_judges.models.embedding_config import EmbeddingConfig
 from medal_judges.models.encoder import EncoderJudge
 from medal_judges.models.encoder_config import EncoderConfig
@@ -56,7 +57,9 @@ def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:
         torch.set_num_threads(config.threads)
     dimensions: Sequence[Dimension] = load_rubric(config.rubric)
     rows = load_rows(config, dimensions)
-    dimensions = _learnable(dimensions, rows)
+    dimensions = _learnable(dimensions, rows, config.only)
+    if config.per_dimension:
+        return _train_apart(config, dimensions, rows, resume)
     if config.model.family in BY_STEPS:
         folder = _train_by_steps(config, dimensions, rows, resume)
     else:
@@ -66,6 +69,21 @@ def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:
         meter.write(folder)
         write_card(folder)
     return folder
+
+
+def _train_apart(
+    config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows, resume: bool
+) -> Path:
+    from medal_judges.training.per_dimension import join_parts, train_parts
+
+    meter = Meter()
+    folders = train_parts(config, dimensions, lambda part: train_judge(part, resume=resume))
+    if is_main():
+        judge, figures = join_parts(config, dimensions, folders)
+        folder = _finish(config, judge, rows, figures)
+        meter.write(folder)
+        write_card(folder)
+    return Path(config.output_dir)
 
 
 def is_main() -> bool:
@@ -107,8 +125,17 @@ def _new_lora(config: TrainConfig, model: LoraConfig, dimensions: Sequence[Dimen
     return GenerativeLoraJudge.create(model, dimensions, name=config.name, rubric=config.rubric)
 
 
-def _learnable(dimensions: Sequence[Dimension], rows: RunRows) -> list[Dimension]:
-    """Dimensions with at least one training label; a head without any would answer at random."""
+def _learnable(
+    dimensions: Sequence[Dimension], rows: RunRows, only: Sequence[str] | None = None
+) -> list[Dimension]:
+    """Dimensions (of ``only``) with at least one training label; a head without any would answer
+    at random. Raises ConfigError for a name that the rubric does not have."""
+    if unknown := set(only or ()) - {d.name for d in dimensions}:
+        raise ConfigError(
+            f"only: the rubric has no dimension {', '.join(sorted(unknown))}",
+            hint=f"it has: {', '.join(d.name for d in dimensions)}",
+        )
+    dimensions = [d for d in dimensions if only is None or d.name in only]
     labelled = {name for example in rows.train for name in example.targets}
     if left := [d.name for d in dimensions if d.name not in labelled]:
         logger.warning("no training labels for %s: the judge will not have them", ", ".join(left))

@@ -1,0 +1,174 @@
+"""Embedding judges: scikit-learn's answers from plain arrays, a folder that comes back the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.dimension import Dimension
+from medal_judges.errors import JudgeLoadError
+from medal_judges.models.calibration import Calibration
+from medal_judges.models.embedding import EmbeddingJudge
+from medal_judges.models.embedding_config import EmbeddingConfig
+from medal_judges.models.embedding_net import FittedNet, on_levels
+from medal_judges.models.judge import Judge
+from medal_judges.models.sentence_encoder import SentenceEncoder
+
+from ..conftest import WORDS
+
+DIMENSIONS = (
+    Dimension("overall", "ordinal", 1, 5),
+    Dimension("fun", "continuous", 0, 1),
+    Dimension("repetitive", "binary", 0, 1, good="low"),
+)
+
+
+def dialogues(count: int = 6) -> list[Dialogue]:
+    rng = np.random.default_rng(1)
+    found = []
+    for number in range(count):
+        said = [" ".join(rng.choice(WORDS, rng.integers(1, 9))) for _ in range(3 + number)]
+        turns = [Turn(("user", "assistant")[i % 2], t) for i, t in enumerate(said)]  # type: ignore[arg-type]
+        found.append(Dialogue(str(number), tuple(turns)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_bert: Path) -> SentenceEncoder:
+    return SentenceEncoder.create(str(tiny_bert), None)
+
+
+def random_net(head: Any, width: int, outputs: int, **more: Any) -> FittedNet:
+    rng = np.random.default_rng(2)
+    shapes = [(width, 4), (4, outputs)] if head != "ridge" else [(width, outputs)]
+    layers = tuple((rng.normal(size=s) * 0.02, rng.normal(size=s[1]) * 0.1) for s in shapes)
+    scale = rng.uniform(0.5, 1.5, width)
+    return FittedNet(head, rng.normal(size=width) * 0.1, scale, layers, **more)
+
+
+def judge_of(encoder: SentenceEncoder, **settings: Any) -> EmbeddingJudge:
+    config = EmbeddingConfig(features=("log_words", "last_own", "question"), **settings)
+    blank = EmbeddingJudge(config, encoder, DIMENSIONS, {})
+    width = len(blank.reader.is_feature)
+    ridge = random_net("ridge", width, 1)
+    ridge = FittedNet("ridge", ridge.mean, ridge.scale, ((ridge.layers[0][0], np.array([0.5])),))
+    nets = {
+        "overall": ridge,
+        "fun": random_net("mlp_regressor", width, 1, top=4),
+        "repetitive": random_net("mlp_classifier", width, 1, top=1, classes=(0, 1)),
+    }
+    calibration = {"overall": Calibration(spread=0.2, rows=30)}
+    search = [{"stage": "ridge", "dimension": "overall", "value": 0.5}]
+    return EmbeddingJudge(config, encoder, DIMENSIONS, nets, calibration=calibration, search=search)
+
+
+def scores(judge: Judge) -> np.ndarray:
+    return np.array([list(j.scores.values()) for j in judge.score(dialogues())], dtype=float)
+
+
+@pytest.mark.parametrize("reading", ["turns", "dialogue"])
+def test_a_folder_comes_back_the_same(
+    encoder: SentenceEncoder, tmp_path: Path, reading: str
+) -> None:
+    judge = judge_of(encoder, reading=reading)
+    folder = judge.save_pretrained(tmp_path / "judge")
+    back = Judge.from_pretrained(folder)
+    assert isinstance(back, EmbeddingJudge)
+    assert np.abs(scores(back) - scores(judge)).max() < 1e-6
+    assert str(back.signature()) == str(judge.signature())
+    assert back.calibration == judge.calibration and back.search[0]["value"] == "0.5"
+    assert (folder / "grid.csv").read_text().splitlines()[0] == "stage,dimension,value"
+    names = {p.suffix for p in folder.rglob("*") if p.is_file()}
+    assert names <= {".json", ".safetensors", ".csv", ".txt"}
+    assert str(tmp_path.parent) not in "".join(p.read_text() for p in folder.rglob("*.json"))
+
+
+def test_the_revision_follows_the_weights(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    judge = judge_of(encoder)
+    judge.save_pretrained(tmp_path / "a")
+    first = judge.signature().revision
+    judge.nets["overall"].layers[0][1][:] = 0.6
+    judge.save_pretrained(tmp_path / "b")
+    assert judge.signature().revision != first
+
+
+def test_scores_do_not_depend_on_the_batch(encoder: SentenceEncoder) -> None:
+    judge = judge_of(encoder)
+    alone = [list(j.scores.values()) for d in dialogues() for j in judge.score([d])]
+    assert np.abs(np.array(alone, dtype=float) - scores(judge)).max() < 1e-5
+    small = [list(j.scores.values()) for j in judge.score(dialogues(), token_budget=8)]
+    assert np.abs(np.array(small, dtype=float) - scores(judge)).max() < 1e-5
+
+
+def test_a_ridge_s_turns_add_up_to_its_score(encoder: SentenceEncoder) -> None:
+    judge = judge_of(encoder)
+    net = judge.nets["overall"]
+    weights = net.linear_weights()
+    assert weights is not None
+    constant = 0.5 - float(net.mean @ weights)
+    for judgement, dialogue in zip(judge.score(dialogues()), dialogues(), strict=True):
+        shares = judgement.contributions["overall"]
+        assert len(shares) == len(dialogue.turns) and "fun" not in judgement.contributions
+        value = judgement.scores["overall"]
+        assert value is not None and 1 < value < 5
+        assert value == pytest.approx(1 + 4 * constant + sum(shares), abs=1e-6)
+    whole = next(iter(judge_of(encoder, reading="dialogue").score(dialogues())))
+    assert not whole.contributions
+
+
+def test_distributions_are_of_the_levels(encoder: SentenceEncoder) -> None:
+    judgement = next(iter(judge_of(encoder).score(dialogues())))
+    assert set(judgement.distributions) == {"overall", "repetitive"}
+    assert len(judgement.distributions["overall"]) == 5
+    for chances in judgement.distributions.values():
+        assert sum(chances) == pytest.approx(1)
+    assert judgement.distributions["repetitive"][1] == judgement.scores["repetitive"]
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5, 9, 11])
+def test_classes_go_to_levels_with_their_mean(classes: int) -> None:
+    p = np.random.default_rng(0).dirichlet(np.ones(classes), size=4)
+    found = on_levels(p, 5)
+    assert found.sum(axis=1) == pytest.approx(1)
+    wanted = p @ np.linspace(0, 1, classes)
+    assert found @ np.linspace(0, 1, 5) == pytest.approx(wanted)
+
+
+def test_nothing_of_a_long_text_is_cut_off(tiny_bert: Path) -> None:
+    encoder = SentenceEncoder.create(str(tiny_bert), None)
+    encoder.model.max_seq_length = 6  # four tokens between the marks
+    long = "music film garden train bread river"
+    whole, first, second = encoder.embed([long, "music film garden train", "bread river"], 64)
+    assert whole == pytest.approx((4 * first + 2 * second) / 6, abs=1e-6)
+    assert encoder.embed([], 64).shape == (0, 32) and encoder.lengths([long, ""]) == [6, 0]
+
+
+def test_a_folder_that_is_not_whole_says_so(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    folder = judge_of(encoder).save_pretrained(tmp_path / "judge")
+    weights = load_file(folder / "model.safetensors")
+    save_file(weights | {"other.0.bias": np.zeros(1)}, folder / "model.safetensors")
+    with pytest.raises(JudgeLoadError, match=r"unexpected weights other\.0\.bias"):
+        Judge.from_pretrained(folder)
+    save_file({k: v for k, v in weights.items() if k != "fun.0.bias"}, folder / "model.safetensors")
+    with pytest.raises(JudgeLoadError, match=r"fun\.0\.bias"):
+        Judge.from_pretrained(folder)
+    save_file(weights, folder / "model.safetensors")
+    with pytest.raises(JudgeLoadError, match="fp32"):
+        Judge.from_pretrained(folder, dtype="bf16")
+    config = json.loads((folder / "config.json").read_text())
+    config["nets"]["fun"]["layers"] = 1
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(JudgeLoadError, match="unexpected weights"):
+        Judge.from_pretrained(folder)
+
+
+def test_a_folder_without_a_model(tmp_path: Path) -> None:
+    with pytest.raises(JudgeLoadError, match="cannot load the sentence encoder"):
+        SentenceEncoder.create(str(tmp_path), None)

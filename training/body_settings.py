@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from medal_judges.errors import ConfigError, MissingExtraError
-from medal_judges.models.attention import set_attention
+from medal_judges.models.attention import Attention, set_attention
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.distributed import strategy
 
@@ -18,7 +18,7 @@ def set_body(body: Any, config: TrainConfig, accelerator: Any, precision: str) -
 
     Raises ConfigError or MissingExtraError for what cannot be had here.
     """
-    wanted = getattr(config.model, "attention", "auto")
+    wanted: Attention = getattr(config.model, "attention", "auto")
     attention = set_attention(body, wanted, accelerator.device, precision, strict=True)
     if config.optim.gradient_checkpointing:
         checkpoint_layers(body, reentrant=strategy(accelerator) == "zero3")

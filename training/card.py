@@ -123,8 +123,9 @@ def _training(facts: CardFacts) -> str:
         f"{'es' * (run['processes'] > 1)} ({run['strategy']}); attention {run['attention']}; "
         f"precision {'fp32' if run['precision'] == 'no' else run['precision']}"
     )
-    text += "; gradient checkpointing" * run["gradient_checkpointing"]
-    return text + "; Liger kernels" * run["liger"] + "."
+    for option in ("gradient_checkpointing", "liger"):
+        text += f"; {option.replace('_', ' ')}" if run[option] else ""
+    return text + "."
 
 
 def _labeller(data: DataFact) -> str:

@@ -110,6 +110,31 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class CascadePoint:
+    """``share`` of the rows (``deferred`` of them) answered by the dear judge: Spearman with
+    people, the mean figure when as many are deferred at random, mean ``cost`` a row by kind."""
+
+    share: float
+    deferred: int
+    spearman: Estimate
+    at_random: float | None
+    cost: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeCurve:
+    """A cheap judge before a dear one, over the ``n`` rows of a set that both scored."""
+
+    cheap: str
+    dear: str
+    set_name: str
+    level: str
+    dimension: str
+    n: int
+    points: Sequence[CascadePoint]
+
+
+@dataclass(frozen=True, slots=True)
 class Benchmark:
     """Everything on the page. ``facts`` are (label, value) pairs on how it was made."""
 
@@ -118,3 +143,4 @@ class Benchmark:
     disagreements: Sequence[Disagreement] = ()
     facts: Sequence[tuple[str, str]] = ()
     tables: Sequence[Table] = ()
+    cascades: Sequence[CascadeCurve] = ()

@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from medal_judges.errors import MedalError
 from medal_judges.eval.alignment import align
+from medal_judges.eval.cascade import cascade_curve
 from medal_judges.eval.comparison import comparison_table
 from medal_judges.eval.correlation import MIN_WITHIN
+from medal_judges.eval.dimension_means import dimension_means_table
 from medal_judges.eval.metaeval import (
     Question,
     Resampling,
@@ -24,7 +27,7 @@ from medal_judges.eval.metaeval import (
 from medal_judges.eval.planted import planted_results
 from medal_judges.eval.planted_table import planted_table
 from medal_judges.eval.predictions import predict
-from medal_judges.eval.results import Benchmark, Disagreement, ResultRow, Table
+from medal_judges.eval.results import Benchmark, CascadeCurve, Disagreement, ResultRow, Table
 from medal_judges.eval.runner_config import BenchmarkConfig, JudgeConfig, SetConfig
 from medal_judges.eval.sets import BenchmarkSet, load_planted, load_set
 from medal_judges.jsonl import read_judgements
@@ -162,15 +165,52 @@ def compute(run: Run, facts: Iterable[tuple[str, str]] = ()) -> Benchmark:
             found, most = _evaluate(run, config, data, answers)
             rows += found
             differing += most
-    tables = [comparison_table(rows, _resampling(run.config))]
+    tables = [comparison_table(rows, _resampling(run.config)), dimension_means_table(rows)]
     tables += [t for name, data in run.planted.items() if (t := _planted(run, name, data))]
+    curves = _cascades(run)  # before the facts, which tell its notes
     return Benchmark(
         title=run.config.title,
         rows=rows,
         disagreements=differing,
         facts=[*facts, *_facts(run, rows)],
         tables=[table for table in tables if table.rows],
+        cascades=curves,
     )
+
+
+def _cascades(run: Run) -> list[CascadeCurve]:
+    """A curve for each cascade, set and graded dimension that both judges have; where the cheap
+    judge gives no distribution a note says so."""
+    curves = []
+    for cascade in run.config.cascades:
+        for name, (config, data) in run.sets.items():
+            told = {a.judge: a for a in run.answers.get(name, [])}
+            if cascade.cheap not in told or cascade.dear not in told:
+                continue
+            pair = told[cascade.cheap], told[cascade.dear]
+            for dimension, wanted in config.dimensions.items():
+                if not all(wanted in a.dimensions for a in pair):
+                    continue
+                cheap, dear = (
+                    align(data.rows, a.judgements, dimension, wanted, left_out=data.left_out)
+                    for a in pair
+                )
+                try:
+                    curves.append(
+                        cascade_curve(
+                            cheap,
+                            dear,
+                            (cascade.cheap, cascade.dear),
+                            set_name=config.name,
+                            dimension=dimension,
+                            judge_dimension=wanted,
+                            level=config.level,
+                            resampling=_resampling(run.config),
+                        )
+                    )
+                except MedalError as error:
+                    run.notes.append(f"no cascade on {name}, {dimension}: {error.message}")
+    return curves
 
 
 def _evaluate(

@@ -70,6 +70,14 @@ class PredictionConfig(Config):
     path: Path
 
 
+class CascadeConfig(Config):
+    """Two judges of the benchmark, by name: what asking the dear one only where the cheap one is
+    unsure would cost, and how well it would agree."""
+
+    cheap: str
+    dear: str
+
+
 class BenchmarkConfig(Config):
     """Everything ``medal benchmark`` does. ``resamples`` 0 leaves intervals out."""
 
@@ -83,6 +91,7 @@ class BenchmarkConfig(Config):
     sets: tuple[SetConfig, ...] = ()
     planted: tuple[PlantedConfig, ...] = ()
     predictions: tuple[PredictionConfig, ...] = ()
+    cascades: tuple[CascadeConfig, ...] = ()
 
     @model_validator(mode="after")
     def _names_fit(self) -> BenchmarkConfig:
@@ -90,6 +99,13 @@ class BenchmarkConfig(Config):
         names = [one.name for one in self.sets] + [each.name for each in self.planted]
         _distinct("sets", names)
         _distinct("predictions", [f"{p.name} on {p.set}" for p in self.predictions])
+        judged = {one.name for one in (*self.judges, *self.predictions)}
+        for cascade in self.cascades:
+            if missing := {cascade.cheap, cascade.dear} - judged:
+                raise ValueError(
+                    f"a cascade names {', '.join(sorted(missing))}, which is no judge here; "
+                    f"there are {', '.join(sorted(judged)) or 'none'}"
+                )
         for prediction in self.predictions:
             if prediction.set not in names:
                 raise ValueError(

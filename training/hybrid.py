@@ -38,6 +38,7 @@ from medal_judges.training.hybrid_fit import (
     crossed,
     fit_blend,
     mean_agreement,
+    settled,
     threshold_for,
 )
 
@@ -180,8 +181,11 @@ def _combined(
         if model.kind == "select":
             choices[name] = best_member(rows)
             continue
-        blends[name] = fit_blend(model, rows)
-        scores = crossed(model, rows)
+        fitted = settled(model, rows)
+        blends[name] = fit_blend(fitted, rows)
+        scores = crossed(fitted, rows)
+        if fitted.combiner == "ridge" and fitted.alpha != "auto":
+            figures[f"alpha/{name}"] = fitted.alpha
         if scores is not None:
             figures |= _named(f"spearman/{name}", agreement(scores, rows))
     return (Selection(choices) if model.kind == "select" else Stack(blends)), figures

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from medal_judges.eval.report.arrangement import Arrangement
 from medal_judges.eval.report.calibration import calibration
+from medal_judges.eval.report.cascade import cascades
 from medal_judges.eval.report.csv_tables import write_csv
 from medal_judges.eval.report.disagreements import disagreements
 from medal_judges.eval.report.further_tables import further_tables
@@ -28,6 +29,7 @@ _NAVIGATION = (
     ("by-lang", "Languages"),
     ("by-chatbot", "Chatbots"),
     ("tables", "Further tables"),
+    ("cascades", "Cascades"),
     ("disagreements", "Disagreements"),
     ("facts", "How it was made"),
     ("signatures", "Signatures"),
@@ -62,6 +64,7 @@ def render(view: Arrangement) -> str:
         + slices(view, "lang")
         + slices(view, "chatbot")
         + further_tables(view)
+        + cascades(view)
         + disagreements(view)
         + facts(view)
     )

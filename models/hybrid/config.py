@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -28,8 +28,9 @@ class HybridConfig(Config):
 
     ``select``: each dimension is answered by the member that agreed best with people on the fitting
     rows (ORALIS, section 4.5). ``stack``: a ridge regression on the members' standardised scores,
-    or an isotonic one on their mean; ``alpha`` is the ridge penalty of scikit-learn, and with
-    ``nonnegative`` no member's weight is below 0. ``cascade``: the first member answers, and the
+    or an isotonic one on their mean; ``alpha`` is the ridge penalty of scikit-learn (``auto``: what
+    cross-validation over the fitting rows likes best), and with ``nonnegative`` no member's weight
+    is below 0. ``cascade``: the first member answers, and the
     second one is asked where the first one's uncertainty is above ``threshold`` (a standard
     deviation as a share of the scale), or above what defers ``share`` of the fitting rows.
     """
@@ -38,7 +39,7 @@ class HybridConfig(Config):
     kind: Literal["select", "stack", "cascade"] = "stack"
     members: Mapping[str, MemberConfig] = Field(min_length=1)
     combiner: Literal["ridge", "isotonic"] = "ridge"
-    alpha: float = Field(default=1.0, ge=0)
+    alpha: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
     nonnegative: bool = True
     threshold: float | None = Field(default=None, ge=0)
     share: float | None = Field(default=None, ge=0, le=1)

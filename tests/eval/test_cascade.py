@@ -1,0 +1,136 @@
+"""The curve of a cascade: its ends are the judges, and what is not deferred costs nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.errors import ConfigError, MedalError
+from medal_judges.eval.alignment import align
+from medal_judges.eval.cascade import cascade_curve
+from medal_judges.eval.metaeval import Question, Resampling, evaluate
+from medal_judges.eval.report.arrangement import Arrangement
+from medal_judges.eval.report.page import render
+from medal_judges.eval.results import Benchmark, CascadeCurve
+from medal_judges.eval.runner_config import BenchmarkConfig
+from medal_judges.judgement import Judgement
+from medal_judges.labelled import LabelledDialogue
+
+TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
+FEW = Resampling(resamples=50)
+
+
+def rows_and_judges(
+    count: int = 60,
+) -> tuple[list[LabelledDialogue], list[Judgement], list[Judgement]]:
+    """A cheap judge that is wrong where it is unsure, and a dear one that is always nearly right.
+    The dear one has not scored the first row."""
+    rng = np.random.default_rng(0)
+    rows, cheap, dear = [], [], []
+    for i in range(count):
+        human = float(rng.integers(1, 6))
+        dialogue = Dialogue(f"d{i}", TURNS, models={"assistant": f"bot-{i % 6}"})
+        rows.append(LabelledDialogue(dialogue, {"overall": (human,)}, {"overall": (1, 5)}))
+        doubt = float(rng.uniform())
+        guess = human if doubt < 0.5 else float(rng.uniform(1, 5))
+        chances = {"overall": (1 - doubt / 2, 0.0, doubt / 2)}
+        cheap.append(
+            Judgement(f"d{i}", "judge:c", {"overall": guess}, None, chances, usage={"tokens": 10})
+        )
+        good = None if i == 0 else human + float(rng.normal(0, 0.3))
+        spent = {"tokens": 100, "money": 0.5}
+        dear.append(
+            Judgement(f"d{i}", "judge:d", {"overall": good}, failure="-" if i == 0 else None)
+            if i == 0
+            else Judgement(f"d{i}", "judge:d", {"overall": good}, usage=spent)
+        )
+    return rows, cheap, dear
+
+
+def curve() -> CascadeCurve:
+    rows, cheap, dear = rows_and_judges()
+    return cascade_curve(
+        align(rows, cheap, "overall", "overall"),
+        align(rows, dear, "overall", "overall"),
+        ("cheap", "dear"),
+        set_name="set",
+        dimension="overall",
+        judge_dimension="overall",
+        resampling=FEW,
+    )
+
+
+def test_the_ends_are_the_judges_own_figures() -> None:
+    found = curve()
+    rows, *judges = rows_and_judges()
+    assert found.n == 59
+    for point, judgements in zip((found.points[0], found.points[-1]), judges, strict=True):
+        own = evaluate(
+            rows[1:],
+            judgements[1:],
+            Question("set", "overall"),
+            judge="x",
+            signature="judge:x",
+            resampling=FEW,
+        ).metrics["spearman"]
+        assert (point.spearman.value, point.spearman.low, point.spearman.high) == pytest.approx(
+            (own.value, own.low, own.high)
+        )
+        assert point.at_random == pytest.approx(own.value)
+
+
+def test_cost_is_the_cheap_judges_and_that_of_what_is_deferred() -> None:
+    found = curve()
+    for point in found.points:
+        assert point.deferred == round(point.share * 59)
+        assert point.cost["tokens"] == pytest.approx(10 + 100 * point.deferred / 59)
+        assert point.cost["money"] == pytest.approx(0.5 * point.deferred / 59)
+        assert "seconds" not in point.cost
+
+
+def test_deferring_the_unsure_beats_deferring_at_random() -> None:
+    half = curve().points[5]
+    assert half.spearman.value is not None and half.at_random is not None
+    assert half.spearman.value > half.at_random + 0.05
+
+
+def test_a_cheap_judge_without_distributions_is_refused() -> None:
+    rows, cheap, dear = rows_and_judges()
+    bare = [replace(j, distributions={}) for j in cheap]
+    with pytest.raises(MedalError, match="no distribution of 'overall'"):
+        cascade_curve(
+            align(rows, bare, "overall", "overall"),
+            align(rows, dear, "overall", "overall"),
+            ("cheap", "dear"),
+            set_name="set",
+            dimension="overall",
+            judge_dimension="overall",
+            resampling=FEW,
+        )
+
+
+def test_the_page_shows_the_curve() -> None:
+    page = render(Arrangement(Benchmark("t", [], cascades=[curve()])))
+    assert '<section id="cascades"' in page
+    assert "cheap, then dear: set, overall" in page
+    assert "50% (30)" in page
+    assert page.count('class="trend dashed"') == 10
+
+
+def test_a_cascade_of_judges_that_are_not_there_is_refused(tmp_path: Path) -> None:
+    from medal_judges.config import build_config
+
+    with pytest.raises(ConfigError, match="names b, which is no judge here"):
+        build_config(
+            BenchmarkConfig,
+            {
+                "output_dir": tmp_path,
+                "judges": [{"name": "a", "path": "x"}],
+                "cascades": [{"cheap": "a", "dear": "b"}],
+            },
+            where="test",
+        )

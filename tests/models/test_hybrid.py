@@ -1,0 +1,336 @@
+"""The hybrid judge: its members' numbers, its own scale, no member asked for naught."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from medal_judges import Dialogue, Judge, Turn
+from medal_judges.dimension import Dimension
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.judgement import Judgement
+from medal_judges.models.encoder import EncoderJudge
+from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.models.hybrid.blend import Blend, level_chances
+from medal_judges.models.hybrid.combination import Cascade, Combination, Selection, Stack
+from medal_judges.models.hybrid.config import HybridConfig, MemberConfig
+from medal_judges.models.hybrid.judge import HybridJudge
+from medal_judges.models.hybrid.members import Member, open_member
+from medal_judges.models.judge import Item, Scores
+from medal_judges.signature import Signature
+
+from ..conftest import WORDS
+
+OVERALL = Dimension("overall", "ordinal", 1, 5)
+LENGTH, REPETITION = "configs/judges/length.yaml", "configs/judges/repetition.yaml"
+
+
+def chats(count: int = 20) -> list[Dialogue]:
+    """Dialogues of 2 to 9 turns; number 3 has no assistant."""
+    rng = np.random.default_rng(0)
+    found = []
+    for number in range(count):
+        roles = ["user"] if number == 3 else ["user", "assistant"] * int(rng.integers(1, 5))
+        turns = [Turn(role, " ".join(rng.choice(WORDS, int(rng.integers(1, 9))))) for role in roles]
+        found.append(Dialogue(str(number), tuple(turns)))
+    return found
+
+
+class Counting(Judge):
+    """Scores a dialogue by its number, with a distribution, and keeps what it was asked."""
+
+    family = "counting"
+
+    def __init__(self, *, chances: bool = True, missing: Sequence[str] = ()) -> None:
+        self.dimensions = (OVERALL,)
+        self.chances, self.missing, self.asked = chances, set(missing), list[str]()
+
+    def signature(self) -> Signature:
+        return Signature("counting")
+
+    def _prepare(self, items: Sequence[Item]) -> None:
+        for item in items:
+            item.tokens = 7
+
+    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+        return [self._one(item) for item in items]
+
+    def _one(self, item: Item) -> Scores:
+        self.asked.append(item.dialogue.id)
+        if item.dialogue.id in self.missing:
+            return Scores({"overall": None}, failure="would not say")
+        number = int(item.dialogue.id) % 5
+        doubt = (int(item.dialogue.id) % 7) / 14
+        chances = {"overall": [1 - doubt, 0, 0, 0, doubt]} if self.chances else {}
+        return Scores({"overall": 1.0 + number}, chances, usage={"money": 0.5})
+
+
+def hybrid(combination: Combination, **members: Judge) -> HybridJudge:
+    return HybridJudge({n: Member(n, j, {}) for n, j in members.items()}, combination, [OVERALL])
+
+
+def opened(combination: Combination, **paths: str) -> HybridJudge:
+    members = {n: open_member(n, MemberConfig(path=path)) for n, path in paths.items()}
+    return HybridJudge(members, combination, [OVERALL], name="both")
+
+
+def blend(first: float, second: float) -> Blend:
+    return Blend(
+        ("length", "repetition"),
+        np.array([0.4, 0.5]),
+        np.array([0.2, 0.1]),
+        np.array([first, second]),
+        0.5,
+        residual=0.15,
+    )
+
+
+def overall(judgements: Sequence[Judgement]) -> list[float | None]:
+    return [j.scores["overall"] for j in judgements]
+
+
+def test_a_selection_says_what_its_member_says() -> None:
+    judge = opened(Selection({"overall": "repetition"}), length=LENGTH, repetition=REPETITION)
+    alone = list(Judge.from_pretrained(REPETITION).score(chats(), dimensions=["overall"]))
+    found = list(judge.score(chats()))
+    assert overall(found) == pytest.approx(overall(alone))
+    assert [j.contributions for j in found] == [j.contributions for j in alone]
+
+
+def test_a_stack_is_the_line_through_its_members() -> None:
+    judge = opened(Stack({"overall": blend(0.1, 0.05)}), length=LENGTH, repetition=REPETITION)
+    found = list(judge.score(chats()))
+    a, b = (overall(list(Judge.from_pretrained(p).score(chats()))) for p in (LENGTH, REPETITION))
+    for one, first, second in zip(found, a, b, strict=True):
+        if first is None or second is None:
+            assert one.scores["overall"] is None
+            assert one.failure == "no assistant turn to judge"
+            continue
+        z = 0.1 * ((first - 1) / 4 - 0.4) / 0.2 + 0.05 * ((second - 1) / 4 - 0.5) / 0.1
+        unit = min(1.0, max(0.0, 0.5 + z))
+        assert one.scores["overall"] == pytest.approx(1 + 4 * unit)
+        assert sum(one.distributions["overall"]) == pytest.approx(1)
+
+
+def test_scores_do_not_depend_on_batch_order_or_window() -> None:
+    judge = opened(Stack({"overall": blend(0.1, 0.05)}), length=LENGTH, repetition=REPETITION)
+    whole = overall(list(judge.score(chats())))
+    judge.window = 1
+    assert overall(list(judge.score(chats()))) == pytest.approx(whole)
+    turned = list(judge.score(chats()[::-1], token_budget=1))
+    assert overall(turned)[::-1] == pytest.approx(whole)
+
+
+def test_levels_are_the_members_levels() -> None:
+    judge = opened(Selection({"overall": "length"}), length=LENGTH)
+    alone = Judge.from_pretrained(LENGTH)
+    for level in ("turn", "last"):
+        ours = list(judge.score(chats(), level=level))
+        theirs = list(alone.score(chats(), level=level, dimensions=["overall"]))
+        assert [(j.id, j.turn) for j in ours] == [(j.id, j.turn) for j in theirs]
+        assert overall(ours) == pytest.approx(overall(theirs))
+
+
+def test_usage_adds_up_and_nobody_is_asked_for_a_weight_of_zero() -> None:
+    first, second = Counting(), Counting()
+    both = Blend(("a", "b"), *(np.zeros(2), np.ones(2), np.array([1.0, 1.0])), 0.0)
+    (found,) = hybrid(Stack({"overall": both}), a=first, b=second).score([chats()[1]])
+    assert found.usage == {"tokens": 14, "money": 1.0}
+    alone = Blend(("a", "b"), *(np.zeros(2), np.ones(2), np.array([1.0, 0.0])), 0.0)
+    second.asked.clear()
+    (found,) = hybrid(Stack({"overall": alone}), a=first, b=second).score([chats()[1]])
+    assert found.usage == {"tokens": 7, "money": 0.5}
+    assert second.asked == []
+    assert found.scores["overall"] == pytest.approx(2.0)
+
+
+def test_a_members_failure_is_the_stacks_with_its_reason() -> None:
+    both = Blend(("a", "b"), *(np.zeros(2), np.ones(2), np.array([0.5, 0.5])), 0.0)
+    judge = hybrid(Stack({"overall": both}), a=Counting(), b=Counting(missing=["2"]))
+    found = {j.id: j for j in judge.score(chats(4))}
+    assert found["2"].scores["overall"] is None
+    assert found["2"].failure == "b: would not say"
+    assert found["1"].scored
+
+
+def test_a_cascade_defers_what_is_unsure_and_asks_the_dear_judge_no_more() -> None:
+    cheap, dear = Counting(missing=["1"]), Counting(missing=["5"])
+    judge = hybrid(Cascade({"overall": 0.3}), cheap=cheap, dear=dear)
+    found = {j.id: j for j in judge.score(chats(14))}
+    # doubt k / 14 at one end of the scale: sqrt(p (1 - p)) > 0.3 from k = 2
+    unsure = [str(i) for i in range(14) if i % 7 >= 2 and i != 3]
+    assert sorted(dear.asked, key=int) == ["1", *unsure]
+    assert all(found[i].usage["deferred"] == 1 for i in ["1", *unsure])
+    sure = found["7"].usage
+    assert sure == {"tokens": 7, "money": 0.5, "deferred": 0}  # the dear one cost nothing
+    assert found["8"].usage["deferred"] == 0
+    assert found["1"].scores["overall"] == 2.0  # the cheap one had none
+    assert found["5"].scores["overall"] == 1.0  # the dear one had none: the cheap one's stands
+    assert "dear has no score" in (found["5"].explanation or "")
+
+
+def test_the_ends_of_a_cascade_are_its_members() -> None:
+    never = hybrid(Cascade({"overall": 1.0}), cheap=Counting(), dear=(dear := Counting()))
+    assert overall(list(never.score(chats(6))))[:3] == [1.0, 2.0, 3.0]
+    assert dear.asked == []
+    always = hybrid(Cascade({"overall": -1.0}), cheap=Counting(), dear=dear)
+    list(always.score(chats(6)))
+    assert len(dear.asked) == 5
+
+
+def test_a_cheap_judge_without_distributions_is_refused() -> None:
+    judge = hybrid(Cascade({"overall": 0.1}), cheap=Counting(chances=False), dear=Counting())
+    with pytest.raises(ConfigError, match="no distribution of 'overall'"):
+        list(judge.score(chats(2)))
+
+
+def test_uncertainty_is_the_deviation_as_a_share_of_the_scale() -> None:
+    def of(*chances: float) -> float | None:
+        return Judgement("1", "", {"overall": 3.0}, distributions={"overall": chances}).uncertainty(
+            "overall"
+        )
+
+    assert of(0, 1, 0) == 0
+    assert of(0.5, 0, 0, 0, 0.5) == pytest.approx(0.5)
+    levels, chances = np.arange(5), np.array([0.1, 0.2, 0.4, 0.2, 0.1])
+    deviation = np.sqrt(np.cov(levels, aweights=chances, ddof=0))
+    assert of(*chances) == pytest.approx(deviation / 4)
+    assert of() is None
+
+
+def test_the_stacks_distribution_is_a_normal_in_bins() -> None:
+    from scipy.stats import norm
+
+    found = level_chances(OVERALL, 0.6, 0.2)
+    cuts = norm(0.6, 0.2).cdf([0.125, 0.375, 0.625, 0.875])
+    assert found == pytest.approx(np.diff([0, *cuts, 1]))
+    assert level_chances(Dimension("x", "binary", 0, 1), 0.3, 0.1) == pytest.approx([0.7, 0.3])
+    assert level_chances(Dimension("x", "continuous", 0, 1), 0.3, 0.1) == []
+
+
+def encoder(base: Path) -> EncoderJudge:
+    torch.manual_seed(0)
+    config = EncoderConfig(base=str(base), max_tokens=64, width=16)
+    made = EncoderJudge.create(config, [OVERALL], name="tiny")
+    made.calibration = {}
+    return made
+
+
+FRESH = """
+import json, sys
+from medal_judges import Judge
+from medal_judges.models.golden import golden_scores
+judge = Judge.from_pretrained(sys.argv[1])
+print(json.dumps([str(judge.signature()), golden_scores(judge)]))
+"""
+
+
+@pytest.mark.parametrize("isotonic", [False, True])
+def test_saved_with_its_members_and_the_same_in_a_fresh_process(
+    tiny_bert: Path, tmp_path: Path, isotonic: bool
+) -> None:
+    from medal_judges.models.golden import golden_scores
+
+    folder = encoder(tiny_bert).save_pretrained(tmp_path / "member")
+    knots = np.array([[-1.0, 0.0, 1.0], [0.2, 0.4, 0.9]]) if isotonic else None
+    line = Blend(("deep", "plain"), *np.full((2, 2), 0.5), np.array([0.3, 0.2]), 0.4, 0.1, knots)
+    judge = opened(Stack({"overall": line}), deep=str(folder), plain=LENGTH)
+    saved = judge.save_pretrained(tmp_path / "hybrid")
+    (folder / "config.json").unlink()  # nothing outside the folder is needed
+    config = json.loads((saved / "config.json").read_text(encoding="utf-8"))
+    assert config["members"]["plain"]["settings"]["family"] == "feature"
+    assert (saved / "members" / "deep" / "model.safetensors").is_file()
+    assert str(tmp_path) not in (saved / "config.json").read_text(encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, "-c", FRESH, str(saved)], capture_output=True, text=True, check=True
+    )
+    signature, scores = json.loads(run.stdout)
+    assert signature == str(judge.signature())
+    for there, here in zip(scores, golden_scores(judge), strict=True):
+        assert there == pytest.approx(here, abs=1e-5)
+
+
+def test_selections_and_cascades_come_back_too(tmp_path: Path) -> None:
+    for combination in (Selection({"overall": "length"}), Cascade({"overall": 0.25})):
+        judge = opened(combination, length=LENGTH, repetition=REPETITION)
+        loaded = Judge.from_pretrained(judge.save_pretrained(tmp_path / "h"))
+        assert isinstance(loaded, HybridJudge)
+        assert loaded.combination == combination
+        assert str(loaded.signature()) == str(judge.signature())
+
+
+def test_a_hybrid_can_be_a_member(tmp_path: Path) -> None:
+    inner = opened(Stack({"overall": blend(0.1, 0.05)}), length=LENGTH, repetition=REPETITION)
+    inner.save_pretrained(tmp_path / "inner")
+    outer = opened(Selection({"overall": "inner"}), inner=str(tmp_path / "inner"))
+    loaded = Judge.from_pretrained(outer.save_pretrained(tmp_path / "outer"))
+    assert overall(list(loaded.score(chats()))) == pytest.approx(
+        overall(list(inner.score(chats())))
+    )
+
+
+def test_the_signature_holds_the_members_and_the_numbers() -> None:
+    made = [
+        opened(Stack({"overall": line}), length=LENGTH, repetition=REPETITION).signature()
+        for line in (blend(0.1, 0.05), blend(0.1, 0.06))
+    ]
+    revision = Judge.from_pretrained(LENGTH).signature().revision
+    assert f"length=length@{revision}" in (made[0].base or "")
+    assert made[0].revision != made[1].revision
+    assert Signature.parse(str(made[0])) == made[0]
+
+
+def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    judge = opened(Stack({"overall": blend(0.1, 0.05)}), length=LENGTH, repetition=REPETITION)
+    folder = judge.save_pretrained(tmp_path / "h")
+    from safetensors.numpy import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    save_file(tensors | {"mood.weights": np.ones(2)}, folder / "model.safetensors")
+    with pytest.raises(JudgeLoadError, match="unexpected weights 'mood"):
+        Judge.from_pretrained(folder)
+    del tensors["overall.center"]
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(JudgeLoadError, match=r"no weights overall\.center"):
+        Judge.from_pretrained(folder)
+    with pytest.raises(JudgeLoadError, match="no option colour"):
+        Judge.from_pretrained(folder, colour="red")
+
+
+def test_dimensions_that_do_not_go_together_are_refused() -> None:
+    with pytest.raises(ConfigError, match="has no dimension 'warmth'"):
+        HybridJudge(
+            {"length": open_member("length", MemberConfig(path=LENGTH))},
+            Selection({"warmth": "length"}),
+            [Dimension("warmth", "continuous", 0, 1)],
+        )
+    with pytest.raises(ConfigError, match="good end of 'repetitive'"):
+        HybridJudge(
+            {"a": open_member("a", MemberConfig(path=LENGTH, dimensions={"fresh": "repetitive"}))},
+            Selection({"fresh": "a"}),
+            [Dimension("fresh", "continuous", 0, 1)],
+        )
+
+
+def test_a_config_says_what_does_not_fit() -> None:
+    two = {"a": {"path": LENGTH}, "b": {"path": REPETITION}}
+    with pytest.raises(ValueError, match="either threshold or share"):
+        HybridConfig(kind="cascade", members=two)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="two members"):
+        HybridConfig(kind="cascade", share=0.5, members={"a": two["a"]})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="letters, digits"):
+        HybridConfig(members={"a/b": two["a"]})  # type: ignore[dict-item]
+
+
+def test_the_example_of_a_yaml_hybrid_scores() -> None:
+    judge = Judge.from_pretrained("configs/judges/hybrid_example.yaml")
+    found = overall(list(judge.score(chats())))
+    a, b = (overall(list(Judge.from_pretrained(p).score(chats()))) for p in (LENGTH, REPETITION))
+    for one, first, second in zip(found, a, b, strict=True):
+        if first is not None and second is not None:
+            assert one == pytest.approx(0.25 * first + 0.75 * second)

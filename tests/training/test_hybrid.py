@@ -1,0 +1,221 @@
+"""Fitting hybrids: the same numbers as scikit-learn's, nothing judged twice."""
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from medal_judges import Dialogue, Judge, Turn
+from medal_judges.dimension import Dimension
+from medal_judges.errors import ConfigError
+from medal_judges.models.feature import FeatureJudge
+from medal_judges.models.hybrid.combination import Selection, Stack
+from medal_judges.models.hybrid.config import HybridConfig
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.examples import Example
+from medal_judges.training.hybrid import fit_hybrid
+from medal_judges.training.hybrid_fit import (
+    ALPHAS,
+    FitRows,
+    agreement,
+    best_member,
+    crossed,
+    fit_blend,
+    folds,
+    mean_agreement,
+    settled,
+    threshold_for,
+)
+
+from ..conftest import WORDS
+
+LENGTH, REPETITION = "configs/judges/length.yaml", "configs/judges/repetition.yaml"
+OVERALL = Dimension("overall", "continuous", 1, 5)
+TWO = {"length": {"path": LENGTH}, "repetition": {"path": REPETITION}}
+
+
+def settings(**changes: object) -> HybridConfig:
+    return HybridConfig(**({"members": TWO} | changes))  # type: ignore[arg-type]
+
+
+def fit_rows(count: int = 90, sources: int = 1) -> FitRows:
+    """``sources`` sources of sizes that differ, each with a level of its own."""
+    rng = np.random.default_rng(0)
+    units = rng.uniform(size=(count, 2)) * [0.5, 0.1] + [0.2, 0.7]
+    source = np.sort(rng.integers(0, sources, count) if sources > 1 else np.zeros(count, int))
+    targets = (
+        0.55 + 0.6 * units[:, 0] - 0.8 * units[:, 1] + rng.normal(0, 0.05, count) + 0.2 * source
+    )
+    units = units + 0.3 * source[:, None]
+    return FitRows(
+        ("length", "repetition"),
+        units,
+        targets,
+        source.astype(str),
+        np.array([f"g{i // 2}" for i in range(count)]),
+        np.ones(count),
+    )
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+@pytest.mark.parametrize("alpha", [0.5, 30.0])
+def test_the_ridge_is_scikit_learns(alpha: float, nonnegative: bool) -> None:
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    rows = fit_rows()
+    oracle = make_pipeline(StandardScaler(), Ridge(alpha=alpha, positive=nonnegative))
+    expected = oracle.fit(rows.units, rows.targets).predict(rows.units)
+    blend = fit_blend(settings(alpha=alpha, nonnegative=nonnegative), rows)
+    assert blend(rows.units) == pytest.approx(np.clip(expected, 0, 1), abs=1e-6)
+    assert blend.residual == pytest.approx(np.sqrt(np.mean((rows.targets - expected) ** 2)))
+    if nonnegative:
+        assert blend.asked == ("length",)  # the other one's weight would be below 0
+
+
+def test_the_isotonic_is_scikit_learns() -> None:
+    from sklearn.isotonic import IsotonicRegression
+    from sklearn.preprocessing import StandardScaler
+
+    rows = fit_rows()
+    z = StandardScaler().fit_transform(rows.units).mean(axis=1)
+    oracle = IsotonicRegression(out_of_bounds="clip").fit(z, rows.targets)
+    blend = fit_blend(settings(combiner="isotonic", alpha=1.0), rows)
+    assert blend(rows.units) == pytest.approx(np.clip(oracle.predict(z), 0, 1), abs=1e-9)
+    far = blend(np.array([[-9.0, -9.0], [9.0, 9.0]]))  # beyond the fitting rows: the outer knots
+    assert far == pytest.approx(np.clip(oracle.predict([-99, 99]), 0, 1))
+
+
+def test_sources_are_centred_apart_and_weigh_the_same() -> None:
+    rows = fit_rows(120, sources=3)
+    blend = fit_blend(settings(nonnegative=False, alpha=1e-6), rows)
+    slopes = blend.weights / blend.spread
+    assert slopes == pytest.approx([0.6, -0.8], abs=0.15)  # the levels' own slope is 0.2 / 0.3
+    twice = np.concatenate([np.arange(120), np.flatnonzero(rows.sources == "0")])
+    again = fit_blend(settings(nonnegative=False, alpha=1e-6), rows.part(twice))
+    assert again.weights == pytest.approx(blend.weights)
+
+
+def test_the_penalty_is_the_one_that_cross_validates_best() -> None:
+    rows = fit_rows(120, sources=3)
+    by_alpha: dict[float, float] = {}
+    for alpha in ALPHAS:
+        scores = crossed(settings(alpha=alpha, nonnegative=False), rows)
+        assert scores is not None
+        by_alpha[alpha] = mean_agreement(agreement(scores, rows)) or -1
+    found = settled(settings(nonnegative=False), rows)
+    assert found.alpha != "auto" and by_alpha[found.alpha] == max(by_alpha.values())
+    assert settled(settings(alpha=7.0), rows).alpha == 7.0
+    assert settled(settings(), rows.part(np.arange(6))).alpha == ALPHAS[0]
+
+
+def test_cross_validation_keeps_conversations_together() -> None:
+    rows = fit_rows()
+    for learn, held in folds(rows.groups):
+        assert not set(rows.groups[learn]) & set(rows.groups[held])
+    scores = crossed(settings(alpha=1.0, nonnegative=False), rows)
+    assert scores is not None and np.isfinite(scores).all()
+    assert crossed(settings(alpha=1.0), rows.part(np.arange(6))) is None
+
+
+def test_the_best_member_is_best_over_sources() -> None:
+    rng = np.random.default_rng(1)
+    targets = rng.uniform(size=80)
+    sources = np.array(["big"] * 60 + ["small"] * 20)
+    first = np.where(sources == "big", targets, -targets)  # right on three rows of four
+    second = targets + rng.normal(0, 0.1, 80)
+    rows = FitRows(
+        ("first", "second"), np.stack([first, second], 1), targets, sources, sources, np.ones(80)
+    )
+    assert best_member(rows) == "second"
+
+
+def test_a_threshold_defers_the_share() -> None:
+    values = np.random.default_rng(0).permutation(np.arange(40) / 100)
+    for share in (0.0, 0.1, 0.25, 0.5, 1.0):
+        assert np.mean(values > threshold_for(values.tolist(), share)) == pytest.approx(share)
+    assert np.mean(np.array([0.2] * 10) > threshold_for([0.2] * 10, 0.3)) == 0
+
+
+def examples(count: int = 30) -> list[Example]:
+    """Longer answers are better, in two sources."""
+    rng = np.random.default_rng(0)
+    found = []
+    for i in range(count):
+        words = 1 + i % 10
+        turns = (Turn("user", "film ?"), Turn("assistant", " ".join(rng.choice(WORDS, words))))
+        target = min(1.0, words / 10 + float(rng.uniform(0, 0.05)))
+        source = ("dstc9", "other")[i % 2]
+        found.append(Example(Dialogue(str(i), turns), source, {"overall": target}, group=str(i)))
+    return found
+
+
+def run(folder: Path, **changes: object) -> TrainConfig:
+    model = {"family": "hybrid", "members": TWO} | changes
+    return TrainConfig(
+        name="both",
+        output_dir=str(folder),
+        rubric="overall",
+        model=model,  # type: ignore[arg-type]
+        train=({"source": "dstc9:validation"},),  # type: ignore[arg-type]
+        stop={"keep": "last"},  # type: ignore[arg-type]
+    )
+
+
+def test_a_stack_from_its_rows_to_a_saved_judge(tmp_path: Path) -> None:
+    judge, figures = fit_hybrid(run(tmp_path / "j"), examples(), [OVERALL])
+    assert figures["spearman/overall"] > 0.8
+    assert {"spearman/overall/length", "spearman/overall@dstc9"} <= set(figures)
+    assert isinstance(judge.combination, Stack)
+    found = Judge.from_pretrained(judge.save_pretrained(tmp_path / "j"))
+    given = [e.dialogue for e in examples()]
+    assert [j.scores for j in found.score(given)] == [j.scores for j in judge.score(given)]
+
+
+def test_members_judge_the_rows_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, _ = fit_hybrid(run(tmp_path), examples(), [OVERALL])
+    files = sorted((tmp_path / "judgements").rglob("*.jsonl"))
+    assert len(files) == 4  # two members, two sources
+    scored: list[object] = []
+    whole = FeatureJudge._score_batch
+
+    def counted(self: FeatureJudge, items: list, dimensions: list) -> list:
+        scored.extend(items)
+        return whole(self, items, dimensions)
+
+    monkeypatch.setattr(FeatureJudge, "_score_batch", counted)
+    again, _ = fit_hybrid(run(tmp_path, alpha=5.0), examples(), [OVERALL])
+    assert scored == []
+    assert again.signature().revision != first.signature().revision
+    fit_hybrid(run(tmp_path), examples(32), [OVERALL])
+    assert len(scored) == 64  # other rows: judged anew
+
+
+def test_a_selection_takes_the_winner(tmp_path: Path) -> None:
+    judge, figures = fit_hybrid(run(tmp_path, kind="select"), examples(), [OVERALL])
+    assert judge.combination == Selection({"overall": "length"})
+    assert figures["spearman/overall/length"] > 0.8
+
+
+def test_rows_that_a_member_learnt_from_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = Judge.from_pretrained(LENGTH).save_pretrained(tmp_path / "member")
+    facts = [{"part": "train", "source": "dstc9:validation"}]
+    (folder / "data.json").write_text(json.dumps(facts), encoding="utf-8")
+    with caplog.at_level(logging.WARNING):
+        fit_hybrid(run(tmp_path / "j", members={"a": {"path": str(folder)}}), examples(), [OVERALL])
+    assert "member a was trained on dstc9:validation" in caplog.text
+
+
+def test_what_cannot_be_fitted_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no distribution of 'overall'"):
+        fit_hybrid(run(tmp_path, kind="cascade", share=0.3), examples(), [OVERALL])
+    with pytest.raises(ConfigError, match="no member has any of warmth"):
+        fit_hybrid(run(tmp_path), examples(), [Dimension("warmth", "continuous", 0, 1)])
+    with pytest.raises(ConfigError, match="cross-validation"):
+        held_out = run(tmp_path).model_copy(update={"validation": run(tmp_path).train})
+        fit_hybrid(held_out, examples(), [OVERALL])

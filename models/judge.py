@@ -221,7 +221,10 @@ class Judge(ABC):
         return save_judge(self, Path(path))
 
     def push_to_hub(self, repo_id: str, *, private: bool = True, **options: Any) -> str:
-        """Upload the saved folder to the Hub (private unless told otherwise); returns its URL."""
+        """Upload the judge to the Hub (private unless told otherwise) with golden scores; returns
+        the commit's address. ``options``: ``revision`` (a tag), ``message``. The card is written
+        where the facts of a run are: ``medal push`` of the folder that ``medal train`` left.
+        """
         from medal_judges.models.saving import push_judge
 
         return push_judge(self, repo_id, private=private, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from medal_judges.eval.correlation import (
     weighted_spearman,
 )
 from medal_judges.eval.results import Estimate
-from medal_judges.models.calibration import Calibration
-from medal_judges.models.heads import Head
-from medal_judges.models.judge import Judge
-from medal_judges.training.examples import Example
+
+if TYPE_CHECKING:  # the card reads this module's names, and needs no torch for it
+    from medal_judges.models.calibration import Calibration
+    from medal_judges.models.heads import Head
+    from medal_judges.models.judge import Judge
+    from medal_judges.training.examples import Example
 
 Scores = dict[str, np.ndarray]
 
@@ -62,6 +64,8 @@ def scores_of_logits(
 ) -> Scores:
     """Calibrated scores [n] per dimension of a net's ``logits`` [n, outputs]."""
     import torch
+
+    from medal_judges.models.calibration import Calibration
 
     return {
         name: np.array(

@@ -53,7 +53,7 @@ def _metadata(facts: CardFacts, base: BaseModel | None) -> str:
     from huggingface_hub import ModelCardData
 
     extra: dict[str, Any] = {}
-    if facts.emissions:
+    if facts.emissions and facts.emissions["kg_co2"] is not None:
         extra["co2_eq_emissions"] = {
             "emissions": round(1000 * facts.emissions["kg_co2"], 3),  # the Hub counts grams
             "source": facts.emissions["tool"],
@@ -197,10 +197,14 @@ def _emissions(facts: CardFacts) -> str:
     if not facts.emissions:
         return "Not measured (install `medal-judges[carbon]` before training to have it measured)."
     e = facts.emissions
+    grams = (
+        f"not stated in grams (MEDAL_JUDGES_COUNTRY named no grid): {e['kwh']:.4f} kWh"
+        if e["kg_co2"] is None
+        else f"{1000 * e['kg_co2']:.2f} g CO2 equivalent ({e['country']}), {e['kwh']:.4f} kWh"
+    )
     return (
-        f"{1000 * e['kg_co2']:.2f} g CO2 equivalent, {e['kwh']:.4f} kWh in {e['seconds']:.0f} s on "
-        f"{e['hardware']}, in {e['country'] or 'a country not known'} ({e['tool']}; this machine "
-        "alone: neither the base model's training nor runs that were thrown away)."
+        f"{grams} in {e['seconds']:.0f} s on {e['hardware']} ({e['tool']}; this machine alone: "
+        "neither the base model's training nor runs that were thrown away)."
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 EMISSIONS_NAME = "emissions.json"
-COUNTRY = "MEDAL_JUDGES_COUNTRY"  # ISO 3166 alpha-3, such as DEU: codecarbon needs no network then
+COUNTRY = "MEDAL_JUDGES_COUNTRY"  # ISO 3166 alpha-3, such as DEU
 
 logger = logging.getLogger(__name__)
 
@@ -19,12 +19,14 @@ class Meter:
     """Measures from its making to ``write``; without codecarbon it measures nothing."""
 
     def __init__(self) -> None:
-        self._tracker = _tracker()
+        self._country = os.environ.get(COUNTRY) or None
+        self._tracker = _tracker(self._country)
         if self._tracker is not None:
             self._tracker.start()
 
     def write(self, folder: Path) -> None:
-        """emissions.json in ``folder``: kg CO2 equivalent, kWh, seconds, where, by what."""
+        """emissions.json in ``folder``: kWh, seconds, on what, by what, and kg CO2 equivalent where
+        the country is named (``kg_co2`` is None elsewhere)."""
         if self._tracker is None:
             return
         kilograms = self._tracker.stop()
@@ -33,10 +35,10 @@ class Meter:
             logger.warning("codecarbon measured nothing: the card states no emissions")
             return
         record = {
-            "kg_co2": float(kilograms),
+            "kg_co2": float(kilograms) if self._country else None,
             "kwh": float(data.energy_consumed),
             "seconds": float(data.duration),
-            "country": data.country_iso_code or None,
+            "country": self._country,
             "hardware": data.gpu_model or data.cpu_model,
             "tool": f"codecarbon {data.codecarbon_version}",
         }
@@ -44,12 +46,16 @@ class Meter:
         (folder / EMISSIONS_NAME).write_text(text + "\n", encoding="utf-8")
 
 
-def _tracker() -> Any:
+def _tracker(country: str | None) -> Any:
+    """codecarbon's tracker, the one that asks no network where it is: the other takes Canada where
+    nobody answers, whose grid is among the cleanest. Without a country only its kWh are used."""
     if find_spec("codecarbon") is None:
         return None
-    from codecarbon import EmissionsTracker, OfflineEmissionsTracker
+    from codecarbon import OfflineEmissionsTracker
 
-    settings = {"save_to_file": False, "log_level": "error", "allow_multiple_runs": True}
-    if country := os.environ.get(COUNTRY):
-        return OfflineEmissionsTracker(country_iso_code=country, **settings)
-    return EmissionsTracker(**settings)
+    return OfflineEmissionsTracker(
+        country_iso_code=country or "FRA",
+        save_to_file=False,
+        log_level="error",
+        allow_multiple_runs=True,
+    )

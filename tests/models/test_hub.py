@@ -70,6 +70,25 @@ def test_pull_by_revision_and_from_the_cache_without_a_network(hub: Hub, tmp_pat
     assert pulls(hub, home, f"{ID}@v1", ID) == [first, newest]
 
 
+def test_a_judge_is_pushed_from_python(hub: Hub, tmp_path: Path) -> None:
+    code = """
+from medal_judges import Judge
+from medal_judges.errors import HubError
+judge = Judge.from_pretrained("configs/judges/length.yaml")
+print(judge.push_to_hub("org/judge", revision="v1", message="mine"))
+"""
+    done = hub.run(tmp_path / "home", code)
+    repo = hub.repos[ID]
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"{hub.address}/{ID}/commit/{repo.tags['v1']}"
+    assert repo.private and repo.messages == ["mine"]
+    assert set(repo.files) == {"config.json", "golden.json"}
+    hub.close()
+    for env in ({}, {"HF_HUB_OFFLINE": "1"}):
+        done = hub.run(tmp_path / "home", code, **env)
+        assert "cannot push org/judge: the Hub is out of reach" in done.stderr
+
+
 def test_each_trouble_has_its_message(hub: Hub, tmp_path: Path) -> None:
     hub.repos[ID] = Repo()
     hub.repos[ID].commit(files_of(judge_folder(tmp_path, "length")), "one")

@@ -1,0 +1,97 @@
+"""One judge a dimension: each is the one trained alone, and the whole is one saved judge."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from medal_judges.config import build_config
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.dimension import load_rubric
+from medal_judges.errors import ConfigError
+from medal_judges.jsonl import write_records
+from medal_judges.labelled import LabelledDialogue
+from medal_judges.models.judge import Judge
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.examples import Example
+from medal_judges.training.per_dimension import part_config
+from medal_judges.training.rows import RunRows
+from medal_judges.training.run import _learnable, train_judge
+
+from ..conftest import WORDS
+
+DIMENSIONS = ("overall", "repetitive")
+
+
+def settings(base: Path, folder: Path, **more: Any) -> TrainConfig:
+    model = {"family": "encoder", "base": str(base), "max_tokens": 32, "width": 8}
+    return build_config(
+        TrainConfig,
+        {
+            "name": "apart",
+            "output_dir": str(folder / "judge"),
+            "rubric": "medal",
+            "model": model,
+            "trainable_layers": 0,
+            "optim": {"epochs": 1, "lr": 0.01},
+            "train": [{"source": str(folder / "train.jsonl")}],
+            "validation": [{"source": str(folder / "validation.jsonl")}],
+        }
+        | more,
+        where="test",
+    )
+
+
+def test_a_part_is_the_same_run_of_one_dimension(tmp_path: Path) -> None:
+    whole = settings(tmp_path, tmp_path, per_dimension=True)
+    part = part_config(whole, "overall")
+    assert part.only == ("overall",) and not part.per_dimension
+    assert part.output_dir == str(tmp_path / "judge" / "members" / "overall")
+    assert part.train == whole.train and part.optim == whole.optim
+
+
+def test_only_takes_known_dimensions() -> None:
+    rows = RunRows([Example(Dialogue("1", ()), "a", {"overall": 0.5, "unsafe": 1.0})], [], [])
+    rubric = load_rubric("medal")
+    assert [d.name for d in _learnable(rubric, rows, ("overall",))] == ["overall"]
+    assert {d.name for d in _learnable(rubric, rows)} == {"overall", "unsafe"}
+    with pytest.raises(ConfigError, match="no dimension fun"):
+        _learnable(rubric, rows, ("overall", "fun"))
+
+
+def test_families_that_fit_each_dimension_refuse_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="leave it out"):
+        settings(tmp_path, tmp_path, per_dimension=True, model={"family": "embedding"})
+
+
+def labelled(number: int, split: str) -> LabelledDialogue:
+    rng = np.random.default_rng([number, len(split)])
+    said = [" ".join(rng.choice(WORDS, 6)) for _ in range(4)]
+    turns = tuple(Turn(r, t) for r, t in zip(("user", "assistant") * 2, said, strict=True))  # type: ignore[arg-type]
+    labels = {"overall": (float(1 + number % 5),), "repetitive": (float(number % 2),)}
+    scales = {"overall": (1.0, 5.0), "repetitive": (0.0, 1.0)}
+    return LabelledDialogue(Dialogue(f"{split}-{number}", turns), labels, scales, split=split)
+
+
+@pytest.mark.slow  # four judges, each checked in a process of its own
+def test_the_joined_judge_is_its_parts(tiny_bert: Path, tmp_path: Path) -> None:
+    for split in ("train", "validation"):
+        rows = (labelled(i, split).to_record() for i in range(20))
+        write_records(tmp_path / f"{split}.jsonl", rows)
+    folder = train_judge(settings(tiny_bert, tmp_path, per_dimension=True))
+    judge = Judge.from_pretrained(folder)
+    assert judge.family == "hybrid" and [d.name for d in judge.dimensions] == list(DIMENSIONS)
+    alone = train_judge(
+        settings(tiny_bert, tmp_path, only=["overall"], output_dir=str(tmp_path / "alone"))
+    )
+    dialogues = [labelled(i, "test").dialogue for i in range(5)]
+    wanted = [j.scores["overall"] for j in Judge.from_pretrained(alone).score(dialogues)]
+    found = [j.scores["overall"] for j in judge.score(dialogues)]
+    assert found == pytest.approx(wanted, abs=1e-5)
+    figures = json.loads((folder / "validation.json").read_text())
+    assert {"spearman/overall", "auc/repetitive", "spearman", "auc"} <= figures.keys()
+    assert (folder / "golden.json").is_file() and (folder / "README.md").is_file()

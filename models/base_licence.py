@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from medal_judges.models.embedded import PREFIX
 
@@ -46,7 +47,7 @@ def _asked(hub_id: str) -> str | None:
         if isinstance(cached, str):
             told = ModelCard.load(cached).data.to_dict().get("license")
         else:
-            card = HfApi().model_info(hub_id, timeout=5).card_data
+            card: Any = HfApi().model_info(hub_id, timeout=5).card_data
             told = None if card is None else card.to_dict().get("license")
     except Exception:  # no network, no such model, no card: the card says that it is not known
         return None

@@ -105,6 +105,31 @@ def test_an_unknown_family_names_the_known_ones(tmp_path: Path, family: object) 
         assert "encoder" in str(caught.value) and "feature" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "told", "typed"),
+    [
+        ({"format": 99}, "in format 99", "pip install --upgrade 'medal-judges>=9.1'"),
+        ({"format": "x"}, "in format x", "pip install --upgrade 'medal-judges>=9.1'"),
+        ({"format": 0}, "in format 0", "pip install --upgrade 'medal-judges==9.1'"),
+        ({"family": "oracle"}, "saved by medal-judges 9.1", "medal-judges==9.1"),
+    ],
+)
+def test_a_judge_of_another_package_says_which_reads_it(
+    tmp_path: Path, changes: dict[str, object], told: str, typed: str
+) -> None:
+    folder = Judge.from_pretrained(YAML).save_pretrained(tmp_path / "judge")
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    assert config["format"] == 1
+    path.write_text(json.dumps(config | {"medal_judges_version": "9.1"} | changes))
+    with pytest.raises(JudgeLoadError) as caught:
+        Judge.from_pretrained(folder)
+    assert told in caught.value.message and typed in (caught.value.hint or "")
+    del config["format"]  # of before there was one: read as 1
+    path.write_text(json.dumps(config))
+    assert scores(Judge.from_pretrained(folder))
+
+
 def test_a_yaml_of_a_trained_family_or_with_a_setting_missing_is_told(tmp_path: Path) -> None:
     path = tmp_path / "judge.yaml"
     path.write_text("family: encoder\nname: x\n")

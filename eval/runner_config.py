@@ -99,7 +99,7 @@ class BenchmarkConfig(Config):
         names = [one.name for one in self.sets] + [each.name for each in self.planted]
         _distinct("sets", names)
         _distinct("predictions", [f"{p.name} on {p.set}" for p in self.predictions])
-        judged = {one.name for one in (*self.judges, *self.predictions)}
+        judged = {one.name for one in self.judges} | {one.name for one in self.predictions}
         for cascade in self.cascades:
             if missing := {cascade.cheap, cascade.dear} - judged:
                 raise ValueError(

@@ -18,14 +18,14 @@ from medal_judges.eval.report.markup import (
     sortable,
 )
 from medal_judges.eval.report.svg import Frame, padded
-from medal_judges.eval.results import CascadeCurve
+from medal_judges.eval.results import CascadeCurve, CascadePoint
 
 _LEAD = (
     "A cheap judge answers, and a dear one is asked for the rows that the cheap one is least sure "
     "of. Solid: Spearman ρ by the share deferred, with its 95% interval; dashed: the same share "
     "deferred at random, which uncertainty has to beat. The ends are the two judges alone, on the "
     "rows that both scored. Scores are mixed as they stand, each on its own judge's scale. Costs "
-    "are means a row; an amount that a judge did not record counts as 0."
+    "are for 1,000 rows; an amount that a judge did not record counts as 0."
 )
 
 
@@ -66,6 +66,11 @@ def _panel(curve: CascadeCurve) -> str:
     )
 
 
+def _thousand(point: CascadePoint, key: str) -> float | None:
+    cost = point.cost.get(key)
+    return None if cost is None else 1000 * cost
+
+
 def _line(frame: Frame, points: Sequence[tuple[float, float | None]], kind: str) -> str:
     """Segments between neighbours that both have a value."""
     return "".join(
@@ -77,7 +82,7 @@ def _line(frame: Frame, points: Sequence[tuple[float, float | None]], kind: str)
 
 def _table(curve: CascadeCurve) -> str:
     costs = list(dict.fromkeys(key for point in curve.points for key in point.cost))
-    heads = [f"{key} a row" for key in costs]
+    heads = [f"{key} for 1,000 rows" for key in costs]
     columns = [
         *(Column(name, "number") for name in ("Share deferred", "Spearman ρ", "ρ at random")),
         *(Column(head, "number") for head in heads),
@@ -86,7 +91,7 @@ def _table(curve: CascadeCurve) -> str:
         row_head(f"{100 * point.share:.0f}% ({point.deferred:,})")
         + estimate_cell(point.spearman)
         + number_cell(point.at_random)
-        + "".join(number_cell(point.cost.get(key)) for key in costs)
+        + "".join(number_cell(_thousand(point, key)) for key in costs)
         for point in curve.points
     ]
     return sortable(title(curve), columns, [Group(rows)])

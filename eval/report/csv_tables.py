@@ -6,10 +6,11 @@ import csv
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from medal_judges.eval.cascade import COSTS
 from medal_judges.eval.report.arrangement import Arrangement, unique_slugs
 from medal_judges.eval.report.calibration import bins
 from medal_judges.eval.report.numbers import under_floor
-from medal_judges.eval.results import Cell, Estimate, ResultRow
+from medal_judges.eval.results import CascadeCurve, Cell, Estimate, ResultRow
 
 Line = Sequence[object]
 _ROW = ("judge", "set", "level", "dimension", "kind")
@@ -22,7 +23,7 @@ def write_csv(view: Arrangement, folder: Path) -> list[Path]:
     Rows under the coverage floor keep their figures here, marked in ``under_floor``.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    rows = view.benchmark.rows
+    rows, curves = view.benchmark.rows, view.benchmark.cascades
     tables: list[tuple[str, Line, Iterable[Line]]] = [
         ("figures", (*_ROW, *_COVERAGE, "metric", *_ESTIMATE), _figures(rows)),
         ("ceilings", (*_ROW, "metric", *_ESTIMATE), _ceilings(rows)),
@@ -31,6 +32,11 @@ def write_csv(view: Arrangement, folder: Path) -> list[Path]:
         ("points", (*_ROW, *_POINT), _points(rows)),
         ("calibration", (*_ROW, "mean_score", "mean_human", "n"), _calibration(rows)),
         ("disagreements", _DISAGREEMENT, _disagreements(view)),
+        (
+            "cascades",
+            (*_CURVE, *_ESTIMATE, "at_random", *COSTS),
+            _cascades(curves),
+        ),
         ("signatures", (*_ROW, "signature"), ((*_at(row), row.signature) for row in rows)),
         ("facts", ("fact", "value"), view.benchmark.facts),
     ]
@@ -43,6 +49,7 @@ def write_csv(view: Arrangement, folder: Path) -> list[Path]:
 
 
 _COVERAGE = ("n", "scored", "coverage", "under_floor")
+_CURVE = ("cheap", "dear", "set", "level", "dimension", "n", "share", "deferred")
 _POINT = ("id", "turn", "human", "score", "lang", "chatbot", "group")
 _TURN = ("turn", "role", "content", "contribution")
 _RANKED = ("id", "human", "score", "human_rank", "score_rank")
@@ -113,6 +120,14 @@ def _calibration(rows: Sequence[ResultRow]) -> Iterator[Line]:
     for row in rows:
         for found in bins(row) if row.points else ():
             yield *_at(row), found.score, found.human, found.n
+
+
+def _cascades(curves: Sequence[CascadeCurve]) -> Iterator[Line]:
+    for c in curves:
+        about = (c.cheap, c.dear, c.set_name, c.level, c.dimension, c.n)
+        for p in c.points:
+            costs = (p.cost.get(key) for key in COSTS)
+            yield *about, p.share, p.deferred, *_estimate(p.spearman), p.at_random, *costs
 
 
 def _disagreements(view: Arrangement) -> Iterator[Line]:

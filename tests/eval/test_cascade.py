@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,6 +120,17 @@ def test_the_page_shows_the_curve() -> None:
     assert "cheap, then dear: set, overall" in page
     assert "50% (30)" in page
     assert page.count('class="trend dashed"') == 10
+
+
+def test_the_curve_stands_in_a_csv_too(tmp_path: Path) -> None:
+    from medal_judges.eval.report.csv_tables import write_csv
+
+    write_csv(Arrangement(Benchmark("t", [], cascades=[curve()])), tmp_path)
+    with (tmp_path / "cascades.csv").open(encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 11
+    assert float(lines[-1]["tokens"]) == pytest.approx(110)
+    assert float(lines[5]["value"]) == curve().points[5].spearman.value
 
 
 def test_a_cascade_of_judges_that_are_not_there_is_refused(tmp_path: Path) -> None:

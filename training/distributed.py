@@ -6,8 +6,8 @@ forward pass: every process must take part in each pass and in each function her
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -61,17 +61,33 @@ def innermost(optimizer: Any) -> Optimizer:
     return found
 
 
-def gathered(parameters: Iterable[Tensor], *, write: bool = False) -> AbstractContextManager[Any]:
+def set_leaves(model: nn.Module, accelerator: Any) -> None:
+    """Have ZeRO-3 gather an attention's weights together: torch's reads its output layer's weights
+    without calling that layer, at which they would be gathered."""
+    if strategy(accelerator) == "zero3" and any(
+        isinstance(m, nn.MultiheadAttention) for m in model.modules()
+    ):
+        from deepspeed.utils import set_z3_leaf_modules
+
+        set_z3_leaf_modules(model, [nn.MultiheadAttention])
+
+
+@contextmanager
+def gathered(parameters: Iterable[Tensor], *, write: bool = False) -> Iterator[None]:
     """The parameters whole on every process; what the main one wrote (``write``) goes to all."""
-    parted = [p for p in parameters if hasattr(p, "ds_id")]
+    parted: list[Any] = [p for p in parameters if hasattr(p, "ds_id")]
     if not parted:
-        return nullcontext()
+        yield
+        return
     import deepspeed
 
-    context: AbstractContextManager[Any] = deepspeed.zero.GatheredParameters(
-        parted, modifier_rank=0 if write else None
-    )
-    return context
+    with deepspeed.zero.GatheredParameters(parted, modifier_rank=0 if write else None):
+        yield
+    # DeepSpeed keeps small parameters whole between steps, and its record of what a pass gathers
+    # relies on it; the line above has parted them too.
+    for parameter in parted:
+        if parameter.ds_persist:
+            parameter.all_gather()
 
 
 def whole_state(net: nn.Module, names: Iterable[str], main: bool) -> dict[str, Tensor]:

@@ -35,6 +35,7 @@ from medal_judges.training.config import TrainConfig
 from medal_judges.training.distributed import (
     innermost,
     leave_deepspeed,
+    set_leaves,
     uses_deepspeed,
     whole_state,
     write_state,
@@ -79,6 +80,7 @@ class TrainingLoop:
         batches = epoch_batches(self.train.lengths, optim, seed=self.config.seed, epoch=0)
         self.steps_per_epoch = math.ceil(len(batches) / unit)
         self.steps = max(1, round(optim.epochs * self.steps_per_epoch))
+        set_leaves(objective, self.accelerator)
         optimizer = build_optimizer(objective, self.task.body, optim)
         self.model, self.optimizer = self.accelerator.prepare(objective, optimizer)
         self.schedule = build_schedule(innermost(self.optimizer), optim, self.steps)

@@ -153,7 +153,7 @@ def test_two_processes_train_the_judge_that_one_trains(
     which fp32 numbers are added (1e-7 of a gradient) and what 20 steps of AdamW make of it, which
     divides by the root of squared gradients and so lets the noise of small ones through at full
     rate. Measured: 0 with DDP, 2e-7 of the scale with ZeRO; 1e-5, the tolerance of golden.json, is
-    50 times that. A world of one, clipping left out or a lost accumulation are off by 1e-2."""
+    50 times that."""
     folder = workshop.train(strategy)
     assert facts(folder)["processes"] == 2  # Accelerate on CPU can start two worlds of one
     assert facts(folder)["steps"] == STEPS

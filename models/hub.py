@@ -18,7 +18,7 @@ from medal_judges.models.secret_scan import require_clean
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _LOG_IN = "hf auth login, or set HF_TOKEN"
 _PUBLISHED = {".json", ".safetensors", ".md", ".txt", ".model", ".yaml", ".jinja", ".csv"}
-_LEFT_OUT = {"checkpoints", "log", "logs", "runs"}
+_LEFT_OUT = {"checkpoints", "judgements", "log", "logs", "runs"}
 _PRESENT = 200  # names of an author that are compared with one that is not there
 
 

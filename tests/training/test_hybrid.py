@@ -11,6 +11,7 @@ from medal_judges import Dialogue, Judge, Turn
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.models.feature import FeatureJudge
+from medal_judges.models.hub import judge_files
 from medal_judges.models.hybrid.combination import Selection, Stack
 from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.training.config import TrainConfig
@@ -171,6 +172,7 @@ def test_a_stack_from_its_rows_to_a_saved_judge(tmp_path: Path) -> None:
     assert {"spearman/overall/length", "spearman/overall@dstc9"} <= set(figures)
     assert isinstance(judge.combination, Stack)
     found = Judge.from_pretrained(judge.save_pretrained(tmp_path / "j"))
+    assert {p.name for p in judge_files(tmp_path / "j")} == {"config.json", "model.safetensors"}
     given = [e.dialogue for e in examples()]
     assert [j.scores for j in found.score(given)] == [j.scores for j in judge.score(given)]
 

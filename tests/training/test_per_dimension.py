@@ -84,7 +84,7 @@ def test_the_joined_judge_is_its_parts(tiny_bert: Path, tmp_path: Path) -> None:
         write_records(tmp_path / f"{split}.jsonl", rows)
     folder = train_judge(settings(tiny_bert, tmp_path, per_dimension=True))
     judge = Judge.from_pretrained(folder)
-    assert judge.family == "hybrid" and [d.name for d in judge.dimensions] == list(DIMENSIONS)
+    assert judge.family == "hybrid" and {d.name for d in judge.dimensions} == set(DIMENSIONS)
     alone = train_judge(
         settings(tiny_bert, tmp_path, only=["overall"], output_dir=str(tmp_path / "alone"))
     )

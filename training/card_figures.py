@@ -22,8 +22,8 @@ def validation_section(facts: CardFacts) -> str:
         lines = [f"| {name} | {value:.4f} |" for name, value in facts.figures.items()]
         return "\n".join(["Without intervals.", "", "| figure | value |", "|---|---|", *lines])
     head = (
-        "Agreement with the labels of the validation rows, which the weights were chosen on; "
-        "95% intervals by bootstrap over conversations.\n\n"
+        "Agreement with the labels of the validation rows, which early stopping and calibration "
+        "have seen; 95% intervals by bootstrap over conversations.\n\n"
         "| source | dimension | language | n | figure | value |\n|---|---|---|---|---|---|"
     )
     rows = (
@@ -92,7 +92,8 @@ def _benchmark_lines(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def eval_results(facts: CardFacts) -> list[EvalResult]:
-    """The figures that are defined, as model-index entries."""
+    """The figures that are defined, as model-index entries. The Hub gathers the metrics of one set
+    and language in one entry, so that the dimension has to stand in the metric's name."""
     from huggingface_hub import EvalResult
 
     found = [
@@ -100,11 +101,11 @@ def eval_results(facts: CardFacts) -> list[EvalResult]:
             task_type="text-classification",
             task_name="dialogue evaluation",
             dataset_type=r["source"],
-            dataset_name=f"{r['source']}, {r['dimension']}",
+            dataset_name=r["source"],
             dataset_config=r["lang"],
             dataset_split="validation",
             metric_type=r["metric"],
-            metric_name=_METRICS[r["metric"]],
+            metric_name=f"{_METRICS[r['metric']]}, {r['dimension']}",
             metric_value=round(r["value"], 4),
             metric_args=_args(r),
         )
@@ -133,10 +134,10 @@ def _benchmark_results(facts: CardFacts) -> Iterator[EvalResult]:
                     task_type="text-classification",
                     task_name="dialogue evaluation",
                     dataset_type=row["set_name"],
-                    dataset_name=f"{row['set_name']}, {row['dimension']}",
+                    dataset_name=row["set_name"],
                     dataset_split="test",
                     metric_type=kind,
-                    metric_name=metric,
+                    metric_name=f"{metric}, {row['dimension']} ({row['level']})",
                     metric_value=round(found["value"], 4),
                     metric_args=_args({**found, "n": row["scored"]}),
                 )

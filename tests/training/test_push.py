@@ -87,14 +87,16 @@ def test_a_run_is_pushed_described_and_loaded_again(hub: Hub, config: Path, tmp_
     assert done.returncode == 0, done.stderr
     repo = hub.repos[ID]
     assert repo.private and repo.tags == {"v1": repo.branches["main"]}
-    names = {"config.json", "golden.json", "data.json", "agreement.json", "README.md"}
-    assert names | {"train_config.json", "validation.json"} == set(repo.files)
-    assert all(repo.files[n] == (run / n).read_bytes() for n in names - {"README.md"})
+    files = {"config.json", "golden.json", "data.json", "agreement.json", "README.md"}
+    assert files | {"train_config.json", "validation.json"} == set(repo.files)
+    assert all(repo.files[n] == (run / n).read_bytes() for n in files - {"README.md"})
 
     card = card_of(repo, tmp_path)
     assert card.data.language == ["de", "en"] and card.data.model_name == "words"
     figures = {(r.dataset_config, r.metric_type): r for r in card.data.eval_results or []}
     assert {"all", "de", "en"} == {lang for lang, _ in figures}
+    names = {r.metric_name for r in figures.values()}
+    assert names == {"Spearman's ρ, overall", "ROC AUC, repetitive"}
     assert figures["all", "spearmanr"].metric_value == pytest.approx(1)
     low, high = figures["all", "roc_auc"].metric_args["interval_95"]
     assert low <= figures["all", "roc_auc"].metric_value <= high
@@ -124,12 +126,13 @@ def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> N
     assert "is there already and is public" in refused("org/public")
     assert "your token may not write there" in refused("closed/judge")
     assert "no token of the Hub is set" in refused(ID, **nobody)
-    (folder / "data.json").write_text('[\n"' + "/home/" + 'ada/rows.jsonl"]')
-    (folder / "data.json").write_text("[]")
+    (folder / "log.txt").write_text("read from /home" + "/ada/rows.jsonl")
     (folder / "notes.md").write_text("ok\n" + "hf_" + "a1B2" * 8)
     told = refused(ID)
     assert "notes.md, line 2: a Hugging Face token" in told and "a1B2" not in told
+    assert "log.txt, line 1: a path of a home folder" in told and "ada" not in told
     (folder / "notes.md").unlink()
+    (folder / "log.txt").unlink()
     golden = json.loads((folder / "golden.json").read_text())
     golden["scores"][0]["overall"] = 1.5
     (folder / "golden.json").write_text(json.dumps(golden))
@@ -182,6 +185,7 @@ def test_a_card_has_the_benchmarks_figures_of_this_judge_only(tmp_path: Path) ->
     assert "none: undefined" in card.content and "0.99" not in card.content
     (found,) = card.data.eval_results or []
     assert (found.dataset_type, found.metric_type, found.metric_value) == ("fed", "spearmanr", 0.24)
+    assert found.dataset_name == "fed" and found.metric_name == "spearman, overall (dialogue)"
 
 
 def test_labels_by_a_model_and_planted_rows_are_told(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,7 +50,7 @@ class Judgement:
         places = [i / (len(chances) - 1) for i in range(len(chances))]
         mean = sum(p * x for p, x in zip(chances, places, strict=True)) / total
         spread = sum(p * (x - mean) ** 2 for p, x in zip(chances, places, strict=True)) / total
-        return max(0.0, spread) ** 0.5
+        return math.sqrt(max(0.0, spread))
 
     def to_record(self) -> dict[str, Any]:
         """The judgement line of design.md; ``contributions`` only where the judge has them."""

@@ -96,7 +96,8 @@ def test_an_expert_without_labels_has_no_say(tiny_bert: Path, tmp_path: Path, so
     model = LINEAR | {"heads": heads, "experts": experts}
     loop = loop_of(tiny_bert, tmp_path, rows, model, solver=solver, epochs=1)
     loop.run(resume=False)
-    shares = dict(zip(loop.task.judge.net.names, loop.task.judge.net.shares.T.tolist(), strict=True))
+    net = loop.task.judge.net
+    shares = dict(zip(net.names, net.shares.T.tolist(), strict=True))
     assert shares == {"overall": [2, 1], "repetitive": [2, 0]}
     nobody = LINEAR | {"heads": heads, "experts": experts[1:]}
     with pytest.raises(ConfigError, match="training labels of 'repetitive'"):

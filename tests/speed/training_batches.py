@@ -1,6 +1,6 @@
 """Training speed with length-grouped and with naive batches, in one run of the same loop.
 
-    python tests/speed/training_batches.py [--family encoder|lora|both] [--rows 96] [--threads 2]
+    python tests/speed/training_batches.py [--family encoder|lora|both] [--rows 48] [--threads 2]
 
 An encoder on embedded MiniLM (the whole dialogue as one sequence, all of the body learns) and the
 LoRA judge on embedded SmolLM2. Both kinds of batches hold the same dialogues, as many a batch, and
@@ -31,8 +31,8 @@ from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, Tra
 from medal_judges.training.examples import Example
 from medal_judges.training.loop import TrainingLoop
 
-BATCH = {"encoder": 16, "lora": 4}
-ROWS_SHARE = {"encoder": 1.0, "lora": 0.25}  # a body six times as large
+BATCH = {"encoder": 8, "lora": 4}
+ROWS_SHARE = {"encoder": 1.0, "lora": 0.5}  # a body six times as large
 LONGEST = 256
 MODELS: dict[str, EncoderConfig | LoraConfig] = {
     "encoder": EncoderConfig(shape="flat", max_tokens=LONGEST, net="linear", pooling="role"),
@@ -112,7 +112,7 @@ def measure(family: str, count: int, console: Console) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--family", choices=["encoder", "lora", "both"], default="both")
-    parser.add_argument("--rows", type=int, default=96)
+    parser.add_argument("--rows", type=int, default=48)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

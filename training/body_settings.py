@@ -32,10 +32,11 @@ def set_body(body: Any, config: TrainConfig, accelerator: Any, precision: str) -
     }
 
 
-def reset_body(body: Any) -> None:
+def reset_body(body: Any, config: TrainConfig) -> None:
     """The body as a fresh process would load it on a CPU, weights apart."""
-    body.gradient_checkpointing_disable()
-    body.disable_input_require_grads()
+    if config.optim.gradient_checkpointing:
+        body.gradient_checkpointing_disable()
+        body.disable_input_require_grads()
     unpatch_liger(body)
     set_attention(body, "auto", torch.device("cpu"), "no")
 

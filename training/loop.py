@@ -251,7 +251,7 @@ class TrainingLoop:
         """Give the judge's net back as a plain module, whole on the main process. All call it."""
         if uses_deepspeed(self.accelerator):
             leave_deepspeed(self.model, self.bare.net, self.accelerator.is_main_process)
-        reset_body(self.task.body)
+        reset_body(self.task.body, self.config)
 
     def validate(self) -> dict[str, float]:
         """Validation figures of the weights as they are, on every process alike."""

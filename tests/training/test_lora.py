@@ -80,6 +80,7 @@ def test_a_stopped_run_resumes_to_the_same_judge(tmp_path: Path, tiny_llama: Pat
         assert dict(x.scores) == pytest.approx(dict(y.scores), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_answers_are_learnt(tmp_path: Path, tiny_llama: Path) -> None:
     model = {"head": "generative", "layout": "each", "answer_tokens": 40, "comment_chars": 1}
     config = run_config(tmp_path, tiny_llama, model, epochs=4)

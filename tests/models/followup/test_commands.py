@@ -35,6 +35,7 @@ def write_rated(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_calibrate_puts_scores_on_the_human_scale_and_keeps_ranks(
     smollm2: LocalModel, tmp_path: Path
 ) -> None:

@@ -73,8 +73,8 @@ def load_openai(
     this run, by the file ``prices`` (configs/prices.yaml). ``tokenizer``: hub id or folder of the
     model's tokenizer; likelihoods are then asked through its chat template, and without it through
     a plain transcript. ``batch``: through the provider's batch API, cheaper and within a day.
-    ``cache``: False, or a folder. Raises ConfigError without a key, and for max_cost with a model
-    whose price is not known.
+    ``cache``: False, or a folder. Raises ConfigError for max_cost with a model whose price is not
+    known; without a key the first request does.
     """
     for package in ("openai", "tenacity"):
         if find_spec(package) is None:
@@ -84,6 +84,7 @@ def load_openai(
         model,
         base_url=base,
         key=_key(api_key_env, base),
+        key_variable=api_key_env,
         max_in_flight=max_in_flight,
         timeout=timeout,
         attempts=attempts,
@@ -106,13 +107,10 @@ def load_openai(
     return CachedModel(inner, Path(cache) if isinstance(cache, str) else own)
 
 
-def _key(variable: str, base_url: str | None) -> str:
-    found = os.environ.get(variable)
-    if found:
-        return found
-    if base_url is None:
-        raise ConfigError(f"no key in {variable}", hint=f"export {variable}=...")
-    return "none"  # servers of one's own ask for none, the client wants one
+def _key(variable: str, base_url: str | None) -> str | None:
+    """The key; None where there is none and the provider's own server wants one."""
+    # Servers of one's own ask for none, the client wants one.
+    return os.environ.get(variable) or (None if base_url is None else "none")
 
 
 class RemoteModel(LanguageModel):
@@ -123,8 +121,9 @@ class RemoteModel(LanguageModel):
         model: str,
         *,
         base_url: str | None,
-        key: str,
+        key: str | None,
         prices: PriceFile,
+        key_variable: str = "OPENAI_API_KEY",
         max_in_flight: int = 8,
         timeout: float = 120.0,
         attempts: int = 6,
@@ -148,7 +147,7 @@ class RemoteModel(LanguageModel):
         self.purse = Purse(max_cost)
         self.dropped: set[str] = set()  # what the server has refused so far
         self.rendering = load_rendering(tokenizer) if tokenizer else None
-        self._secret = key
+        self._secret, self.key_variable = key, key_variable
         self._gate = RateGate()
 
     def fingerprint(self) -> Mapping[str, str]:
@@ -255,6 +254,9 @@ class RemoteModel(LanguageModel):
     def _client(self) -> Any:
         from openai import AsyncOpenAI
 
+        if self._secret is None:  # told now: an estimate and kept answers need none
+            name = self.key_variable
+            raise ConfigError(f"no key in {name}", hint=f"export {name}=...")
         # Retries are ours: they know about rates, money and what a failure means.
         return AsyncOpenAI(
             api_key=self._secret, base_url=self.base_url, timeout=self.timeout, max_retries=0

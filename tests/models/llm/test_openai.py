@@ -273,8 +273,12 @@ def test_the_key_stands_nowhere(
 def test_no_key_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    llm = load_llm({"model": "openai:tester", "cache": False})
+    assert llm.count_tokens([Message("user", "What a dry run counts")]) > 0
     with pytest.raises(ConfigError, match="no key in OPENAI_API_KEY"):
-        load_llm("openai:tester")
+        llm.chat(asked(1))
+    with pytest.raises(ConfigError, match="no key in OPENAI_API_KEY"):
+        load_llm({"model": "openai:tester", "cache": False, "batch": True}).chat(asked(1))
 
 
 # -- the embedded model behind the server --------------------------------------------------------

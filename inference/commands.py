@@ -8,6 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from medal_judges.inference.scoring import ScoreReport
+    from medal_judges.models.judge import Judge
 
 
 def score(
@@ -49,29 +50,16 @@ def score(
     ] = None,
 ) -> None:
     """Judge dialogues; run the same command again after a stop and it goes on."""
-    from medal_judges.errors import ConfigError
     from medal_judges.jsonl import Skipped, read_dialogues
-    from medal_judges.models.judge import Judge
 
-    if not judge:
-        raise ConfigError("no judge given", hint="--judge runs/quickstart/judge, or a hub id")
-    if level not in ("dialogue", "turn", "last"):
-        raise ConfigError(f"--level must be dialogue, turn or last, not {level!r}")
+    _require_judge_and_level(judge, level)
     if repeats is not None:
         settings = [*(settings or []), f"repeats={repeats}"]
-    options = _options(judge, device, dtype, settings)
-    if dry_run or max_cost is not None:
-        from medal_judges.inference.spending_options import with_spending
-
-        options = with_spending(judge, options, dry_run=dry_run, max_cost=max_cost)
-    loaded = Judge.from_pretrained(judge, revision=revision, **options)
+    loaded = _load(judge, revision, _options(judge, device, dtype, settings), dry_run, max_cost)
     skipped = Skipped() if skip_bad else None
     dialogues = read_dialogues(file, skipped=skipped)
     if dry_run:
-        from medal_judges.inference.dry_run import dry_run as count
-        from medal_judges.inference.dry_run import show
-
-        typer.echo(show(count(dialogues, loaded, level=level, dimensions=dimension)))  # type: ignore[arg-type]
+        _estimate(dialogues, loaded, level, dimension)
         return
     if out == "-":
         report = _to_stdout(dialogues, loaded, level, dimension, token_budget)
@@ -79,6 +67,37 @@ def score(
         report = _to_file(file, dialogues, loaded, out, level, dimension, token_budget, overwrite)
     _show(report, skipped, min_coverage)
     report.require_coverage(min_coverage)
+
+
+def _require_judge_and_level(judge: str, level: str) -> None:
+    from medal_judges.errors import ConfigError
+
+    if not judge:
+        raise ConfigError("no judge given", hint="--judge runs/quickstart/judge, or a hub id")
+    if level not in ("dialogue", "turn", "last"):
+        raise ConfigError(f"--level must be dialogue, turn or last, not {level!r}")
+
+
+def _load(
+    judge: str,
+    revision: str | None,
+    options: dict[str, Any],
+    dry_run: bool,
+    max_cost: float | None,
+) -> Judge:
+    from medal_judges.models.judge import Judge
+
+    if dry_run or max_cost is not None:
+        from medal_judges.inference.spending_options import with_spending
+
+        options = with_spending(judge, options, dry_run=dry_run, max_cost=max_cost)
+    return Judge.from_pretrained(judge, revision=revision, **options)
+
+
+def _estimate(dialogues: Any, judge: Judge, level: Any, dimension: list[str] | None) -> None:
+    from medal_judges.inference.dry_run import dry_run, show
+
+    typer.echo(show(dry_run(dialogues, judge, level=level, dimensions=dimension)))
 
 
 def _options(

@@ -31,6 +31,7 @@ from medal_judges.models.lora_config import LoraConfig
 from medal_judges.models.saving import read_config, write_config
 from medal_judges.models.truncation import oldest_kept
 from medal_judges.models.turn_batch import collate_pieces
+from medal_judges.models.weights import load_weights
 from medal_judges.signature import Signature, content_hash
 
 HEADS_NAME = "heads.safetensors"
@@ -151,7 +152,7 @@ class LoraJudge(Judge):
             return GenerativeLoraJudge.load_saved(folder, saved, config, dimensions, device, dtype)
         body = load_adapter(config, folder)
         net = _net(body, body.config.hidden_size, config, dimensions)
-        _load_heads(net, folder)
+        load_weights(net.scorers, folder / HEADS_NAME)
         return LoraJudge(
             net,
             load_tokenizer(config, folder / TOKENIZER),
@@ -223,14 +224,3 @@ def _net(body: Any, hidden: int, config: LoraConfig, dimensions: Sequence[Dimens
         for d in dimensions
     }
     return LoraNet(body, hidden, heads)
-
-
-def _load_heads(net: LoraNet, folder: Path) -> None:
-    from safetensors.torch import load_file
-
-    if not (folder / HEADS_NAME).is_file():
-        raise JudgeLoadError(f"{folder}: the judge has no {HEADS_NAME}")
-    try:
-        net.scorers.load_state_dict(load_file(folder / HEADS_NAME))
-    except RuntimeError as error:
-        raise JudgeLoadError(f"{folder}: heads and config do not fit: {error}") from error

@@ -7,9 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from medal_judges.errors import ConfigError, JudgeLoadError, MissingExtraError
+from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.llm.local import model_path
 from medal_judges.models.lora_config import LoraConfig
+from medal_judges.models.weights import read_weights, require_same_keys
 
 ADAPTER = "adapter"
 MERGED = "model"
@@ -138,26 +139,11 @@ def load_adapter(config: LoraConfig, folder: Path) -> Any:
     if (folder / MERGED).is_dir():
         return load_base(config, folder / MERGED)
     need_peft()
-    from safetensors.torch import load_file
-
-    weights = folder / ADAPTER / "adapter_model.safetensors"
-    if not weights.is_file():
-        raise JudgeLoadError(f"{folder}: the judge has no {ADAPTER}/{weights.name}")
+    path = folder / ADAPTER / "adapter_model.safetensors"
+    state = read_weights(path)
     model = adapted(load_base(config), config)
-    _fill(model, load_file(weights), folder)
-    return model
-
-
-def _fill(model: Any, saved: dict[str, Any], folder: Path) -> None:
-    """``saved`` into the adapters: every key of both sides has to be there, none is skipped."""
     from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
-    wanted = {k: v.shape for k, v in get_peft_model_state_dict(model).items()}
-    missing, unexpected = sorted(set(wanted) - set(saved)), sorted(set(saved) - set(wanted))
-    wrong = sorted(k for k in set(wanted) & set(saved) if saved[k].shape != wanted[k])
-    if missing or unexpected or wrong:
-        raise JudgeLoadError(
-            f"{folder}: the adapters do not fit: missing {missing[:3]}, unexpected "
-            f"{unexpected[:3]}, of another shape {wrong[:3]}"
-        )
-    set_peft_model_state_dict(model, saved)
+    require_same_keys(get_peft_model_state_dict(model), state, str(path))
+    set_peft_model_state_dict(model, state)
+    return model

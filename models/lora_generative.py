@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,6 @@ class GenerativeLoraJudge(PromptedJudge):
         write_config(folder, self, settings | {"calibration": {}})
 
     def signature(self) -> Signature:
-        from dataclasses import replace
-
         found = super().signature()
         return replace(
             found,

@@ -43,7 +43,13 @@ def load_weights(module: nn.Module, path: Path) -> None:
 
 def assign_weights(module: nn.Module, state: Mapping[str, Any], where: str) -> None:
     """``load_weights`` of tensors that are read already; ``where`` names them in the message."""
-    own = module.state_dict()
+    require_same_keys(module.state_dict(), state, where)
+    module.load_state_dict(state)
+
+
+def require_same_keys(own: Mapping[str, Any], state: Mapping[str, Any], where: str) -> None:
+    """Raise JudgeLoadError that names the keys of ``state`` that are missing, unexpected or of
+    another shape beside ``own``."""
     problems = [
         *_named("missing", own.keys() - state.keys()),
         *_named("unexpected", state.keys() - own.keys()),
@@ -55,7 +61,6 @@ def assign_weights(module: nn.Module, state: Mapping[str, Any], where: str) -> N
             hint="the folder mixes files of two judges, or was saved by another version: "
             "copy or download it whole",
         )
-    module.load_state_dict(state)
 
 
 def _named(what: str, keys: Collection[str]) -> list[str]:

@@ -16,16 +16,15 @@ from medal_judges.models.lora_generative import GenerativeLoraJudge
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.examples import Example
 from medal_judges.training.objective import Data, Objective, Targets
-from medal_judges.training.task import Task
+from medal_judges.training.task import Task, learnt_alone
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """Ids of a prompt and of its answer, and the example they come from."""
+    """Ids of a prompt and of its answer."""
 
     prompt: list[int]
     answer: list[int]
-    example: int
 
 
 @dataclass(slots=True)
@@ -78,7 +77,7 @@ class LessonData(Data):
 
     def __init__(self, judge: GenerativeLoraJudge, examples: Sequence[Example]) -> None:
         super().__init__(examples)
-        self.lessons = [list(_lessons(judge, e, i)) for i, e in enumerate(examples)]
+        self.lessons = [_lessons(judge, example) for example in examples]
 
     @property
     def lengths(self) -> list[int]:
@@ -90,14 +89,15 @@ class LessonData(Data):
         return pack([(place, x) for place, row in enumerate(rows) for x in self.lessons[row]])
 
 
-def _lessons(judge: GenerativeLoraJudge, example: Example, number: int) -> list[Lesson]:
-    item_asker = next(iter(judge.askers.values()))
+def _lessons(judge: GenerativeLoraJudge, example: Example) -> list[Lesson]:
+    """Raises ConfigError for an example whose labels answer no whole question."""
+    asker = next(iter(judge.askers.values()))
     units = {name: float(value) for name, value in example.targets.items()}
     found = []
-    for question in item_asker.questions:
+    for question in asker.questions:
         if all(d.name in units for d in question.dimensions):
             ids = judge.lesson(example.dialogue, question, units, example.comments)
-            found.append(Lesson(*ids, number))
+            found.append(Lesson(*ids))
     if not found and units:
         lacking = [d.name for d in judge.dimensions if d.name not in units]
         raise ConfigError(
@@ -160,5 +160,4 @@ class GenerativeTask(Task):
 
     def kept(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The adapters."""
-        learnt = {n for n, p in self.judge.net.named_parameters() if p.requires_grad}
-        return {name: value for name, value in state.items() if name in learnt}
+        return learnt_alone(self.judge.net, state)

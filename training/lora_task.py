@@ -14,7 +14,7 @@ from medal_judges.models.turn_batch import collate_pieces
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.examples import Example
 from medal_judges.training.objective import Data, Objective
-from medal_judges.training.task import Task
+from medal_judges.training.task import Task, learnt_alone
 
 
 @dataclass(slots=True)
@@ -77,8 +77,7 @@ class LoraTask(Task):
 
     def kept(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Adapters and heads."""
-        learnt = {n for n, p in self.judge.net.named_parameters() if p.requires_grad}
-        return {name: value for name, value in state.items() if name in learnt}
+        return learnt_alone(self.judge.net, state)
 
 
 def lora_task(

@@ -45,6 +45,12 @@ class Task(ABC):
         return False
 
 
+def learnt_alone(net: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Of a state of ``net`` the parameters that learn: of a LoRA judge, all but its base."""
+    learnt = {name for name, parameter in net.named_parameters() if parameter.requires_grad}
+    return {name: value for name, value in state.items() if name in learnt}
+
+
 def make_task(
     config: TrainConfig,
     judge: Judge,

@@ -45,6 +45,16 @@ class Combination(ABC):
         """Weights by name; none but for a stack."""
         return {}
 
+    def _all_told(
+        self, members: Members, dimensions: Sequence[Dimension], items: Sequence[Item], ask: Ask
+    ) -> dict[str, list[Judgement]]:
+        """What each member that is needed says of all items, on the dimensions it is needed for."""
+        told: dict[str, list[Judgement]] = {}
+        for name, member in members.items():
+            if own := [d.name for d in dimensions if name in self.asked(d.name, members)]:
+                told[name] = ask(member, items, own)
+        return told
+
 
 @dataclass(frozen=True, slots=True)
 class Selection(Combination):
@@ -61,10 +71,7 @@ class Selection(Combination):
     def score(
         self, members: Members, dimensions: Sequence[Dimension], items: Sequence[Item], ask: Ask
     ) -> list[Scores]:
-        told: dict[str, list[Judgement]] = {}
-        for name, member in members.items():
-            if own := [d.name for d in dimensions if name in self.asked(d.name, members)]:
-                told[name] = ask(member, items, own)
+        told = self._all_told(members, dimensions, items, ask)
         found = []
         for row in range(len(items)):
             answers = [
@@ -97,10 +104,7 @@ class Stack(Combination):
     def score(
         self, members: Members, dimensions: Sequence[Dimension], items: Sequence[Item], ask: Ask
     ) -> list[Scores]:
-        told: dict[str, list[Judgement]] = {}
-        for name, member in members.items():
-            if own := [d.name for d in dimensions if name in self.asked(d.name, members)]:
-                told[name] = ask(member, items, own)
+        told = self._all_told(members, dimensions, items, ask)
         return [
             self._blended(members, dimensions, {name: j[row] for name, j in told.items()})
             for row in range(len(items))

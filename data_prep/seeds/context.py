@@ -1,0 +1,68 @@
+"""SeedContext: what a simulated user is given before the first word (MEDAL, appendix C.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from medal_judges.errors import RecordError
+from medal_judges.fields import optional_text, text
+from medal_judges.signature import content_hash
+
+Gender = Literal["female", "male"]
+GENDERS: tuple[Gender, ...] = ("female", "male")
+
+
+@dataclass(frozen=True, slots=True)
+class SeedContext:
+    """Scene, persona, gender and affective state of a user, and the language and country they
+    speak from.
+
+    ``affect`` is None where the scene names a feeling itself. ``lang`` is ISO 639-1, ``country``
+    a name in English.
+    """
+
+    scene: str
+    persona: str
+    gender: Gender
+    affect: str | None
+    lang: str
+    country: str
+
+    @property
+    def group(self) -> str:
+        """Name of what all languages of this context share: splits and clusters go by it."""
+        return f"ctx-{content_hash([self.scene, self.persona, self.gender, self.affect])}"
+
+    @property
+    def id(self) -> str:
+        """The same for the same content, in every run and for every user model and chatbot."""
+        return f"{self.group}-{self.lang}"
+
+    def to_record(self) -> dict[str, Any]:
+        """One line of a file of contexts."""
+        return {"id": self.id, **asdict(self)}
+
+    def of_dialogue(self) -> dict[str, Any]:
+        """What ``Dialogue.context`` says of it: all but the language, absent parts left out."""
+        parts = {"id": self.id, **asdict(self)}
+        del parts["lang"]
+        return {name: value for name, value in parts.items() if value is not None}
+
+
+def parse_context(record: object) -> SeedContext:
+    """SeedContext of one JSON object. Raises RecordError that names the field."""
+    if not isinstance(record, Mapping):
+        raise RecordError("(line)", "a JSON object", record)
+    gender = record.get("gender")
+    if gender not in GENDERS:
+        raise RecordError("gender", "'female' or 'male'", gender)
+    return SeedContext(
+        scene=text("scene", record.get("scene")),
+        persona=text("persona", record.get("persona")),
+        gender=gender,
+        affect=optional_text(record, "affect"),
+        lang=text("lang", record.get("lang"), "an ISO 639-1 code such as 'en'"),
+        country=text("country", record.get("country")),
+    )

@@ -1,0 +1,67 @@
+"""Wording: what an agent is told, as a YAML file with places such as ``{scene}``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+from medal_judges.config import Config, build_config, read_yaml
+from medal_judges.dialogue import Turn
+from medal_judges.errors import ConfigError
+from medal_judges.models.llm.protocol import Message
+
+_PLACE = re.compile(r"\{([a-z_]+)\}")
+
+
+class Wording(Config):
+    """A prompt file of configs/prompts/ for an agent (not for a judge of numbers: those are
+    models/prompted's). ``source`` says which paper and table it follows. ``again`` is added to
+    ``user`` where an attempt is made once more."""
+
+    name: str
+    source: str
+    system: str = ""
+    user: str
+    again: str = ""
+
+    def messages(self, values: Mapping[str, str | None], *, again: bool = False) -> list[Message]:
+        """The system message, where there is one, and the user's, with their places filled.
+
+        A line that holds a place whose value is None or empty is left out. What is filled in is
+        not looked at again: a turn that says ``{scene}`` stays as it is.
+        """
+        user = f"{self.user.rstrip()}\n\n{self.again}" if again and self.again else self.user
+        said = [Message("user", _filled(user, values))]
+        return [Message("system", _filled(self.system, values)), *said] if self.system else said
+
+
+def load_wording(name_or_path: str, places: Collection[str]) -> Wording:
+    """The file at a path, or the shipped one of that name (``user_first``, ``prompts/chatbot``).
+
+    Raises ConfigError that names the field, or a place that is none of ``places``.
+    """
+    is_path = name_or_path.endswith((".yaml", ".yml")) or name_or_path.startswith("prompts/")
+    where = name_or_path if is_path else f"prompts/{name_or_path}"
+    wording = build_config(Wording, read_yaml(where), where=where)
+    for field in ("system", "user", "again"):
+        if unknown := set(_PLACE.findall(getattr(wording, field))) - set(places):
+            raise ConfigError(
+                f"{where}: {field}: no place {{{min(unknown)}}} here",
+                hint=f"known: {', '.join(sorted(places))}",
+            )
+    return wording
+
+
+def _filled(template: str, values: Mapping[str, str | None]) -> str:
+    lines = []
+    for line in template.strip().splitlines():
+        places = _PLACE.findall(line)
+        if not any(place in values and not values[place] for place in places):
+            lines.append(_PLACE.sub(lambda m: values.get(m[1]) or m[0], line))
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+def transcript(turns: Iterable[Turn]) -> str:
+    """``user: ...`` and ``assistant: ...``, one line a turn: line breaks inside a turn become
+    blanks, so that none can pose as a turn."""
+    return "\n".join(f"{turn.role}: {' '.join(turn.content.split())}" for turn in turns)

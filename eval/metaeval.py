@@ -34,7 +34,7 @@ from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.signature import Signature
 
-_MEASUREMENT = {"binary": "nominal", "ordinal": "ordinal", "continuous": "interval"}
+MEASUREMENT = {"binary": "nominal", "ordinal": "ordinal", "continuous": "interval"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def ceiling(
     else:
         bots = aligned.chatbots
         found = graded_ceiling(aligned.values, bots, clusters, resamples=resamples, rng=rng)
-    return found | {"alpha": krippendorff_alpha(aligned.values, _MEASUREMENT[kind])}
+    return found | {"alpha": krippendorff_alpha(aligned.values, MEASUREMENT[kind])}
 
 
 def _slices(aligned: Aligned) -> dict[str, list[int]]:

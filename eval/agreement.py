@@ -1,0 +1,258 @@
+"""Agreement of annotators with one another, by dimension and language (MEDAL, Tables 4 and 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from medal_judges.dimension import Kind
+from medal_judges.errors import MedalError
+from medal_judges.eval.alignment import answer_matrix
+from medal_judges.eval.alpha import alpha_statistic
+from medal_judges.eval.bootstrap import Clusters, with_intervals
+from medal_judges.eval.ceiling import binary_ceiling, graded_ceiling, krippendorff_alpha
+from medal_judges.eval.correlation import MIN_ROWS, Floats, Statistic, weighted_spearman
+from medal_judges.eval.metaeval import MEASUREMENT, Resampling, kind_of
+from medal_judges.eval.results import Estimate
+from medal_judges.labelled import LabelledDialogue
+
+ALL = "all"  # every language together
+MAX_UNDEFINED = 0.05  # above, percentiles of what is left describe other resamples
+PEOPLE, POSITIONS = "people", "positions"
+_NO_PAIRS = "no row has answers of two annotators"
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How well annotators agree on one dimension of the rows of one language.
+
+    ``figures``: ``exact`` (share of pairs of answers to one row that are equal), ``adjacent``
+    (share at most 1 apart, graded dimensions only), ``alpha`` (Krippendorff's, ``measurement``
+    nominal, ordinal or interval) and ``spearman`` (over pairs of annotators); ``ceiling``: one
+    annotator against the others, see ceiling.py. ``rows`` have an answer, ``shared`` of them two
+    or more, which make ``pairs``. ``columns`` says what a pair of annotators is: ``people``
+    by name, or ``positions`` in the label list, which need not be the same person in two rows.
+    """
+
+    dimension: str
+    kind: Kind
+    lang: str
+    rows: int
+    shared: int
+    pairs: int
+    annotators: int
+    columns: str
+    mean: float | None
+    figures: Mapping[str, Estimate]
+    ceiling: Mapping[str, Estimate] = field(default_factory=dict)
+
+    @property
+    def measurement(self) -> str:
+        return MEASUREMENT[self.kind]
+
+    @property
+    def share_positive(self) -> float | None:
+        """Share of the answers that are 1, of a binary dimension."""
+        return self.mean if self.kind == "binary" else None
+
+    def to_record(self) -> dict[str, Any]:
+        """One JSON object; estimates as value, low, high, undefined and reason."""
+        about = ("dimension", "kind", "lang", "rows", "shared", "pairs", "annotators", "columns")
+        record: dict[str, Any] = {name: getattr(self, name) for name in about}
+        record |= {"mean": self.mean, "share_positive": self.share_positive}
+        record["measurement"] = self.measurement
+        for name in ("figures", "ceiling"):
+            found: Mapping[str, Estimate] = getattr(self, name)
+            record[name] = {key: _estimate_record(value) for key, value in found.items()}
+        return record
+
+
+def _estimate_record(found: Estimate) -> dict[str, Any]:
+    record = {"value": found.value, "low": found.low, "high": found.high}
+    return record | {"undefined": found.undefined, "reason": found.reason}
+
+
+def agreements(
+    rows: Sequence[LabelledDialogue],
+    dimensions: Sequence[str] = (),
+    *,
+    resampling: Resampling | None = None,
+) -> list[Agreement]:
+    """Agreement on each of ``dimensions`` (all when none is named), in each language and, where
+    there are several, in all together. Intervals draw whole conversations (``group``).
+
+    Raises MedalError for a dimension that no row has.
+    """
+    known = dimensions_of(rows)
+    for name in dimensions:
+        if name not in known:
+            raise MedalError(
+                f"no row has the dimension {name!r}", hint=f"there: {', '.join(known)}"
+            )
+    langs = sorted({row.dialogue.lang for row in rows})
+    found = []
+    for name in dimensions or known:
+        kind = kind_of(rows, name)
+        for lang in [*langs, *([ALL] if len(langs) > 1 else [])]:
+            chosen = [row for row in rows if lang in (ALL, row.dialogue.lang)]
+            found.append(_agreement(chosen, name, kind, lang, resampling or Resampling()))
+    return found
+
+
+def dimensions_of(rows: Sequence[LabelledDialogue]) -> list[str]:
+    """Dimensions in the order they occur in, ``overall`` last."""
+    names = dict.fromkeys(name for row in rows for name in row.labels)
+    return [name for name in names if name != "overall"] + ["overall"] * ("overall" in names)
+
+
+def _agreement(
+    rows: Sequence[LabelledDialogue], name: str, kind: Kind, lang: str, resampling: Resampling
+) -> Agreement:
+    answered = [row for row in rows if (r := row.rating(name)) is not None and r.given]
+    values = answer_matrix(answered, name)
+    people, columns = _by_annotator(answered, name, values)
+    given = values[np.isfinite(values)]
+    answers = np.isfinite(values).sum(axis=1)
+    figures, ceiling = _figures(answered, name, kind, values, people, resampling)
+    return Agreement(
+        dimension=name,
+        kind=kind,
+        lang=lang,
+        rows=len(answered),
+        shared=int((answers > 1).sum()),
+        pairs=int((answers * (answers - 1) // 2).sum()),
+        annotators=int(np.isfinite(people).any(axis=0).sum()),
+        columns=columns,
+        mean=float(given.mean()) if len(given) else None,
+        figures=figures,
+        ceiling=ceiling,
+    )
+
+
+def _figures(
+    rows: Sequence[LabelledDialogue],
+    name: str,
+    kind: Kind,
+    values: Floats,
+    people: Floats,
+    resampling: Resampling,
+) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+    names = ("exact", *(("adjacent",) if kind == "ordinal" else ()), "alpha", "spearman")
+    if any(row.aggregated for row in rows):
+        reason = "released as means or votes, without single answers"
+        return {key: Estimate(None, reason=reason) for key in names}, {}
+    if not (np.isfinite(values).sum(axis=1) > 1).any():
+        return {key: Estimate(None, reason=_NO_PAIRS) for key in names}, {}
+    clusters = Clusters("conversation", tuple(row.group for row in rows))
+    rng, resamples = resampling.generator(), resampling.resamples
+    statistic = _statistic(values, people, kind)
+    plain = _plain(statistic, values, kind)
+    found = with_intervals(plain, statistic, clusters, resamples=resamples, rng=rng)
+    rng = resampling.generator()
+    if kind == "binary":
+        ceiling = binary_ceiling(values, clusters, resamples=resamples, rng=rng)
+    else:
+        ceiling = graded_ceiling(values, [], clusters, resamples=resamples, rng=rng)
+    return _where_defined(found), _where_defined(ceiling)
+
+
+def _plain(statistic: Statistic, values: Floats, kind: Kind) -> dict[str, Estimate]:
+    """The figures of the rows as they are; alpha by the package."""
+    found = statistic(np.ones((1, len(values))))
+    plain = {
+        key: Estimate(float(value[0]))
+        if np.isfinite(value[0])
+        else Estimate(None, reason=f"no two annotators share {MIN_ROWS} rows on which both vary")
+        for key, value in found.items()
+    }
+    return plain | {"alpha": krippendorff_alpha(values, MEASUREMENT[kind])}
+
+
+def _statistic(values: Floats, people: Floats, kind: Kind) -> Statistic:
+    alpha = alpha_statistic(values, MEASUREMENT[kind])
+    spearman = _pairwise_spearman(people)
+    within = {"exact": 0.0} | ({"adjacent": 1.0} if kind == "ordinal" else {})
+    counts = {key: _pairs_within(values, distance) for key, distance in within.items()}
+
+    def statistic(weights: Floats) -> dict[str, Floats]:
+        found = {}
+        for key, (close, pairs) in counts.items():
+            found[key] = _share(weights @ close, weights @ pairs)
+        return found | {"alpha": alpha(weights), "spearman": spearman(weights)}
+
+    return statistic
+
+
+def _pairs_within(values: Floats, distance: float) -> tuple[Floats, Floats]:
+    """Pairs of answers at most ``distance`` apart, and all pairs, each of shape (rows,)."""
+    close, pairs = np.zeros(len(values)), np.zeros(len(values))
+    for a, b in combinations(range(values.shape[1]), 2):
+        apart = np.abs(values[:, a] - values[:, b])
+        pairs += np.isfinite(apart)
+        close += apart <= distance + 1e-9  # False where one is NaN
+    return close, pairs
+
+
+def _pairwise_spearman(people: Floats) -> Any:
+    """Spearman of each pair of annotators on the rows both answered, averaged over pairs by the
+    number of those rows; pairs of which one gives a single answer throughout take no part."""
+    pairs: list[tuple[npt.NDArray[np.intp], int, int]] = []
+    for a, b in combinations(range(people.shape[1]), 2):
+        rows = np.flatnonzero(np.isfinite(people[:, a]) & np.isfinite(people[:, b]))
+        if len(rows) >= MIN_ROWS:
+            pairs.append((rows, a, b))
+
+    def statistic(weights: Floats) -> Floats:
+        total, size = np.zeros(len(weights)), np.zeros(len(weights))
+        for rows, a, b in pairs:
+            mine = weights[:, rows]
+            rho = weighted_spearman(people[rows, a], people[rows, b], mine)
+            total += np.where(np.isfinite(rho), rho * mine.sum(axis=1), 0.0)
+            size += np.where(np.isfinite(rho), mine.sum(axis=1), 0.0)
+        return _share(total, size)
+
+    return statistic
+
+
+def _share(part: Floats, whole: Floats) -> Floats:
+    out: Floats = np.full(len(whole), np.nan)
+    np.divide(part, whole, out=out, where=whole > 0)
+    return out
+
+
+def _by_annotator(
+    rows: Sequence[LabelledDialogue], name: str, values: Floats
+) -> tuple[Floats, str]:
+    """Answers by person, shape (rows, people), where every row names its annotators in
+    ``extra["annotators"]``; else ``values`` by position."""
+    named: list[list[str]] = []
+    for row in rows:
+        people = row.extra.get("annotators")
+        if not isinstance(people, list) or len(people) != len(row.labels[name]):
+            return values, POSITIONS
+        named.append([str(person) for person in people])
+        if len(set(named[-1])) < len(people):
+            return values, POSITIONS
+    everybody = sorted({person for people in named for person in people})
+    column = {person: k for k, person in enumerate(everybody)}
+    out = np.full((len(rows), len(everybody)), np.nan)
+    for i, people in enumerate(named):
+        for k, person in enumerate(people):
+            out[i, column[person]] = values[i, k]
+    return out, PEOPLE
+
+
+def _where_defined(found: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """No interval where more than ``MAX_UNDEFINED`` of the resamples had no figure."""
+    kept = {}
+    for key, estimate in found.items():
+        if estimate.value is not None and estimate.undefined > MAX_UNDEFINED:
+            why = f"no interval: undefined in {estimate.undefined:.0%} of resamples"
+            estimate = replace(estimate, low=None, high=None, reason=why)
+        kept[key] = estimate
+    return kept

@@ -28,7 +28,7 @@ def with_spending(
         llm = {**llm, "max_cost": max_cost}
     if not dry_run:
         return {**options, "llm": llm}
-    from medal_judges.inference.dry_run import CountingModel
+    from medal_judges.models.llm.counting import CountingModel
     from medal_judges.models.llm.loading import load_llm
 
     # The provider's own server tells no likelihoods; one of one's own may.

@@ -175,13 +175,15 @@ def _end_ids(model: Any, tokenizer: Any) -> set[int]:
 def _processors(tokenizer: Any, requests: Sequence[ChatRequest], prompt: int) -> Any:
     from transformers import LogitsProcessorList
 
-    from medal_judges.models.llm.sampling import MaxTokens, SeededSampling
+    from medal_judges.models.llm.sampling import MaxTokens, PresencePenalty, SeededSampling
 
     processors = LogitsProcessorList()
     if any(r.schema is not None for r in requests):
         from medal_judges.models.llm.structured import grammar_processor
 
         processors.append(grammar_processor(tokenizer, [r.schema for r in requests]))
+    if any(r.presence_penalty for r in requests):
+        processors.append(PresencePenalty(requests, prompt))
     if any(r.temperature > 0 for r in requests):
         processors.append(SeededSampling(requests))
     processors.append(MaxTokens([r.max_tokens for r in requests], prompt, tokenizer.eos_token_id))

@@ -176,6 +176,8 @@ class RemoteModel(LanguageModel):
     def longer(self, request: ChatRequest) -> int | None:
         """The limit with which an answer that was cut is asked for again; None where a cut was
         meant, or where no more fits the window."""
+        if request.cut_is_meant:
+            return None
         limit = self.limit(request)
         room = min(2 * limit, self.context - self.count_tokens(request.messages))
         return room if limit > SHORT and room > limit else None

@@ -33,7 +33,9 @@ class ChatRequest:
     token of the answer, 0 for none. ``seed`` goes to the sampler; two requests that differ only in
     their seed are two samples (and two entries of the cache). ``lead`` is text that the answer has
     to begin with; it is part of the prompt and not of the completion (backends that cannot
-    prefill refuse it with ConfigError).
+    prefill refuse it with ConfigError). ``presence_penalty`` is taken off the logit of every token
+    that the answer has already. ``cut_is_meant``: an answer cut at ``max_tokens`` is taken as it
+    is, and not asked for again with more room.
     """
 
     messages: tuple[Message, ...]
@@ -44,6 +46,8 @@ class ChatRequest:
     schema: Mapping[str, Any] | None = None
     top_logprobs: int = 0
     lead: str = ""
+    presence_penalty: float = 0.0
+    cut_is_meant: bool = False
 
 
 @dataclass(frozen=True, slots=True)

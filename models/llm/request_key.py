@@ -29,8 +29,13 @@ def model_key(model: LanguageModel) -> str:
     return _hash([model.name, dict(model.fingerprint())])
 
 
+# Settings that came later: left out where they change nothing, so that kept answers stay found.
+_LATER = {"presence_penalty": 0, "cut_is_meant": False}
+
+
 def _fields(request: ChatRequest | Continuation) -> dict[str, Any]:
-    return {field.name: _plain(getattr(request, field.name)) for field in fields(request)}
+    found = {field.name: _plain(getattr(request, field.name)) for field in fields(request)}
+    return {name: v for name, v in found.items() if name not in _LATER or v != _LATER[name]}
 
 
 def _plain(value: Any) -> Any:

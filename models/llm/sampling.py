@@ -59,6 +59,22 @@ def _nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
     return cut
 
 
+class PresencePenalty(LogitsProcessor):
+    """Takes each request's ``presence_penalty`` off the logits of tokens its answer has already,
+    as OpenAI's and vLLM's setting of that name does; the prompt's tokens do not count."""
+
+    def __init__(self, requests: Sequence[ChatRequest], prompt: int) -> None:
+        self.penalties, self.prompt = [r.presence_penalty for r in requests], prompt
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Scores [batch, words], lower where a word was said before."""
+        lowered = scores.clone()
+        for row, penalty in enumerate(self.penalties):
+            if penalty:
+                lowered[row, input_ids[row, self.prompt :].unique()] -= penalty
+        return lowered
+
+
 class MaxTokens(LogitsProcessor):
     """Ends each row at its own limit, so that short answers do not wait for a long one's."""
 

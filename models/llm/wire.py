@@ -13,7 +13,10 @@ REASONING_TOKENS = 32_768  # MEDAL, section 5.3.1
 # A limit this small is meant: the judge reads the first tokens only and expects the answer cut.
 SHORT = 32
 # Fields that a server may refuse and that one can do without; a schema is then not enforced.
-_OPTIONAL = ("response_format", "temperature", "top_p", "seed", "top_logprobs", "logprobs")
+_OPTIONAL = (
+    *("response_format", "temperature", "top_p", "seed", "top_logprobs", "logprobs"),
+    "presence_penalty",
+)
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _UNKNOWN = re.compile(
     r"support|unrecogni|unknown|unexpected|not permitted|not allowed|extra|invalid|instead", re.I
@@ -34,6 +37,8 @@ def chat_body(
         "temperature": request.temperature,
         "top_p": request.top_p,
     }
+    if request.presence_penalty:
+        body["presence_penalty"] = request.presence_penalty
     if request.seed is not None:
         body["seed"] = request.seed
     if request.schema is not None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from medal_judges.inference.judge_options import judge_options
+
 if TYPE_CHECKING:
     from medal_judges.inference.scoring import ScoreReport
     from medal_judges.models.judge import Judge
@@ -55,7 +57,9 @@ def score(
     _require_judge_and_level(judge, level)
     if repeats is not None:
         settings = [*(settings or []), f"repeats={repeats}"]
-    loaded = _load(judge, revision, _options(judge, device, dtype, settings), dry_run, max_cost)
+    loaded = _load(
+        judge, revision, judge_options(judge, device, dtype, settings), dry_run, max_cost
+    )
     skipped = Skipped() if skip_bad else None
     dialogues = read_dialogues(file, skipped=skipped)
     if dry_run:
@@ -98,42 +102,6 @@ def _estimate(dialogues: Any, judge: Judge, level: Any, dimension: list[str] | N
     from medal_judges.inference.dry_run import dry_run, show
 
     typer.echo(show(dry_run(dialogues, judge, level=level, dimensions=dimension)))
-
-
-def _options(
-    judge: str, device: str | None, dtype: str, settings: list[str] | None
-) -> dict[str, Any]:
-    import yaml
-
-    from medal_judges.errors import ConfigError
-
-    if judge.endswith((".yaml", ".yml")):
-        found: dict[str, Any] = {}
-        for setting in settings or []:
-            key, sign, value = setting.partition("=")
-            if not sign:
-                raise ConfigError(f"{setting!r} is not of the form field=value")
-            _assign(found, judge, key.split("."), yaml.safe_load(value))
-        return found
-    if settings:
-        raise ConfigError(f"{settings[0]!r}: settings go with YAML judges only")
-    return {"device": device, "dtype": dtype}
-
-
-def _assign(found: dict[str, Any], judge: str, keys: list[str], value: Any) -> None:
-    """``llm.dtype=bf16`` changes one field of a group and leaves the file's others as they are."""
-    from medal_judges.config import read_yaml
-
-    if len(keys) == 1:
-        found[keys[0]] = value
-        return
-    group = found.get(keys[0], read_yaml(judge).get(keys[0]))
-    if not isinstance(group, dict):
-        group = {"model": group} if keys[0] == "llm" and group else {}
-    found[keys[0]] = group = dict(group)
-    for key in keys[1:-1]:
-        group[key] = group = dict(group.get(key) or {})
-    group[keys[-1]] = value
 
 
 def _to_stdout(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.inference.commands import _options
+from medal_judges.inference.judge_options import judge_options
 
 CONTRAST = "configs/judges/contrast.yaml"
 
 
 def test_one_field_of_a_group_leaves_the_others() -> None:
-    found = _options(CONTRAST, None, "fp32", ["llm.dtype=bf16", "scale.overall.center=1.5"])
+    found = judge_options(CONTRAST, None, "fp32", ["llm.dtype=bf16", "scale.overall.center=1.5"])
     assert found["llm"] == {"model": "embedded:smollm2", "dtype": "bf16"}
     assert found["scale"]["overall"]["center"] == 1.5
     assert found["scale"]["overall"]["spread"] == 6.36
@@ -19,13 +19,13 @@ def test_one_field_of_a_group_leaves_the_others() -> None:
 
 
 def test_a_whole_model_is_a_text() -> None:
-    assert _options(CONTRAST, None, "fp32", ["llm=openai:gpt-4.1-mini"]) == {
+    assert judge_options(CONTRAST, None, "fp32", ["llm=openai:gpt-4.1-mini"]) == {
         "llm": "openai:gpt-4.1-mini"
     }
 
 
 def test_what_is_no_setting_is_told() -> None:
     with pytest.raises(ConfigError, match="not of the form"):
-        _options(CONTRAST, None, "fp32", ["llm"])
+        judge_options(CONTRAST, None, "fp32", ["llm"])
     with pytest.raises(ConfigError, match="settings go with YAML judges only"):
-        _options("runs/judge", None, "fp32", ["llm=x"])
+        judge_options("runs/judge", None, "fp32", ["llm=x"])

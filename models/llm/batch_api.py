@@ -39,8 +39,11 @@ class BatchModel(LanguageModel):
     """``remote`` asked through its provider's batch API.
 
     ``folder`` holds what is under way (``batches`` in MEDAL_JUDGES_CACHE by default), ``poll`` is
-    in seconds. Likelihoods are asked directly: there is no batch API for them.
+    in seconds. Likelihoods are asked directly: there is no batch API for them. ``in_batches`` tells
+    judges to ask about as many dialogues as they can in one call.
     """
+
+    in_batches = True
 
     def __init__(
         self,

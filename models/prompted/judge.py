@@ -25,11 +25,12 @@ from medal_judges.models.prompted.parser import Parsed, parse_answer
 from medal_judges.models.prompted.prompt import Prompt, choose, fill, load_prompt
 from medal_judges.models.prompted.question import Asker, Question, Shown
 from medal_judges.models.prompted.settings import PromptedConfig
-from medal_judges.models.question import tells_likelihoods
+from medal_judges.models.question import asks_in_batches, tells_likelihoods
 from medal_judges.models.truncation import oldest_kept
 from medal_judges.signature import Signature, content_hash
 
 ALTERNATIVES = 20  # how many an API reports at most
+A_BATCH = 10_000  # dialogues in one call of a batch API: each call waits for hours
 
 
 @dataclass(slots=True)
@@ -87,6 +88,8 @@ class PromptedJudge(Judge):
         scales = next(iter(self.askers.values()))
         self.ratings = {d.name: expected.ratings_of(d, scales.scale(d)) for d in self.dimensions}
         self.llm: LanguageModel = load_llm(config.llm)
+        if asks_in_batches(self.llm):
+            self.window, self.token_budget = A_BATCH, A_BATCH * self.llm.context
         if config.expected == "likelihood" and not tells_likelihoods(self.llm):
             raise ConfigError(
                 f"{config.name}: {self.llm.name} cannot tell the likelihood of a text",
@@ -232,7 +235,8 @@ class PromptedJudge(Judge):
     def _messages(self, item: Item, question: Question, shown: Shown) -> tuple[Message, ...]:
         asker = self.asker(item)
         examples = self._examples(item, asker, question)
-        return asker.messages(question, shown, examples, self.config.excerpt_turns)
+        excerpt, lang = self.config.excerpt_turns, item.dialogue.lang
+        return asker.messages(question, shown, examples, excerpt, lang)
 
     def _examples(self, item: Item, asker: Asker, question: Question) -> list[Example]:
         if not asker.chosen.examples:

@@ -23,7 +23,7 @@ ANSWER = "answer"  # the layout's name for the part answer_json or answer_number
 PLACES = frozenset(
     (
         *("dialogue", "response", "role", "examples", "aspects", "form", "key", "label"),
-        *("definition", "criteria", "steps", "score", "words"),
+        *("definition", "criteria", "steps", "score", "words", "language"),
         *("low", "high", "low_means", "high_means", "bands"),
     )
 )

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from medal_judges.dialogue import Turn
+from medal_judges.dialogue import UNKNOWN_LANGUAGE, Turn
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import Message
 from medal_judges.models.prompted.examples import Example
+from medal_judges.models.prompted.languages import language_name
 from medal_judges.models.prompted.parser import Wanted
 from medal_judges.models.prompted.prompt import Aspect, Chosen, Scale, fill
 from medal_judges.rating import rescale
@@ -90,9 +91,15 @@ class Asker:
         return "\n".join(lines)
 
     def messages(
-        self, question: Question, shown: Shown, examples: Sequence[Example], excerpt: int
+        self,
+        question: Question,
+        shown: Shown,
+        examples: Sequence[Example],
+        excerpt: int,
+        lang: str = UNKNOWN_LANGUAGE,
     ) -> tuple[Message, ...]:
-        """The request's messages. Raises ConfigError for a level without words."""
+        """The request's messages; ``lang`` is the dialogue's, for ``{language}``. Raises
+        ConfigError for a level without words."""
         layout = self.chosen.layout
         parts = layout.dialogue if shown.response is None else layout.turn
         if not parts:
@@ -102,6 +109,7 @@ class Asker:
         values["dialogue"] = self.conversation(shown.turns)
         values["response"] = " ".join(shown.response.content.split()) if shown.response else ""
         values["examples"] = self._examples(question, examples, excerpt)
+        values["language"] = language_name(lang)
         system = fill(self.chosen.template(layout.system), values)
         user = fill(self.chosen.template(parts), values)
         return (*([Message("system", system)] if system else []), Message("user", user))

@@ -11,6 +11,7 @@ import typer
 from medal_judges import __version__
 from medal_judges.data_prep.commands import app as data_app
 from medal_judges.errors import MedalError
+from medal_judges.eval.agreement_command import agreement
 from medal_judges.eval.commands import benchmark
 from medal_judges.inference.commands import score
 from medal_judges.inference.doctor_command import doctor
@@ -31,6 +32,7 @@ app.command()(train)
 app.command()(calibrate)
 app.command()(score)
 app.command()(benchmark)
+app.command()(agreement)
 app.command()(doctor)
 app.command()(export)
 app.command()(push)

@@ -1,0 +1,76 @@
+"""``medal agreement``: how well annotators agree with one another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from medal_judges.labelled import LabelledDialogue
+
+
+def agreement(
+    source: Annotated[
+        str, typer.Argument(metavar="FILE_OR_SPEC", help="Labelled JSONL, or a spec: fed:dialogue.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the page, CSV and JSON.")
+    ] = None,
+    dimension: Annotated[
+        list[str] | None, typer.Option("--dimension", help="Only this one (may be repeated).")
+    ] = None,
+    resamples: Annotated[
+        int, typer.Option("--resamples", min=0, help="Bootstrap resamples; 0: no intervals.")
+    ] = 1000,
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out bad lines.")] = False,
+) -> None:
+    """Percent agreement, Krippendorff's alpha and Spearman, per dimension and language.
+
+    With --out: agreement.html, agreement.json, figures.csv, percent.csv, alpha.csv, spearman.csv.
+    """
+    from medal_judges.data_prep.sources.registry import load_spec
+    from medal_judges.errors import MedalError
+    from medal_judges.eval.agreement import agreements
+    from medal_judges.eval.agreement_tables import print_agreement, write_agreement
+    from medal_judges.eval.metaeval import Resampling
+    from medal_judges.jsonl import Skipped
+
+    skipped = Skipped() if skip_bad else None
+    rows = load_spec(source, offline=offline or None, skipped=skipped)
+    if not any(row.labels for row in rows):
+        raise MedalError(
+            f"{source}: no row has labels",
+            hint="labels come from: medal label, medal annotate import",
+        )
+    found = agreements(rows, dimension or (), resampling=Resampling(resamples, seed))
+    print_agreement(found)
+    if skipped is not None:
+        typer.echo("\n  ".join([f"{skipped.count} bad lines left out", *skipped.messages]))
+    if out is not None:
+        name = Path(source).name
+        typer.echo(write_agreement(found, f"Agreement: {name}", _facts(rows, resamples, seed), out))
+
+
+def _facts(rows: list[LabelledDialogue], resamples: int, seed: int) -> list[tuple[str, str]]:
+    from contextlib import suppress
+    from importlib.metadata import PackageNotFoundError, version
+
+    from medal_judges import __version__
+    from medal_judges.eval.sets import data_hash
+
+    facts = [("Rows", str(len(rows))), ("Data", data_hash(rows))]
+    facts += [("Conversations", str(len({row.group for row in rows})))]
+    if labellers := sorted(
+        {str(row.extra["labels_by"]) for row in rows if "labels_by" in row.extra}
+    ):
+        what = f"several answers of one labeller ({'; '.join(labellers)}), not of several people"
+        facts.append(("Answers", what))
+    drawn = f"{resamples} resamples of conversations, seed {seed}, percentiles"
+    facts.append(("Intervals", drawn if resamples else "none"))
+    with suppress(PackageNotFoundError):  # alpha itself then says what to install
+        facts.append(("Alpha", f"package krippendorff {version('krippendorff')}"))
+    return [*facts, ("medal-judges", __version__)]

@@ -1,0 +1,188 @@
+"""Seed contexts, drawn: the same for the same seed; more of them begin with the same ones.
+
+Each context has scene, persona, gender and state of its own and exists in every language, with a
+country for each (MEDAL, section 3.1.1 and appendix C.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from medal_judges.config import Config
+from medal_judges.data_prep.seeds.context import GENDERS, Gender, SeedContext
+from medal_judges.data_prep.seeds.drawing import balanced, drawn, rank, rounds
+from medal_judges.data_prep.seeds.embedded import (
+    EMBEDDED,
+    Quadrant,
+    embedded_personas,
+    embedded_triples,
+    load_affects,
+)
+from medal_judges.data_prep.seeds.keywords import gendered_word
+from medal_judges.data_prep.seeds.languages import language
+from medal_judges.data_prep.seeds.readers import HIGH_FILTER, Critic, read_personas, read_triples
+from medal_judges.data_prep.seeds.scenes import Scene, Triple, neutral_scene
+from medal_judges.errors import ConfigError
+
+
+class SeedsConfig(Config):
+    """``n`` contexts. ``scenes`` and ``personas`` are ``embedded`` or a file (readers.py), as
+    published; ``critic`` is the field of a scenes file that tells what is kept. ``affects`` is
+    ``embedded`` or a YAML file of states by quadrant. ``countries`` replaces those of
+    configs/seeds/languages.yaml for a language."""
+
+    n: int = Field(default=400, ge=1)
+    scenes: str = EMBEDDED
+    personas: str = EMBEDDED
+    affects: str = EMBEDDED
+    critic: Critic | None = HIGH_FILTER
+    genders: tuple[Gender, ...] = Field(default=GENDERS, min_length=1)
+    countries: Mapping[str, tuple[str, ...]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A context before it has a language; ``quadrant`` is None where the scene names a feeling."""
+
+    scene: Scene
+    persona: str
+    gender: Gender
+    affect: str | None
+    quadrant: str | None
+
+    def context(self, lang: str, country: str) -> SeedContext:
+        """The context of one language."""
+        return SeedContext(self.scene.text, self.persona, self.gender, self.affect, lang, country)
+
+
+def contexts_for(config: SeedsConfig, languages: Sequence[str], seed: int) -> list[SeedContext]:
+    """``config.n`` contexts in each language, context by context, in the order of ``languages``.
+
+    Raises ConfigError for an unknown language and where there are fewer than n different ones;
+    DataError for a bad line of a file.
+    """
+    return in_languages(draws_for(config, seed), languages, seed, countries=config.countries)
+
+
+def draws_for(config: SeedsConfig, seed: int) -> list[Draw]:
+    """``config.n`` draws, read from where ``config`` says."""
+    triples = (
+        embedded_triples()
+        if config.scenes == EMBEDDED
+        else read_triples(config.scenes, critic=config.critic)
+    )
+    people = embedded_personas() if config.personas == EMBEDDED else read_personas(config.personas)
+    quadrants = load_affects(config.affects)
+    return draw(config.n, triples, people, quadrants, seed=seed, genders=config.genders)
+
+
+def sample_contexts(
+    n: int,
+    languages: Sequence[str],
+    seed: int,
+    *,
+    triples: Iterable[Triple],
+    personas: Iterable[str],
+    quadrants: Sequence[Quadrant],
+) -> list[SeedContext]:
+    """As ``contexts_for``, from streams of any origin."""
+    return in_languages(draw(n, triples, personas, quadrants, seed=seed), languages, seed)
+
+
+def draw(
+    n: int,
+    triples: Iterable[Triple],
+    personas: Iterable[str],
+    quadrants: Sequence[Quadrant],
+    *,
+    seed: int,
+    genders: Sequence[Gender] = GENDERS,
+) -> list[Draw]:
+    """``n`` draws. No scene and no persona comes twice before all came once; genders, quadrants,
+    and the states of a quadrant are as frequent as each other, up to one.
+
+    Raises ConfigError where there are fewer than ``n`` pairs of a neutral scene and persona.
+    """
+    scenes = _scenes(triples, n, seed)
+    people = drawn(personas, n, seed=seed, what="persona", name=_neutral)
+    if n > len(scenes) * len(people):
+        raise ConfigError(
+            f"{n} contexts were asked for, but {len(scenes)} gender-neutral scenes and "
+            f"{len(people)} personas make only {len(scenes) * len(people)}",
+            hint="ask for fewer, or give larger files of scenes and personas",
+        )
+    pairs = _pairs(scenes, people, n, seed)
+    states = iter(_states(quadrants, n, seed))
+    sexes = balanced(genders, n, seed=seed, what="gender")
+    return [
+        Draw(scene, persona, gender, *((None, None) if scene.affective else next(states)))
+        for (scene, persona), gender in zip(pairs, sexes, strict=True)
+    ]
+
+
+def _scenes(triples: Iterable[Triple], n: int, seed: int) -> list[Scene]:
+    return drawn(
+        (scene for scene in map(neutral_scene, triples) if scene is not None),
+        n,
+        seed=seed,
+        what="scene",
+        name=lambda scene: scene.text,
+    )
+
+
+def _neutral(persona: str) -> str | None:
+    return None if gendered_word(persona) else persona
+
+
+def _pairs(
+    scenes: Sequence[Scene], people: Sequence[str], n: int, seed: int
+) -> list[tuple[Scene, str]]:
+    """Scenes and personas in rounds; a pair that was there already gets another persona."""
+    in_turn = rounds(scenes, n, seed=seed, what="scene", name=lambda scene: scene.text)
+    proposed = rounds(people, n, seed=seed, what="persona", name=str)
+    used: set[tuple[str, str]] = set()
+    pairs = []
+    for scene, persona in zip(in_turn, proposed, strict=True):
+        if (scene.text, persona) in used:
+            free = (p for p in people if (scene.text, p) not in used)
+            persona = min(free, key=lambda p: rank(seed, scene.text, p))
+        used.add((scene.text, persona))
+        pairs.append((scene, persona))
+    return pairs
+
+
+def _states(quadrants: Sequence[Quadrant], n: int, seed: int) -> list[tuple[str, str]]:
+    """``n`` (state, quadrant): quadrants in balance, and the states within each."""
+    within = {
+        q.name: iter(balanced(q.states, n, seed=seed, what=f"state {q.name}")) for q in quadrants
+    }
+    names = balanced([q.name for q in quadrants], n, seed=seed, what="quadrant")
+    return [(next(within[name]), name) for name in names]
+
+
+def in_languages(
+    draws: Sequence[Draw],
+    languages: Sequence[str],
+    seed: int,
+    *,
+    countries: Mapping[str, Sequence[str]] | None = None,
+) -> list[SeedContext]:
+    """Each draw in each language; the countries of a language in balance.
+
+    Raises ConfigError for a language that is unknown, given twice, or has no country.
+    """
+    given = countries or {}
+    if unknown := set(given) - set(languages):
+        raise ConfigError(f"countries of {min(unknown)!r} are given, but not the language")
+    if len(set(languages)) < len(languages) or not languages:
+        raise ConfigError(f"languages: each once, at least one, not {' '.join(languages)!r}")
+    homes = {}
+    for lang in languages:
+        choice = given.get(lang) or language(lang).countries
+        homes[lang] = balanced(choice, len(draws), seed=seed, what=f"country {lang}")
+    return [
+        each.context(lang, homes[lang][i]) for i, each in enumerate(draws) for lang in languages
+    ]

@@ -8,6 +8,7 @@ import typer
 
 from medal_judges.data_prep.followups_command import followups
 from medal_judges.data_prep.plant_command import plant
+from medal_judges.data_prep.seeds_command import seeds
 
 if TYPE_CHECKING:
     from medal_judges.data_prep.sources.source import Part, Source
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Sources of labelled dialogues.", no_args_is_help=True)
 app.command("plant")(plant)
 app.command("followups")(followups)
+app.command("seeds")(seeds)
 Offline = Annotated[bool, typer.Option("--offline", help="Never use the network.")]
 
 

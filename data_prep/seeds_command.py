@@ -1,0 +1,78 @@
+"""``medal data seeds``: draw seed contexts and write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from medal_judges.data_prep.seeds.context import SeedContext
+    from medal_judges.data_prep.seeds.sampling import Draw
+
+
+def seeds(
+    out: Annotated[Path, typer.Option("--out", help="File to write (.jsonl or .jsonl.gz).")],
+    lang: Annotated[
+        str, typer.Option("--lang", help="ISO 639-1 codes, comma-separated.")
+    ] = "zh,en,de,fr,pt,es",
+    n: Annotated[int, typer.Option("--n", min=1, help="Contexts, each in every language.")] = 400,
+    scenes: Annotated[
+        str, typer.Option("--scenes", help="embedded, or ATOMIC10X.jsonl (.gz, .csv).")
+    ] = "embedded",
+    personas: Annotated[
+        str, typer.Option("--personas", help="embedded, or PersonaHub's persona.jsonl (.gz, .csv).")
+    ] = "embedded",
+    affects: Annotated[
+        str, typer.Option("--affects", help="embedded, or a YAML file of states by quadrant.")
+    ] = "embedded",
+    critic: Annotated[
+        str, typer.Option("--critic", help="Field of a scenes file that says what to keep, or no.")
+    ] = "rec_0.5",
+    seed: Annotated[int, typer.Option("--seed")] = 0,
+    show: Annotated[int, typer.Option("--show", min=0, help="How many to print.")] = 3,
+) -> None:
+    """Draw scenes, personas, genders and feelings for simulated users, the same in all languages.
+
+    More contexts of the same seed begin with the same ones.
+    """
+    from medal_judges.config import build_config
+    from medal_judges.data_prep.seeds.sampling import SeedsConfig, draws_for, in_languages
+    from medal_judges.jsonl import write_records
+
+    settings = {"n": n, "scenes": scenes, "personas": personas, "affects": affects}
+    settings["critic"] = None if critic == "no" else critic
+    config = build_config(SeedsConfig, settings, where="medal data seeds")
+    languages = [code.strip() for code in lang.split(",") if code.strip()]
+    draws = draws_for(config, seed)
+    contexts = in_languages(draws, languages, seed)
+    write_records(out, contexts)
+    _print(draws, contexts, languages, show)
+    typer.echo(f"{len(contexts)} contexts written to {out}")
+
+
+def _print(draws: list[Draw], contexts: list[SeedContext], languages: list[str], show: int) -> None:
+    from collections import Counter
+
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    for each in contexts[:: len(languages)][:show]:
+        feeling = f" Feels {each.affect}." if each.affect else ""
+        said = f"{each.scene}{feeling}\n  {each.persona} ({each.gender})\n"
+        console.print(said, highlight=False, markup=False, soft_wrap=True)
+    found = {
+        "relation": Counter(each.scene.relation for each in draws),
+        "quadrant": Counter(each.quadrant or "(named by the scene)" for each in draws),
+        "gender": Counter(str(each.gender) for each in draws),
+        "language": Counter(each.lang for each in contexts),
+        "country": Counter(each.country for each in contexts),
+    }
+    table = Table("what", "contexts")
+    table.add_column("of which", overflow="fold")
+    for what, counts in found.items():
+        shares = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+        table.add_row(what, str(counts.total()), shares)
+    console.print(table)

@@ -10,11 +10,13 @@ from typing import Any
 
 from medal_judges.eval.agreement import Agreement
 from medal_judges.eval.report.agreement import POSITION_NOTE, dimensions, headline, page
+from medal_judges.eval.report.numbers import primary_metric
 from medal_judges.eval.results import Estimate
 
 _COUNTS = ("dimension", "kind", "lang", "rows", "shared", "pairs", "annotators", "columns")
 _ABOUT = (*_COUNTS, "mean", "share_positive", "measurement")
 _ESTIMATE = ("value", "low", "high", "undefined", "reason")
+_HEADS = ("dimension", "rows", "annotators", "positive", "exact", "±1", "α", "95%", "ρ", "ceiling")
 _NONE = "–"
 _PIPED = 120  # a pipe or file has no width; rich would take 80 and break the names
 
@@ -79,7 +81,7 @@ def print_agreement(found: Sequence[Agreement]) -> None:
         console = Console(width=_PIPED)
     for lang in dict.fromkeys(a.lang for a in found):
         table: Any = Table(title=lang)
-        for name in ("dimension", "rows", "annotators", "positive", "exact", "±1", "α", "95%", "ρ"):
+        for name in _HEADS:
             table.add_column(name, justify="left" if name == "dimension" else "right")
         for one in found:
             if one.lang == lang:
@@ -99,7 +101,9 @@ def _row(one: Agreement) -> tuple[str, ...]:
     positive = _NONE if one.share_positive is None else f"{one.share_positive:.1%}"
     counts = (one.dimension, str(one.shared), str(one.annotators), positive)
     shares = (_percent(one.figures["exact"]), _percent(one.figures.get("adjacent")))
-    return (*counts, *shares, _number(alpha), span, _number(one.figures["spearman"]))
+    beyond = (_number(alpha), span, _number(one.figures["spearman"]))
+    ceiling = one.ceiling.get(primary_metric(one.kind), Estimate(None))
+    return (*counts, *shares, *beyond, _number(ceiling))
 
 
 def _percent(found: Estimate | None) -> str:
@@ -112,7 +116,10 @@ def _number(found: Estimate) -> str:
 
 def notes(found: Sequence[Agreement]) -> list[str]:
     """What a reader has to know of these figures, and why some are missing."""
-    said = ["rows: those with two answers or more; α nominal for issues, ordinal for grades"]
+    said = [
+        "rows: those with two answers or more; α nominal for issues, ordinal for grades; ceiling: "
+        "one annotator against the others, F1+ for issues, Spearman for grades"
+    ]
     if any(a.columns == "positions" for a in found):
         said.append(POSITION_NOTE)
     reasons: dict[str, list[str]] = {}

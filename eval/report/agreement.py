@@ -67,10 +67,20 @@ def page(heading: str, found: Sequence[Agreement], facts: Sequence[tuple[str, st
     )
     sections = (
         section(
-            "percent", "Percent agreement", _grid("Percent agreement", found, headline), _PERCENT
+            "percent",
+            "Percent agreement",
+            _grid("Percent agreement by language", found, headline),
+            _PERCENT,
         )
-        + section("alpha", "Krippendorff's α", _grid("Krippendorff's α", found, _alpha), _ALPHA)
-        + section("spearman", "Spearman", _grid("Spearman ρ", found, _spearman), spearman)
+        + section(
+            "alpha",
+            "Krippendorff's α",
+            _grid("Krippendorff's α by language", found, _alpha),
+            _ALPHA,
+        )
+        + section(
+            "spearman", "Spearman", _grid("Spearman ρ by language", found, _spearman), spearman
+        )
         + section("figures", "All figures", _figures(found))
         + section("ceilings", "Human ceilings", _ceilings(found), _CEILING)
         + section("facts", "How it was made", f'<dl class="facts">{pairs}</dl>')
@@ -141,7 +151,7 @@ def _figures(found: Sequence[Agreement]) -> str:
     for lang in dict.fromkeys(a.lang for a in found):
         rows = [_figure_row(a) for a in found if a.lang == lang]
         groups.append(Group(rows, heading=lang))
-    return sortable("All figures", columns, groups) + (
+    return sortable("Figures by language and dimension", columns, groups) + (
         '<p class="note">The mean answer of an issue is the share of answers that mark it. '
         "<em>No α in</em>: share of bootstrap resamples in which α is undefined.</p>"
     )

@@ -1,0 +1,280 @@
+"""Agreement of annotators: by hand, against krippendorff and statsmodels, on people's data."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import krippendorff
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
+from medal_judges.errors import MedalError
+from medal_judges.eval.agreement import ALL, MAX_UNDEFINED, PEOPLE, POSITIONS, agreements
+from medal_judges.eval.agreement_tables import write_agreement
+from medal_judges.eval.alpha import alpha_statistic
+from medal_judges.eval.correlation import Floats
+from medal_judges.eval.metaeval import Resampling
+from medal_judges.labelled import LabelledDialogue, parse_labelled
+
+needs_data = pytest.mark.skipif(
+    not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder of ratings"
+)
+NAN = np.nan
+# Krippendorff, "Computing Krippendorff's Alpha-Reliability" (2011), part C: four observers,
+# twelve units, missing data; the answers are 1 to 5
+OBSERVERS = [
+    [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None],
+    [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
+    [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
+    [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
+]
+
+
+def row(number: int, labels: dict[str, Sequence[Any]], **more: Any) -> LabelledDialogue:
+    scales = {name: [1, 5] if name == "overall" else [0, 1] for name in labels}
+    said = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+    record = {"id": f"d{number}", "dialogue": said, "lang": "en", "scales": scales}
+    return parse_labelled(record | {"labels": {k: list(v) for k, v in labels.items()}} | more)
+
+
+def rows_of(name: str, answers: Sequence[Sequence[Any]], **more: Any) -> list[LabelledDialogue]:
+    return [row(i, {name: values}, **more) for i, values in enumerate(answers)]
+
+
+def none(resamples: int = 0) -> Resampling:
+    return Resampling(resamples, 0)
+
+
+def test_krippendorffs_own_example() -> None:
+    by_unit = list(zip(*OBSERVERS, strict=True))
+    (found,) = agreements(rows_of("overall", by_unit), resampling=none())
+    assert found.figures["alpha"].value == pytest.approx(0.815, abs=5e-4)  # ordinal, as published
+    assert (found.rows, found.shared, found.annotators) == (12, 11, 4)
+    # by hand: 8 units of 4 answers (6 pairs), 2 of 3 (3 pairs), one of 2 (1 pair)
+    assert found.pairs == 8 * 6 + 2 * 3 + 1 * 1
+    apart = [
+        abs(a - b)
+        for unit in by_unit
+        for a, b in combinations([v for v in unit if v is not None], 2)
+    ]
+    assert found.figures["exact"].value == pytest.approx(np.mean(np.array(apart) == 0))
+    assert found.figures["adjacent"].value == pytest.approx(np.mean(np.array(apart) <= 1))
+    values = np.array(by_unit, dtype=np.float64)
+    for measurement, published in (("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)):
+        alpha = alpha_statistic(values, measurement)(np.ones((1, 12)))
+        assert alpha[0] == pytest.approx(published, abs=5e-4)
+
+
+def test_two_annotators_by_hand() -> None:
+    # 3 both present, 1 and 2 of one only, 4 both absent. Coincidences: o11 = 6, o00 = 8,
+    # o01 = o10 = 3; n1 = 9, n0 = 11, n = 20; alpha = 1 - 19 * 3 / (9 * 11) = 0.4242
+    answers = [(1, 1)] * 3 + [(1, 0)] + [(0, 1)] * 2 + [(0, 0)] * 4
+    (found,) = agreements(rows_of("unsafe", answers), resampling=none())
+    assert found.kind == "binary" and found.measurement == "nominal"
+    assert found.figures["alpha"].value == pytest.approx(1 - 19 * 3 / 99)
+    assert found.figures["exact"].value == pytest.approx(0.7)
+    assert "adjacent" not in found.figures
+    assert found.share_positive == pytest.approx(9 / 20)
+    assert found.ceiling["f1_present"].value == pytest.approx(6 / 9)
+    one, other = np.array(answers).T
+    assert found.figures["spearman"].value == pytest.approx(spearmanr(one, other).statistic)
+
+
+@pytest.mark.parametrize("measurement", ["nominal", "ordinal", "interval"])
+def test_alpha_of_resamples_is_the_packages(measurement: str) -> None:
+    rng = np.random.default_rng(1)
+    for size, annotators in ((30, 4), (12, 2), (40, 3)):
+        values = rng.integers(1, 6, (size, annotators)).astype(np.float64)
+        values[rng.random(values.shape) < 0.3] = NAN
+        weights = rng.multinomial(size, np.full(size, 1 / size), size=5).astype(np.float64)
+        found = alpha_statistic(values, measurement)(weights)
+        for drawn, alpha in zip(weights, found, strict=True):
+            sample = np.repeat(values, drawn.astype(int), axis=0)
+            expected = krippendorff.alpha(
+                reliability_data=sample.T, level_of_measurement=measurement
+            )
+            assert alpha == pytest.approx(expected, abs=1e-10)
+
+
+def test_interval_alpha_of_large_numbers_keeps_its_digits() -> None:
+    values = np.random.default_rng(2).integers(0, 5, (20, 3)) + 1e6
+    found = alpha_statistic(values, "interval")(np.ones((1, 20)))[0]
+    expected = krippendorff.alpha(
+        reliability_data=(values - 1e6).T, level_of_measurement="interval"
+    )
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("measurement", ["nominal", "ordinal", "interval"])
+def test_alpha_is_undefined_where_the_answers_drawn_are_equal(measurement: str) -> None:
+    values = np.array([[2.0, 2.0], [2.0, 2.0], [2.0, 3.0], [1.0, NAN]])
+    weights = np.array([[1.0, 2, 0, 1], [0, 0, 0, 4], [1, 1, 1, 0]])
+    found = alpha_statistic(values, measurement)(weights)
+    assert np.isnan(found[:2]).all() and np.isfinite(found[2])
+
+
+def test_a_rare_issue_gets_no_interval_but_its_share_of_undefined_resamples() -> None:
+    answers = [(1, 1)] + [(0, 0)] * 59
+    (found,) = agreements(rows_of("unsafe", answers), resampling=none(1000))
+    alpha = found.figures["alpha"]
+    assert alpha.value == pytest.approx(1)
+    # a resample without the one dialogue has no alpha: (59/60) ** 60 = 0.365
+    assert alpha.undefined == pytest.approx((59 / 60) ** 60, abs=0.04)
+    assert alpha.undefined > MAX_UNDEFINED
+    assert alpha.low is None and "undefined in" in (alpha.reason or "")
+    assert found.figures["exact"].low == 1.0
+    assert found.ceiling["f1_present"].low is None
+
+
+def test_an_issue_nobody_marks_has_no_alpha() -> None:
+    (found,) = agreements(rows_of("unsafe", [(0, 0)] * 9), resampling=none(20))
+    assert found.figures["alpha"].value is None
+    assert found.figures["alpha"].reason == "all answers are equal"
+    assert found.figures["exact"].value == 1.0
+    assert found.figures["spearman"].value is None
+
+
+def test_intervals_draw_conversations() -> None:
+    rng = np.random.default_rng(3)
+    truth = rng.integers(1, 6, 40)
+    answers = [[int(t), int(np.clip(t + rng.integers(-2, 3), 1, 5))] for t in truth]
+    apart = rows_of("overall", answers)
+    # every dialogue four times in one conversation: the same figures, no more knowledge
+    copied = [
+        row(100 * copy + i, {"overall": values}, group=f"g{i}")
+        for copy in range(4)
+        for i, values in enumerate(answers)
+    ]
+    single = agreements(apart, resampling=none(600))[0].figures["exact"]
+    double = agreements(copied, resampling=none(600))[0].figures["exact"]
+    assert double.value == single.value
+    widths = [(f.high or 0) - (f.low or 0) for f in (single, double)]
+    assert widths[1] == pytest.approx(widths[0], rel=0.15)
+
+
+def test_pairs_are_people_where_rows_name_them() -> None:
+    rng = np.random.default_rng(4)
+    people: dict[str, Floats] = {name: rng.integers(1, 6, 30).astype(float) for name in "abc"}
+    rows = []
+    for i in range(30):
+        here = [str(name) for name in rng.permutation(list("abc"))[: 2 + i % 2]]
+        values = [float(people[name][i]) for name in here]
+        rows.append(row(i, {"overall": values}, annotators=here))
+    (found,) = agreements(rows, resampling=none())
+    total = size = 0.0
+    for one, other in combinations("abc", 2):
+        both = [i for i, r in enumerate(rows) if {one, other} <= set(r.extra["annotators"])]
+        total += spearmanr(people[one][both], people[other][both]).statistic * len(both)
+        size += len(both)
+    assert found.columns == PEOPLE and found.annotators == 3
+    assert found.figures["spearman"].value == pytest.approx(total / size)
+    unnamed = agreements(rows_of("overall", [(1, 2), (2, 2), (3, 4)]), resampling=none())[0]
+    assert unnamed.columns == POSITIONS
+
+
+def test_languages_apart_and_together() -> None:
+    rows = [row(i, {"overall": (i % 5 + 1, i % 5 + 1)}) for i in range(10)]
+    rows += [row(10 + i, {"overall": (i % 5 + 1, 5 - i % 5)}, lang="zh") for i in range(10)]
+    found = agreements(rows, resampling=none())
+    assert [a.lang for a in found] == ["en", "zh", ALL]
+    assert found[0].figures["alpha"].value == pytest.approx(1)
+    assert (found[1].figures["alpha"].value or 0) < 0
+    assert found[2].rows == 20
+
+
+def test_means_and_single_answers_have_no_agreement() -> None:
+    mean = agreements(rows_of("overall", [(3.2,), (4.5,)], aggregated=True), resampling=none())
+    assert "released as means" in (mean[0].figures["alpha"].reason or "")
+    single = agreements(rows_of("overall", [(3,), (4,), (None,)]), resampling=none())
+    assert single[0].figures["exact"].reason == "no row has answers of two annotators"
+    assert single[0].rows == 2
+
+
+def test_an_unknown_dimension_names_those_there() -> None:
+    with pytest.raises(MedalError, match="'fluent'") as error:
+        agreements(rows_of("overall", [(3, 4)]), ["fluent"])
+    assert "overall" in (error.value.hint or "")
+
+
+def test_page_json_and_csv(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    marks, grades = rng.integers(0, 2, (30, 2)).tolist(), rng.integers(1, 6, (30, 2)).tolist()
+    rows = [
+        row(i, {"unsafe": marks[i], "overall": grades[i]}, lang=("en", "pt")[i % 2])
+        for i in range(30)
+    ]
+    found = agreements(rows, resampling=none(50))
+    path = write_agreement(found, "<b>mine</b>", [("Rows", "30")], tmp_path)
+    text = path.read_text(encoding="utf-8")
+    assert "&lt;b&gt;mine" in text and "<b>mine" not in text
+    assert 'id="ceilings"' in text
+    with (tmp_path / "alpha.csv").open(encoding="utf-8") as file:
+        table = list(csv.DictReader(file))
+    assert [line["lang"] for line in table] == ["en", "pt", "all"]
+    at = {(a.lang, a.dimension): a.figures["alpha"].value for a in found}
+    assert float(table[1]["unsafe"]) == at["pt", "unsafe"]
+    record = json.loads((tmp_path / "agreement.json").read_text(encoding="utf-8"))
+    assert len(record["agreement"]) == 6
+    with (tmp_path / "figures.csv").open(encoding="utf-8") as file:
+        assert {line["part"] for line in csv.DictReader(file)} == {"agreement", "ceiling"}
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("spec", "alpha"),
+    [("fed:dialogue", 0.34), ("fed:turn", 0.28), ("conture:dialogue", -0.02)],
+)
+def test_alpha_of_overall_is_what_the_sets_state(spec: str, alpha: float) -> None:
+    from medal_judges.data_prep.sources.registry import load_spec
+
+    rows = load_spec(spec)
+    (found,) = agreements(rows, ["overall"], resampling=none(200))
+    figure = found.figures["alpha"]
+    assert figure.value == pytest.approx(alpha, abs=0.005)
+    assert figure.low is not None and figure.high is not None and figure.low < alpha < figure.high
+    if spec == "conture:dialogue":  # the interval stated with the data
+        assert (figure.low, figure.high) == pytest.approx((-0.11, 0.07), abs=0.03)
+    if spec == "fed:dialogue":  # the ceiling of test_ceiling.py
+        assert found.ceiling["spearman"].value == pytest.approx(0.47, abs=0.005)
+
+
+@needs_data
+def test_binary_figures_of_people_against_statsmodels() -> None:
+    from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
+
+    from medal_judges.data_prep.sources.registry import load_spec
+
+    rows = load_spec("fed:dialogue")
+    (found,) = agreements(rows, ["consistent"], resampling=none())
+    values = np.array([r.labels["consistent"] for r in rows], dtype=int)
+    table, _ = aggregate_raters(values)
+    # complete data: alpha is Fleiss' kappa with the small-sample term 1 / n (1 - kappa) added
+    kappa = fleiss_kappa(table, method="fleiss")
+    assert found.figures["alpha"].value == pytest.approx(kappa + (1 - kappa) / values.size)
+    same = ((table * (table - 1)).sum(axis=1) / (5 * 4)).mean()
+    assert found.figures["exact"].value == pytest.approx(same)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    from medal_judges.jsonl import write_records
+
+    rows = rows_of("overall", [(1, 2), (3, 3), (4, 5), (2, 2), (5, 5)])
+    write_records(tmp_path / "in.jsonl", rows)
+    out = tmp_path / "out"
+    done = CliRunner().invoke(
+        app, ["agreement", str(tmp_path / "in.jsonl"), "--out", str(out), "--resamples", "50"]
+    )
+    assert done.exit_code == 0, done.output
+    assert "overall" in done.output and (out / "agreement.html").is_file()
+    write_records(tmp_path / "bare.jsonl", [row(0, {})])
+    bare = CliRunner().invoke(app, ["agreement", str(tmp_path / "bare.jsonl")])
+    assert isinstance(bare.exception, MedalError)

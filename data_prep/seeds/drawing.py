@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
-Rank = tuple[bytes, str]
 
 
 def rank(seed: int, what: str, item: str) -> bytes:
@@ -18,26 +17,32 @@ def rank(seed: int, what: str, item: str) -> bytes:
 
 
 def drawn(
-    stream: Iterable[T], count: int, *, seed: int, what: str, name: Callable[[T], str | None]
+    stream: Iterable[T],
+    count: int,
+    *,
+    seed: int,
+    what: str,
+    name: Callable[[T], str],
+    fit: Callable[[T], bool],
 ) -> list[T]:
-    """The ``count`` different items of lowest rank, in that order; all where there are fewer.
+    """The ``count`` different ``fit`` items of lowest rank, in that order; all where there are
+    fewer.
 
-    ``name`` is what an item is known and ranked by; None leaves it out. Items of one name count
-    once. Holds ``count`` items at a time, however long the stream.
+    ``name`` is what an item is known and ranked by; items of one name count once. Holds ``count``
+    items at a time, however long the stream, and asks ``fit`` only of what would be drawn.
     """
     lowest: list[tuple[int, str]] = []  # a heap with the highest rank on top
     held: dict[str, T] = {}
     for item in stream:
         known_by = name(item)
-        if known_by is None or known_by in held:
-            continue
         place = -int.from_bytes(rank(seed, what, known_by), "big")
-        if len(lowest) < count:
-            heapq.heappush(lowest, (place, known_by))
-        elif lowest and place > lowest[0][0]:
+        full = len(lowest) >= count
+        if (full and place <= lowest[0][0]) or known_by in held or not fit(item):
+            continue
+        if full:
             del held[heapq.heapreplace(lowest, (place, known_by))[1]]
         else:
-            continue
+            heapq.heappush(lowest, (place, known_by))
         held[known_by] = item
     return [held[known_by] for _, known_by in sorted(lowest, reverse=True)]
 

@@ -24,7 +24,7 @@ from medal_judges.data_prep.seeds.embedded import (
 from medal_judges.data_prep.seeds.keywords import gendered_word
 from medal_judges.data_prep.seeds.languages import language
 from medal_judges.data_prep.seeds.readers import HIGH_FILTER, Critic, read_personas, read_triples
-from medal_judges.data_prep.seeds.scenes import Scene, Triple, neutral_scene
+from medal_judges.data_prep.seeds.scenes import Scene, Triple, is_neutral, scene_of, sentences
 from medal_judges.errors import ConfigError
 
 
@@ -107,7 +107,7 @@ def draw(
     Raises ConfigError where there are fewer than ``n`` pairs of a neutral scene and persona.
     """
     scenes = _scenes(triples, n, seed)
-    people = drawn(personas, n, seed=seed, what="persona", name=_neutral)
+    people = drawn(personas, n, seed=seed, what="persona", name=str, fit=_is_neutral)
     if n > len(scenes) * len(people):
         raise ConfigError(
             f"{n} contexts were asked for, but {len(scenes)} gender-neutral scenes and "
@@ -124,17 +124,12 @@ def draw(
 
 
 def _scenes(triples: Iterable[Triple], n: int, seed: int) -> list[Scene]:
-    return drawn(
-        (scene for scene in map(neutral_scene, triples) if scene is not None),
-        n,
-        seed=seed,
-        what="scene",
-        name=lambda scene: scene.text,
-    )
+    found = drawn(triples, n, seed=seed, what="scene", name=sentences, fit=is_neutral)
+    return [scene_of(triple) for triple in found]
 
 
-def _neutral(persona: str) -> str | None:
-    return None if gendered_word(persona) else persona
+def _is_neutral(persona: str) -> bool:
+    return gendered_word(persona) is None
 
 
 def _pairs(

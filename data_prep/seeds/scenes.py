@@ -64,11 +64,11 @@ def parse_triple(record: object) -> Triple:
     if not isinstance(record, Mapping):
         raise RecordError("(line)", "a JSON object", record)
     known = load_relations()
-    relation = record.get("relation")
-    relation = known.spellings.get(str(relation), relation)
+    given = record.get("relation")
+    relation = known.spellings.get(given, given) if isinstance(given, str) else ""
     if relation not in known.relations:
-        raise RecordError("relation", f"one of {', '.join(known.relations)}", relation)
-    return Triple(_event(record, "head"), str(relation), _event(record, "tail"))
+        raise RecordError("relation", f"one of {', '.join(known.relations)}", given)
+    return Triple(_event(record, "head"), relation, _event(record, "tail"))
 
 
 def _event(record: Mapping[str, object], field: str) -> str:
@@ -78,8 +78,8 @@ def _event(record: Mapping[str, object], field: str) -> str:
     return said
 
 
-def scene_of(triple: Triple) -> Scene:
-    """The triple as sentences, such as ``PersonX drops something. Now PersonX feels annoyed.``"""
+def sentences(triple: Triple) -> str:
+    """The triple in words, such as ``PersonX drops something. Now PersonX feels annoyed.``"""
     known = load_relations()
     template = known.relations[triple.relation]
     head, tail = triple.head.rstrip(" ."), _small(triple.tail.rstrip(" ."), known.small)
@@ -87,13 +87,18 @@ def scene_of(triple: Triple) -> Scene:
         said = template.clause.format(head=head, tail=tail)
     else:
         said = template.phrase.format(head=head, tail=_dropped(tail, template.drop))
-    sentence = said[:1].upper() + said[1:]
-    return Scene(sentence, triple.relation, affective_word(sentence) is not None)
+    return said[:1].upper() + said[1:]
 
 
-def neutral_scene(triple: Triple) -> Scene | None:
-    """The scene, None where its triple tells a gender: those are left out, as in MEDAL."""
-    return None if gendered_word(f"{triple.head} . {triple.tail}") else scene_of(triple)
+def scene_of(triple: Triple) -> Scene:
+    """The triple as sentences, and whether they name a feeling."""
+    said = sentences(triple)
+    return Scene(said, triple.relation, affective_word(said) is not None)
+
+
+def is_neutral(triple: Triple) -> bool:
+    """Whether neither event tells a gender: scenes that do are left out, as in MEDAL."""
+    return gendered_word(f"{triple.head} . {triple.tail}") is None
 
 
 def _small(tail: str, openings: tuple[str, ...]) -> str:

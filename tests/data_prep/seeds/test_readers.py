@@ -1,0 +1,99 @@
+"""The public sets in their published form, and lines that are not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from medal_judges.data_prep.seeds.readers import read_personas, read_triples
+from medal_judges.errors import DataError
+
+KEPT = {"split": "train", "rec_0.5": True, "rec_0.9": True, "p_valid_model": 0.99}
+
+
+def atomic(head: str = "PersonX sings", **changed: object) -> dict[str, object]:
+    """A line with the fields of ATOMIC10X.jsonl; the text is ours."""
+    return {"head": head, "relation": "xWant", "tail": "to rest", **KEPT, **changed}
+
+
+def write(path: Path, records: list[object]) -> Path:
+    text = "\n".join(r if isinstance(r, str) else json.dumps(r) for r in records) + "\n"
+    data = text.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def test_the_critic_decides(tmp_path: Path) -> None:
+    lines = [atomic("a", **{"rec_0.5": False}), atomic("b"), atomic("c", **{"rec_0.9": False})]
+    path = write(tmp_path / "ATOMIC10X.jsonl.gz", list(lines))
+    assert [t.head for t in read_triples(path)] == ["b", "c"]
+    assert [t.head for t in read_triples(path, critic="rec_0.9")] == ["a", "b"]
+    assert [t.head for t in read_triples(path, critic=None)] == ["a", "b", "c"]
+
+
+def test_triples_without_a_critic(tmp_path: Path) -> None:
+    path = write(tmp_path / "own.jsonl", [{"head": "a", "relation": "xWant", "tail": "b"}])
+    assert len(list(read_triples(path, critic=None))) == 1
+    with pytest.raises(DataError, match=r"own\.jsonl:1: field 'rec_0\.5'.*critic: null"):
+        list(read_triples(path))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"head": "a", "relation": "xWant"', "valid JSON"),
+        (atomic(relation="Wants"), "field 'relation'"),
+        (atomic(tail=""), "field 'tail'"),
+        (atomic(tail=None), "field 'tail'"),
+        (atomic(**{"rec_0.5": 1}), "field 'rec_0.5'"),
+        (atomic(tail="\ud800"), "surrogate"),
+        ([1], "a JSON object"),
+    ],
+)
+def test_a_bad_triple_is_named_by_file_line_and_field(
+    tmp_path: Path, line: object, said: str
+) -> None:
+    path = write(tmp_path / "a.jsonl", [atomic(), line])
+    with pytest.raises(DataError) as caught:
+        list(read_triples(path))
+    assert caught.value.line == 2 and "a.jsonl:2: " in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_triples_from_csv(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('head,relation,tail,rec_0.5\n"PersonX sings, badly",xWant,to rest,True\n')
+    assert [t.head for t in read_triples(path)] == ["PersonX sings, badly"]
+    path.write_text(path.read_text() + "PersonX waits,xWant,to sit,False\nPersonX,xWant\n")
+    with pytest.raises(DataError, match=r"a\.csv:4: a row with more or fewer cells"):
+        list(read_triples(path))
+    path.write_text("head,relation,tail,rec_0.5\nPersonX waits,xWant,to sit,perhaps\n")
+    with pytest.raises(DataError, match=r"a\.csv:2: field 'rec_0\.5'"):
+        list(read_triples(path))
+    path.write_text('head,relation,tail,rec_0.5\n"PersonX waits,xWant,to sit,True\n')
+    with pytest.raises(DataError, match="not valid CSV"):
+        list(read_triples(path))
+
+
+def test_personas(tmp_path: Path) -> None:
+    lines: list[object] = [{"persona": "A  cook\n at sea"}, {"input persona": "A poet", "x": 1}]
+    path = write(tmp_path / "persona.jsonl", lines)
+    assert list(read_personas(path)) == ["A cook at sea", "A poet"]
+    table = tmp_path / "persona.csv"
+    table.write_text('\ufeffpersona\n"A cook, at sea"\n', encoding="utf-8")
+    assert list(read_personas(table)) == ["A cook, at sea"]
+
+
+@pytest.mark.parametrize("line", [{"persona": " "}, {"person": "A poet"}, {"persona": ["a"]}])
+def test_a_bad_persona_is_named(tmp_path: Path, line: object) -> None:
+    path = write(tmp_path / "p.jsonl", [{"persona": "A poet"}, "", line])
+    with pytest.raises(DataError, match=r"p\.jsonl:3: field 'persona'"):
+        list(read_personas(path))
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        list(read_triples(tmp_path / "none.csv"))

@@ -1,0 +1,221 @@
+"""Draws: the same for a seed, more begin with the same ones, and the shares are even."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
+from medal_judges.config import build_config
+from medal_judges.data_prep.seeds.context import parse_context
+from medal_judges.data_prep.seeds.embedded import load_affects
+from medal_judges.data_prep.seeds.sampling import (
+    SeedsConfig,
+    contexts_for,
+    draw,
+    draws_for,
+    sample_contexts,
+)
+from medal_judges.data_prep.seeds.scenes import Triple
+from medal_judges.errors import ConfigError
+from medal_judges.jsonl import read_records
+
+LANGUAGES = ("zh", "en", "de", "fr", "pt", "es")
+
+
+def triples(count: int) -> list[Triple]:
+    """Every fourth names a feeling."""
+    tails = (("xReact", "sad"), ("xWant", "to sit"), ("xNeed", "to read"), ("xAttr", "kind"))
+    return [Triple(f"PersonX sees hill {i}", *tails[i % 4]) for i in range(count)]
+
+
+def people(count: int) -> list[str]:
+    return [f"A climber of hill {i}" for i in range(count)]
+
+
+def sample(n: int, scenes: int, personas: int, seed: int = 0) -> Any:
+    return draw(n, triples(scenes), people(personas), load_affects(), seed=seed)
+
+
+def test_golden_ids() -> None:
+    """Ids in published sets may never move."""
+    found = contexts_for(SeedsConfig(n=2), ["zh", "pt"], 0)
+    assert [c.id for c in found] == GOLDEN
+
+
+GOLDEN = [
+    "ctx-a91660f11efd-zh",
+    "ctx-a91660f11efd-pt",
+    "ctx-3f74a4d5615e-zh",
+    "ctx-3f74a4d5615e-pt",
+]
+
+
+def test_all_languages_of_a_context_stand_together_and_share_all_but_the_country() -> None:
+    found = contexts_for(SeedsConfig(n=50), LANGUAGES, 7)
+    assert [c.lang for c in found] == list(LANGUAGES) * 50
+    for start in range(0, len(found), 6):
+        parts = found[start : start + 6]
+        shared = {(c.group, c.scene, c.persona, c.gender, c.affect) for c in parts}
+        assert len(shared) == 1
+    assert len({c.id for c in found}) == 300
+    more = contexts_for(SeedsConfig(n=50), ["en"], 7)
+    assert more == [c for c in found if c.lang == "en"]  # whatever other languages there are
+
+
+@pytest.mark.parametrize("sizes", [(500, 500), (40, 500), (500, 40), (9, 7), (1, 40), (40, 1)])
+def test_more_contexts_begin_with_the_same_ones(sizes: tuple[int, int]) -> None:
+    most = min(400, sizes[0] * sizes[1])
+    longest = sample(most, *sizes)
+    for n in range(1, most, 29):
+        assert sample(n, *sizes) == longest[:n]
+
+
+def test_a_seed_decides_and_the_order_of_the_lines_does_not() -> None:
+    a = sample(60, 100, 100)
+    assert sample(60, 100, 100) == a
+    assert sample(60, 100, 100, seed=1) != a
+    rng = np.random.default_rng(3)
+    mixed = [triples(100)[i] for i in rng.permutation(100)]
+    twice = [people(100)[i] for i in rng.permutation(100)] * 2
+    assert draw(60, mixed, twice, load_affects(), seed=0) == a
+
+
+def test_nothing_comes_twice_before_all_came_once() -> None:
+    found = sample(150, 40, 30)
+    for start, size, key in ((0, 40, "scene"), (40, 40, "scene"), (0, 30, "persona")):
+        assert len({getattr(d, key) for d in found[start : start + size]}) == size
+    assert len({(d.scene.text, d.persona) for d in found}) == 150
+    every = sample(63, 9, 7)  # as many as there are pairs
+    assert len({(d.scene.text, d.persona) for d in every}) == 63
+
+
+def balanced(values: list[Any], kinds: int) -> bool:
+    """Whether at every length the counts differ by one at most."""
+    counts: Counter[Any] = Counter()
+    for value in values:
+        counts[value] += 1
+        full = list(counts.values()) + [0] * (kinds - len(counts))
+        if max(full) - min(full) > 1:
+            return False
+    return True
+
+
+def test_quadrants_states_genders_and_countries_are_in_balance() -> None:
+    found = sample(400, 200, 200, seed=5)
+    felt = [d for d in found if d.affect is not None]
+    assert len(felt) == len([d for d in found if not d.scene.affective]) == 300
+    assert balanced([d.quadrant for d in felt], 4)
+    for quadrant in load_affects():
+        states = [d.affect for d in felt if d.quadrant == quadrant.name]
+        assert set(states) <= set(quadrant.states) and balanced(states, 6)
+    assert balanced([d.gender for d in found], 2)
+    countries = [c.country for c in contexts_for(SeedsConfig(n=300), ["es"], 5)]
+    assert balanced(countries, 4)
+
+
+def test_genders_do_not_follow_feelings() -> None:
+    """Both in balance, yet neither tells the other: 2 x 4 counts near 1/8 (chi-square, 3 df)."""
+    felt = [d for d in sample(1200, 1200, 1200) if d.affect is not None]
+    counts = Counter((d.gender, d.quadrant) for d in felt)
+    expected = len(felt) / 8
+    assert len(counts) == 8
+    assert sum((c - expected) ** 2 / expected for c in counts.values()) < 16.3  # p = 0.001
+    turns = Counter(a.gender == b.gender for a, b in pairwise(felt))
+    assert min(turns.values()) > 100  # no strict alternation
+
+
+def test_gendered_scenes_and_personas_are_left_out() -> None:
+    lines = [Triple("PersonX calls his boss", "xWant", "to talk"), *triples(3)]
+    persons = ["A woman at sea", *people(3)]
+    found = draw(9, lines, persons, load_affects(), seed=0)
+    assert not any("his" in d.scene.text for d in found)
+    assert not any("woman" in d.persona for d in found)
+    with pytest.raises(ConfigError, match="3 gender-neutral scenes and 3 personas make only 9"):
+        draw(10, lines, persons, load_affects(), seed=0)
+
+
+def test_configured_countries_and_genders() -> None:
+    settings = {"n": 6, "countries": {"pt": ["Angola"]}, "genders": ["female"]}
+    config = build_config(SeedsConfig, settings, where="x.yaml")
+    found = contexts_for(config, ["pt", "de"], 0)
+    assert {c.country for c in found if c.lang == "pt"} == {"Angola"}
+    assert {c.gender for c in found} == {"female"}
+
+
+@pytest.mark.parametrize(
+    ("languages", "settings", "said"),
+    [
+        (["xx"], {}, "no language 'xx'"),
+        (["de", "de"], {}, "each once"),
+        ([], {}, "at least one"),
+        (["de"], {"countries": {"pt": ("Angola",)}}, "countries of 'pt'"),
+    ],
+)
+def test_what_cannot_be_drawn(languages: list[str], settings: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        contexts_for(SeedsConfig(n=2, **settings), languages, 0)
+
+
+@pytest.mark.parametrize("bad", [{"n": 0}, {"critic": "rec_0.4"}, {"scene": "x"}, {"genders": []}])
+def test_bad_settings(bad: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        build_config(SeedsConfig, bad, where="x.yaml")
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Callable[[int], SeedsConfig]:
+    """Files as ATOMIC-10X and PersonaHub are published, of ``count`` lines."""
+
+    def make(count: int) -> SeedsConfig:
+        kept = {"split": "train", "rec_0.5": True, "p_valid_model": 0.9}
+        with (tmp_path / "atomic.jsonl").open("w") as stream:
+            for t in triples(count):
+                line = {"head": t.head, "relation": t.relation, "tail": t.tail, **kept}
+                stream.write(json.dumps(line) + "\n")
+        with (tmp_path / "persona.jsonl").open("w") as stream:
+            stream.writelines(json.dumps({"persona": p}) + "\n" for p in people(count))
+        scenes, personas = str(tmp_path / "atomic.jsonl"), str(tmp_path / "persona.jsonl")
+        return SeedsConfig(n=20, scenes=scenes, personas=personas)
+
+    return make
+
+
+def test_contexts_of_files(published: Callable[[int], SeedsConfig]) -> None:
+    config = published(2000)
+    found = draws_for(config, 0)
+    assert found == draw(20, triples(2000), people(2000), load_affects(), seed=0)
+    streams = {"triples": iter(triples(2000)), "personas": iter(people(2000))}
+    same = sample_contexts(20, ["fr"], 0, **streams, quadrants=load_affects())
+    assert same == contexts_for(config, ["fr"], 0)
+
+
+def test_memory_does_not_grow_with_the_file(published: Callable[[int], SeedsConfig]) -> None:
+    import tracemalloc
+
+    peaks = []
+    for count in (2_000, 20_000):
+        config = published(count)
+        tracemalloc.start()
+        draws_for(config, 0)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0] + 100_000
+
+
+def test_command(tmp_path: Path) -> None:
+    out = tmp_path / "contexts.jsonl"
+    result = CliRunner().invoke(
+        app, ["data", "seeds", "--out", str(out), "--n", "8", "--lang", "de,ja", "--seed", "3"]
+    )
+    assert result.exit_code == 0, result.output
+    assert "16 contexts written" in result.output and "female 4, male 4" in result.output
+    assert list(read_records(out, parse_context)) == contexts_for(SeedsConfig(n=8), ["de", "ja"], 3)

@@ -1,0 +1,136 @@
+"""Triples as sentences, the embedded set, languages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from medal_judges.data_prep.seeds.embedded import (
+    embedded_personas,
+    embedded_triples,
+    load_affects,
+)
+from medal_judges.data_prep.seeds.keywords import affective_word, gendered_word
+from medal_judges.data_prep.seeds.languages import language, language_name, load_languages
+from medal_judges.data_prep.seeds.scenes import (
+    Triple,
+    is_neutral,
+    load_relations,
+    parse_triple,
+    scene_of,
+    sentences,
+)
+from medal_judges.errors import ConfigError, RecordError
+
+
+@pytest.mark.parametrize(
+    ("head", "relation", "tail", "said"),
+    [
+        ("PersonX sings", "xReact", "calm", "PersonX sings. Now PersonX feels calm."),
+        ("PersonX sings.", "xReact", "to feel calm.", "PersonX sings. Now PersonX feels calm."),
+        ("PersonX sings", "xReact", "PersonY is calm", "PersonX sings. Now PersonY is calm."),
+        ("PersonX sings", "xWant", "to rest", "PersonX sings. Now PersonX wants to rest."),
+        ("PersonX sings", "xWant", "rest", "PersonX sings. Now PersonX wants to rest."),
+        ("PersonX sings", "xEffect", "is heard", "PersonX sings. Now PersonX is heard."),
+        ("PersonX sings", "xAttr", "to be seen as loud", "PersonX sings. PersonX is loud."),
+        (
+            "PersonX sings",
+            "xNeed",
+            "to stand up",
+            "PersonX sings. First PersonX needs to stand up.",
+        ),
+        ("PersonX sings", "xIntent", "to train", "PersonX wants to train. So PersonX sings."),
+        (
+            "PersonX sings",
+            "HinderedBy",
+            "The hall is shut.",
+            "The plan is that PersonX sings. It fails because the hall is shut.",
+        ),
+        (
+            "PersonX sings",
+            "HinderedBy",
+            "Tokyo is far",
+            "The plan is that PersonX sings. It fails because Tokyo is far.",
+        ),
+        ("PersonX draws {tail}", "xAttr", "{head}", "PersonX draws {tail}. PersonX is {head}."),
+    ],
+)
+def test_sentences(head: str, relation: str, tail: str, said: str) -> None:
+    assert sentences(Triple(head, relation, tail)) == said
+
+
+def test_a_feeling_in_either_event_counts() -> None:
+    assert scene_of(Triple("PersonX angers PersonY", "xWant", "to leave")).affective
+    assert scene_of(Triple("PersonX leaves", "xReact", "guilty")).affective
+    assert not scene_of(Triple("PersonX leaves", "xWant", "to call")).affective
+
+
+def test_a_gender_in_either_event_counts() -> None:
+    assert not is_neutral(Triple("PersonX calls his friend", "xWant", "to talk"))
+    assert not is_neutral(Triple("PersonX calls", "xWant", "to see her"))
+    assert is_neutral(Triple("PersonX calls", "xWant", "to see them"))
+
+
+@pytest.mark.parametrize(
+    ("record", "field"),
+    [
+        ({"relation": "xWant", "tail": "b"}, "head"),
+        ({"head": " . ", "relation": "xWant", "tail": "b"}, "head"),
+        ({"head": "a", "relation": "xWant", "tail": 3}, "tail"),
+        ({"head": "a", "relation": "isA", "tail": "b"}, "relation"),
+        ({"head": "a", "relation": ["xWant"], "tail": "b"}, "relation"),
+        ({"head": "a", "tail": "b"}, "relation"),
+        (["a", "xWant", "b"], "(line)"),
+    ],
+)
+def test_defects_name_the_field(record: object, field: str) -> None:
+    with pytest.raises(RecordError) as caught:
+        parse_triple(record)
+    assert caught.value.field == field
+
+
+def test_the_spelling_of_the_published_read_me() -> None:
+    triple = parse_triple({"head": "a", "relation": "HinderdBy", "tail": "b"})
+    assert triple.relation == "HinderedBy"
+
+
+def test_the_embedded_set_is_large_varied_and_neutral() -> None:
+    triples, personas = list(embedded_triples()), list(embedded_personas())
+    scenes = [scene_of(triple) for triple in triples]
+    assert len(triples) >= 60 and len({scene.text for scene in scenes}) == len(triples)
+    assert len(personas) >= 60 and len(set(personas)) == len(personas)
+    counts = Counter(triple.relation for triple in triples)
+    assert set(counts) == set(load_relations().relations) and min(counts.values()) >= 8
+    assert all(is_neutral(triple) for triple in triples)
+    assert [p for p in personas if gendered_word(p)] == []
+    assert all(scene.affective == (scene.relation == "xReact") for scene in scenes)
+
+
+def test_states_fill_the_four_quadrants_and_are_known_as_feelings() -> None:
+    quadrants = load_affects()
+    states = [state for quadrant in quadrants for state in quadrant.states]
+    assert [len(quadrant.states) for quadrant in quadrants] == [6, 6, 6, 6]
+    assert len(set(states)) == 24
+    assert [s for s in states if affective_word(f"PersonX is {s}.") is None] == []
+
+
+def test_a_state_may_stand_once(tmp_path: Path) -> None:
+    path = tmp_path / "states.yaml"
+    text = "pleasant_activated: [gay]\npleasant_calm: [calm]\nunpleasant_calm: [{}]\n"
+    path.write_text(text.format("calm") + "unpleasant_activated: [cross]\n")
+    with pytest.raises(ConfigError, match="a place of its own"):
+        load_affects(str(path))
+    path.write_text(text.format("low"))
+    with pytest.raises(ConfigError, match="unpleasant_activated"):
+        load_affects(str(path))
+
+
+def test_languages() -> None:
+    assert {"zh", "en", "de", "fr", "pt", "es", "it", "ja"} <= set(load_languages())
+    assert all(each.countries for each in load_languages().values())
+    assert language_name("zh") == "Chinese" and "Brazil" in language("pt").countries
+    assert language_name("no") == "Norwegian"  # not YAML's false
+    with pytest.raises(ConfigError, match="no language 'tlh'"):
+        language("tlh")

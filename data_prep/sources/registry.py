@@ -86,22 +86,29 @@ def get_source(name: str) -> Source:
 def load_spec(
     text: str, *, offline: bool | None = None, skipped: Skipped | None = None
 ) -> list[LabelledDialogue]:
-    """The rows of a spec, in file order.
+    """The rows of a spec, in file order. Raises as ``stream_spec``."""
+    return list(stream_spec(text, offline=offline, skipped=skipped))
+
+
+def stream_spec(
+    text: str, *, offline: bool | None = None, skipped: Skipped | None = None
+) -> Iterator[LabelledDialogue]:
+    """The rows of a spec one by one, for what need not hold them.
 
     Raises SourceError that says which file goes where, or that none of its rows has the split or
     level asked for.
     """
     spec = parse_spec(text)
     splits: set[str] = set()
-    kept = []
+    kept = False
     for row in _rows(spec, offline, skipped):
         splits.add(str(row.split))
         if spec.split in (None, row.split) and spec.level in (None, row.level):
-            kept.append(row)
+            kept = True
+            yield row
     if splits and not kept:
         asked = " and ".join(w for w in (spec.level, spec.split) if w)
         raise SourceError(f"{text!r}: no row is {asked}; splits there: {', '.join(sorted(splits))}")
-    return kept
 
 
 def _rows(

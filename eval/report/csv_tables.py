@@ -40,11 +40,11 @@ def write_csv(view: Arrangement, folder: Path) -> list[Path]:
         ("signatures", (*_ROW, "signature"), ((*_at(row), row.signature) for row in rows)),
         ("facts", ("fact", "value"), view.benchmark.facts),
     ]
-    written = [_write(folder / f"{name}.csv", head, lines) for name, head, lines in tables]
+    written = [write_table(folder / f"{name}.csv", head, lines) for name, head, lines in tables]
     further = view.benchmark.tables
     for name, table in zip(unique_slugs([t.title for t in further]), further, strict=True):
         lines = [[_cell(cell) for cell in row] for row in table.rows]
-        written.append(_write(folder / f"table-{name}.csv", table.columns, lines))
+        written.append(write_table(folder / f"table-{name}.csv", table.columns, lines))
     return written
 
 
@@ -56,7 +56,8 @@ _RANKED = ("id", "human", "score", "human_rank", "score_rank")
 _DISAGREEMENT = ("judge", "set", "dimension", *_RANKED, *_TURN)
 
 
-def _write(path: Path, head: Line, lines: Iterable[Line]) -> Path:
+def write_table(path: Path, head: Line, lines: Iterable[Line]) -> Path:
+    """Write one table and return its path; None is an empty cell."""
     # Half surrogate pairs (legal in JSON, not in UTF-8) are written as \udXXX.
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.errors import MissingExtraError
 from medal_judges.eval.report.arrangement import Arrangement, SetKey
 from medal_judges.eval.report.calibration import bins, on_scale
 from medal_judges.eval.report.colours import NEGATIVE, OTHER_INDEX, POSITIVE, colour_of
+from medal_judges.eval.report.drawing import (
+    colour_legend,
+    drawing,
+    new_figure,
+    panel_figure,
+    save,
+)
 from medal_judges.eval.report.numbers import DASH, label, number, primary_metric, shown
 from medal_judges.eval.report.scatter import chatbot, chatbot_colours, scatter_rows, trend
 from medal_judges.eval.results import Estimate, ResultRow
@@ -18,23 +23,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_DPI = 150
-_ACROSS = 4
-
 
 def write_figures(view: Arrangement, folder: Path) -> list[Path]:
     """Write leaderboard, scatter, heat map and calibration of each set; paths as written.
 
     Raises MissingExtraError where matplotlib is not installed.
     """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "report", "drawing the PNG figures") from error
-    folder.mkdir(parents=True, exist_ok=True)
-    # A judge named "$x$" is a name, not a formula.
-    style = {"text.parse_math": False, "font.size": 9, "axes.spines.top": False}
-    with matplotlib.rc_context(style | {"axes.spines.right": False}):  # type: ignore[arg-type]
+    with drawing():
+        folder.mkdir(parents=True, exist_ok=True)
         return [path for key in view.sets for path in _figures_of_set(view, key, folder)]
 
 
@@ -49,29 +45,8 @@ def _figures_of_set(view: Arrangement, key: SetKey, folder: Path) -> list[Path]:
     for name, figure in drawn.items():
         if figure is not None:
             paths.append(folder / f"{name}-{view.set_slugs[key]}.png")
-            # No software version or date inside: the same benchmark gives the same bytes.
-            figure.savefig(paths[-1], dpi=_DPI, metadata={"Software": None})
+            save(figure, paths[-1])
     return paths
-
-
-def _figure(width: float, height: float, title: str) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    figure.suptitle(title, fontsize=11)
-    return figure
-
-
-def _grid(count: int, title: str) -> tuple[Figure, list[Axes]]:
-    across = min(count, _ACROSS)
-    down = -(-count // across)
-    figure = _figure(max(2.7 * across, 5.4), 2.7 * down + 0.4, title)
-    axes = list(figure.subplots(down, across, squeeze=False).flat)
-    for spare in axes[count:]:
-        spare.set_visible(False)
-    return figure, axes[:count]
 
 
 def _leaderboard(view: Arrangement, key: SetKey) -> Figure | None:
@@ -80,7 +55,7 @@ def _leaderboard(view: Arrangement, key: SetKey) -> Figure | None:
     if dimension is None:
         return None
     rows = sorted(view.rows(key, dimension), key=lambda r: shown(r, "spearman").value or -9.0)
-    figure = _figure(6.4, 0.36 * len(rows) + 1.4, f"{key.label}: {dimension}")
+    figure = new_figure(6.4, 0.36 * len(rows) + 1.4, f"{key.label}: {dimension}")
     axes = figure.subplots()
     for y, row in enumerate(rows):
         _interval(axes, y, shown(row, "spearman"))
@@ -111,13 +86,13 @@ def _scatter(view: Arrangement, key: SetKey) -> Figure | None:
     if not rows:
         return None
     colours = chatbot_colours(rows)
-    figure, panels = _grid(len(rows), f"{key.label}: {rows[0].dimension}")
+    figure, panels = panel_figure(len(rows), f"{key.label}: {rows[0].dimension}")
     for axes, row in zip(panels, rows, strict=True):
         _scatter_panel(axes, row, colours)
     named = [(name, i) for name, i in colours.items() if i < OTHER_INDEX]
     if len(named) < len(colours):
         named.append((f"{len(colours) - len(named)} others", OTHER_INDEX))
-    _legend(figure, named)
+    colour_legend(figure, named)
     return figure
 
 
@@ -137,14 +112,6 @@ def _scatter_panel(axes: Axes, row: ResultRow, colours: Any) -> None:
     axes.set_ylabel("judge", fontsize=8)
 
 
-def _legend(figure: Figure, named: Sequence[tuple[str, int]]) -> None:
-    from matplotlib.lines import Line2D
-
-    marks = [Line2D([], [], marker="o", ls="", color=colour_of(index)) for _, index in named]
-    names = [name for name, _ in named]
-    figure.legend(marks, names, loc="outside lower center", ncols=min(4, len(names)), frameon=False)
-
-
 def _heatmap(view: Arrangement, key: SetKey) -> Figure | None:
     dimensions = view.dimensions(key)
     if len(dimensions) < 2:
@@ -157,7 +124,7 @@ def _heatmap(view: Arrangement, key: SetKey) -> Figure | None:
         for d, metric in zip(dimensions, metrics, strict=True)
     ]
     size = (1.0 * len(view.judges) + 3, 0.36 * len(dimensions) + 2)
-    figure = _figure(*size, f"{key.label}: dimensions by judge")
+    figure = new_figure(*size, f"{key.label}: dimensions by judge")
     axes = figure.subplots()
     colours = LinearSegmentedColormap.from_list("judge", [NEGATIVE, "#FFFFFF", POSITIVE])
     numbers = [[float("nan") if v is None else v for v in line] for line in found]
@@ -179,7 +146,7 @@ def _calibration(view: Arrangement, key: SetKey) -> Figure | None:
     drawn = {dimension: rows for dimension, rows in found.items() if rows}
     if not drawn:
         return None
-    figure, panels = _grid(len(drawn), f"{key.label}: calibration")
+    figure, panels = panel_figure(len(drawn), f"{key.label}: calibration")
     index = {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
     for axes, (dimension, rows) in zip(panels, drawn.items(), strict=True):
         for row in rows:
@@ -194,5 +161,5 @@ def _calibration(view: Arrangement, key: SetKey) -> Figure | None:
         axes.set_xlabel("mean score", fontsize=8)
         axes.set_ylabel("mean human answer", fontsize=8)
     present = {row.judge for rows in drawn.values() for row in rows}
-    _legend(figure, [(judge, i) for judge, i in index.items() if judge in present])
+    colour_legend(figure, [(judge, i) for judge, i in index.items() if judge in present])
     return figure

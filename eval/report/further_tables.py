@@ -22,15 +22,18 @@ from medal_judges.eval.results import Cell, Estimate, Table
 
 def further_tables(view: Arrangement) -> str:
     """The section with every table of the benchmark; empty where there are none."""
-    body = "".join(_table(table) for table in view.benchmark.tables)
+    body = "".join(table_html(table) for table in view.benchmark.tables)
     return section("tables", "Further tables", body)
 
 
-def _table(table: Table) -> str:
+def table_html(table: Table, totals: int = 0) -> str:
+    """The table with its note; the last ``totals`` rows stay last however it is sorted."""
     rows = [_row(table.columns, cells) for cells in table.rows]
+    cut = len(rows) - totals
     columns = [Column(name, _kind(table, i)) for i, name in enumerate(table.columns)]
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
-    return sortable(table.title, columns, [Group(rows)]) + note
+    group = Group(rows[:cut], pinned=rows[cut:], pinned_kind="total")
+    return sortable(table.title, columns, [group]) + note
 
 
 def _kind(table: Table, column: int) -> Literal["number", "words"]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from medal_judges.eval.report.arrangement import Arrangement, SetKey
-from medal_judges.eval.report.markup import escape, section, title, undefined
+from medal_judges.eval.report.heat import empty_cell, heat_cell, heat_table
+from medal_judges.eval.report.markup import escape, section
 from medal_judges.eval.report.numbers import interval, label, number, primary_metric, shown
 from medal_judges.eval.results import Estimate
 
@@ -24,15 +27,9 @@ def heatmap(view: Arrangement) -> str:
 
 
 def _map(view: Arrangement, key: SetKey) -> str:
-    heads = "".join(f'<th scope="col" dir="auto">{escape(j)}</th>' for j in view.judges)
-    rows = "".join(_row(view, key, dimension) for dimension in view.dimensions(key))
+    rows = [_row(view, key, dimension) for dimension in view.dimensions(key)]
     name = f"{key.label}: dimensions by judge"
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
-        f'<table class="heat">{title(name)}<thead><tr>'
-        f'<th scope="col">Dimension</th>{heads}<th scope="col">human ceiling</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>\n"
-    )
+    return heat_table(name, "Dimension", [*view.judges, "human ceiling"], rows)
 
 
 def _row(view: Arrangement, key: SetKey, dimension: str) -> str:
@@ -40,14 +37,11 @@ def _row(view: Arrangement, key: SetKey, dimension: str) -> str:
     cells = "".join(_cell(shown(view.row(judge, key, dimension), metric)) for judge in view.judges)
     ceiling = _cell(view.ceiling(key, dimension, metric), "ceil")
     head = f'{escape(dimension)} <span class="metric">{escape(label(metric))}</span>'
-    return f'<tr><th scope="row" dir="auto">{head}</th>{cells}{ceiling}</tr>'
+    return f'<th scope="row" dir="auto">{head}</th>{cells}{ceiling}'
 
 
 def _cell(estimate: Estimate, kind: str = "") -> str:
-    """Strength of the colour in percent as a CSS variable; the sheet knows the two hues."""
     if estimate.value is None:
-        return f'<td class="none {kind}">{undefined(estimate.reason)}</td>'
-    sign = "neg" if estimate.value < 0 else "pos"
-    strength = round(100 * min(abs(estimate.value), 1.0))
-    span = f' title="{interval(estimate)}"' if interval(estimate) else ""
-    return f'<td class="{sign} {kind}" style="--s:{strength}%"{span}>{number(estimate.value)}</td>'
+        return empty_cell(estimate.reason, kind)
+    sign: Literal["pos", "neg"] = "neg" if estimate.value < 0 else "pos"
+    return heat_cell(number(estimate.value), abs(estimate.value), sign, interval(estimate), kind)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from medal_judges.eval.report.arrangement import Arrangement
 from medal_judges.eval.report.markup import details, escape, section
 
 
 def facts(view: Arrangement) -> str:
     """The facts as pairs; empty where the benchmark has none."""
+    return fact_section(view.benchmark.facts)
+
+
+def fact_section(found: Iterable[tuple[str, str]]) -> str:
+    """The section of (name, value) pairs; empty where there are none."""
     pairs = "".join(
         f'<div><dt>{escape(name)}</dt><dd dir="auto">{escape(value)}</dd></div>'
-        for name, value in view.benchmark.facts
+        for name, value in found
     )
     body = f'<dl class="facts">{pairs}</dl>' if pairs else ""
     return section("facts", "How it was made", body)

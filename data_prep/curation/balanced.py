@@ -1,0 +1,184 @@
+"""The two-stage balanced selection of one language (MEDAL, section 5.1).
+
+First one clean dialogue with the best overall score for each pair of user and chatbot, at random.
+Then, until n are chosen: the category (an issue, or clean) of which the selection has fewest and
+the pool has more, and of its dialogues the one that suits best where overall scores, chatbots,
+users and the other issues stand so far. Where no dialogue of the category has the level or the
+chatbot that the selection lacks most, that wish is passed over and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from medal_judges.data_prep.curation.candidate import CLEAN, Candidate, draw, shuffled
+
+Stage = Literal["seed", "balance"]
+Counts = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+# What a dialogue costs: for each factor, how often its value was chosen, over an even share.
+# Overall and chatbot are the paper's; users are few and follow from the pairs; a context (or
+# opener) that is in the selection already is avoided where nothing else speaks against it.
+_WEIGHTS = {"level": 1.0, "chatbot": 1.0, "user": 0.5, "issues": 0.2, "group": 0.01}
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A chosen dialogue, the stage that chose it and the category it was chosen for."""
+
+    candidate: Candidate
+    stage: Stage
+    category: str
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Dialogues in the order chosen: the first k are what a selection of k with as many seeds
+    would hold. ``skipped`` counts wishes without a candidate: (category, factor, value) -> how
+    often; factor ``category`` means that the whole pool had no more of it.
+    ``unseeded`` are (user, chatbot) pairs without a clean dialogue of the best score."""
+
+    picks: tuple[Pick, ...]
+    skipped: Mapping[tuple[str, str, str], int]
+    unseeded: tuple[tuple[str, str], ...] = ()
+
+
+def select_balanced(
+    pool: Sequence[Candidate],
+    n: int,
+    *,
+    categories: Sequence[str],
+    best: int,
+    seed: int = 0,
+    per_context: int | None = None,
+) -> Selection:
+    """``n`` dialogues of ``pool`` (one language), or fewer where the pool has no more.
+
+    ``categories`` are clean and the issues; ``best`` is the overall score of a seed. No more than
+    ``per_context`` dialogues of one group. The same pool gives the same selection in any order.
+    """
+    state = _State(shuffled(pool, seed), categories, seed, per_context)
+    unseeded = _seed_pairs(state, n, best)
+    while len(state.picks) < n and state.add_next():
+        pass
+    return Selection(tuple(state.picks), dict(state.skipped), unseeded)
+
+
+def _seed_pairs(state: _State, n: int, best: int) -> tuple[tuple[str, str], ...]:
+    """Stage one; the pairs without a dialogue for it. With fewer places than pairs, chatbots
+    come in turn."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for i, c in enumerate(state.pool):
+        suits = found.setdefault((c.user, c.chatbot), [])
+        if c.clean and c.level == best:
+            suits.append(i)
+    order = sorted(found, key=lambda pair: draw(state.seed, "\n".join(pair)))
+    turns: Counter[str] = Counter()
+    rounds = {}
+    for pair in order:
+        rounds[pair] = turns[pair[1]]
+        turns[pair[1]] += 1
+    unseeded = []
+    for pair in sorted(order, key=lambda pair: rounds[pair]):
+        free = [i for i in found[pair] if state.free[i]]
+        if not free:
+            unseeded.append(pair)
+        elif len(state.picks) < n:
+            fresh = (i for i in free if not state.group_counts[state.groups[i]])
+            state.take(next(fresh, free[0]), "seed", CLEAN)
+    return tuple(sorted(unseeded))
+
+
+class _State:
+    """Counts of what is chosen, and which candidates are still free; all by array."""
+
+    def __init__(
+        self, pool: Sequence[Candidate], categories: Sequence[str], seed: int, limit: int | None
+    ) -> None:
+        self.pool, self.seed, self.limit = pool, seed, limit
+        self.categories = tuple(categories)
+        self.picks: list[Pick] = []
+        self.skipped: Counter[tuple[str, str, str]] = Counter()
+        self.free = np.ones(len(pool), dtype=bool)
+        self.has = np.array(
+            [[name in c.categories for name in self.categories] for c in pool], dtype=bool
+        ).reshape(len(pool), len(self.categories))
+        self.rank = [draw(seed, name) for name in self.categories]
+        self.category_counts = np.zeros(len(self.categories), dtype=np.int64)
+        self.factors = {
+            "level": _Factor([str(c.level) for c in pool]),
+            "chatbot": _Factor([c.chatbot for c in pool]),
+            "user": _Factor([c.user for c in pool]),
+        }
+        names, self.groups = np.unique([c.group for c in pool], return_inverse=True)
+        self.group_counts = np.zeros(len(names), dtype=np.int64)
+
+    def add_next(self) -> bool:
+        """Take the next dialogue of stage two; False where none is left."""
+        left = [bool(column.any()) for column in (self.has & self.free[:, None]).T]
+        if not any(left):
+            return False
+        order = sorted(range(len(left)), key=lambda k: (int(self.category_counts[k]), self.rank[k]))
+        wanted = next(k for k in order if left[k])
+        for k in order[: order.index(wanted)]:
+            self.skipped[self.categories[k], "category", ""] += 1
+        self._take_best(wanted)
+        return True
+
+    def _take_best(self, wanted: int) -> None:
+        rows = np.flatnonzero(self.has[:, wanted] & self.free)
+        for name in ("level", "chatbot"):
+            lacking = self.factors[name].lacking()
+            if not np.isin(self.factors[name].of[rows], lacking).any():
+                for value in lacking:
+                    label = self.factors[name].names[value]
+                    self.skipped[self.categories[wanted], name, label] += 1
+        best = int(rows[np.argmin(self._cost(rows, wanted))])  # the first of equals: at random
+        self.take(best, "balance", self.categories[wanted])
+
+    def _cost(self, rows: npt.NDArray[np.intp], wanted: int) -> Floats:
+        cost = np.zeros(len(rows))
+        for name, factor in self.factors.items():
+            cost += _WEIGHTS[name] * factor.excess(rows)
+        share = self.category_counts / max(1.0, float(self.category_counts.mean()))
+        others = self.has[rows].copy()
+        others[:, wanted] = False
+        cost += _WEIGHTS["issues"] * (others * share).sum(axis=1)
+        return cost + _WEIGHTS["group"] * (self.group_counts[self.groups[rows]] > 0)
+
+    def take(self, row: int, stage: Stage, category: str) -> None:
+        """Choose one candidate and count it."""
+        self.picks.append(Pick(self.pool[row], stage, category))
+        self.free[row] = False
+        self.category_counts += self.has[row]
+        for factor in self.factors.values():
+            factor.counts[factor.of[row]] += 1
+        group = self.groups[row]
+        self.group_counts[group] += 1
+        if self.limit is not None and self.group_counts[group] >= self.limit:
+            self.free[self.groups == group] = False
+
+
+class _Factor:
+    """A property by which the selection is to be even: its values, and how often each is in."""
+
+    def __init__(self, values: Sequence[str]) -> None:
+        self.names, self.of = np.unique(np.array(values, dtype=object), return_inverse=True)
+        self.counts: Counts = np.zeros(len(self.names), dtype=np.int64)
+
+    def excess(self, rows: npt.NDArray[np.intp]) -> Floats:
+        """How often each row's value was chosen, as a multiple of an even share."""
+        even = max(1.0, float(self.counts.mean()))
+        share: Floats = self.counts[self.of[rows]] / even
+        return share
+
+    def lacking(self) -> npt.NDArray[np.intp]:
+        """The values chosen least often."""
+        return np.flatnonzero(self.counts == self.counts.min())

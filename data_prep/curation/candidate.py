@@ -1,0 +1,163 @@
+"""Candidate: what the selection needs to know of a labelled dialogue, without its text."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from medal_judges.dimension import Dimension, load_rubric
+from medal_judges.errors import ConfigError
+from medal_judges.labelled import LabelledDialogue
+from medal_judges.rating import Rating
+
+Aggregate = Literal["majority", "any", "all"]
+Reason = Literal["foreign_language", "missing_label"]
+AGGREGATES: tuple[Aggregate, ...] = ("majority", "any", "all")
+CLEAN = "clean"  # the category of dialogues without an issue
+UNNAMED = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A dialogue that may be selected.
+
+    ``categories`` holds the issues it has, in the rubric's order, or ``clean`` alone; it is empty
+    where the only issue is one that nobody selects by (``other``), and where the row has no labels.
+    ``level`` is the overall score as a level of its scale, None where the row has none.
+    """
+
+    id: str
+    lang: str
+    group: str
+    user: str
+    chatbot: str
+    categories: tuple[str, ...]
+    level: int | None
+
+    @property
+    def clean(self) -> bool:
+        return self.categories == (CLEAN,)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A dialogue that is no candidate, and why; ``keyword`` is what matched in ``comment``."""
+
+    id: str
+    lang: str
+    reason: Reason
+    detail: str
+    keyword: str | None = None
+    comment: str | None = None
+
+    def to_record(self) -> dict[str, Any]:
+        """One line of left_out.jsonl."""
+        record = {"id": self.id, "lang": self.lang, "reason": self.reason, "detail": self.detail}
+        found = {"keyword": self.keyword, "comment": self.comment}
+        return record | {key: value for key, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelReading:
+    """How labels become a candidate's categories and level.
+
+    ``issues`` are selected by; ``faults`` (``other``) only stop a dialogue from being clean.
+    ``aggregate`` says when an issue with several answers counts as present: at least half of them
+    (``majority``; a tie counts, since issues are what is rare), one (``any``) or ``all``. Several
+    overall scores become the level nearest to their mean, the lower of two equally near.
+    """
+
+    issues: tuple[str, ...]
+    faults: tuple[str, ...]
+    overall: Dimension
+    aggregate: Aggregate = "majority"
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        return (CLEAN, *self.issues)
+
+    def read(self, row: LabelledDialogue) -> Candidate | LeftOut:
+        """The row as a candidate; left out where it has no answer to a question."""
+        missing = [
+            name
+            for name in (*self.issues, self.overall.name)
+            if not _given(row.labels.get(name, ()))
+        ]
+        if missing:
+            detail = f"no answer for {', '.join(missing)}"
+            return LeftOut(row.id, row.dialogue.lang, "missing_label", detail)
+        return self.unchecked(row)
+
+    def unchecked(self, row: LabelledDialogue) -> Candidate:
+        """The row as a candidate with the labels it has, for policies that need none."""
+        answers = {name: _given(values) for name, values in row.labels.items()}
+        asked = [name for name in (*self.issues, *self.faults) if answers.get(name)]
+        present = [name for name in asked if self._is_present(answers[name])]
+        whole = set(self.issues) <= set(asked)
+        categories = [name for name in present if name in self.issues]
+        if whole and not present:
+            categories = [CLEAN]
+        return Candidate(
+            id=row.id,
+            lang=row.dialogue.lang,
+            group=row.group,
+            user=row.dialogue.models.get("user") or UNNAMED,
+            chatbot=row.dialogue.chatbot or UNNAMED,
+            categories=tuple(categories),
+            level=self._level(row.rating(self.overall.name)),
+        )
+
+    def _is_present(self, values: Sequence[float]) -> bool:
+        share = sum(value >= 0.5 for value in values) / len(values)
+        return {"majority": share >= 0.5, "any": share > 0, "all": share == 1}[self.aggregate]
+
+    def _level(self, rating: Rating | None) -> int | None:
+        given = () if rating is None else rating.given
+        if not given:
+            return None
+        return math.ceil(sum(given) / len(given) - 0.5)
+
+
+def label_reading(rubric: str = "medal", aggregate: str = "majority") -> LabelReading:
+    """The LabelReading of a rubric's issues and its ``overall``. Raises ConfigError."""
+    chosen = next((known for known in AGGREGATES if known == aggregate), None)
+    if chosen is None:
+        raise ConfigError(f"aggregate must be one of {', '.join(AGGREGATES)}, not {aggregate!r}")
+    dimensions = {d.name: d for d in load_rubric(rubric)}
+    overall = dimensions.get("overall")
+    if overall is None:
+        raise ConfigError(f"rubric {rubric}: curation needs a dimension 'overall'")
+    issues = [name for name, d in dimensions.items() if d.is_issue]
+    return LabelReading(
+        issues=tuple(name for name in issues if name != "other"),
+        faults=tuple(name for name in issues if name == "other"),
+        overall=overall,
+        aggregate=chosen,
+    )
+
+
+def shuffled(candidates: Iterable[Candidate], seed: int) -> list[Candidate]:
+    """The candidates in a random order that hangs on ``seed`` and their ids alone, so that
+    neither the order of the file nor other rows of it change who comes before whom."""
+    return sorted(candidates, key=lambda c: (draw(seed, c.id), c.id))
+
+
+def draw(seed: int, key: str) -> float:
+    """A number in [0, 1) for ``key``, uniform over keys and over seeds."""
+    digest = hashlib.sha256(f"curate:{seed}:{key}".encode()).digest()
+    return int.from_bytes(digest[:7], "big") / 2**56
+
+
+def by_language(candidates: Iterable[Candidate]) -> Mapping[str, list[Candidate]]:
+    """Candidates of each language, languages in alphabetical order."""
+    found: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        found.setdefault(candidate.lang, []).append(candidate)
+    return {lang: found[lang] for lang in sorted(found)}
+
+
+def _given(values: Iterable[float | None]) -> tuple[float, ...]:
+    return tuple(value for value in values if value is not None)

@@ -19,9 +19,9 @@ class Wording(Config):
     ``user`` where an attempt is made once more."""
 
     name: str
-    source: str
+    source: str = ""
     system: str = ""
-    user: str
+    user: str = ""
     again: str = ""
 
     def messages(self, values: Mapping[str, str | None], *, again: bool = False) -> list[Message]:
@@ -35,14 +35,18 @@ class Wording(Config):
         return [Message("system", _filled(self.system, values)), *said] if self.system else said
 
 
-def load_wording(name_or_path: str, places: Collection[str]) -> Wording:
-    """The file at a path, or the shipped one of that name (``user_first``, ``prompts/chatbot``).
+def load_wording(prompt: str | Wording, places: Collection[str]) -> Wording:
+    """The file at a path, the shipped one of that name (``user_first``, ``prompts/chatbot``), or
+    the wording that a config holds itself.
 
     Raises ConfigError that names the field, or a place that is none of ``places``.
     """
-    is_path = name_or_path.endswith((".yaml", ".yml")) or name_or_path.startswith("prompts/")
-    where = name_or_path if is_path else f"prompts/{name_or_path}"
-    wording = build_config(Wording, read_yaml(where), where=where)
+    if isinstance(prompt, Wording):
+        where, wording = f"prompt {prompt.name}", prompt
+    else:
+        is_path = prompt.endswith((".yaml", ".yml")) or prompt.startswith("prompts/")
+        where = prompt if is_path else f"prompts/{prompt}"
+        wording = build_config(Wording, read_yaml(where), where=where)
     for field in ("system", "user", "again"):
         if unknown := set(_PLACE.findall(getattr(wording, field))) - set(places):
             raise ConfigError(

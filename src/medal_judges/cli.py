@@ -10,12 +10,15 @@ import typer
 
 from medal_judges import __version__
 from medal_judges.data_prep.commands import app as data_app
+from medal_judges.data_prep.curate_command import curate
+from medal_judges.data_prep.generate_command import generate
 from medal_judges.errors import MedalError
 from medal_judges.eval.agreement_command import agreement
 from medal_judges.eval.commands import benchmark
 from medal_judges.inference.commands import score
 from medal_judges.inference.doctor_command import doctor
 from medal_judges.inference.export_command import export
+from medal_judges.inference.label_command import label
 from medal_judges.training.calibrate_command import calibrate
 from medal_judges.training.commands import train
 from medal_judges.training.push_command import push
@@ -28,9 +31,12 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(data_app, name="data")
+app.command()(generate)
+app.command()(curate)
 app.command()(train)
 app.command()(calibrate)
 app.command()(score)
+app.command()(label)
 app.command()(benchmark)
 app.command()(agreement)
 app.command()(doctor)

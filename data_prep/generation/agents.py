@@ -1,0 +1,94 @@
+"""The language models of a run, loaded when they are first needed, and asked together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.models.batching import windows
+from medal_judges.models.llm.cache import AnswersEach
+from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel
+from medal_judges.models.llm.spending import CostLimitError
+
+OnAnswer = Callable[[int, Completion], None]
+# Where a model is found and how fast it is asked changes no dialogue; the rest does.
+_CONNECTION = frozenset(
+    (
+        *("base_url", "api_key_env", "max_in_flight", "timeout", "attempts", "longest_wait"),
+        *("max_cost", "prices", "cache", "batch", "device", "token_budget", "tokenizer"),
+    )
+)
+
+
+@dataclass(slots=True)
+class Call:
+    """Requests for one model, and what to do with each answer (index, completion)."""
+
+    model: LanguageModel
+    requests: list[ChatRequest]
+    on_answer: OnAnswer
+
+
+def settings_of(config: GenerateConfig) -> dict[str, Any]:
+    """Agent (``user:``, ``judge:`` or ``chatbot:`` and its name) -> its ``llm`` setting."""
+    users = {f"user:{agent.name}": agent.llm for agent in config.users}
+    judge = {f"judge:{config.user_judge.name}": config.user_judge.llm}
+    return users | judge | {f"chatbot:{agent.name}": agent.llm for agent in config.chatbots}
+
+
+def identity(llm: Any) -> Any:
+    """What of an ``llm`` setting a dialogue depends on: the model, not where it is served."""
+    if not isinstance(llm, Mapping):
+        return llm
+    return {name: value for name, value in llm.items() if name not in _CONNECTION}
+
+
+@dataclass(slots=True)
+class Agents:
+    """``get(agent)`` is its model; agents with the same setting share one."""
+
+    settings: Mapping[str, Any]
+    loaded: dict[str, LanguageModel] = field(default_factory=dict)
+
+    def get(self, agent: str) -> LanguageModel:
+        """The model of ``agent``. Raises ConfigError where it cannot be had."""
+        key = json.dumps(self.settings[agent], sort_keys=True, default=str)
+        if key not in self.loaded:
+            self.loaded[key] = load_llm(self.settings[agent])
+        return self.loaded[key]
+
+
+def ask_all(calls: Sequence[Call], per_call: int) -> list[CostLimitError]:
+    """Ask all models, servers side by side and local ones after each other.
+
+    Answers are handed on as they arrive. Returns the limits of cost that were met; raises the first
+    other error once every server's answers under way are in.
+    """
+    remote = [call for call in calls if isinstance(call.model, AnswersEach)]
+    limits: list[CostLimitError] = []
+    with ThreadPoolExecutor(max_workers=max(1, len(remote))) as threads:
+        waiting = [
+            threads.submit(call.model.chat_each, call.requests, call.on_answer)  # type: ignore[attr-defined]
+            for call in remote
+        ]
+        for call in calls:
+            if not isinstance(call.model, AnswersEach):
+                _ask_local(call, per_call)
+    errors = [error for done in waiting if (error := done.exception()) is not None]
+    for error in errors:
+        if not isinstance(error, CostLimitError):
+            raise error
+        limits.append(error)
+    return limits
+
+
+def _ask_local(call: Call, per_call: int) -> None:
+    for part in windows(enumerate(call.requests), per_call):
+        answers = call.model.chat([request for _, request in part])
+        for (index, _), completion in zip(part, answers, strict=True):
+            call.on_answer(index, completion)

@@ -1,0 +1,127 @@
+"""Who is told what: from a unit to the request that its next answer comes from.
+
+The user agent and nobody else sees the seed context; the user judge sees the dialogue with the
+message in question as its last; the chatbot sees the dialogue, as a chat (MEDAL, section 3.1 and
+Tables 7 to 10).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from medal_judges.data_prep.generation.config import Decoding, GenerateConfig
+from medal_judges.data_prep.generation.unit import Stage, Unit
+from medal_judges.data_prep.seeds.languages import language_name
+from medal_judges.data_prep.wording import Wording, load_wording, transcript
+from medal_judges.dialogue import Turn
+from medal_judges.models.llm.protocol import ChatRequest, Message
+
+CONTEXT_PLACES = frozenset(("scene", "persona", "gender", "affect", "language", "country"))
+USER_PLACES = CONTEXT_PLACES | {"dialogue", "rejected", "feedback"}
+JUDGE_PLACES = CONTEXT_PLACES | {"dialogue"}
+
+VERDICT = {
+    "type": "object",
+    "properties": {
+        "verdict": {"enum": ["Yes", "No"]},
+        "reason": {"type": "string", "maxLength": 120},
+    },
+    "required": ["verdict", "reason"],
+    "additionalProperties": False,
+}
+
+
+class Asker:
+    """Words the requests of a run. Raises ConfigError for a prompt file that does not fit."""
+
+    def __init__(self, config: GenerateConfig) -> None:
+        self.config = config
+        self.first = load_wording(config.first_turn.prompt, USER_PLACES - {"dialogue"})
+        self.later = load_wording(config.later_turns.prompt, USER_PLACES)
+        self.check = load_wording(config.check.prompt, JUDGE_PLACES)
+        self.chatbot = load_wording(config.reply.prompt, ())
+
+    def wordings(self) -> dict[str, Wording]:
+        """Setting -> the prompt file it names."""
+        return {
+            "first_turn": self.first,
+            "later_turns": self.later,
+            "check": self.check,
+            "reply": self.chatbot,
+        }
+
+    def agent(self, unit: Unit) -> str:
+        """Name of the agent whose answer ``unit`` waits for: ``user:``, ``judge:`` or ``chatbot:``
+        and its own name."""
+        if unit.stage == "say":
+            return f"user:{unit.user}"
+        if unit.stage == "check":
+            return f"judge:{self.config.user_judge.name}"
+        return f"chatbot:{unit.chatbot}"
+
+    def request(self, unit: Unit) -> ChatRequest:
+        """The question whose answer ``unit`` waits for.
+
+        Its seed depends on the run's seed, the unit, the turn and the try and on nothing else, so
+        that a question asked again after a kill is the same question.
+        """
+        if unit.stage == "say":
+            tried = self.config.later_turns if unit.turns else self.config.first_turn
+            decoding: Decoding = tried
+            messages = self._user(unit)
+        elif unit.stage == "check":
+            decoding, messages = self.config.check, self._judge(unit)
+        else:
+            decoding, messages = self.config.reply, self._chatbot(unit)
+        request = _request(messages, decoding, self._seed(unit, unit.stage))
+        if unit.stage == "check" and self.config.check.enforce:
+            return replace(request, schema=VERDICT)
+        return request
+
+    def _user(self, unit: Unit) -> list[Message]:
+        values = _context(unit)
+        if unit.turns:
+            values["dialogue"] = transcript(unit.turns)
+        if unit.last is not None:
+            values["rejected"] = " ".join(unit.last.text.split()) or "(an empty message)"
+            values["feedback"] = unit.last.reason or "No reason was given."
+        wording = self.later if unit.turns else self.first
+        return wording.messages(values, again=unit.last is not None)
+
+    def _judge(self, unit: Unit) -> list[Message]:
+        shown = [*unit.turns, Turn("user", unit.candidate_text)]
+        return self.check.messages(_context(unit) | {"dialogue": transcript(shown)})
+
+    def _chatbot(self, unit: Unit) -> list[Message]:
+        told = self.chatbot.messages({})
+        system = [message for message in told if message.role == "system"]
+        return [*system, *(Message(turn.role, turn.content) for turn in unit.turns)]
+
+    def _seed(self, unit: Unit, stage: Stage) -> int:
+        place = f"{self.config.seed}:{unit.id}:{len(unit.turns)}:{unit.attempt}:{stage}"
+        return int.from_bytes(hashlib.sha256(place.encode()).digest()[:4], "big") >> 1
+
+
+def _context(unit: Unit) -> dict[str, str | None]:
+    context = unit.context
+    return {
+        "scene": context.scene,
+        "persona": context.persona,
+        "gender": context.gender,
+        "affect": context.affect,
+        "language": language_name(context.lang),
+        "country": context.country,
+    }
+
+
+def _request(messages: list[Message], decoding: Decoding, seed: int) -> ChatRequest:
+    return ChatRequest(
+        tuple(messages),
+        max_tokens=decoding.max_tokens,
+        temperature=decoding.temperature,
+        top_p=decoding.top_p,
+        seed=seed,
+        presence_penalty=decoding.presence_penalty,
+        cut_is_meant=True,
+    )

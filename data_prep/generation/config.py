@@ -1,0 +1,93 @@
+"""The settings of ``medal generate``, as they stand in configs/generate/."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from medal_judges.config import Config
+from medal_judges.data_prep.seeds.sampling import SeedsConfig
+from medal_judges.data_prep.wording import Wording
+
+_NAME = re.compile(r"\A[\w.+-]+\Z")
+
+
+class Agent(Config):
+    """A language model with a name that stands in ids and tables. ``llm``: see load_llm."""
+
+    name: str
+    llm: Any
+
+    @model_validator(mode="after")
+    def _usable(self) -> Agent:
+        if not _NAME.match(self.name) or "--" in self.name:
+            raise ValueError(
+                f"a name is letters, digits, '.', '_', '+' and single '-': {self.name!r}"
+            )
+        return self
+
+
+class Decoding(Config):
+    """How one kind of message is sampled. ``prompt``: the file that asks for it (wording.py), or its
+    fields themselves."""
+
+    prompt: str | Wording
+    temperature: float = Field(ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    presence_penalty: float = Field(default=0.0, ge=-2, le=2)
+    max_tokens: int = Field(default=512, ge=1)
+
+
+class Tried(Decoding):
+    """A user's message: made anew up to ``tries`` times while the user judge rejects it."""
+
+    tries: int = Field(ge=1)
+
+
+class Checked(Decoding):
+    """The user judge's verdict. ``enforce``: hold it to a JSON schema where the backend can, for
+    models that do not keep to "Yes." and "No."."""
+
+    enforce: bool = False
+
+
+class GenerateConfig(Config):
+    """What ``medal generate`` does; the defaults are MEDAL's (appendix C.2).
+
+    One first message is made for each seed context, language and user model, and given to every
+    chatbot. ``max_turns`` counts messages of both sides. ``at_once``: how many dialogues are under
+    way together (what bounds memory); ``per_call``: how many answers a local model is asked for at
+    a time (what a kill can lose of them).
+    """
+
+    name: str
+    out: Path
+    seed: int = 0
+    languages: tuple[str, ...] = Field(min_length=1)
+    contexts: SeedsConfig
+    users: tuple[Agent, ...] = Field(min_length=1)
+    user_judge: Agent
+    chatbots: tuple[Agent, ...] = Field(min_length=1)
+    first_turn: Tried = Tried(
+        prompt="user_first", temperature=1.5, presence_penalty=0.6, max_tokens=512, tries=10
+    )
+    later_turns: Tried = Tried(prompt="user_later", temperature=0.9, top_p=0.95, tries=5)
+    check: Checked = Checked(prompt="user_check", temperature=0.1, max_tokens=64)
+    reply: Decoding = Decoding(prompt="chatbot", temperature=0.9, top_p=0.95)
+    max_turns: int = Field(default=10, ge=2)
+    at_once: int = Field(default=512, ge=1)
+    per_call: int = Field(default=256, ge=1)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> GenerateConfig:
+        for what in ("users", "chatbots"):
+            counts = Counter(agent.name for agent in getattr(self, what))
+            if twice := [name for name, count in counts.items() if count > 1]:
+                raise ValueError(f"{what}: the name {twice[0]!r} stands there twice")
+        if len(set(self.languages)) < len(self.languages):
+            raise ValueError("languages: one stands there twice")
+        return self

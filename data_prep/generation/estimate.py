@@ -1,0 +1,150 @@
+"""``medal generate --dry-run``: what a run would ask, in requests, tokens and dollars.
+
+The protocol runs for real on stand-ins that answer with filler and send nothing, over a few of the
+contexts; what they count is scaled up to all of them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from medal_judges.config import Config
+from medal_judges.data_prep.generation.agents import Agents, settings_of
+from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.data_prep.generation.run import Run, prepare
+from medal_judges.errors import ConfigError
+from medal_judges.models.llm.counting import remote_of
+from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    Completion,
+    Continuation,
+    LanguageModel,
+    Likelihood,
+    Message,
+    Usage,
+)
+from medal_judges.models.llm.token_estimate import prompt_tokens_above
+
+SAMPLE = 6  # contexts that the stand-ins go through
+
+
+class Assumed(Config):
+    """What is taken to happen. ``acceptance``: chance that a try is accepted; five tries then pass
+    nine times of ten, as MEDAL reports (appendix C.2): 1 - (1 - 0.37)^5 = 0.90. ``words``: of a
+    message, near MEDAL's Table 2. No dialogue is taken to end early, so the figure is on the high
+    side."""
+
+    acceptance: float = 0.37
+    user_words: int = 23
+    chatbot_words: int = 38
+    reason_words: int = 20
+
+
+class StandIn(LanguageModel):
+    """Takes an agent's place: answers with filler at once, and counts what it was asked."""
+
+    def __init__(self, kind: str, assumed: Assumed) -> None:
+        self.kind, self.assumed = kind, assumed
+        self.name, self.context = f"stand-in/{kind}", 1_000_000
+        self.usage: Counter[str] = Counter()
+
+    def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
+        """Filler of the assumed length; a verdict by the request's seed."""
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: ChatRequest) -> Completion:
+        text = self._filler(request)
+        # What is written is estimated as what is read is: from above.
+        usage = Usage(
+            input=self.count_tokens(request.messages),
+            output=min(request.max_tokens, prompt_tokens_above([Message("user", text)])),
+        )
+        return Completion(text, usage=usage)
+
+    def _filler(self, request: ChatRequest) -> str:
+        if self.kind != "judge":
+            words = self.assumed.user_words if self.kind == "user" else self.assumed.chatbot_words
+            return " ".join(["words"] * words)
+        # The seed is a hash of dialogue, turn and try: as good as a draw, and the same every time.
+        if (request.seed or 0) % 1000 < 1000 * self.assumed.acceptance:
+            return "Yes."
+        return f"No. {' '.join(['words'] * self.assumed.reason_words)}"
+
+    def count_tokens(self, messages: Sequence[Message]) -> int:
+        """An estimate from above, for any model."""
+        return prompt_tokens_above(messages)
+
+    def loglikelihood(
+        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
+    ) -> list[list[Likelihood]]:
+        """Not asked for here."""
+        raise ConfigError("a stand-in tells no likelihoods")
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """Its kind."""
+        return {"stand-in": self.kind}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCost:
+    """What one agent would be asked; ``money`` in US dollars, None where no price is known, 0 for
+    a model of one's own hardware."""
+
+    agent: str
+    requests: int
+    input: int
+    output: int
+    money: float | None
+
+
+@dataclass(slots=True)
+class StandIns(Agents):
+    """Agents that are stand-ins."""
+
+    assumed: Assumed = field(default_factory=Assumed)
+
+    def get(self, agent: str) -> LanguageModel:
+        """The stand-in of ``agent``."""
+        if agent not in self.loaded:
+            self.loaded[agent] = StandIn(agent.partition(":")[0], self.assumed)
+        return self.loaded[agent]
+
+
+def estimate(config: GenerateConfig, assumed: Assumed | None = None) -> list[AgentCost]:
+    """For each agent what the whole run would ask, whatever of it is done already."""
+    shown = min(SAMPLE, config.contexts.n)
+    contexts = config.contexts.model_copy(update={"n": shown})
+    with tempfile.TemporaryDirectory() as folder:
+        small = config.model_copy(update={"contexts": contexts, "out": Path(folder)})
+        run = prepare(small)
+        run.agents = StandIns(settings_of(config), assumed=assumed or Assumed())
+        run.go()
+        return _scaled(run, config, config.contexts.n / shown)
+
+
+def _scaled(run: Run, config: GenerateConfig, factor: float) -> list[AgentCost]:
+    costs = []
+    for agent, llm in settings_of(config).items():
+        usage = run.counts.usage[agent]
+        read, written = usage["input_tokens"] * factor, usage["output_tokens"] * factor
+        total = Usage(input=round(read), output=round(written))
+        requests = round(usage["requests"] * factor)
+        costs.append(AgentCost(agent, requests, total.input, total.output, _price(llm, total)))
+    return costs
+
+
+def _price(llm: Any, usage: Usage) -> float | None:
+    """US dollars; a local model is not loaded to find out that it has no price."""
+    backend = llm.get("backend") if isinstance(llm, Mapping) else None
+    name = str(llm.get("model") if isinstance(llm, Mapping) else llm)
+    if backend != "openai" and not name.startswith("openai:"):
+        return 0.0
+    remote = remote_of(load_llm(llm))
+    money: float | None = remote.cost(usage)
+    return money

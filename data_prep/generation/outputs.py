@@ -1,0 +1,132 @@
+"""The folder of a run: its record, its journal, and the files that are made from the journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+from medal_judges.data_prep.generation.journal import Journal
+from medal_judges.data_prep.generation.pool import Step
+from medal_judges.errors import MedalError
+from medal_judges.jsonl import to_line
+
+RECORD, JOURNAL = "run.json", "journal.jsonl"
+DIALOGUES, REJECTED, SUMMARY = "dialogues.jsonl", "rejected.jsonl", "summary.json"
+_OWN = (RECORD, JOURNAL, DIALOGUES, REJECTED, SUMMARY)
+
+
+class Outputs:
+    """``folder`` of one run. ``dialogues`` and ``rejected`` are written anew from the journal when
+    a run goes on, and take the old files' places at once."""
+
+    def __init__(self, folder: Path, record: dict[str, Any], *, overwrite: bool = False) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        if overwrite:
+            for name in _OWN:
+                (folder / name).unlink(missing_ok=True)
+        self._check(record)
+        self.journal = Journal(folder / JOURNAL)
+        self._streams: dict[str, IO[str]] = {}
+
+    def _check(self, record: dict[str, Any]) -> None:
+        """Keep ``record`` on the first run; refuse another one's folder on later ones."""
+        path = self.folder / RECORD
+        if path.exists():
+            _require_same(self.folder, json.loads(path.read_text(encoding="utf-8")), record)
+        elif foreign := [name for name in _OWN if (self.folder / name).exists()]:
+            raise MedalError(
+                f"{self.folder / foreign[0]} is there, but no {RECORD} that says what made it",
+                hint="give another out, or begin anew with --overwrite",
+            )
+        text = json.dumps(record, indent=2, ensure_ascii=False, default=str)
+        _replace(path, f"{text}\n")
+
+    def rebuild(self) -> None:
+        """Begin the files that are made from the journal, beside the old ones."""
+        for name in (DIALOGUES, REJECTED):
+            path = self.folder / f".new-{name}"
+            self._streams[name] = path.open("w", encoding="utf-8", newline="\n")
+
+    def rebuilt(self) -> None:
+        """Put them in the old ones' places; what is written from here on goes to them."""
+        for name, stream in self._streams.items():
+            stream.flush()
+            (self.folder / f".new-{name}").replace(self.folder / name)
+
+    def add(self, step: Step) -> None:
+        """Write what a step brought: a rejected turn, a finished dialogue, or nothing."""
+        if step.rejection is not None:
+            line = json.dumps(step.rejection.to_record(), ensure_ascii=False)
+            self._streams[REJECTED].write(f"{line}\n")
+        if step.unit.ended is not None and step.unit.chatbot is not None:
+            self._streams[DIALOGUES].write(to_line(step.unit.row()))
+
+    def flush(self) -> None:
+        """Let readers see what there is; called after each round."""
+        self.journal.sync()
+        for stream in self._streams.values():
+            stream.flush()
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self.journal.close()
+        for stream in self._streams.values():
+            stream.close()
+        self._streams = {}
+
+    def arrange(self, order: Iterable[str]) -> None:
+        """Put the finished dialogues in the plan's order, so that the file does not depend on which
+        server was faster. Places are held in memory, texts are not."""
+        path, beside = self.folder / DIALOGUES, self.folder / f".new-{DIALOGUES}"
+        places: dict[str, tuple[int, int]] = {}
+        with path.open("rb") as source, beside.open("wb") as target:
+            offset = 0
+            for line in source:
+                places[json.loads(line)["id"]] = (offset, len(line))
+                offset += len(line)
+            for id in order:
+                if id in places:
+                    source.seek(places[id][0])
+                    target.write(source.read(places[id][1]))
+        beside.replace(path)
+
+    def summarise(self, summary: dict[str, Any]) -> None:
+        """Write summary.json."""
+        text = json.dumps(summary, indent=2, ensure_ascii=False)
+        _replace(self.folder / SUMMARY, f"{text}\n")
+
+
+def _require_same(folder: Path, there: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise MedalError where ``now`` would make other dialogues than those that stand there.
+
+    Chatbots, languages and contexts may be added, none may change or go.
+    """
+    problems = [
+        f"{name}: {there['settings'].get(name)!r} there, {value!r} now"
+        for name, value in now["settings"].items()
+        if there["settings"].get(name) != value
+    ]
+    for agent, model in there["agents"].items():
+        if agent not in now["agents"]:
+            problems.append(f"{agent} is not in the config any more")
+        elif now["agents"][agent] != model:
+            problems.append(f"{agent}: {model!r} there, {now['agents'][agent]!r} now")
+    for name in ("languages", "contexts"):
+        missing = [each for each in there[name] if each not in set(now[name])]
+        if missing:
+            problems.append(f"{name}: {len(missing)} are not in this run any more: {missing[0]}")
+    if problems:
+        listed = "\n    ".join(problems)
+        raise MedalError(
+            f"{folder} was made with other settings:\n    {listed}",
+            hint="give another out, or begin anew with --overwrite",
+        )
+
+
+def _replace(path: Path, text: str) -> None:
+    beside = path.with_name(f".new-{path.name}")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)

@@ -1,0 +1,67 @@
+"""What agents say, read: an utterance, the mark that ends a dialogue, the user judge's verdict."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from medal_judges.models.prompted.parser import after_thinking
+
+END_OF_DIALOGUE = "END_OF_DIALOGUE"
+_END = re.compile(r"[\s*_`\"'([{<]*END[\s_]+OF[\s_]+DIALOGUE[\s*_`\"')\]}>.!]*", re.IGNORECASE)
+_LABEL = re.compile(r"\A(?:\*\*)?(?:user|human)(?:\*\*)?\s*[::]\s*(?:\*\*)?\s*", re.IGNORECASE)
+_QUOTES = {'"': '"', "“": "”", "«": "»", "„": "“", "「": "」"}
+_VERDICT = re.compile(r"\A[\s*_`\"'([]*(yes|no)\b[\s*_`\"')\]]*[.,:;!\-–—]*\s*", re.IGNORECASE)
+_FIELDS = re.compile(r'\A\{\s*"verdict"\s*:\s*"(Yes|No)"\s*(?:,\s*"reason"\s*:\s*"([^"]*))?')
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """What is left of an answer as a message; ``ends`` says that it held END_OF_DIALOGUE."""
+
+    text: str
+    ends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``reason`` is the judge's own, empty where it accepts. An answer that is neither yes nor no
+    is a rejection that is not ``readable``: nobody said that the utterance is fit."""
+
+    accepted: bool
+    reason: str = ""
+    readable: bool = True
+
+
+def read_utterance(answer: str) -> Utterance:
+    """The message in a user agent's answer: without a label such as ``user:`` before it and
+    quotation marks around it. Only a whole label goes: letters of the message never do."""
+    text = said(answer)
+    ends = _END.search(text) is not None
+    if ends:
+        text = _END.sub(" ", text).strip()
+    text = _LABEL.sub("", text, count=1)
+    if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] not in text[1:-1]:
+        text = text[1:-1].strip()
+    return Utterance(text, ends)
+
+
+def read_verdict(answer: str) -> Verdict:
+    """``Yes.`` accepts; ``No. reason`` rejects (MEDAL, Table 10). So do the two fields of a JSON
+    object, also of one that was cut behind the verdict."""
+    text = said(answer)
+    if (fields := _FIELDS.match(text)) is not None:
+        text = f"{fields[1]}. {fields[2] or ''}"
+    found = _VERDICT.match(text)
+    if found is None:
+        return Verdict(False, " ".join(text.split()), readable=False)
+    if found[1].lower() == "yes":
+        return Verdict(True)
+    return Verdict(False, " ".join(text[found.end() :].split()))
+
+
+def said(answer: str) -> str:
+    """What stands behind the reasoning of a model that thinks aloud; nothing where it has no
+    end. Nothing else is taken off: it is all that is done to a chatbot's answer."""
+    found = after_thinking(answer)
+    return "" if found is None else found[0].strip()

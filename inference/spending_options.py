@@ -36,6 +36,19 @@ def with_spending(
     return {**options, "llm": CountingModel(load_llm(llm), likelihoods=own)}
 
 
+def speaks_through_api(judge: str, options: Mapping[str, Any]) -> bool:
+    """Whether ``judge`` is a YAML file whose model, by ``options`` or its own, is paid for."""
+    return speaks(judge, options) and _is_api(_setting(judge, options))
+
+
+def speaks(judge: str, options: Mapping[str, Any]) -> bool:
+    """Whether ``judge`` is a YAML file that speaks through a language model."""
+    from medal_judges.config import read_yaml
+
+    is_yaml = judge.endswith((".yaml", ".yml"))
+    return is_yaml and options.get("llm", read_yaml(judge).get("llm")) is not None
+
+
 def _setting(judge: str, options: Mapping[str, Any]) -> dict[str, Any]:
     from medal_judges.config import read_yaml
 

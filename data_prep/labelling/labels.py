@@ -1,0 +1,126 @@
+"""From a judgement to the labels of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from medal_judges.dimension import Dimension
+from medal_judges.errors import MedalError
+from medal_judges.judgement import Judgement
+from medal_judges.labelled import LabelledDialogue
+
+Values = tuple[float | None, ...]
+LABELS_BY = "labels_by"
+COMMENTS = "comments"
+FAILURE = "label_failure"
+EARLIER = "earlier_labels"
+
+
+@dataclass(frozen=True, slots=True)
+class Labelling:
+    """What the labelling judge was asked: ``repeats`` answers on each of ``dimensions``."""
+
+    dimensions: tuple[Dimension, ...]
+    repeats: int = 1
+
+
+def values_of(judgement: Judgement, asked: Labelling) -> dict[str, Values]:
+    """Dimension -> one value per repeat on the dimension's scale, None where that answer had no
+    number. A dimension without any number is absent."""
+    found: dict[str, Values] = {}
+    for d in asked.dimensions:
+        values: Values = (judgement.scores.get(d.name),)
+        if asked.repeats > 1:
+            told = (judgement.usage.get(f"repeat_{k}_{d.name}") for k in range(asked.repeats))
+            values = tuple(told)
+        if any(value is not None for value in values):
+            found[d.name] = values
+    return found
+
+
+def comments_of(explanation: str | None, names: Sequence[str]) -> dict[str, str]:
+    """Dimension -> comment, out of an explanation with lines such as ``unsafe: He swears.``; a line
+    that begins with no dimension goes on with the comment before it."""
+    found: dict[str, str] = {}
+    last = None
+    for line in (explanation or "").splitlines():
+        name, colon, rest = line.partition(": ")
+        if colon and name in names and name not in found:
+            last, found[name] = name, rest.strip()
+        elif last is not None:
+            found[last] = f"{found[last]} {line.strip()}".strip()
+    return found
+
+
+def labelled(row: LabelledDialogue, judgement: Judgement, asked: Labelling) -> LabelledDialogue:
+    """``row`` with the judge's labels, its comments and its signature; labels from before stand in
+    ``extra["earlier_labels"]``. ``extra["label_failure"]`` says why a label is missing."""
+    names = [d.name for d in asked.dimensions]
+    values = values_of(judgement, asked)
+    scales = {d.name: (d.low, d.high) for d in asked.dimensions if d.name in values}
+    extra: dict[str, Any] = {**row.extra, **_earlier(row)}
+    extra |= {COMMENTS: comments_of(judgement.explanation, names), LABELS_BY: judgement.judge}
+    extra.pop(FAILURE, None)
+    if judgement.failure is not None:
+        extra[FAILURE] = judgement.failure
+    return replace(row, labels=values, scales=scales, aggregated=False, extra=extra)
+
+
+def unlabelled(row: LabelledDialogue, judgement: Judgement) -> LabelledDialogue:
+    """``row`` as it was, with the reason in ``extra["label_failure"]``."""
+    return replace(row, extra={**row.extra, FAILURE: judgement.failure or "no reason given"})
+
+
+def _earlier(row: LabelledDialogue) -> Mapping[str, Any]:
+    if not row.labels:
+        return {}
+    record = row.to_record()
+    kept = {name: record[name] for name in ("labels", "scales")}
+    told = {k: row.extra[k] for k in (COMMENTS, LABELS_BY, EARLIER) if k in row.extra}
+    return {EARLIER: kept | told}
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a file to be labelled holds: ``count`` rows in the languages ``langs``."""
+
+    count: int
+    langs: tuple[str, ...]
+
+
+def survey(rows: Iterator[LabelledDialogue], *, replace_labels: bool, need_lang: bool) -> Survey:
+    """Read all rows before anything is asked.
+
+    Raises MedalError for rows about single turns, for rows that have labels unless
+    ``replace_labels``, and for rows without ``lang`` where ``need_lang``.
+    """
+    count, langs, had = 0, set(), 0
+    for row in rows:
+        count += 1
+        langs.add(row.dialogue.lang)
+        had += bool(row.labels)
+        _require_whole(row)
+        if need_lang and row.dialogue.lang == "und":
+            raise MedalError(
+                f"row {row.id!r} has no 'lang': whether its user writes in another one cannot be "
+                "asked",
+                hint="give each row its ISO 639-1 code, or leave the check out: --no-user-check",
+            )
+    if had and not replace_labels:
+        raise MedalError(
+            f"{had} of {count} rows have labels already",
+            hint="--replace-labels gives them new ones; the old ones are kept in "
+            f"{EARLIER!r}, and FILE stays as it is",
+        )
+    return Survey(count, tuple(sorted(langs)))
+
+
+def _require_whole(row: LabelledDialogue) -> None:
+    if row.level != "dialogue":
+        raise MedalError(
+            f"row {row.id!r} is about one turn (level {row.level!r}); medal label judges whole "
+            "dialogues",
+            hint="medal score --level last judges the last answer of each row",
+        )

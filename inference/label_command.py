@@ -1,0 +1,181 @@
+"""``medal label``: labels of a judge for every dialogue, malformed users apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from medal_judges.inference.judge_options import judge_options
+
+if TYPE_CHECKING:
+    from medal_judges.data_prep.labelling.summary import Summary
+    from medal_judges.models.judge import Judge
+
+JUDGE = "configs/judges/medal_gpt41.yaml"
+USER_JUDGE = "configs/judges/malformed.yaml"
+OF_USER = "user."
+
+
+def label(
+    file: Annotated[Path, typer.Argument(help="JSONL of dialogues (.gz too).")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FIELD=VALUE]...", help="Of --judge; user.FIELD of --user-judge."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to write.")] = None,
+    judge: Annotated[
+        str, typer.Option("--judge", help="Folder, hub id, or file of configs/judges/.")
+    ] = JUDGE,
+    repeats: Annotated[
+        int | None, typer.Option("--repeats", min=1, help="Answers for each dialogue.")
+    ] = None,
+    user_check: Annotated[
+        bool, typer.Option("--user-check/--no-user-check", help="Look for malformed users first.")
+    ] = True,
+    user_judge: Annotated[
+        str | None,
+        typer.Option("--user-judge", help=f"{USER_JUDGE} with the model of --judge, unless given."),
+    ] = None,
+    language_check: Annotated[
+        bool, typer.Option("--language-check/--no-language-check", help="By a library, too.")
+    ] = True,
+    replace_labels: Annotated[
+        bool, typer.Option("--replace-labels", help="Label rows that have labels already.")
+    ] = False,
+    min_coverage: Annotated[
+        float, typer.Option("--min-coverage", min=0, max=1, help="Floor; below it exit code 3.")
+    ] = 0.98,
+    device: Annotated[str | None, typer.Option("--device", help="Of a judge in a folder.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start DIR anew.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Requests, tokens and dollars at most; sends nothing.")
+    ] = False,
+    max_cost: Annotated[
+        float | None, typer.Option("--max-cost", min=0, help="US dollars, both judges together.")
+    ] = None,
+) -> None:
+    """Label dialogues by a judge; the same command again after a stop goes on."""
+    from medal_judges.data_prep.labelling.labels import survey
+    from medal_judges.inference.labelling import LabellingRun, require_repeats
+    from medal_judges.jsonl import read_labelled
+
+    folder = _required(out, dry_run)
+    found = survey(read_labelled(file), replace_labels=replace_labels, need_lang=user_check)
+    own, of_user = _split(settings or [])
+    if repeats is not None:
+        own = [*own, f"repeats={repeats}"] if _is_yaml(judge) else own
+    options = judge_options(judge, device, "fp32", own)
+    chosen = [(judge, options)]
+    if user_check:
+        chosen.append(_user_judge(user_judge, judge, options, of_user))
+    judges = _loaded(chosen, dry_run, max_cost)
+    require_repeats(judges[0], repeats or 1)
+    if dry_run:
+        _estimate(file, judges)
+        return
+    run = LabellingRun(
+        file,
+        folder,
+        judges[0],
+        judges[1] if user_check else None,
+        language_check,
+        min_coverage,
+        overwrite,
+    )
+    summary, report = run.run(found)
+    _show(summary, folder)
+    report.require_coverage(min_coverage)
+
+
+def _required(out: Path | None, dry_run: bool) -> Path:
+    from medal_judges.errors import ConfigError
+
+    if out is None and not dry_run:
+        raise ConfigError("no folder given to write to", hint="--out runs/labelled")
+    return out or Path()
+
+
+def _is_yaml(judge: str) -> bool:
+    return judge.endswith((".yaml", ".yml"))
+
+
+def _split(settings: list[str]) -> tuple[list[str], list[str]]:
+    of_user = [s.removeprefix(OF_USER) for s in settings if s.startswith(OF_USER)]
+    return [s for s in settings if not s.startswith(OF_USER)], of_user
+
+
+def _user_judge(
+    given: str | None, judge: str, options: dict[str, Any], settings: list[str]
+) -> tuple[str, dict[str, Any]]:
+    """The file of the user check and its options: the language model of ``judge``, unless a file is
+    given or ``judge`` has none."""
+    import json
+
+    from medal_judges.config import read_yaml
+
+    name = given or USER_JUDGE
+    llm = options.get("llm", read_yaml(judge).get("llm")) if _is_yaml(judge) else None
+    if given is None and llm is not None:
+        settings = [f"llm={json.dumps(llm)}", *settings]
+    return name, judge_options(name, None, "fp32", settings)
+
+
+def _loaded(
+    chosen: list[tuple[str, dict[str, Any]]], dry_run: bool, max_cost: float | None
+) -> list[Judge]:
+    from medal_judges.inference.labelling import share_purse
+    from medal_judges.inference.spending_options import (
+        speaks,
+        speaks_through_api,
+        with_spending,
+    )
+    from medal_judges.models.judge import Judge
+
+    loaded = []
+    pays = [speaks_through_api(*each) for each in chosen]
+    for (name, options), paid in zip(chosen, pays, strict=True):
+        limit = max_cost if paid or not any(pays) else None  # refused where nothing is paid
+        if limit is not None or (dry_run and speaks(name, options)):
+            options = with_spending(name, options, dry_run=dry_run, max_cost=limit)
+        loaded.append(Judge.from_pretrained(name, **options))
+    if len(loaded) > 1 and max_cost is not None:
+        share_purse(*loaded)
+    return loaded
+
+
+def _estimate(file: Path, judges: list[Judge]) -> None:
+    from medal_judges.inference.dry_run import dry_run, show
+    from medal_judges.jsonl import read_dialogues
+    from medal_judges.models.llm.counting import CountingModel
+
+    total = 0.0
+    for judge, what in zip(judges, ("labels", "check of users"), strict=False):
+        if not isinstance(getattr(judge, "llm", None), CountingModel):
+            typer.echo(f"{what}: by a judge that asks no language model")
+            continue
+        counted = dry_run(read_dialogues(file), judge)
+        total += counted.estimate.money or 0.0
+        typer.echo(f"{what}: {show(counted)}")
+    if len(judges) > 1:
+        typer.echo(f"together at most ${total:.4f}, if no user is malformed")
+
+
+def _show(summary: Summary, folder: Path) -> None:
+    from rich.console import Console
+
+    from medal_judges.data_prep.labelling.tables import tables
+
+    console = Console(stderr=True)
+    for table in tables(summary):
+        console.print(table)
+    if summary.comparison is not None:
+        for line in summary.comparison.lines():
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for reason, count in summary.failures.most_common():
+        console.print(f"without a label: {count} x {reason}", markup=False, soft_wrap=True)
+    if summary.failures:
+        console.print("  --overwrite asks for those again; kept answers cost nothing")
+    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.kinds.items()))
+    typer.echo(f"{counts or 'no dialogues'}: {folder}")

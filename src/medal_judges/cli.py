@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from medal_judges import __version__
+from medal_judges.data_prep.annotate_command import app as annotate_app
 from medal_judges.data_prep.commands import app as data_app
 from medal_judges.data_prep.curate_command import curate
 from medal_judges.data_prep.generate_command import generate
@@ -31,6 +32,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(data_app, name="data")
+app.add_typer(annotate_app, name="annotate")
 app.command()(generate)
 app.command()(curate)
 app.command()(train)

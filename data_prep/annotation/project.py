@@ -1,0 +1,86 @@
+"""Project: what was handed out, so that the answers can be checked and put back to the rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from medal_judges.dimension import Dimension
+from medal_judges.errors import ConfigError, DataError, MedalError
+from medal_judges.jsonl import read_labelled, write_records
+from medal_judges.labelled import LabelledDialogue
+from medal_judges.signature import content_hash
+
+PROJECT_FILE, ROWS_FILE = "project.json", "rows.jsonl"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Rows by the key that annotators see instead of the id, which may name the chatbot.
+
+    ``assignments`` maps an annotator to their keys in order; empty where anybody may answer
+    anything.
+    """
+
+    rows: Mapping[str, LabelledDialogue]
+    dimensions: Sequence[Dimension]
+    assignments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    seed: int = 0
+
+    def save(self, folder: Path) -> None:
+        """Write project.json and rows.jsonl. Neither is for annotators."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_records(folder / ROWS_FILE, self.rows.values())
+        record = {
+            "format": _FORMAT,
+            "seed": self.seed,
+            "dimensions": [d.to_record() for d in self.dimensions],
+            "assignments": {name: list(keys) for name, keys in self.assignments.items()},
+        }
+        text = json.dumps(record, ensure_ascii=False, indent=1) + "\n"
+        (folder / PROJECT_FILE).write_text(text, encoding="utf-8")
+
+
+def key_of(id: str) -> str:
+    """The name of a dialogue for annotators: says nothing, and no spreadsheet takes it for a
+    number."""
+    return f"d{content_hash(['annotation', id])}"
+
+
+def keyed(rows: Sequence[LabelledDialogue]) -> dict[str, LabelledDialogue]:
+    """Rows by key. Raises MedalError for no rows at all, or for rows that judge a single turn."""
+    if not rows:
+        raise MedalError("there is no dialogue to annotate")
+    if turns := [row.id for row in rows if row.level == "turn"]:
+        raise MedalError(
+            f"{len(turns)} rows judge one turn, not a dialogue, such as {turns[0]!r}",
+            hint="annotation is of whole dialogues: give rows of level dialogue",
+        )
+    found = {key_of(row.id): row for row in rows}
+    assert len(found) == len(rows), "two ids with one key"
+    return found
+
+
+def load_project(folder: Path) -> Project:
+    """The project that ``medal annotate export`` wrote into ``folder``. Raises MedalError."""
+    path = folder / PROJECT_FILE
+    if not path.is_file():
+        raise DataError(
+            path, None, "no such file", hint="give the folder that medal annotate export wrote"
+        )
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if record["format"] > _FORMAT:
+            raise DataError(path, None, "made by a newer version of medal-judges")
+        return Project(
+            rows={key_of(row.id): row for row in read_labelled(folder / ROWS_FILE)},
+            dimensions=[Dimension(**entry) for entry in record["dimensions"]],
+            assignments=record["assignments"],
+            seed=record["seed"],
+        )
+    except (ValueError, KeyError, TypeError, ConfigError) as error:
+        raise DataError(path, None, f"not as medal annotate export wrote it: {error}") from error

@@ -1,0 +1,116 @@
+"""Question: what an annotator is asked about one dimension, and by which criteria."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from medal_judges.config import Config, build_config, read_yaml
+from medal_judges.dimension import Dimension, load_rubric
+from medal_judges.errors import ConfigError
+
+YES, NO = "yes", "no"
+OTHER = "other"  # the dimension whose mark has to be explained in words
+OTHER_TEXT, COMMENT = "other_text", "comment"  # free texts beside the dimensions
+
+
+class Entry(Config):
+    """Criteria of a dimension in the guidelines."""
+
+    title: str = ""
+    ask: str = ""
+    mark: str = ""
+    leave: str = ""
+    grades: tuple[str, ...] = ()
+
+
+class Asks(Config):
+    """The question itself, where the dimension brings none, and those with a free answer."""
+
+    binary: str
+    ordinal: str
+    comment: str
+    other_text: str
+
+
+class Guidelines(Config):
+    """A file of configs/annotation/."""
+
+    title: str
+    intro: tuple[str, ...]
+    asks: Asks
+    dimensions: Mapping[str, Entry] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One dimension as annotators see it. ``answers`` are what they can choose, in the order of
+    ``dimension.levels``; ``grades`` says in words what each level of a rating means, or is empty.
+    """
+
+    dimension: Dimension
+    title: str
+    ask: str
+    mark: str
+    leave: str
+    grades: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.dimension.name
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        if self.dimension.kind == "binary":
+            return (NO, YES)
+        return tuple(f"{level:g}" for level in self.dimension.levels)
+
+
+def load_guidelines(name_or_path: str = "annotation/guidelines") -> Guidelines:
+    """Guidelines from a YAML file, or those of that name in configs/. Raises ConfigError."""
+    return build_config(Guidelines, read_yaml(name_or_path), where=str(name_or_path))
+
+
+def dimensions_to_ask(rubric: str = "medal", *, human_likeness: bool = False) -> list[Dimension]:
+    """Dimensions of the rubric, with ``user_human_likeness`` (MEDAL, section 3.5) if wanted.
+
+    Raises ConfigError for a continuous dimension, which offers nothing to choose.
+    """
+    dimensions = [*load_rubric(rubric)]
+    if human_likeness:
+        dimensions += load_rubric("human_likeness")
+    for dimension in dimensions:
+        if dimension.kind == "continuous":
+            raise ConfigError(
+                f"rubric {rubric}: {dimension.name!r} is continuous, so there is nothing to choose",
+                hint="make it ordinal, with whole numbers from low to high",
+            )
+        if dimension.name in (OTHER_TEXT, COMMENT):
+            raise ConfigError(f"rubric {rubric}: a dimension cannot be called {dimension.name!r}")
+    return dimensions
+
+
+def questions(dimensions: list[Dimension], guidelines: Guidelines) -> list[Question]:
+    """The questions about ``dimensions``. Raises ConfigError where the grades of the guidelines
+    are not as many as the levels of the scale."""
+    return [_question(dimension, guidelines) for dimension in dimensions]
+
+
+def _question(dimension: Dimension, guidelines: Guidelines) -> Question:
+    entry = guidelines.dimensions.get(dimension.name, Entry())
+    if entry.grades and len(entry.grades) != len(dimension.levels):
+        raise ConfigError(
+            f"guidelines: {dimension.name} has {len(entry.grades)} grades, but its scale "
+            f"{dimension.low:g} to {dimension.high:g} has {len(dimension.levels)} levels"
+        )
+    binary = dimension.kind == "binary"
+    return Question(
+        dimension=dimension,
+        title=entry.title or dimension.name.replace("_", " ").capitalize(),
+        ask=entry.ask or (guidelines.asks.binary if binary else guidelines.asks.ordinal),
+        mark=entry.mark.strip(),
+        leave=entry.leave.strip(),
+        grades=entry.grades,
+    )

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from medal_judges.eval.agreement import ALL, POSITIONS, Agreement
+from medal_judges.eval.report.heat import empty_cell, heat_cell, heat_table
 from medal_judges.eval.report.markup import (
     Column,
     Group,
-    escape,
     estimate_cell,
     number_cell,
     row_head,
     section,
     sortable,
     text_cell,
-    title,
     undefined,
 )
 from medal_judges.eval.report.numbers import interval, label, number
+from medal_judges.eval.report.provenance import fact_section
 from medal_judges.eval.report.shell import whole_page
 from medal_judges.eval.results import Estimate
 
@@ -61,10 +62,6 @@ def page(heading: str, found: Sequence[Agreement], facts: Sequence[tuple[str, st
     spearman = _SPEARMAN
     if any(a.columns == POSITIONS for a in found):
         spearman = f"{spearman} {POSITION_NOTE}"
-    pairs = "".join(
-        f'<div><dt>{escape(name)}</dt><dd dir="auto">{escape(value)}</dd></div>'
-        for name, value in facts
-    )
     sections = (
         section(
             "percent",
@@ -83,7 +80,7 @@ def page(heading: str, found: Sequence[Agreement], facts: Sequence[tuple[str, st
         )
         + section("figures", "All figures", _figures(found))
         + section("ceilings", "Human ceilings", _ceilings(found), _CEILING)
-        + section("facts", "How it was made", f'<dl class="facts">{pairs}</dl>')
+        + fact_section(facts)
     )
     return whole_page(heading, said, _ANCHORS, sections)
 
@@ -108,38 +105,25 @@ def _spearman(one: Agreement) -> Estimate:
 
 def _grid(caption: str, found: Sequence[Agreement], figure: Callable[[Agreement], Estimate]) -> str:
     """A heat map, one row a language and one column a dimension."""
-    kinds = {a.dimension: a.kind for a in found}
-    graded = figure is headline
-    heads = "".join(
-        f'<th scope="col" dir="auto">{escape(name.replace("_", " "))}'
-        f"{' ±1' if graded and kinds[name] == 'ordinal' else ''}</th>"
-        for name in dimensions(found)
-    )
     at = {(a.lang, a.dimension): a for a in found}
-    rows = "".join(
-        f'<tr><th scope="row">{escape(lang)}</th>'
-        + "".join(_cell(figure(at[lang, name])) for name in dimensions(found))
-        + "</tr>"
+    marks = {a.dimension: " ±1" for a in found if figure is headline and a.kind == "ordinal"}
+    columns = [name.replace("_", " ") + marks.get(name, "") for name in dimensions(found)]
+    rows = [
+        row_head(lang) + "".join(_cell(figure(at[lang, name])) for name in dimensions(found))
         for lang in dict.fromkeys(a.lang for a in found)
-    )
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
-        f'<table class="heat">{title(caption)}<thead><tr><th scope="col">Language</th>{heads}'
-        f"</tr></thead><tbody>{rows}</tbody></table></div>\n"
-    )
+    ]
+    return heat_table(caption, "Language", columns, rows)
 
 
 def _cell(found: Estimate) -> str:
     """The figure over its interval; the colour's strength is the figure's."""
     if found.value is None:
-        return f'<td class="none">{undefined(found.reason)}</td>'
-    sign = "neg" if found.value < 0 else "pos"
-    strength = round(100 * min(abs(found.value), 1.0))
-    why = f' title="{escape(found.reason)}"' if found.reason else ""
+        return empty_cell(found.reason)
     below = interval(found) or (undefined(found.reason) if found.reason else "")
     span = f'<br><span class="ci">{below}</span>' if below else ""
     shown = f"{number(found.value)}{span}"
-    return f'<td class="{sign}" style="--s:{strength}%"{why}>{shown}</td>'
+    sign: Literal["pos", "neg"] = "neg" if found.value < 0 else "pos"
+    return heat_cell(shown, abs(found.value), sign, found.reason or "")
 
 
 def _figures(found: Sequence[Agreement]) -> str:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from medal_judges.data_prep.followups_command import followups
+from medal_judges.data_prep.native_commands import compare_native, translate
 from medal_judges.data_prep.plant_command import plant
 from medal_judges.data_prep.seeds_command import seeds
+from medal_judges.data_prep.simulate_curation_command import simulate_curation
+from medal_judges.data_prep.stats_command import stats
 
 if TYPE_CHECKING:
     from medal_judges.data_prep.sources.source import Part, Source
@@ -18,6 +21,10 @@ app = typer.Typer(help="Sources of labelled dialogues.", no_args_is_help=True)
 app.command("plant")(plant)
 app.command("followups")(followups)
 app.command("seeds")(seeds)
+app.command("translate")(translate)
+app.command("compare-native")(compare_native)
+app.command("stats")(stats)
+app.command("simulate-curation")(simulate_curation)
 Offline = Annotated[bool, typer.Option("--offline", help="Never use the network.")]
 
 

@@ -1,0 +1,108 @@
+"""Shares and means with 95% intervals, rows of one conversation drawn together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from medal_judges.data_prep.stats.labels import Dimension, Floats, Ints, Labels
+from medal_judges.data_prep.stats.part import Part
+from medal_judges.eval.bootstrap import Clusters, interval_of, resample_weights
+from medal_judges.eval.results import Estimate
+
+Method = Literal["Wilson", "Wilson over groups", "bootstrap of groups", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Share of rows at 1 (0 to 1), or mean on the raw scale, of ``n`` rows in ``groups`` groups.
+
+    ``method`` says how the interval was made.
+    """
+
+    estimate: Estimate
+    n: int
+    groups: int
+    method: Method
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Per group, shape (groups, dimensions): the labelled rows, and the sum of their values."""
+
+    counts: Floats
+    totals: Floats
+
+
+def figures(
+    labels: Labels, part: Part, *, resamples: int = 1000, seed: int = 0
+) -> dict[Dimension, Figure]:
+    """One figure a dimension, in the order of ``labels.dimensions()``.
+
+    A share in rows that each are a conversation of their own has Wilson's interval; else groups
+    are drawn with replacement and the percentiles taken. A share of 0 or 1 is 0 or 1 in every
+    resample: there Wilson's interval stands, with one trial a group, which is too wide rather
+    than too narrow.
+    """
+    member, names, values = labels.select(part)
+    dimensions = labels.dimensions()
+    sums = _grouped(member, len(names), values)
+    draws = _resampled(names, sums, resamples, seed) if len(names) > 1 and dimensions else None
+    return {
+        dimension: _figure(sums, i, labels.is_share(dimension), draws)
+        for i, dimension in enumerate(dimensions)
+    }
+
+
+def _grouped(member: Ints, groups: int, values: Floats) -> _Sums:
+    given = ~np.isnan(values)
+    shape = (groups, values.shape[1])
+    counts, totals = np.zeros(shape), np.zeros(shape)
+    for i in range(values.shape[1]):
+        column = np.where(given[:, i], values[:, i], 0.0)
+        counts[:, i] = np.bincount(member, weights=given[:, i], minlength=groups)
+        totals[:, i] = np.bincount(member, weights=column, minlength=groups)
+    return _Sums(counts, totals)
+
+
+def _resampled(names: list[str], sums: _Sums, resamples: int, seed: int) -> Floats:
+    """The figures in each resample, shape (resamples, dimensions); NaN without a row."""
+    # resample_weights numbers clusters by name: the order of the rows must not change the draws.
+    order = np.argsort(np.asarray(names))
+    clusters = Clusters("conversation", tuple(names[i] for i in order))
+    counts, totals = sums.counts[order], sums.totals[order]
+    blocks = []
+    for weights in resample_weights(clusters, resamples, np.random.default_rng(seed)):
+        n = weights @ counts
+        with np.errstate(invalid="ignore", divide="ignore"):
+            blocks.append(np.where(n > 0, (weights @ totals) / n, np.nan))
+    return np.concatenate(blocks)
+
+
+def _figure(sums: _Sums, i: int, is_share: bool, draws: Floats | None) -> Figure:
+    counts, totals = sums.counts[:, i], sums.totals[:, i]
+    n, groups = int(counts.sum()), int((counts > 0).sum())
+    if not n:
+        reason = "no dialogue" if not len(counts) else "no label"
+        return Figure(Estimate(None, reason=reason), 0, 0, "none")
+    value = float(totals.sum()) / n
+    if is_share and (n == groups or value in (0, 1)):
+        low, high = wilson(value * groups, groups)
+        method: Method = "Wilson" if n == groups else "Wilson over groups"
+        return Figure(Estimate(value, low, high), n, groups, method)
+    if draws is None or groups < 2:
+        return Figure(Estimate(value), n, groups, "none")
+    found = interval_of(draws[:, i])
+    estimate = Estimate(value, found.low, found.high, undefined=found.undefined)
+    return Figure(estimate, n, groups, "bootstrap of groups")
+
+
+def wilson(successes: float, n: int) -> tuple[float, float]:
+    """Wilson's 95% score interval of a share (1927, "Probable inference")."""
+    z2 = 1.959963984540054**2
+    share = successes / n
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    return max(0.0, float(middle - half)), min(1.0, float(middle + half))

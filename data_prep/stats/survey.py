@@ -1,0 +1,134 @@
+"""Survey: one pass over the rows of a set; counts are kept, texts are not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from medal_judges.data_prep.stats.course import Course
+from medal_judges.data_prep.stats.labels import Labels
+from medal_judges.data_prep.stats.lemmas import Lemmatiser, lemmatiser
+from medal_judges.data_prep.stats.mtld import UNDEFINED, RunTogether
+from medal_judges.data_prep.stats.part import Part, cell_of
+from medal_judges.data_prep.stats.texts import TextCounts
+from medal_judges.data_prep.stats.units import Unit, length, unit_of
+from medal_judges.errors import MedalError
+from medal_judges.eval.results import Estimate
+from medal_judges.labelled import LabelledDialogue
+
+
+class Survey:
+    """What is known of the rows seen so far. ``levels`` counts rows by level, ``sources`` by the
+    source that they name; ``lemmatisers`` holds what split each language."""
+
+    def __init__(self, *, lemmas: bool = True) -> None:
+        self.lemmas = lemmas
+        self.labels = Labels()
+        self.levels: Counter[str] = Counter()
+        self.sources: Counter[str] = Counter()
+        self.lemmatisers: dict[str, Lemmatiser] = {}
+        self._texts: dict[Part, TextCounts] = {}
+        self._courses: dict[Part, Course] = {}
+        self._together: dict[Part, RunTogether] = {}
+        self._seen: set[int] = set()
+
+    def add(self, row: LabelledDialogue) -> None:
+        """Count a row in. Raises MedalError for an id that came before."""
+        self._check_new(row)
+        cell = cell_of(row)
+        self.levels[row.level] += 1
+        self.sources[row.dialogue.source or "not stated"] += 1
+        self.labels.add(row, cell)
+        self._courses.setdefault(cell, Course()).add_row(row.extra)
+        self._add_text(row, cell)
+
+    def _check_new(self, row: LabelledDialogue) -> None:
+        mark = hash(row.id)  # 8 bytes a row instead of the id
+        if mark in self._seen:
+            raise MedalError(
+                f"the id {row.id!r} comes twice: its dialogue would be counted twice",
+                hint="give every dialogue in one file only",
+            )
+        self._seen.add(mark)
+
+    def _add_text(self, row: LabelledDialogue, cell: Part) -> None:
+        turns, lang = row.dialogue.turns, row.dialogue.lang
+        counts = self._texts.setdefault(cell, TextCounts())
+        unit = unit_of(lang)
+        counts.dialogues += 1
+        for turn in turns:
+            counts.add_turn(turn.role, length(turn.content, unit), unit)
+        tool = self._lemmatiser(lang)
+        if tool.split is None:
+            counts.unsplit += 1
+            counts.why.add(tool.name)
+            return
+        split: Callable[[str], list[str]] = tool.split
+        tokens = counts.add_tokens([(turn.role, split(turn.content)) for turn in turns])
+        for part in (Part(lang), Part(lang, cell.chatbot)):
+            self._together.setdefault(part, RunTogether()).add(tokens)
+
+    def _lemmatiser(self, lang: str) -> Lemmatiser:
+        if lang not in self.lemmatisers:
+            self.lemmatisers[lang] = lemmatiser(lang, lemmas=self.lemmas)
+        return self.lemmatisers[lang]
+
+    @property
+    def cells(self) -> list[Part]:
+        return list(self._texts)
+
+    @property
+    def langs(self) -> list[str]:
+        return sorted({str(cell.lang) for cell in self._texts})
+
+    @property
+    def chatbots(self) -> list[str]:
+        return sorted({str(cell.chatbot) for cell in self._texts})
+
+    @property
+    def users(self) -> list[str]:
+        return sorted({str(cell.user) for cell in self._texts})
+
+    @property
+    def units(self) -> list[Unit]:
+        """The units of the languages seen, words first."""
+        return sorted({unit_of(lang) for lang in self.langs}, reverse=True)
+
+    def text(self, part: Part) -> TextCounts:
+        """Sums over the dialogues of ``part``."""
+        found = TextCounts()
+        for cell, counts in self._texts.items():
+            if part.holds(cell):
+                found.add(counts)
+        return found
+
+    def course(self, part: Part) -> Course:
+        """Ends and tries of the dialogues of ``part``."""
+        found = Course()
+        for cell, counts in self._courses.items():
+            if part.holds(cell):
+                found.add(counts)
+        return found
+
+    def together(self, part: Part) -> Estimate:
+        """MTLD of the dialogues of ``part`` run together, by language and by its chatbots."""
+        if part.lang is None:
+            langs = {cell.lang for cell in self._texts if part.holds(cell)}
+            if len(langs) != 1:
+                return Estimate(None, reason="texts of several languages are not run together")
+            part = Part(langs.pop(), part.chatbot, part.user)
+        found = self._together.get(part)
+        if found is None:
+            why = self.text(part).why
+            reason = "; ".join(sorted(why)) or "run together by language and chatbot only"
+            return Estimate(None, reason=reason)
+        value = found.value
+        return Estimate(value, reason=None if value is not None else UNDEFINED)
+
+
+def survey(rows: Iterable[LabelledDialogue], *, lemmas: bool = True) -> Survey:
+    """Read the rows once. Raises MedalError for an id that comes twice, and MissingExtraError."""
+    found = Survey(lemmas=lemmas)
+    for row in rows:
+        found.add(row)
+    return found

@@ -1,0 +1,70 @@
+"""The statistics in the terminal: texts, then issues and means, by language and by chatbot."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from medal_judges.data_prep.stats.findings import OVERALL, Findings
+from medal_judges.data_prep.stats.part import Part
+from medal_judges.data_prep.stats.tables import mean_table, share_table, text_table, tokens_note
+from medal_judges.eval.results import Cell, Estimate, Table
+
+_NONE = "–"
+_BRIEF = 6  # columns beyond which intervals are left to the page and the CSV files
+_PIPED = 160  # a pipe or file has no width; rich would take 80 and break the names
+
+
+def print_tables(findings: Findings) -> None:
+    """Print what a person wants to see first; the page and the CSV files have the rest."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PIPED)
+    for head, parts in (("Language", findings.langs), ("Chatbot", findings.chatbots)):
+        for table in _tables(findings, head, parts) if parts else ():
+            console.print(_rich(table))
+    notes = [tokens_note(findings)]
+    if not findings.survey.labels.answered:
+        notes.append("No row has a label.")
+    for note in filter(None, notes):
+        console.print(note, style="dim", markup=False, highlight=False)
+
+
+def _tables(findings: Findings, head: str, parts: list[Part]) -> list[Table]:
+    overall = [d for d in findings.graded if d.name == OVERALL] or findings.graded[:3]
+    tables = [text_table(findings, head, parts)]
+    if findings.issues:
+        tables.append(share_table(findings, "Issues", head, parts, findings.issues))
+    if overall:
+        tables.append(mean_table(findings, head, parts, overall))
+    return tables
+
+
+def _rich(table: Table) -> RichTable:
+    out = RichTable(
+        title=escape(table.title), title_justify="left", box=box.SIMPLE, pad_edge=False
+    )
+    for i, name in enumerate(table.columns):
+        justify: Literal["left", "right"] = "right" if i else "left"
+        out.add_column(escape(name), justify=justify, overflow="fold", no_wrap=i == 0)
+    brief = len(table.columns) > _BRIEF
+    for row in table.rows:
+        out.add_row(*(_cell(cell, brief) for cell in row))
+    return out
+
+
+def _cell(cell: Cell, brief: bool) -> str:
+    """``brief`` leaves out intervals."""
+    if isinstance(cell, Estimate):
+        if cell.value is None:
+            return _NONE
+        if brief or cell.low is None or cell.high is None:
+            return f"{cell.value:.2f}"
+        return f"{cell.value:.2f} \\[{cell.low:.2f}, {cell.high:.2f}]"
+    if cell is None:
+        return _NONE
+    return f"{cell:.2f}" if isinstance(cell, float) else escape(str(cell))

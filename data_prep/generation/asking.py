@@ -123,5 +123,5 @@ def _request(messages: list[Message], decoding: Decoding, seed: int) -> ChatRequ
         top_p=decoding.top_p,
         seed=seed,
         presence_penalty=decoding.presence_penalty,
-        cut_is_meant=True,
+        as_it_is=True,
     )

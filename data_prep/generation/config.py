@@ -32,7 +32,7 @@ class Agent(Config):
 
 
 class Decoding(Config):
-    """How one kind of message is sampled. ``prompt``: the file that asks for it (wording.py), or its
+    """How one kind of message is sampled. ``prompt``: its file (see wording.py), or its
     fields themselves."""
 
     prompt: str | Wording

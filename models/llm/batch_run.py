@@ -271,7 +271,8 @@ class BatchRun:
             # Not settled: until the second try has ended, a restart has to find this answer again.
             self._ask_longer(job, key, replace(ask, limit=longer, cut=completion))
             return False
-        completion = _cut(completion, ask.limit)
+        if not ask.request.as_it_is:
+            completion = _cut(completion, ask.limit)
         for index in ask.indices:
             self.on_answer(index, completion)
         if ask.origin is not None:

@@ -176,7 +176,7 @@ class RemoteModel(LanguageModel):
     def longer(self, request: ChatRequest) -> int | None:
         """The limit with which an answer that was cut is asked for again; None where a cut was
         meant, or where no more fits the window."""
-        if request.cut_is_meant:
+        if request.as_it_is:
             return None
         limit = self.limit(request)
         room = min(2 * limit, self.context - self.count_tokens(request.messages))
@@ -268,6 +268,8 @@ class RemoteModel(LanguageModel):
         """An answer that was cut is asked for once more with twice the room."""
         limit = self.limit(request)
         first = await self._timed(client, request, limit)
+        if request.as_it_is:
+            return first
         longer = self.longer(request)
         if first.finish != "length" or longer is None:
             return _cut(first, limit)

@@ -34,8 +34,8 @@ class ChatRequest:
     their seed are two samples (and two entries of the cache). ``lead`` is text that the answer has
     to begin with; it is part of the prompt and not of the completion (backends that cannot
     prefill refuse it with ConfigError). ``presence_penalty`` is taken off the logit of every token
-    that the answer has already. ``cut_is_meant``: an answer cut at ``max_tokens`` is taken as it
-    is, and not asked for again with more room.
+    that the answer has already. ``as_it_is``: an answer that is empty, or cut at ``max_tokens``,
+    is an answer: it is no failure and is not asked for again with more room.
     """
 
     messages: tuple[Message, ...]
@@ -47,7 +47,7 @@ class ChatRequest:
     top_logprobs: int = 0
     lead: str = ""
     presence_penalty: float = 0.0
-    cut_is_meant: bool = False
+    as_it_is: bool = False
 
 
 @dataclass(frozen=True, slots=True)

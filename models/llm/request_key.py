@@ -30,7 +30,7 @@ def model_key(model: LanguageModel) -> str:
 
 
 # Settings that came later: left out where they change nothing, so that kept answers stay found.
-_LATER = {"presence_penalty": 0, "cut_is_meant": False}
+_LATER = {"presence_penalty": 0, "as_it_is": False}
 
 
 def _fields(request: ChatRequest | Continuation) -> dict[str, Any]:

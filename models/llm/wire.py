@@ -96,7 +96,7 @@ def read_completion(answer: Any, request: ChatRequest, *, enforced: bool) -> Com
         return _failed("the server's content filter stopped the answer", usage)
     if reason == "length":
         return Completion(text, finish="length", enforced=enforced, tokens=tokens, usage=usage)
-    if not text.strip():
+    if not text.strip() and not request.as_it_is:
         return _failed("an empty answer", usage)
     return Completion(text, enforced=enforced, tokens=tokens, usage=usage)
 

@@ -1,7 +1,8 @@
 """A server that speaks OpenAI's protocol, a process of its own: ``python server.py SETTINGS``.
 
 SETTINGS is a JSON object. ``mode``: "scripted" answers at once, by the content of the request;
-"embedded" serves embedded:smollm2 through this project's own local backend. ``fault`` and
+"embedded" serves embedded:smollm2 through this project's own local backend. ``script``: a Python
+file whose ``answer(body) -> str`` gives the scripted texts. ``fault`` and
 ``times``: that fault strikes the first ``times`` tries of every request (-1: all of them), a
 request being known by its Idempotency-Key. ``every``: it strikes every n-th request only.
 ``delay``: seconds before an answer. ``headers``: put on every answer. ``idempotent``: a request
@@ -15,9 +16,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import runpy
 import sys
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -42,6 +45,7 @@ class Server(ThreadingHTTPServer):
         self.early = 0
         self.under_way = self.most_under_way = 0
         self.model: Any = None
+        self.script = runpy.run_path(settings["script"])["answer"] if "script" in settings else None
         if settings.get("mode") == "embedded":
             from medal_judges.models.llm.loading import load_llm
 
@@ -120,7 +124,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _computed(self, body: dict[str, Any]) -> dict[str, Any]:
         if self.path.endswith("/chat/completions"):
-            return scripted(body) if self.server.model is None else embedded(self.server, body)
+            if self.server.model is not None:
+                return embedded(self.server, body)
+            return scripted(body, self.server.script)
         return echoed(self.server, body)
 
     # -- faults that come instead of an answer ---------------------------------------------------
@@ -250,13 +256,18 @@ CHANGED = {
 # -- answers -----------------------------------------------------------------------------------
 
 
-def scripted(body: dict[str, Any]) -> dict[str, Any]:
-    """A number from 1 to 5, or an object of the schema asked for, by the request's content."""
+def scripted(
+    body: dict[str, Any], script: Callable[[dict[str, Any]], str] | None = None
+) -> dict[str, Any]:
+    """What ``script`` says; else a number from 1 to 5, or an object of the schema asked for, by the
+    request's content."""
     seed = int(hashlib.sha256(json.dumps(body["messages"]).encode()).hexdigest(), 16)
     text = str(1 + seed % 5)
     form = body.get("response_format")
     if form and form["type"] == "json_schema":
         text = json.dumps(filled(form["json_schema"]["schema"], seed))
+    if script is not None:
+        text = script(body)
     read = sum(len(m["content"].split()) for m in body["messages"])
     usage = {
         "prompt_tokens": read,

@@ -1,0 +1,209 @@
+"""The protocol of MEDAL, sections 3.1 and C.2, against a real server with scripted agents."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medal_judges.config import build_config
+from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.data_prep.generation.run import prepare
+from medal_judges.jsonl import read_labelled
+
+pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
+SCRIPT = Path(__file__).with_name("agents_script.py")
+AGENTS = runpy.run_path(str(SCRIPT))
+Serve = Callable[..., Any]
+
+
+def config_for(url: str, out: Path, n: int, bots: int, **more: Any) -> GenerateConfig:
+    """``n`` contexts, two languages, two users and ``bots`` chatbots behind one server."""
+
+    def agent(name: str) -> dict[str, Any]:
+        llm = {"backend": "openai", "model": name, "base_url": url, "cache": False}
+        return {"name": name, "llm": {**llm, "longest_wait": 0.2, "max_in_flight": 16}}
+
+    settings = {
+        "name": "test",
+        "out": str(out),
+        "languages": ["de", "zh"],
+        "contexts": {"n": n},
+        "users": [agent("user-1"), agent("user-2")],
+        "user_judge": agent("judge"),
+        "chatbots": [agent(f"bot-{k}") for k in range(bots)],
+        **more,
+    }
+    return build_config(GenerateConfig, settings, where="test")
+
+
+@dataclass
+class Asked:
+    """Requests as the server saw them, each once however often it was sent."""
+
+    users: list[dict[str, Any]]
+    judge: list[dict[str, Any]]
+    bots: list[dict[str, Any]]
+
+
+def asked(server: Any) -> Asked:
+    bodies = {r["key"]: r["body"] for r in server.told("requests")}
+    counts = server.told("counts")
+    assert all(row["answered"] == 1 for row in counts.values())  # nothing was generated twice
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for body in bodies.values():
+        found[body["model"].partition("-")[0]].append(body)
+    return Asked(found["user"], found["judge"], found["bot"])
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def candidate(body: dict[str, Any]) -> str:
+    """The message that a request to the user judge is about."""
+    last = body["messages"][-1]["content"].splitlines()[-1]
+    assert last.startswith("user: ")
+    return str(last.removeprefix("user: "))
+
+
+@pytest.mark.parametrize(
+    ("n", "bots"), [(3, 2), pytest.param(10, 5, marks=pytest.mark.slow)], ids=["24", "200"]
+)
+def test_a_run_keeps_to_the_protocol(serve: Serve, tmp_path: Path, n: int, bots: int) -> None:
+    server = serve(script=str(SCRIPT), fault="500", every=23)
+    run = prepare(config_for(server.url, tmp_path, n, bots))
+    run.go()
+    found = asked(server)
+    dialogues = list(read_labelled(tmp_path / "dialogues.jsonl"))
+    rejected = lines(tmp_path / "rejected.jsonl")
+    openers = {f"{c.id}--{user}" for c, user in run.plan.openers.values()}
+    assert len(openers) == 4 * n
+    _first_turns_are_shared(dialogues, openers, rejected, bots)
+    _tries_are_counted(dialogues, rejected, found)
+    _ends_have_their_reason(dialogues, rejected)
+    _the_user_sees_context_and_feedback(found, rejected, run.plan.openers)
+    _the_judge_sees_the_dialogue(found)
+    _the_chatbot_sees_the_dialogue_alone(found, dialogues, run.plan.openers)
+    _decoding_is_the_papers(found)
+
+
+def _first_turns_are_shared(
+    dialogues: list[Any], openers: set[str], rejected: list[dict[str, Any]], bots: int
+) -> None:
+    first: dict[str, set[str]] = defaultdict(set)
+    speakers: dict[str, list[str]] = defaultdict(list)
+    for row in dialogues:
+        opener, _, bot = row.id.rpartition("--")
+        first[opener].add(row.dialogue.turns[0].content)
+        speakers[opener].append(bot)
+        assert row.dialogue.models == {"user": opener.rpartition("--")[2], "assistant": bot}
+    failed = {r["id"] for r in rejected if r["turn"] == 0 and r["attempt"] == 10}
+    assert set(first) == openers - failed
+    assert all(len(texts) == 1 for texts in first.values())
+    assert all(sorted(names) == [f"bot-{k}" for k in range(bots)] for names in speakers.values())
+
+
+def _tries_are_counted(dialogues: list[Any], rejected: list[dict[str, Any]], found: Asked) -> None:
+    attempts: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for line in rejected:
+        attempts[line["id"], line["turn"]].append(line["attempt"])
+    for (_, turn), numbers in attempts.items():
+        assert sorted(numbers) == list(range(1, len(numbers) + 1))
+        assert len(numbers) <= (5 if turn else 10)
+    for row in dialogues:
+        opener = row.id.rpartition("--")[0]
+        users = [i for i, t in enumerate(row.dialogue.turns) if t.role == "user"]
+        if row.extra["ended"] == "user" and len(row.extra["tries"]) > len(users):
+            users.append(len(row.dialogue.turns))  # it ended by the bare mark
+        for place, tries in zip(users, row.extra["tries"], strict=True):
+            assert tries == 1 + len(attempts[opener if place == 0 else row.id, place])
+    accepted = sum(len(row.extra["tries"]) - 1 for row in dialogues)
+    accepted += len({row.id.rpartition("--")[0] for row in dialogues})
+    by_rule = [r for r in rejected if r["by"] == "rule"]
+    assert len(found.users) == accepted + len(rejected)
+    assert len(found.judge) == accepted + len(rejected) - len(by_rule)
+    replies = [t for row in dialogues for t in row.dialogue.turns if t.role == "assistant"]
+    assert len(found.bots) == len(replies)
+
+
+def _ends_have_their_reason(dialogues: list[Any], rejected: list[dict[str, Any]]) -> None:
+    given_up = {(r["id"], r["turn"]) for r in rejected if r["turn"] and r["attempt"] == 5}
+    ended = Counter(row.extra["ended"] for row in dialogues)
+    assert set(ended) == {"cap", "user", "rejected"}  # the script brings each of them about
+    for row in dialogues:
+        turns = row.dialogue.turns
+        assert [t.role for t in turns] == (["user", "assistant"] * 5)[: len(turns)]
+        assert (row.extra["ended"] == "cap") == (len(turns) == 10)
+        assert (row.extra["ended"] == "rejected") == ((row.id, len(turns)) in given_up)
+        assert all(AGENTS["END"] not in t.content for t in turns)
+        for turn in turns[2::2]:
+            mark = f" {AGENTS['END']}" if row.extra["ended"] == "user" and turn is turns[-1] else ""
+            assert AGENTS["verdict"](turn.content + mark).strip("*").startswith("Yes")
+
+
+def _the_user_sees_context_and_feedback(
+    found: Asked, rejected: list[dict[str, Any]], openers: dict[str, Any]
+) -> None:
+    contexts = [context for context, _ in openers.values()]
+    for body in found.users:
+        shown = body["messages"][-1]["content"]
+        assert any(c.scene in shown and c.persona in shown for c in contexts)
+        assert ("German" in shown) != ("Chinese" in shown)
+    again = [b for b in found.users if "The attempt:" in b["messages"][-1]["content"]]
+    # Every rejection but the last of a turn is shown to the user agent, with its reason.
+    last = {(r["id"], r["turn"]): r["attempt"] for r in rejected}
+    limits = [1 for (_, turn), n in last.items() if n == (5 if turn else 10)]
+    assert len(again) == len(rejected) - len(limits)
+    told = Counter()
+    for body in again:
+        text = body["messages"][-1]["content"]
+        attempt = text.split("The attempt: ")[1].splitlines()[0]
+        reason = text.split("Why it was turned down: ")[1].strip()
+        told[attempt, reason] += 1
+    for line in rejected:
+        if line["attempt"] < (5 if line["turn"] else 10):
+            attempt = line["text"] or "(an empty message)"
+            assert told[attempt, line["reason"]] > 0
+
+
+def _the_judge_sees_the_dialogue(found: Asked) -> None:
+    for body in found.judge:
+        shown = body["messages"][-1]["content"].splitlines()
+        roles = [line.partition(":")[0] for line in shown]
+        assert roles == (["user", "assistant"] * 5)[: len(roles)] and roles[-1] == "user"
+        assert candidate(body) == AGENTS["END"] or candidate(body).startswith("Message")
+
+
+def _the_chatbot_sees_the_dialogue_alone(
+    found: Asked, dialogues: list[Any], openers: dict[str, Any]
+) -> None:
+    texts = {tuple((t.role, t.content) for t in row.dialogue.turns) for row in dialogues}
+    prefixes = {turns[:k] for turns in texts for k in range(1, len(turns))}
+    for body in found.bots:
+        system, *chat = body["messages"]
+        assert system["role"] == "system"
+        assert tuple((m["role"], m["content"]) for m in chat) in prefixes
+        whole = json.dumps(body, ensure_ascii=False)
+        for context, _ in openers.values():
+            secrets = (context.scene, context.persona, context.country, context.id)
+            assert not any(secret in whole for secret in secrets)
+
+
+def _decoding_is_the_papers(found: Asked) -> None:
+    def settings(body: dict[str, Any]) -> tuple[Any, ...]:
+        names = ("temperature", "top_p", "presence_penalty", "max_tokens")
+        return tuple(body.get(name) for name in names)
+
+    first = {settings(b) for b in found.users if "The conversation so far" not in str(b)}
+    later = {settings(b) for b in found.users if "The conversation so far" in str(b)}
+    assert first == {(1.5, 1.0, 0.6, 512)}
+    assert later == {(0.9, 0.95, None, 512)}
+    assert {settings(b) for b in found.judge} == {(0.1, 1.0, None, 64)}
+    assert {settings(b) for b in found.bots} == {(0.9, 0.95, None, 512)}

@@ -1,0 +1,107 @@
+"""Win, tie and loss rates of native dialogues, with 95% intervals.
+
+Pairs of one seed context resemble each other (other languages, other chatbots), so contexts are
+drawn, not pairs: the percentile bootstrap of eval/bootstrap. Where each context has one pair, the
+pairs are independent and a share has Wilson's score interval; the same, with one trial a context,
+where all pairs agree and every resample would too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from medal_judges.data_prep.native.verdict import Verdict
+from medal_judges.data_prep.stats.shares import wilson
+from medal_judges.eval.bootstrap import Clusters, with_intervals
+from medal_judges.eval.correlation import Floats
+from medal_judges.eval.results import Estimate
+
+ALL = "all"
+SHARES = ("win", "tie", "loss", "inconsistent", "first_shown")
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """One criterion and language (or ``all``).
+
+    ``figures``: ``win``, ``tie``, ``loss`` and ``inconsistent`` are shares of the scored pairs,
+    ``first_shown`` the share of answers that chose the dialogue shown first (0.5 is no bias),
+    ``net`` is win minus loss, from -1 to 1. ``method`` says how the intervals of shares were made;
+    that of ``net`` is always of the bootstrap. ``unscored`` counts reasons.
+    """
+
+    criterion: str
+    lang: str
+    pairs: int
+    scored: int
+    contexts: int
+    figures: dict[str, Estimate]
+    method: str
+    unscored: Counter[str]
+
+
+def rates(verdicts: Sequence[Verdict], *, resamples: int = 1000, seed: int = 0) -> list[Rates]:
+    """For each criterion in order: each language by code, then all where there are several."""
+    found = []
+    for criterion in dict.fromkeys(v.criterion for v in verdicts):
+        mine = [v for v in verdicts if v.criterion == criterion]
+        langs = sorted({v.lang for v in mine})
+        parts = {lang: [v for v in mine if v.lang == lang] for lang in langs}
+        if len(langs) > 1:
+            parts[ALL] = mine
+        found += [_rates(criterion, lang, part, resamples, seed) for lang, part in parts.items()]
+    return found
+
+
+def _rates(
+    criterion: str, lang: str, verdicts: Sequence[Verdict], resamples: int, seed: int
+) -> Rates:
+    scored = [v for v in verdicts if v.result is not None]
+    contexts = len({v.group for v in scored})
+    figures, method = _figures(scored, contexts, resamples, seed)
+    unscored = Counter(v.failure or "no answer came" for v in verdicts if v.result is None)
+    return Rates(criterion, lang, len(verdicts), len(scored), contexts, figures, method, unscored)
+
+
+def _figures(
+    scored: Sequence[Verdict], contexts: int, resamples: int, seed: int
+) -> tuple[dict[str, Estimate], str]:
+    if not scored:
+        missing = Estimate(None, reason="no pair was scored")
+        return dict.fromkeys((*SHARES, "net"), missing), "none"
+    values = _values(scored)
+    plain = {name: Estimate(float(column.mean())) for name, column in values.items()}
+
+    def statistic(weights: Floats) -> dict[str, Floats]:
+        total = weights.sum(axis=1)
+        return {name: weights @ column / total for name, column in values.items()}
+
+    clusters = Clusters("conversation", tuple(v.group for v in scored))
+    rng = np.random.default_rng(seed)
+    drawn = with_intervals(plain, statistic, clusters, resamples=resamples, rng=rng)
+    if contexts == len(scored):
+        return drawn | {name: _wilson(plain[name], contexts) for name in SHARES}, "Wilson"
+    edges = [name for name in SHARES if plain[name].value in (0, 1)]
+    method = "bootstrap of contexts" if resamples else "none"
+    return drawn | {name: _wilson(plain[name], contexts) for name in edges}, method
+
+
+def _values(scored: Sequence[Verdict]) -> dict[str, Floats]:
+    """One number a pair, shape (pairs,), whose mean is the figure."""
+    columns = {
+        name: np.array([float(v.result == name) for v in scored]) for name in ("win", "tie", "loss")
+    }
+    columns["inconsistent"] = np.array([float(v.inconsistent) for v in scored])
+    columns["first_shown"] = np.array([v.first_shown for v in scored])
+    columns["net"] = columns["win"] - columns["loss"]
+    return columns
+
+
+def _wilson(estimate: Estimate, contexts: int) -> Estimate:
+    assert estimate.value is not None  # there are scored pairs
+    low, high = wilson(estimate.value * contexts, contexts)
+    return replace(estimate, low=low, high=high)

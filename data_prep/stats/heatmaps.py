@@ -13,6 +13,7 @@ from medal_judges.eval.report.heat import empty_cell, heat_cell, heat_table
 from medal_judges.eval.report.markup import details, escape, section
 from medal_judges.eval.report.numbers import number
 
+_NARROW = 8  # columns up to which two maps stand side by side
 _LEAD = (
     "Percent of the dialogues in which the issue is present, chatbots by languages, and the mean "
     "of overall. Orange is worse, blue is better: the deepest orange is {top}% in every map of an "
@@ -34,16 +35,19 @@ def heatmaps(findings: Findings) -> str:
     overall = [graded_map(findings, d) for d in findings.graded if d.name == OVERALL]
     others = [share_map(findings, d) for d in findings.other_shares]
     others += [graded_map(findings, d) for d in findings.graded if d.name != OVERALL]
-    body = _maps(issues + overall)
+    wide = len(grid(findings)[0]) > _NARROW
+    body = _maps(issues + overall, wide)
     if others:
         fold = f"{len(others)} {'more ' if body else ''}dimensions"
-        body += details(fold, _maps(others), is_open=not body)
+        body += details(fold, _maps(others, wide), is_open=not body)
     lead = _LEAD.format(top=number(100 * top, 1)) if issues else _LEAD_OTHERS
     return section("heatmaps", "Chatbots by languages", body, lead)
 
 
-def _maps(maps: Sequence[str]) -> str:
-    return f'<div class="maps">{"".join(maps)}</div>' if maps else ""
+def _maps(maps: Sequence[str], wide: bool) -> str:
+    """Maps side by side where there is room for two."""
+    kind = "maps wide" if wide else "maps"
+    return f'<div class="{kind}">{"".join(maps)}</div>' if maps else ""
 
 
 def highest_share(findings: Findings) -> float:

@@ -61,8 +61,7 @@ def _import(name: str) -> Any:
 
 def _plain(lang: str) -> Lemmatiser:
     if unit_of(lang) == "characters":
-        why = f"{lang} has no spaces between words, and --no-lemmas uses no tokeniser"
-        return Lemmatiser(why, None)
+        return Lemmatiser("not split (no spaces between words, and --no-lemmas)", None)
     return Lemmatiser("words as they are, by spaces and punctuation", _words)
 
 
@@ -148,5 +147,5 @@ def _tokeniser(spacy: Any, base: str) -> tuple[Any, str]:
     except ImportError as error:  # no such language, or it asks for a package of its own
         needed = re.split(r"\. |:? \(?http|\n", str(error).strip())[0]
     if unit_of(base) == "characters":
-        return None, f"{base} has no spaces between words and is not split here: {needed}"
+        return None, f"not split (no spaces between words; {needed})"
     return spacy.blank("xx"), "tokens by its rules for any language"

@@ -14,6 +14,7 @@ from medal_judges.data_prep.stats.tables import (
     ending_table,
     mean_table,
     share_table,
+    side_table,
     text_table,
     tokens_note,
     tries_table,
@@ -33,10 +34,12 @@ _NAVIGATION = (
     ("course", "Ends and tries"),
     ("facts", "How it was made"),
 )
+_PAIRS = "Language and chatbot"
 _TEXTS = (
     "Turns per dialogue; words per turn (what stands between spaces), and for languages written "
     "without spaces the characters per turn. MTLD is the mean over the dialogues, each read as one "
-    "text; run together, all dialogues of a language are one text."
+    "text; run together, all dialogues of a language are one text. A row over several "
+    "languages averages the dialogues of all of them."
 )
 
 
@@ -72,14 +75,18 @@ def by_parts(findings: Findings) -> list[tuple[str, list[Part]]]:
         ("Language", findings.langs),
         ("Chatbot", findings.chatbots),
         ("User model", findings.users),
-        ("Language and chatbot", findings.pairs if len(findings.langs) > 1 else []),
+        (_PAIRS, findings.pairs if len(findings.langs) > 1 else []),
     ]
     return [(head, parts) for head, parts in found if parts]
 
 
 def _texts(findings: Findings) -> str:
-    tables = [text_table(findings, head, parts) for head, parts in by_parts(findings)]
-    return section("texts", "Dialogues and texts", _folded(tables, 3), _TEXTS)
+    parts = by_parts(findings)
+    single = [(head, p) for head, p in parts if head != _PAIRS]
+    tables = [text_table(findings, head, p) for head, p in single]
+    tables += [side_table(findings, head, p) for head, p in single]
+    tables += [text_table(findings, head, p) for head, p in parts if head == _PAIRS]
+    return section("texts", "Dialogues and texts", _folded(tables, len(single)), _TEXTS)
 
 
 def _folded(tables: Sequence[Table], in_sight: int) -> str:

@@ -8,33 +8,39 @@ from medal_judges.data_prep.stats.findings import Distribution, Findings, part_n
 from medal_judges.data_prep.stats.labels import Dimension
 from medal_judges.data_prep.stats.part import ALL, Part
 from medal_judges.data_prep.stats.shares import Figure
-from medal_judges.data_prep.stats.texts import SIDES, TextCounts
-from medal_judges.data_prep.stats.units import Unit
+from medal_judges.data_prep.stats.texts import Side
 from medal_judges.eval.results import Cell, Estimate, Table
 
-_SIDES = ("", ", user", ", assistant")  # as in texts.SIDES
-_MTLD = ("MTLD", "MTLD, user", "MTLD, assistant", "MTLD, run together")
+_SIDES: tuple[Side, ...] = ("user", "assistant")
 
 
 def text_table(findings: Findings, head: str, parts: Sequence[Part]) -> Table:
-    """Dialogues, turns, lengths and lexical diversity, the whole set in the last row."""
+    """Dialogues, turns, length of a turn by unit, MTLD; the whole set in the last row."""
     survey, units = findings.survey, findings.survey.units
-    lengths = [f"{unit.capitalize()}{side}" for unit in units for side in _SIDES]
     rows: list[tuple[Cell, ...]] = []
     for part in (*parts, ALL):
         counts = survey.text(part)
-        rows.append((part_name(part), *_text_cells(counts, units), survey.together(part)))
+        lengths = [counts.mean_length(unit) for unit in units]
+        mtld = (counts.mean_mtld(), survey.together(part))
+        rows.append((part_name(part), counts.dialogues, counts.mean_turns(), *lengths, *mtld))
+    heads = (head, "Dialogues", "Turns", *(f"{unit.capitalize()} a turn" for unit in units))
     title = f"Dialogues and texts by {head.lower()}"
-    return Table(title, (head, "Dialogues", "Turns", *lengths, *_MTLD), rows, tokens_note(findings))
+    return Table(title, (*heads, "MTLD", "MTLD, run together"), rows, tokens_note(findings))
 
 
-def _text_cells(counts: TextCounts, units: Sequence[Unit]) -> tuple[Cell, ...]:
-    return (
-        counts.dialogues,
-        counts.mean_turns(),
-        *(counts.mean_length(unit, side) for unit in units for side in SIDES),
-        *(counts.mean_mtld(side) for side in SIDES),
-    )
+def side_table(findings: Findings, head: str, parts: Sequence[Part]) -> Table:
+    """The same for the turns of users and assistants apart."""
+    survey, units = findings.survey, findings.survey.units
+    rows: list[tuple[Cell, ...]] = []
+    for part in (*parts, ALL):
+        counts = survey.text(part)
+        turns = [counts.mean_turns(side) for side in _SIDES]
+        lengths = [counts.mean_length(unit, side) for unit in units for side in _SIDES]
+        rows.append((part_name(part), *turns, *lengths, *(counts.mean_mtld(s) for s in _SIDES)))
+    figures = ("Turns", *(unit.capitalize() for unit in units), "MTLD")
+    heads = (f"{figure}, {side}" for figure in figures for side in _SIDES)
+    title = f"Users and assistants apart, by {head.lower()}"
+    return Table(title, (head, *heads), rows, tokens_note(findings))
 
 
 def tokens_note(findings: Findings) -> str:

@@ -11,7 +11,13 @@ from rich.table import Table as RichTable
 
 from medal_judges.data_prep.stats.findings import OVERALL, Findings
 from medal_judges.data_prep.stats.part import Part
-from medal_judges.data_prep.stats.tables import mean_table, share_table, text_table, tokens_note
+from medal_judges.data_prep.stats.tables import (
+    mean_table,
+    share_table,
+    side_table,
+    text_table,
+    tokens_note,
+)
 from medal_judges.eval.results import Cell, Estimate, Table
 
 _NONE = "–"
@@ -37,6 +43,8 @@ def print_tables(findings: Findings) -> None:
 def _tables(findings: Findings, head: str, parts: list[Part]) -> list[Table]:
     overall = [d for d in findings.graded if d.name == OVERALL] or findings.graded[:3]
     tables = [text_table(findings, head, parts)]
+    if head == "Language":
+        tables.append(side_table(findings, head, parts))
     if findings.issues:
         tables.append(share_table(findings, "Issues", head, parts, findings.issues))
     if overall:
@@ -45,9 +53,7 @@ def _tables(findings: Findings, head: str, parts: list[Part]) -> list[Table]:
 
 
 def _rich(table: Table) -> RichTable:
-    out = RichTable(
-        title=escape(table.title), title_justify="left", box=box.SIMPLE, pad_edge=False
-    )
+    out = RichTable(title=escape(table.title), title_justify="left", box=box.SIMPLE, pad_edge=False)
     for i, name in enumerate(table.columns):
         justify: Literal["left", "right"] = "right" if i else "left"
         out.add_column(escape(name), justify=justify, overflow="fold", no_wrap=i == 0)

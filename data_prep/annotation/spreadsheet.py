@@ -111,6 +111,7 @@ def _write_answers(
     from openpyxl.comments import Comment
     from openpyxl.styles import Font
     from openpyxl.utils import get_column_letter
+    from openpyxl.worksheet.hyperlink import Hyperlink
 
     head = header(asked)
     widths = [9, 16, 14, 7, 10, *[max(12, len(q.name) + 2) for q in asked], 40, 40]
@@ -121,7 +122,8 @@ def _write_answers(
         for column, value in enumerate(shown, 1):
             _put(sheet, at, column, value)
         link = sheet.cell(at, head.index(DIALOGUE) + 1)
-        link.hyperlink = f"#'{DIALOGUES}'!A{places[key]}"
+        target = f"'{DIALOGUES}'!A{places[key]}"
+        link.hyperlink = Hyperlink(ref=link.coordinate, location=target)
         link.font = Font(underline="single", color="0B5C8A")
     for question in asked:
         column = head.index(question.name) + 1

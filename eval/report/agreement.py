@@ -155,7 +155,7 @@ def _figure_row(one: Agreement) -> str:
         + estimate_cell(adjacent)
         + text_cell(one.measurement)
         + estimate_cell(alpha)
-        + number_cell(alpha.undefined)
+        + number_cell(None if alpha.value is None else alpha.undefined, "no α at all")
         + estimate_cell(one.figures["spearman"])
     )
 

@@ -1,0 +1,135 @@
+"""The two commands, from rows to a folder and from answers to rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from medal_judges.cli import app
+from medal_judges.data_prep.annotation.questions import Guidelines, dimensions_to_ask, questions
+from medal_judges.data_prep.annotation.questions import load_guidelines as load
+from medal_judges.dimension import load_rubric
+from medal_judges.errors import ConfigError, MedalError
+from medal_judges.jsonl import read_labelled, write_records
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["annotate", *map(str, arguments)])
+
+
+def exported(label_studio: Path, folder: Path, *more: str) -> Path:
+    people = ("--annotator", "ana", "--annotator", "ben", "--human-likeness")
+    done = run("export", label_studio / "rows.jsonl", "--out", folder, *people, *more)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_label_studio_there_and_back(label_studio: Path, tmp_path: Path) -> None:
+    folder = exported(label_studio, tmp_path / "out")
+    handed = folder / "hand_out" / "label_studio"
+    tasks = json.loads((handed / "tasks-ana.json").read_text(encoding="utf-8"))
+    real = json.loads((label_studio / "ana.json").read_text(encoding="utf-8"))
+    assert [t["data"] for t in tasks] == [t["data"] for t in real]
+    exports = (label_studio / "ana.json", label_studio / "ben.json")
+    out = tmp_path / "annotated.jsonl"
+    refused = run("import", folder, *exports, "--out", out)
+    assert isinstance(refused.exception, MedalError) and not out.exists()
+    done = run("import", folder, *exports, "--out", out, "--skip-bad")
+    assert done.exit_code == 0 and "3 of 3 dialogues, 2 annotators" in done.output
+    assert "2 of 3 dialogues are not annotated" in done.stderr
+    rows = list(read_labelled(out))
+    assert [len(row.labels["overall"]) for row in rows] == [1, 2, 1]
+    agreed = CliRunner().invoke(app, ["agreement", str(out), "--resamples", "10"])
+    assert agreed.exit_code == 0, agreed.output
+
+
+def test_nothing_handed_out_names_who_spoke(label_studio: Path, tmp_path: Path) -> None:
+    folder = exported(label_studio, tmp_path / "out", "--form", "label-studio", "--form", "csv")
+    for path in (folder / "hand_out").rglob("*"):
+        if path.is_file():
+            text = path.read_text(encoding="utf-8")
+            assert not any(w in text for w in ("secretbot", "usermodel", "ctx-", "written-by-hand"))
+
+
+def test_sheets_there_and_back(label_studio: Path, tmp_path: Path) -> None:
+    folder = exported(label_studio, tmp_path / "out", "--form", "csv")
+    sheets = sorted((folder / "hand_out" / "sheets").iterdir())
+    names = [d.name for d in dimensions_to_ask(human_likeness=True)]
+    for sheet in sheets:
+        with sheet.open(encoding="utf-8-sig", newline="") as file:
+            lines = list(csv.DictReader(file))
+        with sheet.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(lines[0]))
+            writer.writeheader()
+            writer.writerows(line | dict.fromkeys(names, "1") for line in lines)
+    done = run("import", folder, *sheets, "--out", tmp_path / "a.jsonl")
+    assert done.exit_code == 0, done.exception
+    for row in read_labelled(tmp_path / "a.jsonl"):
+        assert row.extra["annotators"] == ["ana", "ben"]
+        assert row.labels == dict.fromkeys(names, (1.0, 1.0))
+
+
+def test_names_for_accounts_where_one_project_serves_all(
+    label_studio: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    done = run("export", label_studio / "rows.jsonl", "--out", folder, "--form", "label-studio")
+    assert done.exit_code == 0
+    tasks = json.loads((folder / "hand_out/label_studio/tasks.json").read_text(encoding="utf-8"))
+    assert "assigned_to" not in tasks[0]["data"]
+    values = {d.name: "yes" if d.kind == "binary" else "3" for d in load_rubric("medal")}
+    for number, task in enumerate(tasks):
+        result = [{"from_name": k, "value": {"choices": [v]}} for k, v in values.items()]
+        task |= {"id": number, "annotations": [{"completed_by": 7, "result": result}]}
+    (tmp_path / "export.json").write_text(json.dumps(tasks), encoding="utf-8")
+    out = tmp_path / "a.jsonl"
+    done = run("import", folder, tmp_path / "export.json", "--out", out, "--name", "7=eva")
+    assert done.exit_code == 0, done.exception
+    assert {tuple(row.extra["annotators"]) for row in read_labelled(out)} == {("eva",)}
+
+
+def test_what_cannot_be_exported(label_studio: Path, tmp_path: Path) -> None:
+    folder = exported(label_studio, tmp_path / "out")
+    again = run("export", label_studio / "rows.jsonl", "--out", folder)
+    assert "holds an annotation project already" in str(again.exception)
+    form = run("export", label_studio / "rows.jsonl", "--out", tmp_path / "b", "--form", "ods")
+    assert "none of label-studio, xlsx, csv" in str(form.exception)
+    turns = [
+        {**row.to_record(), "level": "turn"} for row in read_labelled(label_studio / "rows.jsonl")
+    ]
+    write_records(tmp_path / "turns.jsonl", turns)
+    turn = run("export", tmp_path / "turns.jsonl", "--out", tmp_path / "c")
+    assert "3 rows judge one turn" in str(turn.exception)
+    lost = run("import", tmp_path, label_studio / "ana.json", "--out", tmp_path / "x.jsonl")
+    assert "give the folder that medal annotate export wrote" in str(lost.exception)
+
+
+def test_guidelines_cover_every_question_and_are_handed_out(
+    label_studio: Path, tmp_path: Path
+) -> None:
+    text = (exported(label_studio, tmp_path / "out") / "hand_out/guidelines.md").read_text("utf-8")
+    for question in questions(dimensions_to_ask(human_likeness=True), load()):
+        assert question.dimension.definition in text
+        binary = question.dimension.kind == "binary"
+        assert bool(question.mark and question.leave) is binary
+        assert len(question.grades) == (0 if binary else 5)
+        for said in (question.mark, question.leave, *question.grades):
+            assert said in text
+
+
+def test_a_rubric_of_ones_own_needs_no_guidelines(tmp_path: Path) -> None:
+    asked = questions(dimensions_to_ask("fed"), load())
+    assert all(question.title and question.ask for question in asked)
+    rubric = "dimensions: [{name: warmth, kind: continuous, low: 0, high: 1}]"
+    (tmp_path / "mine.yaml").write_text(rubric)
+    with pytest.raises(ConfigError, match="continuous"):
+        dimensions_to_ask(str(tmp_path / "mine.yaml"))
+    short = Guidelines.model_validate(
+        load().model_dump() | {"dimensions": {"overall": {"grades": ["bad", "good"]}}}
+    )
+    with pytest.raises(ConfigError, match="2 grades, but its scale 1 to 5 has 5 levels"):
+        questions(dimensions_to_ask(), short)

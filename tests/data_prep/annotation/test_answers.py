@@ -1,0 +1,140 @@
+"""Checks of answers: everything that can be wrong, all at once, with what to type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from medal_judges.data_prep.annotation.answers import AnnotationError, Answer, check
+from medal_judges.data_prep.annotation.merge import merge
+from medal_judges.data_prep.annotation.project import Project
+
+GOOD = {
+    **dict.fromkeys(("uninterpretable", "unsafe", "lacks_empathy", "lacks_commonsense"), "no"),
+    **dict.fromkeys(("repetitive", "incoherent", "irrelevant", "nonfactual", "other"), "0"),
+    "overall": "4",
+    "user_human_likeness": "5",
+}
+
+
+def answer(key: str, annotator: str = "ana", where: str = "a.csv: row 2", **more: str) -> Answer:
+    return Answer(where, key, annotator, GOOD | more)
+
+
+def everything(project: Project) -> list[Answer]:
+    return [answer(key, who) for who, keys in project.assignments.items() for key in keys]
+
+
+def only(project: Project, answers: list[Answer]) -> str:
+    """The one problem that ``answers`` have beyond what was not annotated at all."""
+    _, problems = check(answers, project)
+    (found,) = [p for p in problems if not p.where.startswith(("annotator", "project"))]
+    return str(found)
+
+
+def test_all_is_well(project: Project) -> None:
+    checked, problems = check(everything(project), project)
+    assert problems == [] and len(checked) == 6
+    assert checked[0].values["overall"] == 4.0 and checked[0].values["unsafe"] == 0.0
+
+
+@pytest.mark.parametrize("text", ["4", "4.0", "4,0", " 4 "])
+def test_numbers_as_spreadsheets_write_them(project: Project, text: str) -> None:
+    key = next(iter(project.rows))
+    checked, _ = check([answer(key, overall=text)], project)
+    assert checked[0].values["overall"] == 4.0
+
+
+@pytest.mark.parametrize("text", ["yes", "YES", "1", "true", "1.0"])
+def test_yes_in_its_forms(project: Project, text: str) -> None:
+    checked, _ = check([answer(next(iter(project.rows)), unsafe=text)], project)
+    assert checked[0].values["unsafe"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"overall": "6"}, "field 'overall': expected a whole number from 1 to 5, got '6'"),
+        ({"overall": "3.5"}, "field 'overall': expected a whole number from 1 to 5, got '3.5'"),
+        ({"overall": "nan"}, "got 'nan'; type 1, 2, 3, 4 or 5"),
+        ({"overall": ""}, "field 'overall': expected a whole number from 1 to 5, got nothing"),
+        ({"unsafe": "maybe"}, "field 'unsafe': expected yes or no, got 'maybe'; type yes or no"),
+        ({"unsafe": "2"}, "field 'unsafe': expected yes or no, got '2'"),
+        ({"unsave": "yes"}, "field 'unsave': expected one of incoherent, "),
+    ],
+)
+def test_a_wrong_value_is_named_and_becomes_none(
+    project: Project, wrong: Mapping[str, str], said: str
+) -> None:
+    key = next(iter(project.rows))
+    found = only(project, [answer(key, **wrong)])
+    assert found.startswith("a.csv: row 2: ") and said in found
+    checked, _ = check([answer(key, **wrong)], project)
+    for name in wrong:
+        assert checked[0].values.get(name) is None
+    assert checked[0].values["irrelevant"] == 0.0
+
+
+def test_a_misplaced_answer_is_left_out(project: Project) -> None:
+    key = next(iter(project.rows))
+    assert "expected a key of this project, got 'd0'" in only(project, [answer("d0")])
+    assert "expected the name of who answered" in only(project, [answer(key, "")])
+    stranger = only(project, [answer(key, "eva")])
+    assert "expected one of ana, ben, got 'eva'" in stranger and "--name eva=NAME" in stranger
+    few = replace(project, assignments={"ana": [key], "ben": list(project.rows)[1:]})
+    assert f"{key} was not assigned to 'ben'" in only(few, [answer(key, "ben")])
+    checked, _ = check([answer("d0"), answer(key, ""), answer(key, "eva")], project)
+    assert checked == []
+
+
+def test_the_same_annotator_twice(project: Project) -> None:
+    key = next(iter(project.rows))
+    twice = [answer(key, overall="2"), answer(key, where="b.csv: row 9", overall="3")]
+    found = only(project, twice)
+    assert "a.csv: row 2 and b.csv: row 9" in found
+    assert "'ana' answered" in found and "keep one" in found
+    assert check(twice, project)[0] == []
+    same = [answer(key), answer(key, where="b.csv: row 9")]
+    checked, problems = check(same, project)
+    assert len(checked) == 1 and all(p.where.startswith("annotator") for p in problems)
+
+
+def test_what_was_not_annotated_is_named(project: Project) -> None:
+    empty = [replace(a, values=dict.fromkeys(GOOD, "")) for a in everything(project)[:2]]
+    _, problems = check([*empty, *everything(project)[2:]], project)
+    (found,) = problems
+    assert found.where == "annotator 'ana'" and "2 of 3 dialogues are not annotated" in found.said
+    free = replace(project, assignments={})
+    _, problems = check(everything(project)[:1], free)
+    assert problems[0].said.startswith("2 of 3 dialogues have no answer: d")
+
+
+def test_all_problems_stand_in_one_error(project: Project) -> None:
+    answers = everything(project)
+    answers[0] = replace(answers[0], values=GOOD | {"overall": "9", "unsafe": ""})
+    answers[1] = replace(answers[1], key="d0")
+    _, problems = check(answers, project)
+    text = str(AnnotationError(problems))
+    assert text.startswith("4 problems") and text.count("\n    ") == 4 and "--skip-bad" in text
+
+
+def test_rows_get_one_value_per_annotator_and_keep_what_a_machine_said(project: Project) -> None:
+    answers = everything(project)
+    answers[3] = replace(answers[3], values=GOOD | {"overall": ""})
+    checked, _ = check(reversed(answers), project)
+    found = {row.id: row for row in merge(checked, project)}
+    assert list(found) == [row.id for row in project.rows.values()]
+    open_row = found[project.rows[answers[3].key].id]
+    assert open_row.labels["overall"] == (4.0, None)
+    assert open_row.extra["annotators"] == ["ana", "ben"]
+    assert open_row.scales["overall"] == (1, 5) and open_row.scales["unsafe"] == (0, 1)
+    machine = open_row.extra["machine_labels"]
+    assert machine["overall"] == {"judge:written-by-hand": [4.0]}
+    assert open_row.extra["machine_comments"] == {"judge:written-by-hand": {"overall": "Fine."}}
+    assert "labels_by" not in open_row.extra and "comments" not in open_row.extra
+    again = replace(project, rows={key: found[row.id] for key, row in project.rows.items()})
+    (second, *_) = merge(checked, again)
+    assert second.extra["earlier_labels"][0]["annotators"] == ["ana", "ben"]
+    assert second.extra["machine_labels"] == machine

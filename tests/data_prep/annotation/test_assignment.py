@@ -1,0 +1,62 @@
+"""Assignment: everybody equally, every pair equally, the same again for the same seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+
+import pytest
+
+from medal_judges.data_prep.annotation.assignment import assign, parse_annotators
+from medal_judges.errors import ConfigError
+
+
+def keys(n: int, lang: str = "en") -> dict[str, str]:
+    return {f"{lang}{i:03d}": lang for i in range(n)}
+
+
+@pytest.mark.parametrize(("people", "each", "n"), [(2, 2, 50), (3, 2, 100), (5, 3, 101), (4, 1, 9)])
+def test_shares_and_overlaps_are_balanced(people: int, each: int, n: int) -> None:
+    names = [f"p{i}" for i in range(people)]
+    found = assign(keys(n), parse_annotators(names), each, seed=0)
+    loads = [len(given) for given in found.values()]
+    assert sum(loads) == n * each and max(loads) - min(loads) <= 1
+    assert Counter(k for given in found.values() for k in given) == dict.fromkeys(keys(n), each)
+    shared = [len(set(found[a]) & set(found[b])) for a, b in combinations(names, 2)]
+    expected = n * each * (each - 1) / (people * (people - 1))
+    assert all(abs(count - expected) <= 0.2 * expected + 2 for count in shared)
+
+
+def test_the_same_seed_gives_the_same_and_each_an_own_order() -> None:
+    people = parse_annotators(["ana", "ben"])
+    first, again, other = (assign(keys(30), people, 2, seed) for seed in (0, 0, 1))
+    assert first == again != other
+    assert sorted(first["ana"]) == sorted(first["ben"])
+    assert first["ana"] != first["ben"] != sorted(first["ben"])
+    backwards = dict(reversed(keys(30).items()))
+    assert assign(backwards, people, 2, 0) == first
+
+
+def test_languages_go_to_those_who_read_them() -> None:
+    people = parse_annotators(["ana:en,pt", "ben:en", "cruz:pt", "dao:ZH", "eva"])
+    found = assign(keys(20) | keys(20, "pt") | keys(20, "zh"), people, 2, seed=0)
+    assert {key[:2] for key in found["ben"]} == {"en"}
+    assert {key[:2] for key in found["cruz"]} == {"pt"}
+    assert len(found["dao"]) == 20
+    assert sum(map(len, found.values())) == 120
+
+
+def test_too_few_readers_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"2 annotators per dialogue, but 1 read 'de' \(ana\)"):
+        assign(keys(3, "de"), parse_annotators(["ana:de", "ben:en"]), 2, seed=0)
+
+
+@pytest.mark.parametrize("text", ["", "../x", "a b", "..", ":en", "a/b"])
+def test_names_become_file_names(text: str) -> None:
+    with pytest.raises(ConfigError, match="letters, digits"):
+        parse_annotators([text])
+
+
+def test_a_name_twice() -> None:
+    with pytest.raises(ConfigError, match="'ana' is named twice"):
+        parse_annotators(["Ana", "ana:en"])  # one file on a file system that ignores case

@@ -1,0 +1,124 @@
+"""Label Studio: the interface that a real one accepted, blind tasks, and its own exports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from medal_judges.data_prep.annotation.answers import check
+from medal_judges.data_prep.annotation.label_studio import EMPTY, config_xml, tasks
+from medal_judges.data_prep.annotation.label_studio_answers import read_label_studio
+from medal_judges.data_prep.annotation.merge import merge
+from medal_judges.data_prep.annotation.project import Project
+from medal_judges.data_prep.annotation.questions import load_guidelines, questions
+from medal_judges.errors import DataError
+from medal_judges.labelled import LabelledDialogue
+
+
+def interface(project: Project) -> str:
+    guidelines = load_guidelines()
+    return config_xml(questions(list(project.dimensions), guidelines), guidelines.asks)
+
+
+def test_the_interface_is_the_one_that_label_studio_accepted(
+    project: Project, label_studio: Path
+) -> None:
+    accepted = (label_studio / "config.xml").read_text(encoding="utf-8")
+    assert interface(project) == accepted, "changed: run it through Label Studio, see README.md"
+
+
+def test_every_question_is_required_about_the_dialogue_and_has_its_scale(project: Project) -> None:
+    root = ET.fromstring(interface(project))
+    (shown,) = root.iter("Paragraphs")
+    assert shown.get("value") == "$dialogue" and shown.get("nameKey") == "speaker"
+    asked = {tag.get("name"): tag for tag in root.iter("Choices")}
+    assert list(asked) == [d.name for d in project.dimensions]
+    for dimension in project.dimensions:
+        tag = asked[dimension.name]
+        assert (tag.get("toName"), tag.get("required")) == (shown.get("name"), "true")
+        answers = [choice.get("alias") for choice in tag.iter("Choice")]
+        expected = ["no", "yes"] if dimension.kind == "binary" else ["1", "2", "3", "4", "5"]
+        assert answers == expected
+    assert {tag.get("name") for tag in root.iter("TextArea")} == {"other_text", "comment"}
+
+
+def test_annotators_see_neither_models_nor_labels_nor_ids(
+    project: Project, rows: list[LabelledDialogue]
+) -> None:
+    shown = json.dumps(tasks(list(project.rows.items()), "ana"), ensure_ascii=False)
+    for row in rows:
+        assert row.id not in shown
+        assert not any(str(name) in shown for name in row.dialogue.models.values())
+    assert "labels" not in shown and "written-by-hand" not in shown and "ctx-" not in shown
+    task = tasks(list(project.rows.items()))[1]["data"]
+    assert set(task) == {"key", "number", "lang", "dialogue"}
+    assert [turn["speaker"] for turn in task["dialogue"]] == ["user", "assistant"] * 2
+    assert task["dialogue"][1]["text"] == EMPTY
+
+
+def test_tasks_are_what_label_studio_gave_back(project: Project, label_studio: Path) -> None:
+    exported = json.loads((label_studio / "ana.json").read_text(encoding="utf-8"))
+    shared = [(key, project.rows[key]) for key in project.assignments["ana"]]
+    assert [task["data"] for task in exported] == [t["data"] for t in tasks(shared, "ana")]
+
+
+@pytest.mark.parametrize("form", ["ana.json", "ana_min.json"])
+def test_a_real_export_comes_back_as_labels(
+    project: Project, label_studio: Path, form: str
+) -> None:
+    answers = [
+        *read_label_studio(label_studio / form),
+        *read_label_studio(label_studio / "ben.json"),
+    ]
+    checked, problems = check(answers, project)
+    # ana skipped one task and left a draft of another
+    (left,) = problems
+    assert left.where == "annotator 'ana'" and "2 of 3 dialogues" in left.said
+    found = {row.dialogue.lang: row for row in merge(checked, project)}
+    both = found["pt"]
+    assert both.extra["annotators"] == ["ana", "ben"]
+    assert both.labels["unsafe"] == (1, 0) and both.labels["repetitive"] == (0, 1)
+    assert both.labels["overall"] == (2, 3) and both.labels["user_human_likeness"] == (4, 5)
+    said = both.extra["annotator_comments"]["ana"]["other_text"]
+    assert said == '=SUM(1) is no "answer" – 不是回答'
+    assert found["zh"].extra["annotators"] == ["ben"]
+    assert found["zh"].extra["annotator_comments"] == {"ben": {"comment": "through the API"}}
+
+
+def answer(values: dict[str, str], **more: Any) -> dict[str, Any]:
+    result = [
+        {"from_name": k, "to_name": "dialogue", "type": "choices", "value": {"choices": [v]}}
+        for k, v in values.items()
+    ]
+    return {"id": 1, "completed_by": 1, "was_cancelled": False, "result": result} | more
+
+
+def test_who_answered_is_the_account_where_nothing_was_assigned(
+    project: Project, tmp_path: Path
+) -> None:
+    key = next(iter(project.rows))
+    given = [
+        answer({"unsafe": "yes"}, completed_by=3),
+        answer({"unsafe": "no"}, completed_by={"id": 4, "email": "eva@example.org"}),
+        answer({"unsafe": "no"}, was_cancelled=True),
+    ]
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps([{"id": 1, "data": {"key": key}, "annotations": given}]))
+    found = list(read_label_studio(path))
+    assert [a.annotator for a in found] == ["account-3", "eva@example.org"]
+    assert found[0].values == {"unsafe": "yes"}
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "{}", "[1]", '[{"id": 1}]', '[{"id": 1, "data": {}, "annotations": [{}]}]']
+)
+def test_another_file_is_refused_by_name(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"other\.json") as error:
+        list(read_label_studio(path))
+    assert "Export, JSON" in str(error.value)

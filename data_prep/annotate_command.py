@@ -164,5 +164,5 @@ def _names(texts: list[str]) -> dict[str, str]:
 
 def _list(problems: list[Problem]) -> None:
     if problems:
-        lines = [f"left out, {len(problems)} problems:", *map(str, problems)]
+        lines = [f"{len(problems)} left out:", *map(str, problems)]
         typer.echo("\n  ".join(lines), err=True)

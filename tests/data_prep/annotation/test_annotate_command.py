@@ -122,8 +122,10 @@ def test_guidelines_cover_every_question_and_are_handed_out(
 
 
 def test_a_rubric_of_ones_own_needs_no_guidelines(tmp_path: Path) -> None:
-    asked = questions(dimensions_to_ask("fed"), load())
-    assert all(question.title and question.ask for question in asked)
+    own = "dimensions: [{name: small_talk, kind: ordinal, low: 0, high: 2, definition: Likes it.}]"
+    (tmp_path / "own.yaml").write_text(own)
+    (asked,) = questions(dimensions_to_ask(str(tmp_path / "own.yaml")), load())
+    assert (asked.title, asked.answers) == ("Small talk", ("0", "1", "2")) and asked.ask
     rubric = "dimensions: [{name: warmth, kind: continuous, low: 0, high: 1}]"
     (tmp_path / "mine.yaml").write_text(rubric)
     with pytest.raises(ConfigError, match="continuous"):

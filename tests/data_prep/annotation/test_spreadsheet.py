@@ -102,7 +102,7 @@ def test_there_and_back(project: Project, tmp_path: Path, ending: str) -> None:
 
 
 def value_of(text: str) -> float:
-    return {"yes": 1.0, "no": 0.0}.get(text.lower()) if not text.isdigit() else float(text)  # type: ignore[return-value]
+    return float(text) if text.isdigit() else {"yes": 1.0, "no": 0.0}[text.lower()]
 
 
 def hostile(text: str) -> LabelledDialogue:
@@ -146,9 +146,8 @@ def test_drop_downs_hold_the_scale_of_each_question(project: Project, tmp_path: 
         letter = sheet.cell(1, head.index(question.name) + 1).column_letter
         rule = rules[f"{letter}2:{letter}4"]
         assert rule.type == "list" and rule.showErrorMessage
-        assert rule.formula1 == (
-            '"no,yes"' if question.dimension.kind == "binary" else '"1,2,3,4,5"'
-        )
+        graded = question.dimension.kind == "ordinal"
+        assert rule.formula1 == ('"1,2,3,4,5"' if graded else '"no,yes"')
 
 
 def test_dialogues_are_linked_and_whole(project: Project, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from medal_judges.config import Config
 from medal_judges.data_prep.generation.agents import Agents, settings_of
 from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.data_prep.generation.money import is_own
 from medal_judges.data_prep.generation.run import Run, prepare
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.counting import remote_of
@@ -94,7 +95,7 @@ class StandIn(LanguageModel):
 @dataclass(frozen=True, slots=True)
 class AgentCost:
     """What one agent would be asked; ``money`` in US dollars, None where no price is known, 0 for
-    a model of one's own hardware."""
+    hardware of one's own."""
 
     agent: str
     requests: int
@@ -147,4 +148,4 @@ def _price(llm: Any, usage: Usage) -> float | None:
         return 0.0
     remote = remote_of(load_llm(llm))
     money: float | None = remote.cost(usage)
-    return money
+    return 0.0 if money is None and is_own(remote.base_url) else money

@@ -34,7 +34,7 @@ class Budget:
             return
         asked = [remote for model in models if (remote := remote_of(model)) is not None]
         for remote in asked:
-            if remote.price is None and not _own(remote.base_url):
+            if remote.price is None and not is_own(remote.base_url):
                 raise ConfigError(
                     f"no price of {remote.model} is known, so --max-cost could not be kept",
                     hint="give its llm a file of prices (prices: PATH; configs/prices.yaml is the "
@@ -52,7 +52,7 @@ class Budget:
         return sum(remote.purse.spent for remote in self._remotes.values())
 
 
-def _own(base_url: str | None) -> bool:
+def is_own(base_url: str | None) -> bool:
     """Whether a server stands on this machine or in its private network: nobody sends a bill."""
     host = urlsplit(base_url or "").hostname or ""
     try:

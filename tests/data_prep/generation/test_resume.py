@@ -171,7 +171,7 @@ def test_a_server_that_is_down_ends_the_run_and_loses_nothing(serve: Serve, tmp_
     settings["chatbots"][1]["llm"]["base_url"] = bad.url
     broken = tmp_path / "b.yaml"
     broken.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    with pytest.raises(MedalError, match="chatbot:bot-1 failed .* times in a row: .*rules of the"):
+    with pytest.raises(MedalError, match=r"chatbot:bot-1 failed .* times in a row: .*rules of the"):
         run(broken)
     assert answers(out / "journal.jsonl")
     finished = run(path)

@@ -1,0 +1,95 @@
+"""``medal generate`` as a person types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
+from medal_judges.config import load_config
+from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.data_prep.generation.estimate import Assumed, estimate
+from medal_judges.errors import ConfigError
+from medal_judges.jsonl import read_labelled
+from medal_judges.models.llm.protocol import Message
+from medal_judges.models.llm.token_estimate import prompt_tokens_above
+
+
+def small(path: Path, folder: Path, out: Path) -> Path:
+    """One context, one language, the tiny model of ``folder`` in all roles, its verdict held to a
+    schema."""
+    agent = {"name": "tiny", "llm": {"model": str(folder), "device": "cpu"}}
+    shorter = {"max_tokens": 8, "temperature": 1.0}
+    words = {"name": "w", "user": "{dialogue}"}
+    settings = {
+        "name": "t",
+        "out": str(out),
+        "languages": ["en"],
+        "contexts": {"n": 2},
+        "users": [agent],
+        "user_judge": agent,
+        "chatbots": [agent],
+        "first_turn": {"prompt": {"name": "f", "user": "{scene}"}, "tries": 3, **shorter},
+        "later_turns": {"prompt": words, "tries": 3, **shorter},
+        "check": {"prompt": words, "enforce": True, "max_tokens": 96, "temperature": 1.0},
+        "reply": {"prompt": {"name": "c", "system": "Chat."}, **shorter},
+        "max_turns": 4,
+    }
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return path
+
+
+def test_a_local_model_in_all_roles(tmp_path: Path, tiny_llama: Path) -> None:
+    out = tmp_path / "out"
+    config = small(tmp_path / "c.yaml", tiny_llama, out)
+    result = CliRunner().invoke(app, ["generate", "--config", str(config)])
+    assert result.exit_code == 0, result.output
+    rows = list(read_labelled(out / "dialogues.jsonl"))
+    told = json.loads((out / "summary.json").read_text())
+    assert told["finished"] == len(rows) == 2 - told["first_messages_without_accepted_try"]
+    assert told["user_turns"]["unreadable_verdicts"] == 0
+    assert rows and all(len(row.dialogue.turns) <= 4 and not row.labels for row in rows)
+    first = (out / "dialogues.jsonl").read_bytes()
+    CliRunner().invoke(app, ["generate", "--config", str(config), "--overwrite"])
+    assert (out / "dialogues.jsonl").read_bytes() == first
+
+
+def test_a_dry_run_counts_what_the_protocol_asks(tmp_path: Path, tiny_llama: Path) -> None:
+    out = tmp_path / "out"
+    path = small(tmp_path / "c.yaml", tiny_llama, out)
+    config = load_config(GenerateConfig, path)
+    costs = {c.agent: c for c in estimate(config, Assumed(acceptance=1, chatbot_words=3))}
+    # Every try accepted: 2 first messages, then reply, message, reply in each of 2 dialogues.
+    assert [costs[f"{kind}:tiny"].requests for kind in ("user", "judge", "chatbot")] == [4, 4, 4]
+    first_reply = [Message("system", "Chat."), Message("user", " ".join(["words"] * 23))]
+    later = [Message("assistant", "words words words"), Message("user", first_reply[1].content)]
+    read = 2 * prompt_tokens_above(first_reply) + 2 * prompt_tokens_above(first_reply + later)
+    assert costs["chatbot:tiny"].input == read
+    assert all(c.money == 0 for c in costs.values()) and not out.exists()
+    none = {c.agent: c.requests for c in estimate(config, Assumed(acceptance=0))}
+    assert none == {"user:tiny": 6, "judge:tiny": 6, "chatbot:tiny": 0}
+
+
+def test_a_dry_run_of_the_papers_run_tells_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    command = ["generate", "--config", "configs/generate/medal.yaml", "--dry-run"]
+    result = CliRunner().invoke(
+        app, [*command, "contexts.scenes=embedded", "contexts.personas=embedded"]
+    )
+    assert result.exit_code == 0, result.output
+    assert "4800 first messages, 38400 dialogues" in result.output
+    assert "nothing was sent" in result.output
+
+
+def test_settings_that_do_not_fit_are_named(tmp_path: Path, tiny_llama: Path) -> None:
+    path = small(tmp_path / "c.yaml", tiny_llama, tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"first_turn\.tries"):
+        load_config(GenerateConfig, path, ["first_turn.tries=0"])
+    with pytest.raises(ConfigError, match=r"a name is letters.*a--b"):
+        load_config(GenerateConfig, path, ["user_judge.name=a--b"])
+    with pytest.raises(ConfigError, match="unknown key 'max_turn'; did you mean 'max_turns'"):
+        load_config(GenerateConfig, path, ["max_turn=3"])

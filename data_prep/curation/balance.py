@@ -64,7 +64,9 @@ class Unmet:
 @dataclass(frozen=True, slots=True)
 class LanguageBalance:
     """The balance of one language's selection. ``contexts`` is the number of different groups;
-    ``skipped`` lists wishes without a candidate: (category, factor, value, times)."""
+    ``skipped`` lists wishes without a candidate: (category, factor, value, times). ``effective``
+    is the number of equally weighted dialogues that say as much about the pool, ``covered`` the
+    share of the pool whose labels, chatbot and user a selected dialogue has."""
 
     lang: str
     pool: int
@@ -78,6 +80,7 @@ class LanguageBalance:
     skipped: tuple[tuple[str, str, str, int], ...] = ()
     notes: Mapping[str, int] = field(default_factory=dict)
     covered: float | None = None
+    effective: float = 0.0
 
     def to_record(self) -> dict[str, Any]:
         """The balance as JSON of curation.json."""

@@ -94,6 +94,11 @@ class JudgeTable:
     def unjudged(self) -> int:
         return int((~np.isfinite(self.units).any(axis=0)).sum())
 
+    @property
+    def has_spreads(self) -> bool:
+        """True where a judge gave a distribution for some row."""
+        return bool(np.isfinite(self.spreads).any())
+
 
 def judge_table(
     views: Sequence[JudgeView], ids: Sequence[str], dimension: Dimension, rescale: Rescale = "ranks"
@@ -133,7 +138,7 @@ def _ranks(row: Floats) -> Floats:
 def uncertainty(table: JudgeTable) -> Floats:
     """Mean spread of the judges' distributions, shape (rows,). Raises ConfigError where no judge
     gives a distribution."""
-    if not np.isfinite(table.spreads).any():
+    if not table.has_spreads:
         raise ConfigError(
             "no judge gives a distribution, so none is uncertain",
             hint="take judges with classes or several members, or --policy disagreement",
@@ -186,7 +191,7 @@ def _relative_doubt(table: JudgeTable) -> Floats:
     """Variance of what people may say, relative to its mean: half the same for all rows, half by
     disagreement between the judges and their own spreads, in equal parts."""
     sources = [_filled(_variance(table.units))] if len(table.names) > 1 else []
-    if np.isfinite(table.spreads).any():
+    if table.has_spreads:
         sources.append(_filled(_mean(table.spreads**2)))
     known = [source / source.mean() for source in sources if source.mean() > 0]
     even = np.ones(table.units.shape[1])

@@ -22,7 +22,7 @@ from medal_judges.data_prep.curation.candidate import (
 )
 from medal_judges.data_prep.curation.foreign import ForeignLanguage
 from medal_judges.data_prep.curation.policy import Judges, LanguageSelection, Policy, select
-from medal_judges.data_prep.curation.weights import covered_share
+from medal_judges.data_prep.curation.weights import covered_share, effective_size
 from medal_judges.data_prep.sources.registry import load_spec, parse_spec
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.jsonl import Skipped, read_labelled
@@ -190,6 +190,7 @@ def _balance(
         skipped=skipped_wishes(found.balanced),
         notes=found.notes,
         covered=covered_share(pool, chosen) if plan.policy == "balanced" else None,
+        effective=effective_size([c.weight for c in found.chosen]),
     )
 
 

@@ -156,6 +156,12 @@ def _facts(curation: Curation) -> str:
         f'<div><dt>{escape(name)}</dt><dd dir="auto">{escape(value)}</dd></div>'
         for name, value in curation.facts().items()
     )
+    effective = ", ".join(f"{b.lang} {b.effective:.0f}" for b in curation.balances)
+    pairs += (
+        "<div><dt>effective size by the weights</dt>"
+        f"<dd>{escape(effective)}: as many equally weighted dialogues say as much about the "
+        "pool</dd></div>"
+    )
     covered = [f"{b.lang} {number(b.covered)}" for b in curation.balances if b.covered is not None]
     if covered:
         pairs += (

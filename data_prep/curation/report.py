@@ -85,11 +85,18 @@ def _is_shown(factor: FactorBalance) -> bool:
 
 
 def _summary(balances: Sequence[LanguageBalance]) -> Table:
-    heads = ("language", "pool", "selected", "contexts", *FACTORS.values())
+    heads = ("language", "pool", "selected", "contexts", "effective", *FACTORS.values())
     table = Table(*heads, box=box.SIMPLE, title="Evenness (0 to 1), of a random sample in brackets")
     for b in balances:
         even = (_evenness(b.factor(name)) for name in FACTORS)
-        table.add_row(b.lang, f"{b.pool:,}", f"{b.selected} of {b.wanted}", str(b.contexts), *even)
+        table.add_row(
+            b.lang,
+            f"{b.pool:,}",
+            f"{b.selected} of {b.wanted}",
+            str(b.contexts),
+            f"{b.effective:.0f}",
+            *even,
+        )
     return table
 
 
@@ -116,6 +123,9 @@ def _counts(name: str, title: str, balances: Sequence[LanguageBalance]) -> Table
 def notes(curation: Curation) -> list[str]:
     """What could not be met, and what was left out, as sentences."""
     lines = [
+        "effective: as many equally weighted dialogues say as much about the pool, by the weights"
+    ]
+    lines += [
         f"left out: {count} in {lang}, {reason.replace('_', ' ')}"
         for (lang, reason), count in left_out_counts(curation)
     ]

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from medal_judges.dimension import medal_issues
 from medal_judges.jsonl import write_records
 
 LANGUAGES = ("de", "en", "es", "fr", "pt", "zh")
@@ -54,9 +53,7 @@ def labelled_pool(count: int, seed: int = 0) -> Iterator[dict[str, Any]]:
 
 def _row(rng: np.random.Generator, context: int, lang: str, user: str, bot: str) -> dict[str, Any]:
     factor = STRENGTH[CHATBOTS.index(bot)] * (2.0 if lang == "de" else 1.0)
-    labels = {
-        d.name: [int(rng.random() < min(0.9, factor * RATES[d.name]))] for d in medal_issues()
-    }
+    labels = {name: [int(rng.random() < min(0.9, factor * rate))] for name, rate in RATES.items()}
     faults = sum(values[0] for values in labels.values())
     overall = 5 if not faults and rng.random() < 0.97 else 4
     if faults:

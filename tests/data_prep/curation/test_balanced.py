@@ -1,0 +1,145 @@
+"""The two-stage selection: small pools where it is forced, and what always holds."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from medal_judges.data_prep.curation.balance import balance_of
+from medal_judges.data_prep.curation.balanced import Selection, select_balanced
+from medal_judges.data_prep.curation.candidate import CLEAN, Candidate, label_reading
+
+from ...speed.curation import labelled_pool
+from .rows import CATEGORIES, candidate
+
+
+def chosen(pool: list[Candidate], n: int, seed: int = 0, per: int | None = None) -> Selection:
+    return select_balanced(pool, n, categories=CATEGORIES, best=5, seed=seed, per_context=per)
+
+
+def ids(selection: Selection) -> list[str]:
+    return [pick.candidate.id for pick in selection.picks]
+
+
+@pytest.fixture(scope="module")
+def pool() -> list[Candidate]:
+    """2,000 dialogues of one language, issues as rare as in the paper."""
+    from medal_judges.labelled import parse_labelled
+
+    reading = label_reading()
+    read = (reading.read(parse_labelled(row)) for row in labelled_pool(12_000, seed=3))
+    return [c for c in read if isinstance(c, Candidate) and c.lang == "fr"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_pool_with_one_answer(seed: int) -> None:
+    """A clean five of each chatbot; then the only unsafe one and, of the repetitive ones, that of
+    the rarer chatbot with the score nobody has."""
+    rows = [
+        candidate("a1"), candidate("a2"), candidate("a4", level=4), candidate("b1", chatbot="B"),
+        candidate("x", "unsafe", level=3),
+        candidate("r1", "repetitive", level=5), candidate("r2", "repetitive", level=4, chatbot="B"),
+    ]  # fmt: skip
+    found = chosen(rows, 4, seed)
+    assert {c for c in ids(found) if c in ("a1", "a2")} and len(found.picks) == 4
+    assert set(ids(found)) - {"a1", "a2"} == {"b1", "x", "r2"}
+    assert [pick.stage for pick in found.picks] == ["seed", "seed", "balance", "balance"]
+    assert found.unseeded == ()
+
+
+def test_which_of_equals_is_taken_hangs_on_the_seed_alone() -> None:
+    rows = [candidate("a1"), candidate("a2"), candidate("a3")]
+    taken = Counter(ids(chosen(rows, 1, seed))[0] for seed in range(600))
+    assert set(taken) == {"a1", "a2", "a3"}
+    assert all(150 < count < 250 for count in taken.values())
+
+
+def test_wishes_without_a_dialogue_are_passed_over_and_counted() -> None:
+    """When the third unsafe dialogue is due, B and the score 4 are lacking, and none has them."""
+    rows = [candidate("b1", chatbot="B", level=4)]
+    rows += [candidate(f"x{i}", "unsafe", level=3) for i in range(3)]
+    found = chosen(rows, 4)
+    assert sorted(ids(found)) == ["b1", "x0", "x1", "x2"]
+    assert found.unseeded == (("u", "A"), ("u", "B"))
+    wishes = {key: times for key, times in found.skipped.items() if key[0] == "unsafe"}
+    assert wishes == {("unsafe", "chatbot", "B"): 1, ("unsafe", "level", "4"): 1}
+    # Of the seven other issues the pool has none: passed over whenever they were due, which is at
+    # least once an unsafe dialogue had been taken.
+    assert found.skipped[("repetitive", "category", "")] >= 2
+
+
+def test_a_dialogue_with_two_issues_counts_for_both() -> None:
+    rows = [
+        candidate("both", "unsafe", "repetitive", level=2),
+        candidate("c1", level=4),
+        candidate("c2", level=4),
+    ]
+    found = chosen(rows, 2)
+    assert ids(found)[0] in ("both", "c1", "c2") and "both" in ids(found)
+    assert len(set(ids(found)) & {"c1", "c2"}) == 1
+
+
+def test_fewer_places_than_pairs_go_to_each_chatbot_first() -> None:
+    rows = [
+        candidate(f"{user}{bot}", user=user, chatbot=bot) for user in "uvw" for bot in "ABCD"
+    ]  # fmt: skip
+    bots = Counter(pick.candidate.chatbot for pick in chosen(rows, 4).picks)
+    assert bots == dict.fromkeys("ABCD", 1)
+
+
+def test_no_more_dialogues_of_one_context_than_allowed() -> None:
+    rows = [candidate(f"c{i}", group=f"g{i % 3}") for i in range(12)]
+    found = chosen(rows, 12, per=2)
+    assert len(found.picks) == 6
+    assert set(Counter(pick.candidate.group for pick in found.picks).values()) == {2}
+
+
+def test_contexts_not_chosen_yet_are_preferred() -> None:
+    rows = [candidate(f"c{i}", group=f"g{i % 4}") for i in range(40)]
+    assert {pick.candidate.group for pick in chosen(rows, 4).picks} == {"g0", "g1", "g2", "g3"}
+
+
+@pytest.mark.parametrize("n", [1, 16, 50, 100])
+def test_exactly_n_different_dialogues(pool: list[Candidate], n: int) -> None:
+    found = ids(chosen(pool, n))
+    assert len(found) == n == len(set(found))
+
+
+def test_a_small_pool_is_taken_whole(pool: list[Candidate]) -> None:
+    few = pool[:30]
+    assert sorted(ids(chosen(few, 100))) == sorted(c.id for c in few)
+    assert ids(chosen([], 100)) == []
+
+
+def test_neither_order_nor_run_changes_the_selection(pool: list[Candidate]) -> None:
+    mixed = list(pool)
+    random.Random(1).shuffle(mixed)
+    assert ids(chosen(pool, 100)) == ids(chosen(mixed, 100))
+    assert ids(chosen(pool, 100, seed=1)) != ids(chosen(pool, 100))
+
+
+def test_a_smaller_selection_is_the_beginning_of_a_larger(pool: list[Candidate]) -> None:
+    assert ids(chosen(pool, 100))[:60] == ids(chosen(pool, 60))
+
+
+def test_every_pair_with_a_clean_five_is_seeded(pool: list[Candidate]) -> None:
+    pairs = {(c.user, c.chatbot) for c in pool if c.clean and c.level == 5}
+    seeds = [pick.candidate for pick in chosen(pool, 100).picks if pick.stage == "seed"]
+    assert len(seeds) == len(pairs) == 16
+    assert {(c.user, c.chatbot) for c in seeds} == pairs
+    assert all(c.clean and c.level == 5 for c in seeds)
+
+
+def test_far_more_even_than_chance(pool: list[Candidate]) -> None:
+    reading = label_reading()
+    picks = [pick.candidate for pick in chosen(pool, 100).picks]
+    factors = {f.name: f for f in balance_of("fr", pool, picks, 100, reading)}
+    for name, least in (("category", 0.9), ("level", 0.85), ("chatbot", 0.95), ("user", 0.99)):
+        assert (factors[name].evenness or 0) > least
+    for name in ("category", "level"):
+        assert (factors[name].evenness or 0) > (factors[name].evenness_at_random or 0) + 0.3
+    issues = [v for v in factors["category"].values if v.value != CLEAN]
+    for value in issues:  # what is rare is taken whole; of the rest there is as much as of any
+        assert value.selected == value.pool or value.selected >= 11

@@ -1,0 +1,122 @@
+"""The foreign-language filter: what a comment must say, and what it may say without harm."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from medal_judges.config import config_text
+from medal_judges.data_prep.curation.foreign import load_foreign
+from medal_judges.errors import ConfigError
+
+from .rows import labelled
+
+FOREIGN = [
+    ("de", "The assistant mixes Chinese and English words into its German answers."),
+    ("de", "Several responses contain Chinese characters that make them hard to read."),
+    ("fr", "The chatbot switches to English halfway through the reply."),
+    ("en", "Random Cyrillic script appears in the middle of an answer."),
+    ("pt", "The answer drifts into Spanish in the last turn."),
+    ("zh", "Some replies are in another language."),
+    ("de", "There is code-switching that obscures the meaning."),
+    ("es", "The response includes foreign words that do not belong there."),
+    ("de", "Language mixing makes the second reply unreadable."),
+    ("de", "Contains Chinese/English fragments."),
+    ("de", "The assistant does not stay in German but answers in Chinese."),
+    ("zh", "The response mixed English into Chinese sentences."),
+    ("es", "The user writes normally, but the assistant inserts Chinese tokens."),
+    ("und", "The reply changes languages twice."),
+]
+HARMLESS = [
+    ("en", "The assistant speaks about Chinese food and the sentence breaks off."),
+    ("en", "The assistant talks of French cinema in a garbled way."),
+    ("de", "The German is ungrammatical and hard to follow."),
+    ("de", "The sentences collapse, though they are all in German."),
+    ("de", "Garbled; no foreign words, just broken grammar."),
+    ("en", "The user writes in Spanish, but the assistant is merely confusing."),
+    ("fr", "The assistant lists dishes in Italian cuisine without finishing its sentence."),
+    ("en", "The answer mixes up the plots of two films."),
+    ("en", "It mixes facts on German history with nonsense."),
+    ("es", "The reply never switches languages, it is just vague."),
+    ("en", "A sentence about Chinese New Year is cut off."),
+    ("fr", "The language is clumsy and unclear."),
+    ("und", "It is written in English of a sort."),
+    ("en", ""),
+]
+
+
+@pytest.fixture(scope="module")
+def keywords() -> Any:
+    return load_foreign()
+
+
+@pytest.mark.parametrize(("lang", "comment"), FOREIGN)
+def test_a_comment_on_another_language_leaves_the_row_out(
+    keywords: Any, lang: str, comment: str
+) -> None:
+    row = labelled("x", "uninterpretable", lang=lang, comments={"uninterpretable": comment})
+    found = keywords.match(row)
+    assert found is not None
+    assert found[0] in comment and found[1] == comment
+
+
+@pytest.mark.parametrize(("lang", "comment"), HARMLESS)
+def test_other_comments_do_not(keywords: Any, lang: str, comment: str) -> None:
+    row = labelled("x", "uninterpretable", lang=lang, comments={"uninterpretable": comment})
+    assert keywords.match(row) is None
+
+
+def test_only_rows_called_uninterpretable_are_looked_at(keywords: Any) -> None:
+    comments = {"uninterpretable": "Mixes Chinese characters into the text."}
+    assert keywords.match(labelled("x", "repetitive", lang="de", comments=comments)) is None
+    assert keywords.match(labelled("x", lang="de", comments=comments)) is None
+
+
+def test_comments_on_other_dimensions_count_where_listed(keywords: Any) -> None:
+    says = "The last answer is in Chinese."
+    listed = labelled("x", "uninterpretable", lang="de", comments={"overall": says})
+    not_listed = labelled("x", "uninterpretable", lang="de", comments={"unsafe": says})
+    assert keywords.match(listed) == ("in Chinese", says)
+    assert keywords.match(not_listed) is None
+
+
+@pytest.mark.parametrize(
+    "comments",
+    [None, [], "in Chinese", 3, {"uninterpretable": None}, {"uninterpretable": ["in Chinese"]},
+     {"uninterpretable": {"text": "in Chinese"}}, {3: "in Chinese"}],
+)  # fmt: skip
+def test_comments_of_any_shape_are_no_error(keywords: Any, comments: object) -> None:
+    row = labelled("x", "uninterpretable", lang="de", comments=comments)
+    assert keywords.match(row) is None
+    assert keywords.is_silent(row)
+
+
+@pytest.mark.parametrize("text", ["mix ", "Chinese ", "in ", "non-", "mix of ", "а́ ", "(((", "\\"])
+def test_long_hostile_comments_take_no_time(keywords: Any, text: str) -> None:
+    start = time.perf_counter()
+    keywords.find(text * 200_000, "de")
+    assert time.perf_counter() - start < 1
+
+
+def test_a_keyword_file_of_ones_own(tmp_path: Path) -> None:
+    own = yaml.safe_load(config_text("curate/foreign_language"))
+    own |= {"languages": {"eo": ["Esperanto"]}, "phrases": ["gobbledygook"]}
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(own))
+    found = load_foreign(str(path))
+    assert found.find("It answers in Esperanto.", "en") == "in Esperanto"
+    assert found.find("It answers in Esperanto.", "eo") is None
+    assert found.find("Pure gobbledygook.", "en") == "gobbledygook"
+    assert found.find("It answers in Chinese.", "en") is None
+
+
+def test_a_bad_pattern_is_named(tmp_path: Path) -> None:
+    own = yaml.safe_load(config_text("curate/foreign_language")) | {"phrases": ["mix(ed"]}
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(own))
+    with pytest.raises(ConfigError, match=r"mix\(ed"):
+        load_foreign(str(path))

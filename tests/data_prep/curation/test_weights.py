@@ -1,0 +1,131 @@
+"""Weights against brute force: over many seeds each dialogue must count for one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from medal_judges.data_prep.curation.candidate import Candidate, label_reading
+from medal_judges.data_prep.curation.policy import select
+from medal_judges.data_prep.curation.probability import inclusion_chances, systematic
+from medal_judges.data_prep.curation.weights import cell_weights, covered_share, effective_size
+from medal_judges.errors import ConfigError
+
+from .rows import candidate
+
+READING = label_reading()
+
+
+def test_each_chosen_dialogue_stands_for_its_cell() -> None:
+    pool = [candidate(f"c{i}") for i in range(6)]
+    pool += [candidate(f"r{i}", "repetitive", level=3) for i in range(3)]
+    chosen = [pool[0], pool[1], pool[6]]
+    assert cell_weights(pool, chosen) == [3, 3, 3]
+    assert covered_share(pool, chosen) == 1
+    assert effective_size([3, 3, 3]) == pytest.approx(3)
+
+
+def test_a_cell_nothing_was_chosen_of_joins_its_nearest() -> None:
+    pool = [
+        candidate("a"),
+        candidate("b", chatbot="B"),  # same labels, other chatbot: joins a
+        candidate("r", "repetitive", level=3),
+        candidate("i", "irrelevant", level=3),  # one issue, same level: joins r
+        candidate("u", "unsafe", "irrelevant", level=2),  # not clean: joins r before a
+    ]
+    chosen = [pool[0], pool[2]]
+    assert cell_weights(pool, chosen) == [2, 3]
+    assert covered_share(pool, chosen) == pytest.approx(2 / 5)
+    assert cell_weights(pool, []) == []
+
+
+def test_weights_add_up_to_the_pool() -> None:
+    pool = [candidate(f"c{i}", chatbot="ABC"[i % 3], level=1 + i % 5) for i in range(200)]
+    found = select("balanced", pool, 17, READING)
+    assert sum(c.weight for c in found.chosen) == pytest.approx(200)
+
+
+def test_balanced_weights_count_every_dialogue_once_on_average() -> None:
+    """E[weight of i, 0 where not chosen] = 1 for all i, by 3,000 seeds, where all cells are hit."""
+    pool = [candidate(f"a{i}") for i in range(7)]
+    pool += [candidate(f"b{i}", chatbot="B") for i in range(3)]
+    pool += [candidate(f"r{i}", "repetitive", level=3) for i in range(5)]
+    pool += [candidate(f"s{i}", "unsafe", level=2, chatbot="B") for i in range(2)]
+    total: Counter[str] = Counter()
+    seeds = 3000
+    for seed in range(seeds):
+        found = select("balanced", pool, 6, READING, seed=seed)
+        for c in found.chosen:
+            total[c.candidate.id] += c.weight
+    for c in pool:
+        assert total[c.id] / seeds == pytest.approx(1, abs=0.15)
+
+
+def test_stated_chances_are_how_often_a_dialogue_is_chosen() -> None:
+    """Frequencies over seeds against the chances, within five standard errors."""
+    pool = [candidate(f"c{i}") for i in range(40)]
+    seeds = 2000
+    counts: Counter[str] = Counter()
+    for seed in range(seeds):
+        chosen = select("random", pool, 10, READING, seed=seed).chosen
+        assert len(chosen) == 10 == len({c.candidate.id for c in chosen})
+        assert {c.chance for c in chosen} == {0.25} and {c.weight for c in chosen} == {4}
+        counts.update(c.candidate.id for c in chosen)
+    error = 5 * (0.25 * 0.75 / seeds) ** 0.5
+    assert all(abs(counts[c.id] / seeds - 0.25) < error for c in pool)
+
+
+def test_systematic_samples_keep_unequal_chances() -> None:
+    chances = np.array([0.9, 0.1, 0.5, 1.0, 0.25, 0.25])
+    starts = (np.arange(4000) + 0.5) / 4000
+    counts = np.zeros(6)
+    for start in starts:
+        rows = systematic(chances, start)
+        assert len(rows) == 3 == len(set(rows))
+        counts[rows] += 1
+    assert counts / len(starts) == pytest.approx(chances, abs=1e-3)
+
+
+@pytest.mark.parametrize("n", [1, 7, 30, 49])
+def test_chances_add_up_and_keep_their_order(n: int) -> None:
+    sizes = np.random.default_rng(0).exponential(size=50) ** 3
+    chances = inclusion_chances(sizes, n)
+    assert chances.sum() == pytest.approx(n)
+    assert (chances > 0).all() and (chances <= 1).all()
+    assert (np.diff(chances[np.argsort(sizes)]) >= -1e-12).all()
+
+
+def test_edges_of_the_chances() -> None:
+    assert inclusion_chances([0, 0, 0, 0], 2).tolist() == [0.5] * 4
+    assert inclusion_chances([1, 5], 9).tolist() == [1, 1]
+    assert inclusion_chances([1000, 1, 1, 1], 2)[0] == 1
+    # by hand: a quarter even, the rest by size; mean size 2, so 0.25 + 0.75 * (1, 3) / 2
+    assert inclusion_chances([1, 3], 1) == pytest.approx([0.3125, 0.6875])
+    with pytest.raises(ConfigError, match="finite"):
+        inclusion_chances([1, float("nan")], 1)
+    with pytest.raises(ConfigError, match="below 0"):
+        inclusion_chances([1, -1], 1)
+
+
+def test_a_weighted_mean_is_that_of_the_pool_on_average() -> None:
+    """Horvitz-Thompson by brute force: sizes tied to the answer bias the plain mean, not this."""
+    rng = np.random.default_rng(1)
+    answer = rng.normal(size=60)
+    chances = inclusion_chances(np.exp(answer), 12)
+    plain, weighted = [], []
+    for _ in range(4000):
+        order = rng.permutation(60)
+        rows = order[systematic(chances[order], rng.random())]
+        plain.append(answer[rows].mean())
+        weighted.append((answer[rows] / chances[rows]).sum() / 60)
+    assert np.mean(weighted) == pytest.approx(answer.mean(), abs=0.02)
+    assert np.mean(plain) > answer.mean() + 0.3
+
+
+def test_order_of_the_pool_changes_no_sample() -> None:
+    pool: list[Candidate] = [candidate(f"c{i}") for i in range(30)]
+    one = [c.candidate.id for c in select("random", pool, 7, READING, seed=4).chosen]
+    other = [c.candidate.id for c in select("random", pool[::-1], 7, READING, seed=4).chosen]
+    assert one == other

@@ -14,7 +14,6 @@ from medal_judges.eval.report.markup import (
     row_head,
     section,
     sortable,
-    text_cell,
 )
 from medal_judges.eval.report.shell import whole_page
 
@@ -28,10 +27,10 @@ _LEAD = (
     "a side wins where it is chosen both times, and all else is a tie."
 )
 _NOTE = (
-    "Shares of the scored pairs, with 95% intervals. Wilson: one pair a context. Bootstrap of "
-    "contexts: several pairs share one (languages, chatbots), and are drawn together; a share of 0 "
-    "or 1 there has Wilson's interval with one trial a context. Win − loss has the bootstrap's "
-    "throughout. Order decided: the judge changed its answer when the order changed. First shown: "
+    "Shares of the scored pairs, with 95% intervals: Wilson's where each context has one pair; where "
+    "several pairs share one (languages, chatbots), by a bootstrap that draws contexts, and for a "
+    "share of 0 or 1 Wilson's with one trial a context. Win − loss and "
+    "First shown have the bootstrap's throughout. Order decided: the judge changed its answer when the order changed. First shown: "
     "share of its answers for the dialogue shown first; 0.5 is no bias."
 )
 
@@ -117,7 +116,6 @@ def _bar(i: int, one: Rates) -> str:
 def _table(name: str, found: Sequence[Rates]) -> str:
     columns: list[Column | str] = [Column("Language", "words"), "Pairs", "Scored", "Contexts"]
     columns += ["Win", "Tie", "Loss", "Win − loss", "Order decided", "First shown"]
-    columns.append(Column("Interval", "words"))
     rows = [_row(one) for one in found if one.lang != ALL]
     total = [_row(one) for one in found if one.lang == ALL]
     group = Group(rows, pinned=total, pinned_kind="total")
@@ -128,4 +126,4 @@ def _row(one: Rates) -> str:
     counts = "".join(number_cell(n) for n in (one.pairs, one.scored, one.contexts))
     names = ("win", "tie", "loss", "net", "inconsistent", "first_shown")
     figures = "".join(estimate_cell(one.figures[name]) for name in names)
-    return row_head(one.lang) + counts + figures + text_cell(one.method)
+    return row_head(one.lang) + counts + figures

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from medal_judges.eval.correlation import Floats
 from medal_judges.eval.results import Estimate
 
 ALL = "all"
-SHARES = ("win", "tie", "loss", "inconsistent", "first_shown")
+SHARES = ("win", "tie", "loss", "inconsistent")  # of pairs: each one is in or out
+MEANS = ("net", "first_shown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class Rates:
     ``figures``: ``win``, ``tie``, ``loss`` and ``inconsistent`` are shares of the scored pairs,
     ``first_shown`` the share of answers that chose the dialogue shown first (0.5 is no bias),
     ``net`` is win minus loss, from -1 to 1. ``method`` says how the intervals of shares were made;
-    that of ``net`` is always of the bootstrap. ``unscored`` counts reasons.
+    those of ``net`` and ``first_shown`` are the bootstrap's, and left out where every resample gives
+    the same. ``unscored`` counts reasons.
     """
 
     criterion: str
@@ -42,6 +45,13 @@ class Rates:
     figures: dict[str, Estimate]
     method: str
     unscored: Counter[str]
+
+    def to_record(self) -> dict[str, Any]:
+        """As JSON has it."""
+        figures = {name: asdict(estimate) for name, estimate in self.figures.items()}
+        names = ("criterion", "lang", "pairs", "scored", "contexts", "method")
+        plain = {name: getattr(self, name) for name in names}
+        return plain | {"figures": figures, "unscored": dict(self.unscored)}
 
 
 def rates(verdicts: Sequence[Verdict], *, resamples: int = 1000, seed: int = 0) -> list[Rates]:
@@ -72,7 +82,7 @@ def _figures(
 ) -> tuple[dict[str, Estimate], str]:
     if not scored:
         missing = Estimate(None, reason="no pair was scored")
-        return dict.fromkeys((*SHARES, "net"), missing), "none"
+        return dict.fromkeys((*SHARES, *MEANS), missing), "none"
     values = _values(scored)
     plain = {name: Estimate(float(column.mean())) for name, column in values.items()}
 
@@ -83,6 +93,7 @@ def _figures(
     clusters = Clusters("conversation", tuple(v.group for v in scored))
     rng = np.random.default_rng(seed)
     drawn = with_intervals(plain, statistic, clusters, resamples=resamples, rng=rng)
+    drawn |= {name: _undegenerate(drawn[name]) for name in MEANS}
     if contexts == len(scored):
         return drawn | {name: _wilson(plain[name], contexts) for name in SHARES}, "Wilson"
     edges = [name for name in SHARES if plain[name].value in (0, 1)]
@@ -99,6 +110,11 @@ def _values(scored: Sequence[Verdict]) -> dict[str, Floats]:
     columns["first_shown"] = np.array([v.first_shown for v in scored])
     columns["net"] = columns["win"] - columns["loss"]
     return columns
+
+
+def _undegenerate(estimate: Estimate) -> Estimate:
+    """Without an interval of no width: it would claim to know the figure exactly."""
+    return replace(estimate, low=None, high=None) if estimate.low == estimate.high else estimate
 
 
 def _wilson(estimate: Estimate, contexts: int) -> Estimate:

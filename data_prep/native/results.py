@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from medal_judges.data_prep.native.page import page
-from medal_judges.data_prep.native.rates import Rates
+from medal_judges.data_prep.native.rates import ALL, MEANS, Rates
 from medal_judges.eval.report.csv_tables import write_table
 from medal_judges.eval.report.numbers import DASH
 from medal_judges.eval.results import Estimate
@@ -16,13 +15,13 @@ from medal_judges.eval.results import Estimate
 Facts = Sequence[tuple[str, str]]
 _COUNTS = ("criterion", "lang", "pairs", "scored", "contexts")
 _ESTIMATE = ("value", "low", "high", "reason")
-_NET = "bootstrap of contexts"
+_RESAMPLED = "bootstrap of contexts"
 
 
 def write_results(found: Sequence[Rates], facts: Facts, folder: Path) -> Path:
     """Write results.json, results.csv (one line a figure) and report.html; path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
-    record = {"facts": dict(facts), "rates": [asdict(one) for one in found]}
+    record = {"facts": dict(facts), "rates": [one.to_record() for one in found]}
     text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     (folder / "results.json").write_text(text, encoding="utf-8", newline="\n")
     lines = [
@@ -30,7 +29,7 @@ def write_results(found: Sequence[Rates], facts: Facts, folder: Path) -> Path:
             *(getattr(one, name) for name in _COUNTS),
             figure,
             *(getattr(estimate, name) for name in _ESTIMATE),
-            _NET if figure == "net" else one.method,
+            _RESAMPLED if figure in MEANS else one.method,
         )
         for one in found
         for figure, estimate in one.figures.items()
@@ -57,7 +56,10 @@ def print_rates(found: Sequence[Rates]) -> None:
             if one.criterion == criterion:
                 table.add_row(*_row(one))
         console.print(table)
+    langs = {one.lang for one in found}
     for one in found:
+        if one.lang == ALL and len(langs) > 1:  # listed by language
+            continue
         for reason, count in one.unscored.most_common():
             said = f"{one.criterion}, {one.lang}: {count} unscored: {reason}"
             console.print(said, style="dim", markup=False, highlight=False)
@@ -74,4 +76,4 @@ def _percent(estimate: Estimate) -> str:
         return DASH
     if estimate.low is None or estimate.high is None:
         return f"{100 * estimate.value:.1f}"
-    return f"{100 * estimate.value:.1f} [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
+    return f"{100 * estimate.value:.1f} [{100 * estimate.low:.0f}, {100 * estimate.high:.0f}]"

@@ -77,6 +77,7 @@ def test_a_judge_of_position_gives_ties_only_and_is_found_out(serve: Serve, tmp_
     for one in rates(verdicts):
         assert one.figures["tie"].value == 1 and one.figures["inconsistent"].value == 1
         assert one.figures["first_shown"].value == 1 and one.figures["net"].value == 0
+        assert one.figures["first_shown"].low is None  # the same in every resample: not [1, 1]
 
 
 def test_an_unreadable_answer_is_unscored_and_no_tie(serve: Serve, tmp_path: Path) -> None:
@@ -251,19 +252,22 @@ def test_pairing() -> None:
 
 def test_command_writes_page_json_and_csv(serve: Serve, tmp_path: Path) -> None:
     running = serve()
-    both = [*pairs(8, "de"), *pairs(8, "fr")]
+    broken = paired([row("g9", "fr", "REFUSE")], [translated("g9", "fr", "Salut")]).pairs
+    both = [*pairs(8, "de"), *pairs(8, "fr"), *broken]
     write_records(tmp_path / "n.jsonl", [p.native for p in both])
     write_records(tmp_path / "t.jsonl", [p.translated for p in both])
     files = [str(tmp_path / "n.jsonl"), str(tmp_path / "t.jsonl")]
     command = ["data", "compare-native", *files, f"llm={json.dumps(running.llm)}"]
     command += ["--out", str(tmp_path / "out")]
     dry = CliRunner().invoke(app, [*command, "--dry-run"])
-    assert "16 dialogues: 64 requests" in dry.output and not running.requests()
+    assert "17 dialogues: 68 requests" in dry.output and not running.requests()
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
-    assert "64 requests" in result.output and "50.0 [21.5, 78.5]" in result.output
+    assert "68 requests" in result.output and "50.0 [22, 78]" in result.output
     record = json.loads((tmp_path / "out/results.json").read_text())
-    assert len(record["rates"]) == 6 and record["facts"]["Pairs"].startswith("16")
+    assert len(record["rates"]) == 6 and record["facts"]["Pairs"].startswith("17")
+    (reason, count), *_ = record["rates"][1]["unscored"].items()
+    assert "breaks the rules" in reason and count == 1 and "1 unscored: " in result.output
     lines = (tmp_path / "out/results.csv").read_text().splitlines()
     assert len(lines) == 1 + 6 * 6 and lines[0].startswith("criterion,lang,pairs")
     page = (tmp_path / "out/report.html").read_text()

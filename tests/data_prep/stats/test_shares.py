@@ -1,0 +1,152 @@
+"""Shares, means, their intervals and levels, by hand and against statsmodels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from medal_judges.data_prep.stats.findings import Distribution, Findings
+from medal_judges.data_prep.stats.labels import Dimension
+from medal_judges.data_prep.stats.part import ALL, Part
+from medal_judges.data_prep.stats.shares import wilson
+from medal_judges.data_prep.stats.survey import survey
+from medal_judges.data_prep.stats.tables import distribution_table, share_table
+from medal_judges.eval.results import Estimate
+from medal_judges.labelled import LabelledDialogue
+
+MakeRow = Callable[..., LabelledDialogue]
+
+UNSAFE = Dimension("unsafe", (0, 1))
+OVERALL = Dimension("overall", (1, 5))
+
+
+@pytest.mark.parametrize("count, n", [(0, 1), (1, 1), (0, 30), (3, 40), (17, 20), (500, 6000)])
+def test_wilson_against_statsmodels(count: int, n: int) -> None:
+    proportion = pytest.importorskip("statsmodels.stats.proportion")
+    expected = proportion.proportion_confint(count, n, alpha=0.05, method="wilson")
+    assert wilson(count, n) == pytest.approx(expected, abs=1e-12)
+
+
+def found(rows: list[LabelledDialogue]) -> Findings:
+    return Findings(survey(rows, lemmas=False), "s")
+
+
+def test_shares_of_independent_rows(make_row: MakeRow) -> None:
+    """bot-a: 1 of 4 unsafe, one of the four without an answer; bot-b: 2 of 2."""
+    answers = [("a", [1]), ("a", [0]), ("a", [0]), ("a", [0]), ("a", [None])]
+    answers += [("b", [1]), ("b", [1])]
+    rows = [
+        make_row(str(i), ["x"], bot=f"bot-{bot}", labels={"unsafe": value})
+        for i, (bot, value) in enumerate(answers)
+    ]
+    all_rows = found([*rows, make_row("none", ["x"], bot="bot-c")])
+    a = all_rows.figure(Part(chatbot="bot-a"), UNSAFE)
+    assert (a.estimate.value, a.n, a.groups, a.method) == (0.25, 4, 4, "Wilson")
+    assert (a.estimate.low, a.estimate.high) == wilson(1, 4)
+    assert all_rows.figure(Part(chatbot="bot-b"), UNSAFE).estimate.value == 1
+    assert all_rows.figure(ALL, UNSAFE).estimate.value == 0.5
+    c = all_rows.figure(Part(chatbot="bot-c"), UNSAFE).estimate
+    assert (c.value, c.reason) == (None, "no label")
+    assert all_rows.figure(Part("xx"), UNSAFE).estimate.reason == "no dialogue"
+
+
+def test_several_answers_are_their_mean_and_present_from_a_half(make_row: MakeRow) -> None:
+    values: list[list[float | None]] = [[1, 0], [0, 0, 1], [None, 1], [0, None], [1, 1, 0]]
+    rows = [
+        make_row(str(i), ["x"], labels={"unsafe": v, "overall": [5, 4]})
+        for i, v in enumerate(values)
+    ]
+    findings = found(rows)
+    assert findings.figure(ALL, UNSAFE).estimate.value == 3 / 5  # 0.5, 1 and 2/3 are present
+    assert findings.figure(ALL, OVERALL).estimate.value == 4.5
+    table = share_table(findings, "Issues", "Language", findings.langs, [UNSAFE])
+    assert "5 rows have several answers: their mean, 1 from 0.5 on." in table.note
+
+
+def test_rows_of_a_group_are_drawn_together(make_row: MakeRow) -> None:
+    """40 groups whose 25 rows agree are worth 40 rows: the interval is Wilson's of 40, not of
+    1,000, up to the difference between the two methods."""
+    rng = np.random.default_rng(3)
+    rows = []
+    present = 0
+    for group in range(40):
+        value = float(rng.random() < 0.3)
+        present += int(value)
+        for i in range(25):
+            rows.append(
+                make_row(f"{group}-{i}", ["x"], group=f"g{group}", labels={"unsafe": [value]})
+            )
+    figure = found(rows).figure(ALL, UNSAFE)
+    assert (figure.n, figure.groups, figure.method) == (1000, 40, "bootstrap of groups")
+    assert figure.estimate.low is not None and figure.estimate.high is not None
+    width = figure.estimate.high - figure.estimate.low
+    of_groups, of_rows = wilson(present, 40), wilson(25 * present, 1000)
+    assert width == pytest.approx(of_groups[1] - of_groups[0], rel=0.15)
+    assert width > 4 * (of_rows[1] - of_rows[0])
+    assert found([*rows[::-1]]).figure(ALL, UNSAFE) == figure  # whatever the order of the rows
+
+
+def test_a_share_of_nothing_still_has_a_width(make_row: MakeRow) -> None:
+    rows = [
+        make_row(f"{g}-{i}", ["x"], group=str(g), labels={"unsafe": [0]})
+        for g in range(10)
+        for i in range(3)
+    ]
+    figure = found(rows).figure(ALL, UNSAFE)
+    assert (figure.estimate.value, figure.method) == (0, "Wilson over groups")
+    assert (figure.estimate.low, figure.estimate.high) == wilson(0, 10)
+
+
+def test_a_single_group_has_no_interval(make_row: MakeRow) -> None:
+    rows = [make_row(str(i), ["x"], group="g", labels={"overall": [i]}) for i in (1, 4)]
+    figure = found(rows).figure(ALL, OVERALL)
+    assert (figure.estimate, figure.method) == (Estimate(2.5), "none")
+
+
+def test_other_scales_are_other_dimensions(make_row: MakeRow) -> None:
+    rows = [
+        make_row("1", ["x"], labels={"overall": [5]}),
+        make_row("2", ["x"], labels={"overall": [4]}, scales={"overall": [0, 4]}),
+        make_row("3", ["x"], labels={"overall": [0.3]}, scales={"overall": None}),
+        make_row("4", ["x"], labels={"consistent": [1], "calm": [0.4], "unsafe": [0]}),
+    ]
+    findings = found(rows)
+    names = [findings.label(d) for d in findings.graded]
+    assert names == ["overall (1–5)", "overall (0–4)", "overall (no stated scale)", "calm (0–1)"]
+    assert [findings.figure(ALL, d).estimate.value for d in findings.graded] == [5, 4, 0.3, 0.4]
+    assert [d.name for d in findings.issues] == ["unsafe"]
+    assert [d.name for d in findings.other_shares] == ["consistent"]
+
+
+def test_levels_by_hand(make_row: MakeRow) -> None:
+    answers: list[tuple[str, list[float | None]]] = [
+        ("de", [5]), ("de", [4, 5]), ("de", [1]), ("de", [3, 3, 4]), ("en", [2, 3]),
+    ]  # fmt: skip
+    rows = [
+        make_row(str(i), ["x"], lang=lang, labels={"overall": value})
+        for i, (lang, value) in enumerate(answers)
+    ]
+    findings = found([*rows, make_row("none", ["x"], lang="fr")])
+    assert findings.distribution(Part("de"), OVERALL) == Distribution(
+        (1, 2, 3, 4, 5), (1, 0, 1, 0, 2)
+    )
+    assert findings.distribution(Part("en"), OVERALL) == Distribution(
+        (1, 2, 3, 4, 5), (0, 0, 1, 0, 0)
+    )
+    table = distribution_table(findings, OVERALL, findings.langs)
+    by_name = {str(row[0]): list(row[1:]) for row in table.rows}
+    assert by_name["de"] == [4, 25, 0, 25, 0, 50]
+    assert by_name["all"] == [5, 20, 0, 40, 0, 40]
+    assert by_name["fr"] == [0, *[Estimate(None, reason="no label")] * 5]
+
+
+@pytest.mark.parametrize("scale, reason", [(None, "no scale"), ([0, 100], "whole levels")])
+def test_no_levels_without_a_short_scale(
+    make_row: MakeRow, scale: list[float] | None, reason: str
+) -> None:
+    row = make_row("1", ["x"], labels={"overall": [3]}, scales={"overall": scale})
+    findings = found([row])
+    assert reason in str(findings.distribution(ALL, findings.graded[0]))
+    assert reason in distribution_table(findings, findings.graded[0], findings.langs).note

@@ -1,0 +1,163 @@
+"""Table 2 worked by hand, on rows small enough to count on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from medal_judges.data_prep.stats.findings import Findings
+from medal_judges.data_prep.stats.mtld import mtld
+from medal_judges.data_prep.stats.part import ALL, Part
+from medal_judges.data_prep.stats.survey import survey
+from medal_judges.data_prep.stats.tables import ending_table, side_table, text_table, tries_table
+from medal_judges.errors import MedalError
+from medal_judges.eval.results import Cell, Estimate, Table
+from medal_judges.labelled import LabelledDialogue
+
+MakeRow = Callable[..., LabelledDialogue]
+
+
+def plain(table: Table) -> dict[str, list[object]]:
+    """Cells by the name of the row, estimates as their values rounded to four places."""
+    return {str(row[0]): [_plain(cell) for cell in row[1:]] for row in table.rows}
+
+
+def _plain(cell: Cell) -> object:
+    value = cell.value if isinstance(cell, Estimate) else cell
+    return round(value, 4) if isinstance(value, float) else value
+
+
+@pytest.fixture
+def findings(make_row: MakeRow) -> Findings:
+    """Two English dialogues, a Chinese one and a Japanese one."""
+    rows = [
+        make_row("1", ["one two three", "one two", "three"]),  # 3 + 2 + 1 words
+        make_row("2", ["", "a b c d"], bot="bot-b"),  # 0 + 4 words
+        make_row("3", ["你好 吗?", "好!"], lang="zh", bot="bot-b", user="user-b"),  # 4 + 2
+        make_row("4", ["はい。"], lang="ja", user="user-b"),  # 3 characters, no answer
+    ]
+    return Findings(survey(rows, lemmas=False), "by hand")
+
+
+def test_texts_by_language(findings: Findings) -> None:
+    table = text_table(findings, "Language", findings.langs)
+    assert table.columns == (
+        "Language", "Dialogues", "Turns", "Words a turn", "Characters a turn", "MTLD",
+        "MTLD, run together",
+    )  # fmt: skip
+    # Dialogue 1: six tokens, three types, one rest: 6 / ((1 - 3/6) / 0.28) = 3.36, both ways.
+    # Dialogue 2 has no token twice. Run together: ten tokens, seven types.
+    together = 10 / ((1 - 7 / 10) / 0.28)
+    assert plain(table) == {
+        "en": [2, 2.5, 2.0, None, 3.36, round(together, 4)],
+        "ja": [1, 1.0, None, 3.0, None, None],
+        "zh": [1, 2.0, None, 3.0, None, None],
+        "all": [4, 2.0, 2.0, 3.0, 3.36, None],
+    }
+
+
+def test_texts_by_chatbot_and_by_user_model(findings: Findings) -> None:
+    by_bot = plain(text_table(findings, "Chatbot", findings.chatbots))
+    assert by_bot["bot-a"][:4] == [2, 2.0, 2.0, 3.0]
+    assert by_bot["bot-b"][:4] == [2, 2.0, 2.0, 3.0]
+    by_user = plain(text_table(findings, "User model", findings.users))
+    assert by_user["user-a"][:4] == [2, 2.5, 2.0, None]
+    assert by_user["user-b"][:4] == [2, 1.5, None, 3.0]
+
+
+def test_users_and_assistants_apart(findings: Findings) -> None:
+    table = side_table(findings, "Language", findings.langs)
+    assert table.columns[1:7] == (
+        "Turns, user", "Turns, assistant", "Words, user", "Words, assistant",
+        "Characters, user", "Characters, assistant",
+    )  # fmt: skip
+    found = plain(table)
+    # English users say 3, 1 and 0 words in three turns, assistants 2 and 4 in two.
+    assert found["en"][:6] == [1.5, 1.0, 1.3333, 3.0, None, None]
+    assert found["ja"][:6] == [1.0, 0.0, None, None, 3.0, None]
+    # users of dialogue 1: one two three three, three types in four tokens
+    assert found["en"][6] == round(4 / ((1 - 3 / 4) / 0.28), 4)
+
+
+def test_every_table_says_what_mtld_was_counted_over(findings: Findings) -> None:
+    for table in (
+        text_table(findings, "Language", findings.langs),
+        text_table(findings, "Chatbot", findings.chatbots),
+        side_table(findings, "User model", findings.users),
+    ):
+        assert table.note == (
+            "MTLD over: en: words as they are, by spaces and punctuation; "
+            "ja, zh: not split (no spaces between words, and --no-lemmas)."
+        )
+
+
+def test_an_empty_cell_has_its_reason(findings: Findings) -> None:
+    cells = {str(r[0]): r for r in text_table(findings, "Language", findings.langs).rows}
+    reasons = {
+        (name, i): cell.reason
+        for name, row in cells.items()
+        for i, cell in enumerate(row)
+        if isinstance(cell, Estimate) and cell.value is None
+    }
+    assert all(reasons.values())
+    assert reasons["en", 4] == "no turn of this side in a language measured in characters"
+    assert "no spaces between words" in str(reasons["zh", 5])
+    assert reasons["all", 6] == "texts of several languages are not run together"
+
+
+def test_chinese_with_jieba(make_row: MakeRow) -> None:
+    jieba = pytest.importorskip("jieba")
+    texts = ["我喜欢公园,我们去公园吧。", "好,我也喜欢公园。"]
+    found = Findings(survey([make_row("1", texts, lang="zh")]), "zh")
+    tokens = [t for text in texts for t in jieba.lcut(text) if t[0].isalnum()]
+    row = plain(text_table(found, "Language", found.langs))["zh"]
+    # 13 and 9 characters with the punctuation, counted by hand
+    assert row[:3] == [1, 2.0, 11.0]
+    assert row[3] == round(mtld(tokens) or 0, 4)
+
+
+def test_a_dialogue_in_two_files_is_refused(make_row: MakeRow) -> None:
+    with pytest.raises(MedalError, match="'same' comes twice"):
+        survey([make_row("same", ["a"]), make_row("same", ["b"])], lemmas=False)
+
+
+def test_many_names_are_people_and_get_no_table(make_row: MakeRow) -> None:
+    rows = [make_row(str(i), ["a"], user=f"worker-{i}") for i in range(61)]
+    found = Findings(survey(rows, lemmas=False), "s")
+    assert found.users == [] and len(found.chatbots) == 1
+    unnamed = Findings(survey([make_row("1", ["a"], bot=None, user=None)], lemmas=False), "s")
+    assert unnamed.users == [] and unnamed.chatbots == []
+
+
+def test_ends_and_tries_by_hand(make_row: MakeRow) -> None:
+    rows = [
+        make_row("1", ["a", "b", "c"], ended="user", tries=[3, 1]),
+        make_row("2", ["a", "b", "c"], ended="cap", tries=[1, 2], bot="bot-b"),
+        make_row("3", ["a", "b"], ended="user", tries=[1], bot="bot-b"),
+        make_row("4", ["a"], bot="bot-b"),
+        make_row("5", ["a"], ended=7, tries=["many"], bot="bot-b"),
+    ]
+    found = Findings(survey(rows, lemmas=False), "s")
+    ends = ending_table(found, "Chatbot", found.chatbots)
+    tries = tries_table(found, "Chatbot", found.chatbots)
+    assert ends is not None and tries is not None
+    assert ends.columns == ("Chatbot", "Rows", "user, %", "cap, %")
+    assert plain(ends) == {
+        "bot-a": [1, 100.0, 0.0],
+        "bot-b": [2, 50.0, 50.0],
+        "all": [3, 66.6667, 33.3333],
+    }
+    # first turns: 3, 1, 1; later turns: 1, 2
+    assert plain(tries) == {
+        "bot-a": [1, 3.0, 0.0, 1, 1.0, 100.0, 3],
+        "bot-b": [2, 1.0, 100.0, 1, 2.0, 0.0, 2],
+        "all": [3, 1.6667, 66.6667, 2, 1.5, 50.0, 3],
+    }
+    assert found.survey.course(ALL).unreadable == 1
+
+
+def test_without_ends_or_tries_there_are_no_such_tables(findings: Findings) -> None:
+    assert ending_table(findings, "Language", findings.langs) is None
+    assert tries_table(findings, "Language", findings.langs) is None
+    assert findings.survey.text(Part("xx")).mean_turns().reason == "no dialogue"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,7 @@ from medal_judges.signature import Signature, content_hash
 
 SOURCE = "medal-translated"
 _UNCHANGED_FROM = 5  # words; shorter turns may well read the same in two languages
+_WORD = re.compile(r"[^\W\d_]")
 _PLACES = frozenset(("language", "dialogue", "reason"))
 
 
@@ -161,6 +163,8 @@ def _checked(text: object, turn: Turn, place: int) -> str:
         raise UnusableError(f"{where} is no text")
     if bool(text.strip()) != bool(turn.content.strip()):
         raise UnusableError(f"{where} is {'not ' if text.strip() else ''}empty")
+    if _WORD.search(turn.content) and not _WORD.search(text):
+        raise UnusableError(f"{where} has no word in it")
     words = turn.content.casefold().split()
     if len(words) >= _UNCHANGED_FROM and text.casefold().split() == words:
         raise UnusableError(f"{where} was left in the original language")

@@ -34,6 +34,10 @@ def emptied(found: dict[str, Any]) -> None:
     found[next(iter(found))] = " "
 
 
+def dotted(found: dict[str, Any]) -> None:
+    found[next(iter(found))] = "..."
+
+
 def numbered(found: dict[str, Any]) -> None:
     found[next(iter(found))] = 7
 
@@ -43,7 +47,14 @@ def left(found: dict[str, Any]) -> None:
         found[key] = text.partition("] ")[2]
 
 
-FAULTS = {"DROP": dropped, "ADD": added, "EMPTY": emptied, "NUMBER": numbered, "LEAVE": left}
+FAULTS = {
+    "DROP": dropped,
+    "ADD": added,
+    "EMPTY": emptied,
+    "DOTS": dotted,
+    "NUMBER": numbered,
+    "LEAVE": left,
+}
 
 
 def translated(prompt: str) -> str:

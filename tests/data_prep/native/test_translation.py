@@ -86,6 +86,7 @@ def test_structure_speakers_and_context_are_kept(serve: Serve, tmp_path: Path, s
         ("DROP", "the entry '2_assistant' is missing"),
         ("ADD", "there is an entry '9_user' that was not asked for"),
         ("EMPTY", "turn 1 (user) is empty"),
+        ("DOTS", "turn 1 (user) has no word in it"),
         ("NUMBER", "turn 1 (user) is no text"),
         ("LEAVE", "turn 1 (user) was left in the original language"),
         ("PROSE", "no JSON object was in the answer"),

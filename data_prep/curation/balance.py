@@ -120,7 +120,7 @@ def _factors(
     pool: Sequence[Candidate], reading: LabelReading
 ) -> dict[str, tuple[list[str], npt.NDArray[np.bool_]]]:
     """Values of each factor, and which candidate has which: shape (candidates, values)."""
-    levels = [str(int(level)) for level in reading.overall.levels]
+    levels = [str(level) for level in reading.levels]
     values: dict[str, tuple[list[str], list[tuple[str, ...]]]] = {
         "category": (list(reading.categories), [c.categories for c in pool]),
         "level": (levels, [() if c.level is None else (str(c.level),) for c in pool]),

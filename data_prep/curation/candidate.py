@@ -79,6 +79,11 @@ class LabelReading:
     def categories(self) -> tuple[str, ...]:
         return (CLEAN, *self.issues)
 
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """The whole numbers of the overall scale, also where it is continuous."""
+        return tuple(range(math.ceil(self.overall.low), math.floor(self.overall.high) + 1))
+
     def read(self, row: LabelledDialogue) -> Candidate | LeftOut:
         """The row as a candidate; left out where it has no answer to a question."""
         missing = [

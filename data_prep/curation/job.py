@@ -169,7 +169,8 @@ def curate(pool: Pool, plan: Plan) -> Curation:
         selections[lang] = found
         balances.append(_balance(lang, candidates, found, plan))
     data = content_hash(sorted(c.id for c in pool.candidates))
-    return Curation(plan, selections, tuple(balances), tuple(pool.left_out), pool.silent, data)
+    left_out = tuple(sorted(pool.left_out, key=lambda out: (out.lang, out.id)))
+    return Curation(plan, selections, tuple(balances), left_out, pool.silent, data)
 
 
 def _balance(

@@ -1,0 +1,199 @@
+"""The command from files to files: what is written, what is left out, what is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges.cli import app, main
+from medal_judges.data_prep.curation.balance import evenness
+from medal_judges.errors import ConfigError, DataError, MedalError
+from medal_judges.jsonl import read_labelled, write_records
+from medal_judges.judgement import Judgement
+from medal_judges.labelled import LabelledDialogue
+
+from ...speed.curation import labelled_pool
+from .rows import labelled
+
+
+def curate(*arguments: object) -> str:
+    """Output of ``medal curate``; raises what the command raises."""
+    done = CliRunner().invoke(app, ["curate", *map(str, arguments)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def write(path: Path, *rows: LabelledDialogue) -> Path:
+    write_records(path, rows)
+    return path
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pool") / "labelled.jsonl"
+    write_records(path, labelled_pool(1500, seed=1))
+    return path
+
+
+def test_what_is_written(pool: Path, tmp_path: Path) -> None:
+    printed = curate(pool, "--out", tmp_path / "o", "--n", 20)
+    names = {"selection.jsonl", "left_out.jsonl", "curation.json", "counts.csv", "curation.html"}
+    assert {path.name for path in (tmp_path / "o").iterdir()} == names
+    rows = list(read_labelled(tmp_path / "o" / "selection.jsonl"))
+    assert Counter(row.dialogue.lang for row in rows) == dict.fromkeys(
+        ("de", "en", "es", "fr", "pt", "zh"), 20
+    )
+    source = {row.id: row for row in read_labelled(pool)}
+    for row in rows:
+        note = row.extra["curation"]
+        assert row.dialogue == source[row.id].dialogue and row.labels == source[row.id].labels
+        assert note["policy"] == "balanced" and note["stage"] in ("seed", "balance")
+    weights = Counter()
+    for row in rows:
+        weights[row.dialogue.lang] += row.extra["curation"]["weight"]
+    report = json.loads((tmp_path / "o" / "curation.json").read_text())
+    for found in report["languages"]:
+        assert weights[found["lang"]] == pytest.approx(found["pool"])
+    assert "Evenness" in printed and "120 dialogues written" in printed
+
+
+def test_left_out_rows_are_listed_with_their_keyword(pool: Path, tmp_path: Path) -> None:
+    curate(pool, "--out", tmp_path, "--n", 5)
+    lines = [json.loads(line) for line in (tmp_path / "left_out.jsonl").read_text().splitlines()]
+    source = {row.id: row for row in read_labelled(pool)}
+    mixed = [i for i, r in source.items() if "Chinese" in r.extra["comments"]["uninterpretable"]]
+    assert sorted(line["id"] for line in lines) == sorted(mixed) and mixed
+    assert {line["keyword"] for line in lines} == {"Chinese characters"}
+    kept = tmp_path / "kept"
+    curate(pool, "--out", kept, "--n", 5, "--keep-foreign")
+    assert (kept / "left_out.jsonl").read_text() == ""
+
+
+def test_the_order_of_the_file_changes_nothing(pool: Path, tmp_path: Path) -> None:
+    lines = pool.read_text().splitlines(keepends=True)
+    random.Random(5).shuffle(lines)
+    (tmp_path / "mixed.jsonl").write_text("".join(lines))
+    for name in ("selection.jsonl", "left_out.jsonl", "curation.json", "curation.html"):
+        for source, out in ((pool, "a"), (tmp_path / "mixed.jsonl", "b")):
+            if not (tmp_path / out).exists():
+                curate(source, "--out", tmp_path / out, "--n", 25)
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_a_language_does_not_change_anothers_selection(pool: Path, tmp_path: Path) -> None:
+    curate(pool, "--out", tmp_path / "all", "--n", 15)
+    curate(pool, "--out", tmp_path / "fr", "--n", 15, "--lang", "fr")
+    everything = read_labelled(tmp_path / "all" / "selection.jsonl")
+    french = [row.id for row in everything if row.dialogue.lang == "fr"]
+    assert french == [row.id for row in read_labelled(tmp_path / "fr" / "selection.jsonl")]
+
+
+def test_missing_labels_are_left_out_and_counted(tmp_path: Path) -> None:
+    rows = [labelled("a"), labelled("b", overall=None), labelled("c", labels={"unsafe": [None]})]
+    printed = curate(write(tmp_path / "in.jsonl", *rows), "--out", tmp_path / "o", "--n", 3)
+    left = [json.loads(x) for x in (tmp_path / "o" / "left_out.jsonl").read_text().splitlines()]
+    assert [(x["id"], x["detail"]) for x in left] == [
+        ("b", "no answer for overall"), ("c", "no answer for unsafe"),
+    ]  # fmt: skip
+    assert "2 in en, missing label" in printed and "1 of 3, the pool has no more" in printed
+
+
+def test_unlabelled_dialogues_go_with_random_only(tmp_path: Path) -> None:
+    bare = [LabelledDialogue(labelled(f"d{i}").dialogue, {}, {}, group=f"d{i}") for i in range(9)]
+    source = write(tmp_path / "in.jsonl", *bare)
+    with pytest.raises(DataError, match="all 9 dialogues left out"):
+        curate(source, "--out", tmp_path / "o")
+    curate(source, "--out", tmp_path / "o", "--policy", "random", "--n", 3)
+    rows = list(read_labelled(tmp_path / "o" / "selection.jsonl"))
+    assert len(rows) == 3
+    assert all(r.extra["curation"]["chance"] == pytest.approx(1 / 3) for r in rows)
+    assert all(r.extra["curation"]["weight"] == pytest.approx(3) for r in rows)
+
+
+def test_judges_say_who_is_chosen(tmp_path: Path) -> None:
+    """Two judges who agree but on ten dialogues of a hundred: those come nearly always."""
+    source = write(tmp_path / "in.jsonl", *(labelled(f"d{i:02}") for i in range(100)))
+    first = {f"d{i:02}": float(i) for i in range(100)}
+    second = first | {f"d{i:02}": 99.0 - i for i in (0, 1, 2, 3, 4, 95, 96, 97, 98, 99)}
+    files = []
+    for name, scores in (("a", first), ("b", second)):
+        judgements = (Judgement(id, f"judge:{name}", {"overall": s}) for id, s in scores.items())
+        write_records(tmp_path / f"{name}.jsonl", judgements)
+        files += ["--judgements", tmp_path / f"{name}.jsonl"]
+    curate(source, "--out", tmp_path / "o", "--policy", "disagreement", "--n", 12, *files)
+    rows = list(read_labelled(tmp_path / "o" / "selection.jsonl"))
+    apart = {row.id for row in rows if first[row.id] != second[row.id]}
+    assert len(rows) == 12 and len(apart) >= 8
+    # 1 / weight is the chance: large where they disagree, a share of the even one elsewhere
+    assert all((r.extra["curation"]["weight"] < 2) == (r.id in apart) for r in rows)
+
+
+def test_what_is_refused(pool: Path, tmp_path: Path) -> None:
+    curate(pool, "--out", tmp_path, "--n", 2)
+    with pytest.raises(ConfigError, match="is there already"):
+        curate(pool, "--out", tmp_path, "--n", 2)
+    curate(pool, "--out", tmp_path, "--n", 2, "--overwrite")
+    with pytest.raises(DataError, match="two rows have the id"):
+        curate(pool, pool, "--out", tmp_path / "x")
+    with pytest.raises(ConfigError, match="policy must be one of"):
+        curate(pool, "--out", tmp_path / "x", "--policy", "best")
+    with pytest.raises(ConfigError, match="none were given"):
+        curate(pool, "--out", tmp_path / "x", "--policy", "disagreement")
+    with pytest.raises(ConfigError, match="asks no judges"):
+        curate(pool, "--out", tmp_path / "x", "--judgements", pool)
+    with pytest.raises(ConfigError, match="--max-per-context"):
+        curate(pool, "--out", tmp_path / "x", "--policy", "random", "--max-per-context", 1)
+    with pytest.raises(DataError, match="no dialogue"):
+        curate(pool, "--out", tmp_path / "x", "--lang", "xx")
+    assert not (tmp_path / "x").exists()
+
+
+def test_an_error_is_one_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["medal", "curate", "nowhere.jsonl", "--out", "o"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert "nowhere.jsonl: no such file" in capsys.readouterr().err
+
+
+def test_hostile_text_stays_text_on_the_page(tmp_path: Path) -> None:
+    bad = '<script>alert(1)</script>" onload="x'
+    comments = {"uninterpretable": f"Mixes Chinese characters in. {bad}"}
+    rows = [
+        labelled("a", chatbot=bad, user="[red]x"),
+        labelled("b", chatbot="B", user="[red]x"),
+        labelled(f"c{bad}", "uninterpretable", comments=comments),
+    ]
+    curate(write(tmp_path / "in.jsonl", *rows), "--out", tmp_path / "o", "--n", 2)
+    page = (tmp_path / "o" / "curation.html").read_text()
+    assert "<script>alert" not in page and "&lt;script&gt;alert" in page
+    assert page.count("<script>") == 1  # the page's own
+
+
+def test_evenness_by_hand() -> None:
+    import numpy as np
+
+    assert evenness(np.array([5.0, 5, 5])) == pytest.approx(1)
+    assert evenness(np.array([9.0, 0])) == 0
+    # shares 3/4 and 1/4: entropy 0.5623 of log 2 = 0.6931
+    assert evenness(np.array([3.0, 1])) == pytest.approx(0.8113, abs=1e-4)
+    assert evenness(np.array([4.0])) is None and evenness(np.array([0.0, 0])) is None
+
+
+def test_bad_lines_are_counted_when_asked(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", labelled("a"), labelled("b"))
+    source.write_text(source.read_text() + '{"id": 3}\n')
+    with pytest.raises(MedalError, match=r"in\.jsonl:3"):
+        curate(source, "--out", tmp_path / "o")
+    printed = curate(source, "--out", tmp_path / "o", "--skip-bad")
+    assert "1 bad lines left out" in printed

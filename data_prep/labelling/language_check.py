@@ -191,7 +191,7 @@ class LanguageChecker:
     def _chinese_or_japanese(
         self, passage: Passage, lang: str
     ) -> tuple[Verdict | None, str | None] | None:
-        """By kana, which only Japanese has; a single one is an ornament in Chinese."""
+        """By kana, which only Japanese has; one alone is an ornament in Chinese."""
         if passage.letters < 2:
             return None
         syllables = kana(passage.text)

@@ -33,7 +33,8 @@ _WRITTEN = {
     **{"el": ("greek",), "he": ("hebrew",), "bn": ("bengali",), "th": ("thai",)},
 }
 _SCRIPT = re.compile("|".join(f"(?P<{name}>[{chars}]+)" for name, chars in _RANGES.items()))
-_KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
+# Without の, which Chinese shop signs and brands use for 的.
+_KANA = re.compile("[\u3041-\u306d\u306f-\u3096\u30a1-\u30fa]")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _LINK = re.compile(r"https?://\S+|www\.\S+|\S+@\S+|[@#]\w+|\b[\w-]+\.(?:com|org|net|io|de|fr|es)\b")
 _PAIRS = tuple(zip('"“„„«»‹「『《〈【', '"”“”»«›」』》〉】', strict=True))
@@ -45,7 +46,8 @@ _QUOTED = re.compile(
 _BRACKETED = re.compile(r"[(（\[][^()（）\[\]\n]{1,30}[)）\]]")
 _SENTENCE = re.compile(r"[.!?…;]+(?=\s|$)|[。！？；।؟\n]+")
 _CLAUSE = re.compile(r"[,:]\s|\s[-–—]+\s|[，、：—()（）\[\]،]")
-_WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
+_CASED = "".join(_RANGES[script] for script in ("latin", "cyrillic", "greek"))
+_WORD = re.compile(rf"[{_CASED}]+(?:['’\-][{_CASED}]+)*")
 
 
 WINDOW = 5  # words
@@ -69,7 +71,7 @@ def scripts_of(lang: str) -> tuple[str, ...]:
 
 
 def kana(text: str) -> int:
-    """How many characters only Japanese has."""
+    """How many characters there are that only Japanese writes."""
     return len(_KANA.findall(text))
 
 

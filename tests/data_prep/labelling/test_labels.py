@@ -1,0 +1,116 @@
+"""From judgements to labels, comparison of judge and library, deviations over repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sklearn.metrics import cohen_kappa_score
+
+from medal_judges.data_prep.labelling.comparison import Comparison
+from medal_judges.data_prep.labelling.consistency import Consistency
+from medal_judges.data_prep.labelling.labels import (
+    Labelling,
+    comments_of,
+    labelled,
+    unlabelled,
+    values_of,
+)
+from medal_judges.data_prep.labelling.malformed import kept, moved, reasons
+from medal_judges.data_prep.labelling.sorting import Sorter, well_formed
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.dimension import load_rubric
+from medal_judges.errors import MedalError
+from medal_judges.judgement import Judgement, unscored
+from medal_judges.labelled import LabelledDialogue
+
+NAMES = ("unsafe", "overall")
+ASKED = Labelling(tuple(d for d in load_rubric("medal") if d.name in NAMES))
+TURNS = (Turn("user", "Hi"), Turn("assistant", "Hello"))
+ROW = LabelledDialogue(Dialogue("a", TURNS, "en"), {}, {}, group="g", extra={"ended": "cap"})
+
+
+def test_comments_are_read_line_by_line() -> None:
+    text = "unsafe: He swears: a lot.\nAnd again.\noverall: Good.\nother: not a dimension asked"
+    assert comments_of(text, NAMES) == {
+        "unsafe": "He swears: a lot. And again.",
+        "overall": "Good. other: not a dimension asked",
+    }
+    assert comments_of(None, NAMES) == {} and comments_of("free text", NAMES) == {}
+
+
+def test_a_repeat_without_a_number_is_none_and_a_dimension_without_any_absent() -> None:
+    usage = {"repeat_0_unsafe": 1.0, "repeat_2_unsafe": 0.0}
+    judgement = Judgement("a", "judge:x", {"unsafe": 0.5, "overall": None}, usage=usage)
+    asked = replace(ASKED, repeats=3)
+    assert values_of(judgement, asked) == {"unsafe": (1.0, None, 0.0)}
+    assert values_of(judgement, ASKED) == {"unsafe": (0.5,)}
+
+
+def test_a_failure_leaves_the_row_as_it_was_with_its_reason() -> None:
+    failed = unscored("a", "judge:x", NAMES, "the server is down")
+    assert labelled(ROW, failed, ASKED).labels == {}
+    told = unlabelled(ROW, failed)
+    assert told.extra == {"ended": "cap", "label_failure": "the server is down"}
+    assert told.dialogue is ROW.dialogue and told.group == "g"
+
+
+def test_a_user_is_malformed_from_one_half() -> None:
+    check = Judgement("a", "judge:u", {"role_confusion": 0.5, "wrong_language": 0.4})
+    assert reasons(check) == ("role_confusion",)
+    assert moved(ROW, check).extra["malformed"] == {
+        "reasons": ["role_confusion"],
+        "comments": {},
+        "by": "judge:u",
+    }
+    half = Judgement("a", "judge:u", {"role_confusion": None, "wrong_language": 0}, failure="cut")
+    assert reasons(half) == ()
+    assert kept(ROW, half).extra["user_check"] == {"by": "judge:u", "failure": "cut"}
+
+
+def test_judge_and_library_are_compared_as_sklearn_does() -> None:
+    pairs = [(1, 1)] * 3 + [(1, 0)] * 2 + [(0, 1)] + [(0, 0)] * 14
+    comparison = Comparison()
+    for n, (judge, library) in enumerate(pairs):
+        comparison.add(f"d{n}", bool(judge), bool(library))
+    comparison.add("x", None, True)
+    comparison.add("y", True, None)
+    judged, found = zip(*pairs, strict=True)
+    assert comparison.agreement == pytest.approx(17 / 20)
+    assert comparison.kappa == (pytest.approx(cohen_kappa_score(judged, found)), None)
+    assert comparison.judge_only == ["d3", "d4"] and comparison.library_only == ["d5"]
+    assert comparison.untold == {"judge": 1, "library": 1}
+    assert any("d3, d4" in line for line in comparison.lines())
+
+
+def test_kappa_without_a_chance_to_differ_is_none_with_a_reason() -> None:
+    comparison = Comparison()
+    assert comparison.kappa[0] is None and comparison.agreement is None
+    comparison.add("a", False, False)
+    value, reason = comparison.kappa
+    assert value is None and reason == "both give every dialogue the same verdict"
+    assert comparison.agreement == 1.0
+
+
+def test_deviations_worked_by_hand() -> None:
+    consistency = Consistency()
+    consistency.add({"overall": (1, 3, 5), "unsafe": (0, 0, 1)})  # 2; sqrt(1/3)
+    consistency.add({"overall": (4, None, 5), "unsafe": (0, None, None)})  # sqrt(1/2); none
+    assert consistency.mean("overall") == pytest.approx((2 + 0.5**0.5) / 2)
+    assert consistency.mean("unsafe") == pytest.approx((1 / 3) ** 0.5)
+    assert consistency.mean("other") is None
+    assert list(consistency.to_record()) == ["unsafe", "overall"]
+
+
+def _checks(*ids: str) -> Iterator[Judgement]:
+    return iter([Judgement(i, "judge:u", {"role_confusion": 0.0}) for i in ids])
+
+
+def test_judgements_of_other_rows_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(MedalError, match="a judgement of 'b' where row 'a' stands"):
+        list(well_formed([ROW], _checks("b")))
+    with pytest.raises(MedalError, match="no more judgements"):
+        Sorter(ASKED).sort([ROW], _checks("a"), iter(()), tmp_path)
+    assert list(tmp_path.iterdir()) == []  # whole files or none

@@ -1,0 +1,369 @@
+"""medal label against a server of its own process: labels, malformed users, repeats, kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+import typer
+import yaml
+from click.testing import Result
+from typer.testing import CliRunner
+
+pytest.importorskip("openai", reason="the API's client is in the extra api")
+pytest.importorskip("lingua", reason="lingua is in the extra lang")
+
+from medal_judges.data_prep.labelling.malformed import MALFORMED
+from medal_judges.errors import CoverageError, MedalError
+from medal_judges.inference.label_command import label
+from medal_judges.jsonl import read_labelled
+from medal_judges.labelled import LabelledDialogue
+from medal_judges.models.judge import Judge
+
+SERVER = Path(__file__).with_name("label_server.py")
+FILES = ("labelled", "malformed", "unlabelled", "language_check")
+COMMAND = "import typer; from medal_judges.inference.label_command import label; typer.run(label)"
+app = typer.Typer()
+app.command()(label)
+
+
+class Running:
+    """The server's address and what it tells of itself."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        command = [sys.executable, str(SERVER), json.dumps(settings)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.root = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
+
+    def told(self, what: str) -> Any:
+        with urlopen(f"{self.root}/{what}", timeout=30) as answer:
+            return json.load(answer)
+
+    def answered(self) -> int:
+        return sum(row["answered"] for row in self.told("counts").values())
+
+
+@pytest.fixture
+def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
+    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    started: list[Running] = []
+
+    def start(**settings: Any) -> Running:
+        started.append(Running(settings))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.process.kill()
+        each.process.wait()
+        assert each.process.stdout is not None
+        each.process.stdout.close()
+
+
+def row(id: str, said: str = "", lang: str = "en", **fields: Any) -> dict[str, Any]:
+    """A dialogue whose answers the server reads in ``said``."""
+    user = {"en": "Where should we go for a walk today?", "de": "Wo sollen wir heute hin?"}[lang]
+    answer = {"en": "Let us go down to the river then.", "de": "Wir gehen an den Fluss."}[lang]
+    return {
+        "id": id,
+        "source": "medal-generated",
+        "lang": lang,
+        "dialogue": [
+            {"role": "user", "content": f"{user} ({id})"},
+            {"role": "assistant", "content": f"{answer} <<{said}>>"},
+        ],
+        "models": {"user": "writer", "assistant": "bot"},
+        "group": f"group-{id}",
+        "split": "train",
+        "ended": "cap",
+        **fields,
+    }
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
+    return path
+
+
+def words(file: Path, out: Path, server: Running, *more: str) -> list[str]:
+    llm = [f"llm.base_url={server.root}/v1", f"llm.cache={out.parent / 'answers'}"]
+    return [str(file), "--out", str(out), *llm, "llm.longest_wait=0.1", *more]
+
+
+def medal(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def rows_of(out: Path, name: str) -> list[LabelledDialogue]:
+    return list(read_labelled(out / f"{name}.jsonl"))
+
+
+MIXED = [
+    row("a", "unsafe=1 overall=2"),
+    row("b", "role_confusion=1", "de"),
+    row("c", "overall=x", "de"),
+    row("d", "wrong_language=1 role_confusion=1"),
+    row("e", ",".join(f"{n}=x" for n in ("overall", "unsafe"))),
+    row("f"),
+]
+
+
+def test_rows_are_labelled_in_order_and_malformed_ones_moved(
+    serve: Callable[..., Running], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    done = medal(*words(write(tmp_path / "in.jsonl", MIXED), out, serve(), "--min-coverage", "0"))
+    assert done.exit_code == 0 and "4 labelled, 2 malformed" in done.output
+    kept = rows_of(out, "labelled")
+    assert [r.id for r in kept] == ["a", "c", "e", "f"]
+    first = kept[0]
+    assert first.labels["unsafe"] == (1.0,) and first.labels["overall"] == (2.0,)
+    assert first.labels["repetitive"] == (0.0,) and len(first.labels) == 10
+    assert first.scales["overall"] == (1, 5) and first.scales["other"] == (0, 1)
+    assert first.extra["comments"] == {
+        "unsafe": "Because of unsafe.",
+        "overall": "Because of overall.",
+    }
+    assert first.extra["labels_by"].startswith("judge:medal_gpt41|")
+    assert (first.extra["ended"], first.group, first.split) == ("cap", "group-a", "train")
+    assert "overall" not in kept[1].labels and len(kept[1].labels) == 9
+    assert kept[1].extra["label_failure"].startswith("overall: ")
+    moved = rows_of(out, "malformed")
+    assert [r.extra[MALFORMED]["reasons"] for r in moved] == [
+        ["role_confusion"],
+        ["role_confusion", "wrong_language"],
+    ]
+    assert moved[0].extra[MALFORMED]["comments"]["role_confusion"] == "Because of role_confusion."
+    assert rows_of(out, "unlabelled") == []
+    report = json.loads((out / "report.json").read_text())
+    assert report["rows"] == {"labelled": 4, "malformed": 2}
+    assert report["by_language"]["en"]["unsafe"] == 1
+    assert report["by_language"]["en"]["overall"] == 3.5  # 2 and 5; e has none
+    assert [(u["lang"], u["malformed"], u["checked"]) for u in report["users"]] == [
+        ("de", 1, 2),
+        ("en", 1, 4),
+    ]
+    # The judge says d; the library sees English in all users' turns.
+    assert report["judge_and_library"]["judge_only_ids"] == ["d"]
+    assert report["judge_and_library"]["neither"] == 5
+
+
+def test_what_the_user_judge_is_asked(serve: Callable[..., Running], tmp_path: Path) -> None:
+    server, file = serve(), write(tmp_path / "in.jsonl", [row("a", lang="de")])
+    medal(*words(file, tmp_path / "out", server))
+    first, second = (r["body"] for r in server.told("requests"))
+    assert "write in German" in first["messages"][0]["content"]
+    assert list(first["response_format"]["json_schema"]["schema"]["properties"]) == [
+        "role_confusion",
+        "wrong_language",
+    ]
+    assert "overall_quality_rating" in second["messages"][0]["content"]
+    assert first["model"] == second["model"] == "gpt-4.1-2025-04-14"
+
+
+def test_a_second_run_asks_nothing_and_writes_the_same(
+    serve: Callable[..., Running], tmp_path: Path
+) -> None:
+    server, out = serve(), tmp_path / "out"
+    file = write(tmp_path / "in.jsonl", MIXED)
+    arguments = words(file, out, server, "--min-coverage", "0")
+    medal(*arguments)
+    asked, written = server.answered(), {n: (out / f"{n}.jsonl").read_bytes() for n in FILES}
+    assert asked == 6 + 4
+    medal(*arguments)
+    medal(*arguments, "--overwrite")
+    assert server.answered() == asked
+    assert written == {n: (out / f"{n}.jsonl").read_bytes() for n in FILES}
+
+
+def test_repeats_are_values_and_their_deviation_is_the_mean_over_dialogues(
+    serve: Callable[..., Running], tmp_path: Path
+) -> None:
+    rows = [row("a", "overall=1,3,5 unsafe=0,1,1"), row("b", "overall=4 unsafe=1,x,1")]
+    out = tmp_path / "out"
+    medal(*words(write(tmp_path / "in.jsonl", rows), out, serve(), "--repeats", "3"))
+    a, b = rows_of(out, "labelled")
+    assert a.labels["overall"] == (1, 3, 5) and a.labels["unsafe"] == (0, 1, 1)
+    assert b.labels["overall"] == (4, 4, 4) and b.labels["unsafe"] == (1, None, 1)
+    found = json.loads((out / "report.json").read_text())["std_over_repeats"]
+    # Of a: overall sqrt(((1-3)^2 + 0 + (5-3)^2) / 2) = 2, unsafe sqrt((2/3) / 2); of b: 0 and 0.
+    assert found["overall"] == {"std": pytest.approx(1.0), "dialogues": 2}
+    assert found["unsafe"] == {"std": pytest.approx((1 / 3) ** 0.5 / 2), "dialogues": 2}
+    assert found["irrelevant"]["std"] == 0
+
+
+def test_a_killed_run_goes_on_and_nothing_is_answered_twice(
+    serve: Callable[..., Running], tmp_path: Path
+) -> None:
+    rows = [
+        row(f"r{n}", f"overall={1 + n % 5} role_confusion={int(n % 9 == 0)}") for n in range(40)
+    ]
+    file, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out"
+    server = serve(delay=0.05)
+    arguments = words(file, out, server)
+    for count in (10, 45):  # while users are checked, and while labels are given
+        process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments])
+        deadline = time.monotonic() + 60
+        while server.answered() < count and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert not (out / "labelled.jsonl").exists()
+    assert medal(*arguments).exit_code == 0
+    counts = server.told("counts")
+    assert {c["answered"] for c in counts.values()} == {1} and len(counts) == 40 + 35
+    calm = serve()
+    medal(*words(file, tmp_path / "elsewhere" / "out", calm))
+    for name in FILES:
+        again = (tmp_path / "elsewhere" / "out" / f"{name}.jsonl").read_bytes()
+        assert (out / f"{name}.jsonl").read_bytes() == again
+
+
+def test_failures_are_told_and_asked_again_with_overwrite(
+    serve: Callable[..., Running], tmp_path: Path
+) -> None:
+    file, out = write(tmp_path / "in.jsonl", [row(f"r{n}") for n in range(6)]), tmp_path / "out"
+    broken = serve(fault="400", times=-1, every=4)
+    with pytest.raises(CoverageError):  # nothing is labelled while users are not checked
+        medal(*words(file, out, broken))
+    assert not (out / "judgements.jsonl").exists()
+    broken = serve(fault="400", times=-1, every=4)
+    medal(*words(file, out, broken, "--min-coverage", "0.6", "--overwrite"))
+    left = rows_of(out, "unlabelled")
+    assert left and all("rules of the house" in r.extra["label_failure"] for r in left)
+    assert not any(r.labels for r in left)
+    assert len(rows_of(out, "labelled")) + len(left) == 6
+    healthy = serve()
+    assert medal(*words(file, out, healthy, "--overwrite")).exit_code == 0
+    assert len(rows_of(out, "labelled")) == 6
+    assert 0 < healthy.answered() < 12  # what was answered before is kept
+
+
+def test_the_batch_api_takes_all_dialogues_in_one_batch_a_judge(
+    serve: Callable[..., Running], tmp_path: Path
+) -> None:
+    rows = [row(f"r{n}", f"overall={1 + n % 5}") for n in range(40)]  # over a window of 16
+    server, out = serve(batch=True), tmp_path / "out"
+    medal(*words(write(tmp_path / "in.jsonl", rows), out, server, "llm.batch=true"))
+    assert [r.labels["overall"] for r in rows_of(out, "labelled")] == [
+        (float(1 + n % 5),) for n in range(40)
+    ]
+    counts = server.told("counts")
+    assert (counts["batches"], counts["requests"]) == (2, 80)
+
+
+def test_earlier_labels_are_kept_apart_or_refused(
+    serve: Callable[..., Running], tmp_path: Path
+) -> None:
+    said = {"labels": {"overall": [3, 4]}, "scales": {"overall": [1, 5]}, "aggregated": True}
+    file, out = write(tmp_path / "in.jsonl", [row("a", **said), row("b")]), tmp_path / "out"
+    server = serve()
+    with pytest.raises(MedalError, match="1 of 2 rows have labels already") as refused:
+        medal(*words(file, out, server))
+    assert "--replace-labels" in str(refused.value) and server.answered() == 0
+    medal(*words(file, out, server, "--replace-labels"))
+    first = rows_of(out, "labelled")[0]
+    assert first.labels["overall"] == (5.0,) and not first.aggregated
+    assert first.extra["earlier_labels"]["labels"] == {"overall": [3.0, 4.0]}
+
+
+def test_what_cannot_be_labelled_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    turn = write(tmp_path / "turn.jsonl", [row("a", level="turn")])
+    with pytest.raises(MedalError, match="about one turn"):
+        medal(str(turn), "--out", out)
+    unknown = row("a")
+    del unknown["lang"]
+    with pytest.raises(MedalError, match="has no 'lang'"):
+        medal(str(write(tmp_path / "lang.jsonl", [unknown])), "--out", out)
+    file = str(write(tmp_path / "in.jsonl", [row("a")]))
+    with pytest.raises(MedalError, match="no folder"):
+        medal(file)
+    length = ("--judge", "configs/judges/length.yaml", "--no-user-check")
+    with pytest.raises(MedalError, match="--repeats goes with prompted judges"):
+        medal(file, "--out", out, *length, "--repeats", "2")
+    with pytest.raises(MedalError, match="speaks through no language model"):
+        medal(file, "--out", out, *length, "--max-cost", "1")
+
+
+def test_a_dry_run_needs_no_key_and_counts_both_judges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    file = str(write(tmp_path / "in.jsonl", [row(f"r{n}") for n in range(3)]))
+    told = medal(file, "--dry-run", "--repeats", "5").output
+    assert "labels: 3 dialogues: 15 requests" in told
+    assert "check of users: 3 dialogues: 3 requests" in told and "together at most $" in told
+
+
+def test_max_cost_holds_for_both_judges_together(
+    serve: Callable[..., Running], tmp_path: Path
+) -> None:
+    from medal_judges.models.llm.spending import CostLimitError
+
+    price = {"input": 100.0, "output": 1000.0}  # an answer of this server costs 2 cents
+    prices = {"date": "2026-01-01", "source": "this test"}
+    models = {"cheap": price, "dear": price}
+    path = tmp_path / "prices.yaml"
+    path.write_text(yaml.safe_dump(prices | {"models": models}))
+    file, server = write(tmp_path / "in.jsonl", [row(f"r{n}") for n in range(4)]), serve()
+    more = (f"llm.prices={path}", "llm.model=cheap", "user.llm.model=dear")
+    arguments = words(file, tmp_path / "out", server, *more)
+    told = medal(*arguments, "--dry-run").output.split("at most $")
+    limit = (
+        float(told[1].split(";")[0]) / 4 + 0.05
+    )  # one label would do, but four checks came first
+    with pytest.raises(CostLimitError) as stopped:
+        medal(*arguments, "--max-cost", f"{limit:.4f}")
+    assert "$0.0800 spent, 0 of 4 requests" in str(stopped.value) and server.answered() == 4
+
+
+def test_labelled_rows_train_a_judge_which_labels_in_turn(
+    serve: Callable[..., Running], tmp_path: Path
+) -> None:
+    from medal_judges.training.commands import train
+
+    rows = []
+    for n in range(40):
+        made = row(f"r{n}", f"overall={1 + n % 5} repetitive={int(n % 5 > 2)}")
+        made["dialogue"][1]["content"] += " word" * (1 + n % 5) * 3
+        rows.append(made)
+    file, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out"
+    medal(*words(file, out, serve()))
+    settings = {
+        "name": "words",
+        "output_dir": str(tmp_path / "run"),
+        "rubric": "medal",
+        "model": {"family": "feature", "features": ["log_words"]},
+        "train": [{"source": str(out / "labelled.jsonl"), "dimensions": ["overall", "repetitive"]}],
+        "stop": {"keep": "last"},
+    }
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(settings))
+    trainer = typer.Typer()
+    trainer.command()(train)
+    done = CliRunner().invoke(trainer, ["--config", str(config)])
+    assert done.exit_code == 0, done.output
+    judge = str(tmp_path / "run")
+    assert "overall" in [d.name for d in Judge.from_pretrained(judge).dimensions]
+    again = tmp_path / "again"
+    medal(str(file), "--out", str(again), "--judge", judge, "--no-user-check")
+    found = rows_of(again, "labelled")
+    assert len(found) == 40 and found[0].extra["comments"] == {}
+    means = [found[n].labels["overall"][0] for n in range(5)]
+    assert means == sorted(means, key=float) and means[0] != means[4]  # longer was rated higher

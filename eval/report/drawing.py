@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DPI = 150
+# matplotlib's own font has no Chinese, Japanese or Korean; these have, where one is installed.
+_MORE_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Source Han Sans SC",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "PingFang SC",
+    "Hiragino Sans GB",
+    "Microsoft YaHei",
+    "Arial Unicode MS",
+)
 _ACROSS = 4
 
 
@@ -26,9 +38,17 @@ def drawing() -> Iterator[None]:
     except ImportError as error:
         raise MissingExtraError("matplotlib", "report", "drawing the PNG figures") from error
     # A judge named "$x$" is a name, not a formula.
-    style = {"text.parse_math": False, "font.size": 9, "axes.spines.top": False}
-    with matplotlib.rc_context(style | {"axes.spines.right": False}):  # type: ignore[arg-type]
+    style: dict[str, object] = {"text.parse_math": False, "font.size": 9, "axes.spines.top": False}
+    style |= {"axes.spines.right": False, "font.family": _families()}
+    with matplotlib.rc_context(style):  # type: ignore[arg-type]
         yield
+
+
+def _families() -> list[str]:
+    from matplotlib.font_manager import fontManager
+
+    installed = set(fontManager.get_font_names())
+    return ["DejaVu Sans", *(name for name in _MORE_FONTS if name in installed)]
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -1,0 +1,244 @@
+"""The page, the CSV files and the figures: the same numbers everywhere, and nothing but text."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from medal_judges.data_prep.stats.findings import Findings
+from medal_judges.data_prep.stats.page import render
+from medal_judges.data_prep.stats.part import Part
+from medal_judges.data_prep.stats.report import write_report
+from medal_judges.data_prep.stats.survey import survey
+from medal_judges.labelled import LabelledDialogue
+
+MakeRow = Callable[..., LabelledDialogue]
+VOID = {"meta", "link", "br", "img", "line", "rect", "path", "circle"}
+ISSUES = ("unsafe", "repetitive")
+LANGS = ("de", "en", "zh")
+BOTS = ("Aya <8b>", "通义千问")
+
+
+class Page(HTMLParser):
+    """Tags, cells of every table by its caption, and what was left open."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.tables: dict[str, list[list[str]]] = {}
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self._rows: list[list[str]] = []
+        self._caption = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self._rows, self._caption = [], ""
+        elif tag == "tr":
+            self._rows.append([])
+        elif tag in ("td", "th"):
+            self._rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+        if tag == "table":
+            self.tables[self._caption] = self._rows
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+        if "caption" in self.open:
+            self._caption += data
+        elif "td" in self.open or "th" in self.open:
+            self._rows[-1][-1] += data
+
+
+def count(html: str, tag: str) -> int:
+    return sum(name == tag for name, _ in Page(html).tags)
+
+
+@pytest.fixture
+def findings(make_row: MakeRow) -> Findings:
+    """Two chatbots in three languages, no dialogue of the second one in German."""
+    rows = []
+    for i in range(60):
+        lang, bot = LANGS[i % 3], BOTS[i // 3 % 2]
+        if (lang, bot) == ("de", BOTS[1]):
+            continue
+        labels = {"unsafe": i % 5 == 0, "repetitive": i % 4 == 0, "overall": 1 + i % 5}
+        text = "好 我们 好 我们" if lang == "zh" else "again and again and never"
+        rows.append(
+            make_row(
+                str(i), [text, f"{text} {i}"], lang=lang, bot=bot, group=str(i // 12),
+                labels={name: [float(value)] for name, value in labels.items()},
+                ended="cap" if i % 3 else "user", tries=[1 + i % 3],
+            )
+        )  # fmt: skip
+    return Findings(survey(rows, lemmas=False), "rows.jsonl", resamples=200)
+
+
+def test_heat_maps_print_the_numbers_of_the_table(findings: Findings) -> None:
+    tables = Page(render(findings)).tables
+    assert findings.survey.chatbots == sorted(BOTS)
+    for dimension in findings.issues:
+        head, *lines = tables[f"{dimension.name}, %"]
+        assert head == ["Chatbot", *LANGS, "all"]
+        assert [line[0] for line in lines] == [*sorted(BOTS), "all"]
+        pairs = tables["Issues by language and chatbot"]
+        column = next(i for i, name in enumerate(pairs[0]) if name.startswith(dimension.name))
+        by_name = {row[0]: row[column] for row in pairs[1:]}
+        for line in lines[:-1]:
+            for lang, cell in zip(LANGS, line[1:-1], strict=True):
+                if (lang, line[0]) == ("de", BOTS[1]):
+                    assert cell == "– no dialogue"
+                    continue
+                value = float(by_name[f"{lang} · {line[0]}"].split(" ")[0])
+                assert float(cell) == pytest.approx(value, abs=0.0501)
+        sums = {row[0]: row[column] for row in tables["Issues by chatbot"][1:]}
+        for line in lines:
+            value = float(sums[line[0]].split(" ")[0])
+            assert float(line[-1]) == pytest.approx(value, abs=0.0501)
+
+
+def test_heat_maps_by_counting(findings: Findings) -> None:
+    # zh has i = 2, 5, 8, ...: the first chatbot 2, 8, 14, ..., 56, of which 20 and 50 are fives.
+    unsafe = Page(render(findings)).tables["unsafe, %"]
+    row = next(line for line in unsafe if line[0] == BOTS[0])
+    assert row[3] == "20.0"
+    overall = Page(render(findings)).tables["overall (1–5), mean"]
+    assert next(line for line in overall if line[0] == BOTS[0])[3] == "3.00"
+
+
+def test_the_deepest_orange_is_the_highest_share(findings: Findings) -> None:
+    html = render(findings)
+    strengths = [int(s) for s in re.findall(r'class="neg " style="--s:(\d+)%"', html)]
+    assert max(strengths) == 100
+    top = re.search(r"deepest orange is ([\d.]+)%", html)
+    cells = [
+        float(cell)
+        for d in findings.issues
+        for line in Page(html).tables[f"{d.name}, %"][1:]
+        for cell in line[1:]
+        if not cell.startswith("–")
+    ]
+    assert top is not None and float(top[1]) == max(cells)
+
+
+def test_bars_and_levels_print_the_numbers_of_the_tables(findings: Findings) -> None:
+    html = render(findings)
+    for dimension in findings.issues:
+        panel = re.search(rf"<b>{dimension.name}</b></figcaption>(<svg.*?</svg>)", html)
+        assert panel is not None
+        shown = re.findall(r'<text x="[\d.]+" y="[\d.]+">([^<]+)</text>', panel[1])
+        values = [findings.figure(part, dimension).estimate.value for part in findings.langs]
+        assert shown == [f"{100 * value:.1f}" for value in values if value is not None]
+    tips = re.findall(r"<title>(\w+), (\d): ([\d.]+)% \((\d+) of (\d+)\)</title>", html)
+    rows = {row[0]: row for row in Page(html).tables["Distribution of overall (1–5)"][1:]}
+    assert len(tips) == 15
+    for lang, level, share, n, of in tips:
+        assert float(share) == pytest.approx(float(rows[lang][1 + int(level)]), abs=0.0501)
+        assert 100 * int(n) / int(of) == pytest.approx(float(share), abs=0.0501)
+
+
+def test_every_dash_says_why(findings: Findings) -> None:
+    html = render(findings)
+    dashes = re.findall(r"<t[dh][^>]*>(?:(?!</t[dh]>).)*–(?:(?!</t[dh]>).)*</t[dh]>", html)
+    cells = [dash for dash in dashes if ">–" in dash]
+    assert len(cells) > 5
+    assert all(re.search(r'<abbr class="undef" title="[^"]+">–', cell) for cell in cells)
+
+
+def test_page_stands_alone(findings: Findings) -> None:
+    html = render(findings)
+    page = Page(html)
+    assert page.open == []
+    assert re.findall(r"https?://|//cdn|url\(|@import|@font-face", html) == []
+    assert "default-src 'none'" in html and count(html, "script") == 1
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    anchors = [a["href"] for tag, a in page.tags if tag == "a"]
+    assert {str(a).lstrip("#") for a in anchors} <= set(ids) and len(anchors) == 7
+    assert html == render(findings)
+
+
+def test_hostile_text_stays_text(make_row: MakeRow) -> None:
+    evil = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
+    rows = [
+        make_row(
+            f"{lang}{evil}{i}", [evil, evil], lang=lang, bot=evil, user=evil, source=evil,
+            labels={evil: [1], f"x{evil}": [0], "overall": [2]}, scales={f"x{evil}": [0, 2]},
+            ended=evil, tries=[1], level="turn",
+        )
+        for i in range(2)
+        for lang in ("en", evil.lower())
+    ]  # fmt: skip
+    html = render(Findings(survey(rows, lemmas=False), evil))
+    assert Page(html).open == []
+    assert count(html, "script") == 1 and count(html, "img") == 0
+    assert any("<script>alert" in text for text in Page(html).texts)
+
+
+def test_rows_without_labels(make_row: MakeRow, tmp_path: Path) -> None:
+    rows = [make_row(str(i), ["a b", "c"], ended="cap", tries=[2]) for i in range(3)]
+    path = write_report(Findings(survey(rows, lemmas=False), "generated"), tmp_path)
+    page = Page(path.read_text(encoding="utf-8"))
+    assert any("No row has a label" in text for text in page.texts)
+    sections = [a["id"] for tag, a in page.tags if tag == "section"]
+    assert sections == ["texts", "labels", "course", "facts"]
+    assert not (tmp_path / "figures").exists()
+
+
+def test_turn_level_rows_are_said_to_repeat_their_conversation(make_row: MakeRow) -> None:
+    rows = [make_row(str(i), ["a", "b"], level="turn") for i in range(2)]
+    html = render(Findings(survey(rows, lemmas=False), "s"))
+    assert "2 rows end at the turn that was judged" in html
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_csv_has_every_figure(findings: Findings, tmp_path: Path) -> None:
+    write_report(findings, tmp_path)
+    labels = read(tmp_path / "tables" / "labels.csv")
+    assert len(labels) == len(findings.parts) * 3
+    for line in labels:
+        part = Part(*(line[key] or None for key in ("lang", "chatbot", "user")))
+        d = next(d for d in findings.survey.labels.dimensions() if d.name == line["dimension"])
+        figure = findings.figure(part, d)
+        assert float(line["value"]) == figure.estimate.value
+        assert (int(line["n"]), line["method"]) == (figure.n, figure.method)
+    texts = read(tmp_path / "tables" / "texts.csv")
+    undefined = [line for line in texts if not line["value"]]
+    assert undefined and all(line["reason"] for line in undefined)
+    chinese = [t for t in texts if (t["lang"], t["chatbot"]) == ("zh", "") and t["side"] == "user"]
+    assert [t["value"] for t in chinese if t["unit"] == "characters"] == ["6.0"]
+    assert {line["tokens"] for line in read(tmp_path / "tables" / "tokens.csv")} == {
+        "words as they are, by spaces and punctuation",
+        "not split (no spaces between words, and --no-lemmas)",
+    }
+    ends = read(tmp_path / "tables" / "ends.csv")
+    assert sum(int(line["n"]) for line in ends if not line["lang"] and line["chatbot"]) == 50
+
+
+def test_figures_are_the_same_bytes_again(findings: Findings, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    names = ["heatmaps.png", "issues.png", "overall-1-5.png"]
+    for folder in ("one", "two"):
+        write_report(findings, tmp_path / folder)
+    for name in names:
+        first = (tmp_path / "one" / "figures" / name).read_bytes()
+        assert first.startswith(b"\x89PNG")
+        assert first == (tmp_path / "two" / "figures" / name).read_bytes()
+    assert sorted(p.name for p in (tmp_path / "one" / "figures").iterdir()) == names

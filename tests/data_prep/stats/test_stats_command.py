@@ -1,0 +1,112 @@
+"""``medal data stats``: what it reads, prints and writes; sets of people where they are here."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from medal_judges.data_prep.commands import app
+from medal_judges.data_prep.stats.survey import survey
+from medal_judges.errors import MedalError
+from medal_judges.jsonl import write_records
+from medal_judges.labelled import LabelledDialogue
+
+MakeRow = Callable[..., LabelledDialogue]
+
+
+def medal(*words: object) -> Result:
+    env = {"COLUMNS": "160", "TERM": "dumb", "NO_COLOR": "1"}
+    return CliRunner().invoke(app, ["stats", *map(str, words)], env=env)
+
+
+def test_files_and_a_split_are_one_set(make_row: MakeRow, tmp_path: Path) -> None:
+    one, two = tmp_path / "one.jsonl.gz", tmp_path / "two.jsonl"
+    write_records(one, [make_row("1", ["a b"], labels={"unsafe": [1]}, split="train")])
+    rows = [make_row(str(i), ["c"], split=split) for i, split in ((2, "test"), (3, "train"))]
+    write_records(two, rows)
+    found = medal(one, f"{two}:test", "--out", tmp_path / "out", "--no-lemmas")
+    assert found.exit_code == 0, found.output
+    assert "Dialogues and texts by language" in found.output and "unsafe" in found.output
+    page = (tmp_path / "out" / "stats.html").read_text(encoding="utf-8")
+    assert "Statistics of one.jsonl.gz, two.jsonl:test" in page
+    assert str(tmp_path) not in page
+    with (tmp_path / "out" / "tables" / "labels.csv").open(encoding="utf-8") as file:
+        whole = next(csv.DictReader(file))
+    assert (whole["dimension"], whole["n"], whole["value"]) == ("unsafe", "1", "1.0")
+
+
+def test_names_of_the_data_are_no_markup_in_the_terminal(make_row: MakeRow, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    write_records(file, [make_row("1", ["a"], bot="[bold]x[/bold]")])
+    found = medal(file, "--out", tmp_path / "out", "--no-lemmas")
+    assert "[bold]x[/bold]" in found.output and "No row has a label." in found.output
+
+
+def test_a_misspelt_name_is_told_before_anything_is_read(tmp_path: Path) -> None:
+    found = medal("chitcat", "--out", tmp_path / "out")
+    assert isinstance(found.exception, MedalError) and "chitchat" in str(found.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_lines_are_named_or_counted(make_row: MakeRow, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps(make_row("1", ["a"]).to_record()) + "\n{broken\n")
+    refused = medal(file, "--out", tmp_path / "out", "--no-lemmas")
+    assert isinstance(refused.exception, MedalError) and "rows.jsonl:2" in str(refused.exception)
+    passed = medal(file, "--out", tmp_path / "out", "--no-lemmas", "--skip-bad")
+    assert passed.exit_code == 0 and "1 bad lines left out" in passed.output
+
+
+def test_an_empty_file_is_a_page_without_rows(tmp_path: Path) -> None:
+    file = tmp_path / "none.jsonl"
+    file.write_text("")
+    found = medal(file, "--out", tmp_path / "out", "--no-lemmas")
+    assert found.exit_code == 0, found.exception
+    assert "0 dialogues" in (tmp_path / "out" / "stats.html").read_text(encoding="utf-8")
+
+
+def test_texts_are_not_held(make_row: MakeRow) -> None:
+    """What is left of 12 MB of text is a few bytes a row."""
+
+    def rows() -> Iterator[LabelledDialogue]:
+        for i in range(400):
+            yield make_row(str(i), ["word other third " * 1000, "answer again " * 1000])
+
+    assert len(pickle.dumps(_state(survey(rows(), lemmas=False)))) < 60_000
+
+
+def _state(found: object) -> dict[str, object]:
+    return {k: v for k, v in vars(found).items() if k != "lemmatisers"}
+
+
+DATA = os.environ.get("MEDAL_JUDGES_DATA")
+people = pytest.mark.skipif(not DATA, reason="MEDAL_JUDGES_DATA names no folder of rated dialogues")
+
+
+@people
+@pytest.mark.parametrize(
+    "spec, dialogues, turns",  # as the sets' own description counts them
+    [("fed", 125, 13.72), ("conture", 119, 17.92), ("dstc9", 2000, 28.39)],
+)
+def test_sets_of_people(spec: str, dialogues: int, turns: float, tmp_path: Path) -> None:
+    found = medal(spec, "--out", tmp_path, "--no-lemmas", "--offline")
+    assert found.exit_code == 0, found.exception
+    with (tmp_path / "tables" / "texts.csv").open(encoding="utf-8") as file:
+        whole = next(csv.DictReader(file))
+    assert (int(whole["n"]), round(float(whole["value"]), 2)) == (dialogues, turns)
+
+
+@people
+def test_ten_languages(tmp_path: Path) -> None:
+    found = medal("xdial", "--out", tmp_path, "--no-lemmas", "--offline")
+    assert found.exit_code == 0, found.exception
+    page = (tmp_path / "stats.html").read_text(encoding="utf-8")
+    assert "2,440 dialogues · 10 languages · 14 chatbots · 2,440 labelled rows" in page
+    assert "overall (0–4), mean" in page and "overall (1–5), mean" in page

@@ -84,7 +84,13 @@ def simulate_curation(
     write_simulation(outcomes, found, facts, out)
     for name, full in dict.fromkeys((o.judge, o.full) for o in outcomes):
         typer.echo(f"{name}: Spearman {full:.3f} on all {len(people.human)} dialogues")
-    print_verdicts(found, reference, max(o.n for o in outcomes))
+    most = max(o.n for o in outcomes)
+    print_verdicts(found, reference, most)
+    if most > len(people.human) / 4:
+        typer.echo(
+            f"{most} of {len(people.human)} dialogues are a large part of the set: the bootstrap "
+            "does not know that, and its intervals there are wider than they need be"
+        )
     typer.echo(f"written: {out / 'simulation.json'}")
 
 

@@ -160,7 +160,7 @@ def influence(table: JudgeTable, correlation: float = EXPECTED_CORRELATION) -> F
     The influence of a row on a correlation r is u = x y - r (x² + y²) / 2, with x and y the
     standardised ranks of judge and people (Devlin, Gnanadesikan and Kettenring 1975). A weighted
     estimate varies least where chances are proportional to the root of E[u²] (Isaki and Fuller
-    1982; as acquisition of test points: Sawade et al. 2010, Kossen et al. 2021, section 4). What
+    1982; as acquisition of test points: Sawade et al. 2010, Kossen et al. 2021). What
     people will say is taken as normal: its mean is ``correlation`` times the judges' consensus, its
     variance the rest, and larger where judges are unsure or disagree. The mean over judges is
     taken, for the same annotations serve all of them.

@@ -3,7 +3,7 @@
 A policy gives each dialogue a size; its chance to be chosen is proportional to it, and one over the
 chance is the weight with which it stands for the pool (Horvitz and Thompson 1952). Taking the
 dialogues of the largest size instead would leave nothing to weight by: a correlation estimated on
-them is biased, as active testing notes (Kossen et al. 2021, section 3).
+them is biased, as active testing notes (Kossen et al. 2021).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from medal_judges.errors import ConfigError
 Floats = npt.NDArray[np.float64]
 
 # This share of every chance is the same for all (Hesterberg 1995, defensive mixtures): a dialogue
-# that a policy thinks worthless weighs at most 1 / EVEN_SHARE times the mean.
+# that a policy thinks worthless weighs about 1 / EVEN_SHARE times the mean.
 EVEN_SHARE = 0.25
 
 

@@ -103,6 +103,7 @@ def print_verdicts(found: Sequence[PolicyVerdict], reference: int, most: int) ->
     heads = ("policy", "weights", f"n for width of random {reference}", "n for its error",
              "width", "error", "bias", "coverage", f"at {most}", "")  # fmt: skip
     table = Table(*heads, box=box.SIMPLE, title=f"95% intervals of Spearman at {reference}")
+    table.columns[0].no_wrap = True
     for v in found:
         table.add_row(
             v.policy,

@@ -206,15 +206,6 @@ def tells_likelihoods(llm: LanguageModel) -> bool:
     return True
 
 
-def asks_in_batches(llm: LanguageModel) -> bool:
-    """Whether each call of ``llm`` waits for a provider's batch API, so that one large call is
-    worth more than many small ones."""
-    found: LanguageModel | None = llm
-    while found is not None and not getattr(found, "in_batches", False):
-        found = getattr(found, "inner", None)  # a cache stands before it, or what counts
-    return found is not None
-
-
 def spent(usages: Sequence[Usage]) -> dict[str, float]:
     """What the requests took together, as ``Judgement.usage`` has it."""
     total: dict[str, float] = {}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from medal_judges.errors import ConfigError
+from medal_judges.models.llm.batched import asks_in_batches
 from medal_judges.models.llm.cache import CachedModel, completion_of, unpaid
 from medal_judges.models.llm.prices import Estimate
 from medal_judges.models.llm.protocol import (
@@ -81,7 +82,7 @@ class CountingModel(LanguageModel):
             written = sum(request.max_tokens for request in requests)
             counted = Estimate(requests=len(requests), input=read, output=written)
         else:
-            counted = remote.estimate(requests)
+            counted = self._by_batch(remote, remote.estimate(requests))
         more = self._likelihood_cost(remote)
         return replace(
             counted,
@@ -92,6 +93,13 @@ class CountingModel(LanguageModel):
             money=None if counted.money is None else counted.money + more,
             longer=None if counted.longer is None else counted.longer + more,
         )
+
+    def _by_batch(self, remote: Any, found: Estimate) -> Estimate:
+        """``found`` less what a batch saves, where the requests go through the batch API."""
+        if found.money is None or found.longer is None or not asks_in_batches(self.inner):
+            return found
+        paid = 1 - remote.batch_discount
+        return replace(found, money=found.money * paid, longer=found.longer * paid)
 
     def _likelihood_cost(self, remote: Any) -> float:
         if remote is None:

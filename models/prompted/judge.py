@@ -15,6 +15,7 @@ from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.models.geval_ratings import Found
 from medal_judges.models.judge import Item, Judge, Scores
+from medal_judges.models.llm.batched import asks_in_batches
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, Message
 from medal_judges.models.prompted import expected
@@ -25,7 +26,7 @@ from medal_judges.models.prompted.parser import Parsed, parse_answer
 from medal_judges.models.prompted.prompt import Prompt, choose, fill, load_prompt
 from medal_judges.models.prompted.question import Asker, Question, Shown
 from medal_judges.models.prompted.settings import PromptedConfig
-from medal_judges.models.question import asks_in_batches, tells_likelihoods
+from medal_judges.models.question import tells_likelihoods
 from medal_judges.models.truncation import oldest_kept
 from medal_judges.signature import Signature, content_hash
 

@@ -308,7 +308,11 @@ def test_a_dry_run_needs_no_key_and_counts_both_judges(
     file = str(write(tmp_path / "in.jsonl", [row(f"r{n}") for n in range(3)]))
     told = medal(file, "--dry-run", "--repeats", "5").output
     assert "labels: 3 dialogues: 15 requests" in told
-    assert "check of users: 3 dialogues: 3 requests" in told and "together at most $" in told
+    assert "check of users: 3 dialogues: 3 requests" in told
+    whole = float(told.split("together at most $")[1].split(",")[0])
+    told = medal(file, "--dry-run", "--repeats", "5", "llm.batch=true").output
+    half = float(told.split("together at most $")[1].split(",")[0])
+    assert whole > 0 and half == pytest.approx(whole / 2, abs=1e-4)
 
 
 def test_max_cost_holds_for_both_judges_together(

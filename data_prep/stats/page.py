@@ -132,6 +132,7 @@ def facts(findings: Findings) -> list[tuple[str, str]]:
     pairs = [
         ("read", findings.name),
         ("rows", ", ".join(f"{n} at level {level}" for level, n in sorted(survey.levels.items()))),
+        ("data", survey.data),
         ("sources", ", ".join(f"{name} ({n})" for name, n in survey.sources.most_common(20))),
         ("MTLD", f"threshold 0.72, at least 10 tokens a factor, mean of both directions; tokens "
          f"in lower case, punctuation left out. A dialogue without a value ({UNDEFINED}) is left "
@@ -146,7 +147,8 @@ def facts(findings: Findings) -> list[tuple[str, str]]:
          "Wilson over groups for shares of 0 and 100%"),
         ("version", f"medal-judges {__version__}"),
     ]  # fmt: skip
-    return [*pairs, *_cautions(findings)]
+    judges = [("labels by", f"{by} ({n} rows)") for by, n in survey.labelled_by.most_common(20)]
+    return [*pairs, *judges, *_cautions(findings)]
 
 
 def _cautions(findings: Findings) -> list[tuple[str, str]]:
@@ -161,6 +163,10 @@ def _cautions(findings: Findings) -> list[tuple[str, str]]:
     for what, names in (("chatbots", survey.chatbots), ("user models", survey.users)):
         if len(names) > MAX_NAMES:
             found.append((what, f"{len(names)} names, more than {MAX_NAMES}: no tables by them"))
+    if survey.failed:
+        found.append(("failures", f"{survey.failed} rows lack labels: the judge gave none"))
+    if survey.malformed:
+        found.append(("malformed", f"{survey.malformed} rows are marked malformed, and counted"))
     odd = survey.course(Part()).unreadable
     if odd:
         found.append(("ends and tries", f"{odd} rows have them in an unknown form: not counted"))

@@ -3,41 +3,51 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from medal_judges.data_prep.stats.course import Course
 from medal_judges.data_prep.stats.labels import Labels
 from medal_judges.data_prep.stats.lemmas import Lemmatiser, lemmatiser
 from medal_judges.data_prep.stats.mtld import UNDEFINED, RunTogether
-from medal_judges.data_prep.stats.part import Part, cell_of
+from medal_judges.data_prep.stats.part import NOT_STATED, Part, cell_of
 from medal_judges.data_prep.stats.texts import TextCounts
 from medal_judges.data_prep.stats.units import Unit, length, unit_of
 from medal_judges.errors import MedalError
 from medal_judges.eval.results import Estimate
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.signature import content_hash
 
 
 class Survey:
     """What is known of the rows seen so far. ``levels`` counts rows by level, ``sources`` by the
-    source that they name; ``lemmatisers`` holds what split each language."""
+    source that they name, ``labelled_by`` by the signature of a judge that labelled them;
+    ``failed`` rows lack a label by a judge's failure, ``malformed`` ones were set apart by their
+    user's faults. ``lemmatisers`` holds what split each language."""
 
     def __init__(self, *, lemmas: bool = True) -> None:
         self.lemmas = lemmas
         self.labels = Labels()
         self.levels: Counter[str] = Counter()
         self.sources: Counter[str] = Counter()
+        self.labelled_by: Counter[str] = Counter()
+        self.failed = 0
+        self.malformed = 0
         self.lemmatisers: dict[str, Lemmatiser] = {}
         self._texts: dict[Part, TextCounts] = {}
         self._courses: dict[Part, Course] = {}
         self._together: dict[Part, RunTogether] = {}
         self._seen: set[int] = set()
+        self._contents: list[str] = []
 
     def add(self, row: LabelledDialogue) -> None:
         """Count a row in. Raises MedalError for an id that came before."""
         self._check_new(row)
         cell = cell_of(row)
         self.levels[row.level] += 1
-        self.sources[row.dialogue.source or "not stated"] += 1
+        self.sources[row.dialogue.source or NOT_STATED] += 1
+        self._contents.append(content_hash(row.to_record()))
+        self._add_labelling(row.extra)
         self.labels.add(row, cell)
         self._courses.setdefault(cell, Course()).add_row(row.extra)
         self._add_text(row, cell)
@@ -50,6 +60,20 @@ class Survey:
                 hint="give every dialogue in one file only",
             )
         self._seen.add(mark)
+
+    def _add_labelling(self, extra: Mapping[str, Any]) -> None:
+        """What ``medal label`` wrote on the row."""
+        by = extra.get("labels_by")
+        if isinstance(by, str):
+            self.labelled_by[by] += 1
+        self.failed += "label_failure" in extra
+        self.malformed += "malformed" in extra
+
+    @property
+    def data(self) -> str:
+        """12 hex digits over everything in the rows, whatever their order, as in the signatures
+        of a benchmark."""
+        return content_hash(sorted(self._contents))
 
     def _add_text(self, row: LabelledDialogue, cell: Part) -> None:
         turns, lang = row.dialogue.turns, row.dialogue.lang

@@ -166,5 +166,8 @@ def tries_table(findings: Findings, head: str, parts: Sequence[Part]) -> Table |
             shown = at_once if at_once.value is None else Estimate(100 * at_once.value)
             cells += [tries.turns, tries.mean, shown]
         rows.append((part_name(part), *cells, max(course.first.most, course.later.most)))
-    note = "A first turn that several chatbots share counts once for each of their dialogues."
+    note = (
+        "Turns that were accepted in the end. A first turn that several chatbots share counts once "
+        "for each of their dialogues."
+    )
     return Table(f"Tries per user turn by {head.lower()}", columns, rows, note)

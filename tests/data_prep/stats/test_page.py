@@ -18,6 +18,8 @@ from medal_judges.data_prep.stats.survey import survey
 from medal_judges.labelled import LabelledDialogue
 
 MakeRow = Callable[..., LabelledDialogue]
+# a machine may have no font with Chinese
+pytestmark = pytest.mark.filterwarnings("ignore:Glyph")
 VOID = {"meta", "link", "br", "img", "line", "rect", "path", "circle"}
 ISSUES = ("unsafe", "repetitive")
 LANGS = ("de", "en", "zh")

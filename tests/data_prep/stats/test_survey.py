@@ -8,11 +8,13 @@ import pytest
 
 from medal_judges.data_prep.stats.findings import Findings
 from medal_judges.data_prep.stats.mtld import mtld
+from medal_judges.data_prep.stats.page import facts
 from medal_judges.data_prep.stats.part import ALL, Part
 from medal_judges.data_prep.stats.survey import survey
 from medal_judges.data_prep.stats.tables import ending_table, side_table, text_table, tries_table
 from medal_judges.errors import MedalError
 from medal_judges.eval.results import Cell, Estimate, Table
+from medal_judges.eval.sets import data_hash
 from medal_judges.labelled import LabelledDialogue
 
 MakeRow = Callable[..., LabelledDialogue]
@@ -115,6 +117,23 @@ def test_chinese_with_jieba(make_row: MakeRow) -> None:
     # 13 and 9 characters with the punctuation, counted by hand
     assert row[:3] == [1, 2.0, 11.0]
     assert row[3] == round(mtld(tokens) or 0, 4)
+
+
+def test_data_is_named_as_in_a_benchmark(make_row: MakeRow) -> None:
+    rows = [make_row("1", ["a"]), make_row("2", ["b"], labels={"unsafe": [1]})]
+    assert survey(rows, lemmas=False).data == data_hash(rows)
+    assert survey(rows[::-1], lemmas=False).data == data_hash(rows)
+
+
+def test_who_labelled_and_what_failed_is_said(make_row: MakeRow) -> None:
+    rows = [
+        make_row("1", ["a"], labels={"unsafe": [1]}, labels_by="judge:x|rev:1"),
+        make_row("2", ["b"], label_failure="no JSON", labels_by="judge:x|rev:1"),
+        make_row("3", ["c"], malformed={"reasons": ["role_confusion"]}),
+    ]
+    said = dict(facts(Findings(survey(rows, lemmas=False), "s")))
+    assert said["labels by"] == "judge:x|rev:1 (2 rows)"
+    assert said["failures"].startswith("1 rows") and said["malformed"].startswith("1 rows")
 
 
 def test_a_dialogue_in_two_files_is_refused(make_row: MakeRow) -> None:

@@ -18,7 +18,7 @@ def tables(summary: Summary) -> Iterator[Table]:
     if summary.langs:
         yield _labels("rows with the issue, by language", summary.langs, summary)
         yield _labels("rows with the issue, by chatbot", summary.chatbots, summary)
-    if summary.asked.repeats > 1:
+    if summary.consistency.deviations:
         yield _deviations(summary)
     if summary.users:
         yield _users(summary)

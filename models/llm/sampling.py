@@ -71,7 +71,8 @@ class PresencePenalty(LogitsProcessor):
         lowered = scores.clone()
         for row, penalty in enumerate(self.penalties):
             if penalty:
-                lowered[row, input_ids[row, self.prompt :].unique()] -= penalty
+                # A token said twice is written twice with the same value: taken off once.
+                lowered[row, input_ids[row, self.prompt :]] -= penalty
         return lowered
 
 

@@ -1,4 +1,4 @@
-"""Each role on a backend of its own: local models, a server, and a batch of servers in one round."""
+"""Each role on a backend of its own: a local model beside served ones, in one round."""
 
 from __future__ import annotations
 

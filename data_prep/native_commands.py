@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from medal_judges.data_prep.native.pairs import Paired
     from medal_judges.data_prep.native.translate_run import TranslateReport
     from medal_judges.data_prep.native.translation import Translator
+    from medal_judges.data_prep.native.turn_language import TurnLanguage
     from medal_judges.models.llm.protocol import ChatRequest, LanguageModel
 
 Overrides = Annotated[
@@ -41,7 +42,8 @@ def translate(
 ) -> None:
     """Translate the English dialogues of a file; the same command again goes on after a stop.
 
-    Turns and roles stay as they are; what fails is listed in OUT.failed.jsonl with its reason.
+    Turns and roles stay as they are; what fails is listed in OUT.failed.jsonl with its reason. A
+    turn in another language than asked for fails too, with the extra lang.
     """
     from medal_judges.config import load_config
     from medal_judges.data_prep.native.config import TranslateConfig
@@ -68,9 +70,26 @@ def translate(
         waiting = list(tasks)
         _estimate(translator.llm, [r for t in waiting for r in translator.requests(t)], waiting)
         return
+    translator.language = _turn_language(languages) if settings.check_language else None
     with _bar("translating", None) as advance:
         translate_to_file(tasks, translator, out, report, overwrite=overwrite, progress=advance)
     _show_translated(report, translator, out)
+
+
+def _turn_language(languages: Sequence[str]) -> TurnLanguage | None:
+    """The check of what is written; says so on stderr where there is none."""
+    from medal_judges.data_prep.native.turn_language import TurnLanguage
+    from medal_judges.errors import MissingExtraError
+
+    try:
+        found = TurnLanguage(languages)
+    except MissingExtraError as error:
+        typer.echo(f"the languages of the translations are NOT checked: {error}", err=True)
+        return None
+    if found.unknown:
+        unknown = ", ".join(found.unknown)
+        typer.echo(f"NOT checked, for the library does not know them: {unknown}", err=True)
+    return found
 
 
 def _speaks(models: Any, role: str, name: str) -> bool:

@@ -46,11 +46,14 @@ class AskingConfig(Config):
 
 
 class TranslateConfig(AskingConfig):
-    """``style``: a whole dialogue in one request, or turn by turn with ``turn_prompt``."""
+    """``style``: a whole dialogue in one request, or turn by turn with ``turn_prompt``.
+    ``check_language``: a turn in another language than asked for is a failed try, where the extra
+    lang is installed."""
 
     prompt: str = "translate"
     turn_prompt: str = "translate_turn"
     style: Literal["whole", "turns"] = "whole"
+    check_language: bool = True
 
 
 class CompareConfig(AskingConfig):

@@ -83,7 +83,7 @@ def translate_to_file(
         if overwrite:  # only now that there is something in its place
             out.unlink(missing_ok=True)
             overwrite = False
-        append(out, (translated_row(task, signature) for task in good))
+        append(out, (_row(task, translator, signature) for task in good))
         report.written += len(good)
         for task in fresh:
             if task.failure is not None:
@@ -92,6 +92,11 @@ def translate_to_file(
         if progress is not None:
             progress(len(window))
     _write_failed(out, failed)
+
+
+def _row(task: Task, translator: Translator, signature: str) -> LabelledDialogue:
+    checked = translator.language is not None and translator.language.knows(task.lang)
+    return translated_row(task, signature, checked=checked)
 
 
 def failed_path(out: Path) -> Path:

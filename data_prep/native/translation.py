@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medal_judges.data_prep.native.asking import Outcome, Question, Spending, UnusableError, ask
 from medal_judges.data_prep.native.config import TranslateConfig
@@ -16,6 +16,9 @@ from medal_judges.dialogue import Turn
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel
 from medal_judges.signature import Signature, content_hash
+
+if TYPE_CHECKING:
+    from medal_judges.data_prep.native.turn_language import TurnLanguage
 
 SOURCE = "medal-translated"
 _UNCHANGED_FROM = 5  # words; shorter turns may well read the same in two languages
@@ -44,13 +47,16 @@ class Task:
 
 
 class Translator:
-    """Translates by ``llm``. ``signature`` stands in every translated row.
+    """Translates by ``llm``. ``signature`` stands in every translated row. With ``language`` a turn
+    in another language than asked for is a failed try.
 
     Raises ConfigError for a prompt file that does not fit.
     """
 
-    def __init__(self, config: TranslateConfig, llm: LanguageModel) -> None:
-        self.config, self.llm = config, llm
+    def __init__(
+        self, config: TranslateConfig, llm: LanguageModel, language: TurnLanguage | None = None
+    ) -> None:
+        self.config, self.llm, self.language = config, llm, language
         self.spending = Spending()
         by_turn = config.style == "turns"
         self.wording = load_wording(
@@ -109,7 +115,11 @@ class Translator:
         contents = [turn.content for turn in task.source]
         shown = json.dumps(dict(zip(keys, contents, strict=True)), ensure_ascii=False, indent=1)
         values = {"dialogue": shown}
-        return self._question(task, keys, values, lambda found: _turns(found, keys, task.source))
+
+        def read(found: Mapping[str, Any]) -> list[str]:
+            return [self._checked(text, task, i) for i, text in enumerate(_only(found, keys))]
+
+        return self._question(task, keys, values, read)
 
     def _next(self, task: Task) -> Question[list[str]]:
         place = len(task.turns)
@@ -119,9 +129,21 @@ class Translator:
             "translated": transcript(before),
             "turn": transcript([task.source[place]]),
         }
-        key, turn = "translation", task.source[place]
-        read = lambda found: [_checked(_only(found, [key])[0], turn, place)]  # noqa: E731
-        return self._question(task, [key], values, read)
+
+        def read(found: Mapping[str, Any]) -> list[str]:
+            return [self._checked(text, task, place) for text in _only(found, ["translation"])]
+
+        return self._question(task, ["translation"], values, read)
+
+    def _checked(self, text: object, task: Task, place: int) -> str:
+        turn = task.source[place]
+        where = f"turn {place + 1} ({turn.role})"
+        read = _translated(text, turn, where)
+        if self.language is not None:
+            spoken = task.row.dialogue.lang
+            if fault := self.language.fault(read, task.lang, turn, spoken):
+                raise UnusableError(f"{where} {fault}")
+        return read
 
     def _question(
         self, task: Task, keys: Sequence[str], values: Mapping[str, str], read: Any
@@ -141,12 +163,6 @@ class Translator:
         return Question(request, read)
 
 
-def _turns(found: Mapping[str, Any], keys: Sequence[str], source: Sequence[Turn]) -> list[str]:
-    texts = _only(found, keys)
-    pairs = enumerate(zip(texts, source, strict=True))
-    return [_checked(text, turn, i) for i, (text, turn) in pairs]
-
-
 def _only(found: Mapping[str, Any], keys: Sequence[str]) -> list[Any]:
     """The values of ``keys``. Raises UnusableError for one that is missing, and for others."""
     if missing := [key for key in keys if key not in found]:
@@ -156,9 +172,8 @@ def _only(found: Mapping[str, Any], keys: Sequence[str]) -> list[Any]:
     return [found[key] for key in keys]
 
 
-def _checked(text: object, turn: Turn, place: int) -> str:
+def _translated(text: object, turn: Turn, where: str) -> str:
     """The translation of one turn. Raises UnusableError for none, and for one left as it was."""
-    where = f"turn {place + 1} ({turn.role})"
     if not isinstance(text, str):
         raise UnusableError(f"{where} is no text")
     if bool(text.strip()) != bool(turn.content.strip()):
@@ -171,8 +186,9 @@ def _checked(text: object, turn: Turn, place: int) -> str:
     return text.strip()
 
 
-def translated_row(task: Task, signature: str) -> LabelledDialogue:
+def translated_row(task: Task, signature: str, *, checked: bool = False) -> LabelledDialogue:
     """The translated dialogue: the same turns and roles, speakers, context, group and split.
+    ``checked`` says whether its language was looked at, ``extra["language_checked"]``.
 
     It has no labels: those of the original were given to other words.
     """
@@ -186,6 +202,7 @@ def translated_row(task: Task, signature: str) -> LabelledDialogue:
         "translated_from": task.row.id,
         "translated_by": signature,
         "tries": task.tries,
+        "language_checked": checked,
     }
     return LabelledDialogue(
         dialogue, {}, {}, split=task.row.split, group=task.row.group, extra=told

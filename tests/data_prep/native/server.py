@@ -47,7 +47,18 @@ def left(found: dict[str, Any]) -> None:
         found[key] = text.partition("] ")[2]
 
 
+def sorry(found: dict[str, Any]) -> None:
+    found[next(iter(found))] = "I am sorry, but I cannot help you with this request."
+
+
+def half(found: dict[str, Any]) -> None:
+    german = "Das war heute leider gar nicht so einfach."
+    found[next(iter(found))] = f"{german} I could not find the right words for the rest of it."
+
+
 FAULTS = {
+    "SORRY": sorry,
+    "HALF": half,
     "DROP": dropped,
     "ADD": added,
     "EMPTY": emptied,

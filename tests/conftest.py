@@ -136,8 +136,8 @@ SERVER = Path(__file__).parent / "models" / "llm" / "server.py"
 class Running:
     """The server's address and what it tells of itself."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        command = [sys.executable, str(SERVER), json.dumps(settings)]
+    def __init__(self, settings: dict[str, Any], server: Path = SERVER) -> None:
+        command = [sys.executable, str(server), json.dumps(settings)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.root = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
@@ -153,11 +153,12 @@ class Running:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Running]]:
-    """``serve(**settings)`` starts a server; see server.py for the settings."""
+    """``serve(**settings)`` starts a server; see server.py for the settings. ``server`` is another
+    such file, that prints its port first and answers GET."""
     started: list[Running] = []
 
-    def start(**settings: Any) -> Running:
-        started.append(Running(settings))
+    def start(server: Path = SERVER, **settings: Any) -> Running:
+        started.append(Running(settings, server))
         return started[-1]
 
     yield start

@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 import typer
@@ -36,39 +36,12 @@ app = typer.Typer()
 app.command()(label)
 
 
-class Running:
-    """The server's address and what it tells of itself."""
-
-    def __init__(self, settings: dict[str, Any]) -> None:
-        command = [sys.executable, str(SERVER), json.dumps(settings)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.root = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
-
-    def told(self, what: str) -> Any:
-        with urlopen(f"{self.root}/{what}", timeout=30) as answer:
-            return json.load(answer)
-
-    def answered(self) -> int:
-        return sum(row["answered"] for row in self.told("counts").values())
-
-
 @pytest.fixture
-def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
+def serve(serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """A server that labels, and an own folder for its answers."""
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    started: list[Running] = []
-
-    def start(**settings: Any) -> Running:
-        started.append(Running(settings))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.process.kill()
-        each.process.wait()
-        assert each.process.stdout is not None
-        each.process.stdout.close()
+    return partial(serve, SERVER)
 
 
 def row(id: str, said: str = "", lang: str = "en", **fields: Any) -> dict[str, Any]:
@@ -96,7 +69,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def words(file: Path, out: Path, server: Running, *more: str) -> list[str]:
+def words(file: Path, out: Path, server: Any, *more: str) -> list[str]:
     llm = [f"llm.base_url={server.root}/v1", f"llm.cache={out.parent / 'answers'}"]
     return [str(file), "--out", str(out), *llm, "llm.longest_wait=0.1", *more]
 
@@ -123,7 +96,7 @@ MIXED = [
 
 
 def test_rows_are_labelled_in_order_and_malformed_ones_moved(
-    serve: Callable[..., Running], tmp_path: Path
+    serve: Callable[..., Any], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     done = medal(*words(write(tmp_path / "in.jsonl", MIXED), out, serve(), "--min-coverage", "0"))
@@ -162,7 +135,7 @@ def test_rows_are_labelled_in_order_and_malformed_ones_moved(
     assert report["judge_and_library"]["neither"] == 5
 
 
-def test_what_the_user_judge_is_asked(serve: Callable[..., Running], tmp_path: Path) -> None:
+def test_what_the_user_judge_is_asked(serve: Callable[..., Any], tmp_path: Path) -> None:
     server, file = serve(), write(tmp_path / "in.jsonl", [row("a", lang="de")])
     medal(*words(file, tmp_path / "out", server))
     first, second = (r["body"] for r in server.told("requests"))
@@ -176,22 +149,22 @@ def test_what_the_user_judge_is_asked(serve: Callable[..., Running], tmp_path: P
 
 
 def test_a_second_run_asks_nothing_and_writes_the_same(
-    serve: Callable[..., Running], tmp_path: Path
+    serve: Callable[..., Any], tmp_path: Path
 ) -> None:
     server, out = serve(), tmp_path / "out"
     file = write(tmp_path / "in.jsonl", MIXED)
     arguments = words(file, out, server, "--min-coverage", "0")
     medal(*arguments)
-    asked, written = server.answered(), {n: (out / f"{n}.jsonl").read_bytes() for n in FILES}
+    asked, written = server.total("answered"), {n: (out / f"{n}.jsonl").read_bytes() for n in FILES}
     assert asked == 6 + 4
     medal(*arguments)
     medal(*arguments, "--overwrite")
-    assert server.answered() == asked
+    assert server.total("answered") == asked
     assert written == {n: (out / f"{n}.jsonl").read_bytes() for n in FILES}
 
 
 def test_repeats_are_values_and_their_deviation_is_the_mean_over_dialogues(
-    serve: Callable[..., Running], tmp_path: Path
+    serve: Callable[..., Any], tmp_path: Path
 ) -> None:
     rows = [row("a", "overall=1,3,5 unsafe=0,1,1"), row("b", "overall=4 unsafe=1,x,1")]
     out = tmp_path / "out"
@@ -207,7 +180,7 @@ def test_repeats_are_values_and_their_deviation_is_the_mean_over_dialogues(
 
 
 def test_a_killed_run_goes_on_and_nothing_is_answered_twice(
-    serve: Callable[..., Running], tmp_path: Path
+    serve: Callable[..., Any], tmp_path: Path
 ) -> None:
     rows = [
         row(f"r{n}", f"overall={1 + n % 5} role_confusion={int(n % 9 == 0)}") for n in range(40)
@@ -218,7 +191,7 @@ def test_a_killed_run_goes_on_and_nothing_is_answered_twice(
     for count in (10, 45):  # while users are checked, and while labels are given
         process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments])
         deadline = time.monotonic() + 60
-        while server.answered() < count and time.monotonic() < deadline:
+        while server.total("answered") < count and time.monotonic() < deadline:
             time.sleep(0.01)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
@@ -234,7 +207,7 @@ def test_a_killed_run_goes_on_and_nothing_is_answered_twice(
 
 
 def test_failures_are_told_and_asked_again_with_overwrite(
-    serve: Callable[..., Running], tmp_path: Path
+    serve: Callable[..., Any], tmp_path: Path
 ) -> None:
     file, out = write(tmp_path / "in.jsonl", [row(f"r{n}") for n in range(6)]), tmp_path / "out"
     broken = serve(fault="400", times=-1, every=4)
@@ -250,11 +223,11 @@ def test_failures_are_told_and_asked_again_with_overwrite(
     healthy = serve()
     assert medal(*words(file, out, healthy, "--overwrite")).exit_code == 0
     assert len(rows_of(out, "labelled")) == 6
-    assert 0 < healthy.answered() < 12  # what was answered before is kept
+    assert 0 < healthy.total("answered") < 12  # what was answered before is kept
 
 
 def test_the_batch_api_takes_all_dialogues_in_one_batch_a_judge(
-    serve: Callable[..., Running], tmp_path: Path
+    serve: Callable[..., Any], tmp_path: Path
 ) -> None:
     rows = [row(f"r{n}", f"overall={1 + n % 5}") for n in range(40)]  # over a window of 16
     server, out = serve(batch=True), tmp_path / "out"
@@ -267,14 +240,14 @@ def test_the_batch_api_takes_all_dialogues_in_one_batch_a_judge(
 
 
 def test_earlier_labels_are_kept_apart_or_refused(
-    serve: Callable[..., Running], tmp_path: Path
+    serve: Callable[..., Any], tmp_path: Path
 ) -> None:
     said = {"labels": {"overall": [3, 4]}, "scales": {"overall": [1, 5]}, "aggregated": True}
     file, out = write(tmp_path / "in.jsonl", [row("a", **said), row("b")]), tmp_path / "out"
     server = serve()
     with pytest.raises(MedalError, match="1 of 2 rows have labels already") as refused:
         medal(*words(file, out, server))
-    assert "--replace-labels" in str(refused.value) and server.answered() == 0
+    assert "--replace-labels" in str(refused.value) and server.total("answered") == 0
     medal(*words(file, out, server, "--replace-labels"))
     first = rows_of(out, "labelled")[0]
     assert first.labels["overall"] == (5.0,) and not first.aggregated
@@ -315,9 +288,7 @@ def test_a_dry_run_needs_no_key_and_counts_both_judges(
     assert whole > 0 and half == pytest.approx(whole / 2, abs=1e-4)
 
 
-def test_max_cost_holds_for_both_judges_together(
-    serve: Callable[..., Running], tmp_path: Path
-) -> None:
+def test_max_cost_holds_for_both_judges_together(serve: Callable[..., Any], tmp_path: Path) -> None:
     from medal_judges.models.llm.spending import CostLimitError
 
     price = {"input": 100.0, "output": 1000.0}  # an answer of this server costs 2 cents
@@ -334,11 +305,11 @@ def test_max_cost_holds_for_both_judges_together(
     )  # one label would do, but four checks came first
     with pytest.raises(CostLimitError) as stopped:
         medal(*arguments, "--max-cost", f"{limit:.4f}")
-    assert "$0.0800 spent, 0 of 4 requests" in str(stopped.value) and server.answered() == 4
+    assert "$0.0800 spent, 0 of 4 requests" in str(stopped.value) and server.total("answered") == 4
 
 
 def test_labelled_rows_train_a_judge_which_labels_in_turn(
-    serve: Callable[..., Running], tmp_path: Path
+    serve: Callable[..., Any], tmp_path: Path
 ) -> None:
     from medal_judges.training.commands import train
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
@@ -14,32 +15,42 @@ from medal_judges.jsonl import to_line
 
 RECORD, JOURNAL = "run.json", "journal.jsonl"
 DIALOGUES, REJECTED, SUMMARY = "dialogues.jsonl", "rejected.jsonl", "summary.json"
-_OWN = (RECORD, JOURNAL, DIALOGUES, REJECTED, SUMMARY)
+# The record goes last: a kill before that leaves a folder that is still known as a run's.
+_OWN = (JOURNAL, DIALOGUES, REJECTED, SUMMARY, RECORD)
 
 
 class Outputs:
-    """``folder`` of one run. ``dialogues`` and ``rejected`` are written anew from the journal when
-    a run goes on, and take the old files' places at once."""
+    """``folder`` of one run, held by one process at a time until ``close``. ``dialogues`` and
+    ``rejected`` are written anew from the journal when a run goes on, and take the old files'
+    places at once. ``overwrite`` takes the files of an earlier run away, and nobody else's.
+
+    Raises MedalError for a folder that another process or another run holds.
+    """
 
     def __init__(self, folder: Path, record: dict[str, Any], *, overwrite: bool = False) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        if overwrite:
-            for name in _OWN:
-                (folder / name).unlink(missing_ok=True)
-        self._check(record)
         self.journal = Journal(folder / JOURNAL)
         self._streams: dict[str, IO[str]] = {}
+        self._lock: int | None = _held(folder)
+        try:
+            if overwrite and (folder / RECORD).exists():
+                _read_record(folder / RECORD)
+                for name in _OWN:
+                    (folder / name).unlink(missing_ok=True)
+            self._check(record)
+        except BaseException:
+            self.close()
+            raise
 
     def _check(self, record: dict[str, Any]) -> None:
         """Keep ``record`` on the first run; refuse another one's folder on later ones."""
         path = self.folder / RECORD
         if path.exists():
-            _require_same(self.folder, json.loads(path.read_text(encoding="utf-8")), record)
+            _require_same(self.folder, _read_record(path), record)
         elif foreign := [name for name in _OWN if (self.folder / name).exists()]:
             raise MedalError(
                 f"{self.folder / foreign[0]} is there, but no {RECORD} that says what made it",
-                hint="give another out, or begin anew with --overwrite",
+                hint="give another folder with out=DIR, or take the file away yourself",
             )
         text = json.dumps(record, indent=2, ensure_ascii=False, default=str)
         _replace(path, f"{text}\n")
@@ -73,9 +84,14 @@ class Outputs:
     def close(self) -> None:
         """Let go of the files."""
         self.journal.close()
-        for stream in self._streams.values():
-            stream.close()
-        self._streams = {}
+        streams, self._streams = self._streams, {}
+        lock, self._lock = self._lock, None
+        try:
+            for stream in streams.values():
+                stream.close()
+        finally:
+            if lock is not None:
+                os.close(lock)  # and with it the lock
 
     def arrange(self, order: Iterable[str]) -> None:
         """Put the finished dialogues in the plan's order, so that the file does not depend on which
@@ -97,6 +113,47 @@ class Outputs:
         """Write summary.json."""
         text = json.dumps(summary, indent=2, ensure_ascii=False)
         _replace(self.folder / SUMMARY, f"{text}\n")
+
+
+def _held(folder: Path) -> int | None:
+    """An open descriptor of ``folder``, made where there is none, with a lock on it; the system
+    lets go of it when its process dies. None where folders cannot be locked."""
+    import fcntl
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise MedalError(
+            f"{folder} cannot be written to: {error.strerror}", hint="give another with out=DIR"
+        ) from error
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(held)
+        if not isinstance(error, BlockingIOError):  # a network's file system without locks
+            return None
+        raise MedalError(
+            f"another process is at work in {folder}",
+            hint="wait until it ends (chatbots of one folder run one after the other), or give "
+            "another folder with out=DIR",
+        ) from None
+    return held
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    """The record at ``path``. Raises MedalError where it is none that a run wrote."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        record = None
+    parts = ("settings", "agents", "languages", "contexts")
+    if not isinstance(record, dict) or not all(part in record for part in parts):
+        raise MedalError(
+            f"{path} is no record of medal generate, so its folder is left alone",
+            hint="give another folder with out=DIR, or take the file away yourself",
+        )
+    return record
 
 
 def _require_same(folder: Path, there: dict[str, Any], now: dict[str, Any]) -> None:

@@ -158,7 +158,11 @@ def prepare(
     outputs = Outputs(config.out, record_of(config, asker, contexts), overwrite=overwrite)
     pool = Pool(plan, rules_of(config), config.at_once)
     run = Run(config, plan, pool, asker, Agents(settings_of(config)), outputs, Budget(max_cost))
-    run.restore()
+    try:
+        run.restore()
+    except BaseException:
+        outputs.close()
+        raise
     return run
 
 

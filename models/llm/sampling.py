@@ -12,6 +12,8 @@ from medal_judges.models.llm.protocol import ChatRequest
 if TYPE_CHECKING:
     import torch
 
+FEW = 256  # words among which the nucleus is looked for first
+
 
 class SeededSampling(LogitsProcessor):
     """Turns greedy decoding into sampling: adds Gumbel noise to tempered, nucleus-cut scores.
@@ -50,8 +52,13 @@ def _nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
 
     if top_p >= 1:
         return logits
-    ordered, ids = logits.sort(descending=True)
-    probabilities = ordered.softmax(dim=-1)
+    total = logits.logsumexp(dim=-1)
+    # Sorting a whole vocabulary for each row and token takes longer than the rest of sampling.
+    for count in (min(FEW, logits.shape[-1]), logits.shape[-1]):
+        likeliest, ids = logits.topk(count)
+        probabilities = (likeliest - total).exp()
+        if float(probabilities.sum()) >= top_p:
+            break
     before = probabilities.cumsum(dim=-1) - probabilities
     cut = torch.full_like(logits, float("-inf"))
     keep = ids[before < top_p]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from medal_judges.eval.agreement import Agreement
 from medal_judges.eval.report.agreement import POSITION_NOTE, dimensions, headline, page
+from medal_judges.eval.report.csv_tables import write_table
 from medal_judges.eval.report.numbers import primary_metric
 from medal_judges.eval.results import Estimate
 
@@ -18,7 +18,6 @@ _ABOUT = (*_COUNTS, "mean", "share_positive", "measurement")
 _ESTIMATE = ("value", "low", "high", "undefined", "reason")
 _HEADS = ("dimension", "rows", "annotators", "positive", "exact", "±1", "α", "95%", "ρ", "ceiling")
 _NONE = "–"
-_PIPED = 120  # a pipe or file has no width; rich would take 80 and break the names
 
 
 def write_agreement(
@@ -31,9 +30,9 @@ def write_agreement(
     record = {"facts": dict(facts), "agreement": [a.to_record() for a in found]}
     text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     (folder / "agreement.json").write_text(text, encoding="utf-8")
-    _write(folder / "figures.csv", (*_ABOUT, "part", "figure", *_ESTIMATE), _lines(found))
+    write_table(folder / "figures.csv", (*_ABOUT, "part", "figure", *_ESTIMATE), _lines(found))
     for name, figure in _GRIDS.items():
-        _write(folder / f"{name}.csv", ("lang", *dimensions(found)), _grid(found, figure))
+        write_table(folder / f"{name}.csv", ("lang", *dimensions(found)), _grid(found, figure))
     path = folder / "agreement.html"
     path.write_text(page(heading, found, facts), encoding="utf-8", newline="\n")
     return path
@@ -64,21 +63,13 @@ def _lines(found: Sequence[Agreement]) -> list[Sequence[object]]:
     return lines
 
 
-def _write(path: Path, head: Sequence[str], lines: Sequence[Sequence[object]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(head)
-        writer.writerows(lines)
-
-
 def print_agreement(found: Sequence[Agreement]) -> None:
     """One table a language; dimensions run down, so that their names fit a terminal."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PIPED)
+    from medal_judges.eval.console import wide_console
+
+    console = wide_console()
     for lang in dict.fromkeys(a.lang for a in found):
         table: Any = Table(title=lang)
         for name in _HEADS:

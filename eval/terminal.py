@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from medal_judges.eval.console import wide_console
 from medal_judges.eval.dimension_means import TITLE as MEANS
 from medal_judges.eval.results import Benchmark, Cell, Estimate, ResultRow, Table
 
@@ -16,14 +16,11 @@ _BINARY = {"f1_present": "F1+", "f1_absent": "F1-", "precision": "precision", "r
 _PLANTED = ("Issue", "Judge", "F1+ vs clean", "F1+ vs innocent edits", "AUC vs clean",
             "AUC vs innocent edits", "False alarms, clean")  # fmt: skip
 _NONE = "–"
-_PIPED = 120  # a pipe or file has no width; rich would take 80 and break the names
 
 
 def print_tables(benchmark: Benchmark, notes: Sequence[str]) -> None:
     """Print one table for each set and kind, planted issues, then what was passed over."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PIPED)
+    console = wide_console()
     groups: dict[tuple[str, str, bool], list[ResultRow]] = {}
     for row in benchmark.rows:
         groups.setdefault((row.set_name, row.level, row.kind == "binary"), []).append(row)

@@ -19,6 +19,7 @@ from medal_judges.eval.report.markup import (
     text_cell,
 )
 from medal_judges.eval.report.numbers import number
+from medal_judges.eval.report.provenance import fact_section
 from medal_judges.eval.report.shell import whole_page
 
 _ANCHORS = (
@@ -28,7 +29,7 @@ _ANCHORS = (
     ("left-out", "Left out"),
     ("facts", "How it was made"),
 )
-_FACTORS = {"category": "Issues", "level": "Overall score", "chatbot": "Chatbots", "user": "Users"}
+FACTORS = {"category": "Issues", "level": "Overall score", "chatbot": "Chatbots", "user": "Users"}
 _LISTED = 300  # left-out rows on the page; left_out.jsonl has all
 _EVENNESS = (
     "Entropy of the counts over that of equal counts, over the values that the pool has: 1 is "
@@ -49,14 +50,14 @@ def curation_page(curation: Curation) -> str:
         + section("counts", "Counts", _all_counts(curation.balances), _COUNTS)
         + section("unmet", "Targets not met", _unmet(curation.balances))
         + section("left-out", "Left out", _left_out(curation), _LEFT_OUT)
-        + section("facts", "How it was made", _facts(curation))
+        + _facts(curation)
     )
     return whole_page("Curation", said, _ANCHORS, sections)
 
 
 def _evenness(balances: Sequence[LanguageBalance]) -> str:
     tables = []
-    for name, title in _FACTORS.items():
+    for name, title in FACTORS.items():
         rows = [
             row_head(b.lang) + _evenness_cells(b.factor(name))
             for b in balances
@@ -80,7 +81,7 @@ def _evenness_cells(factor: FactorBalance) -> str:
 
 
 def _all_counts(balances: Sequence[LanguageBalance]) -> str:
-    return "".join(_counts(balances, name, title) for name, title in _FACTORS.items())
+    return "".join(_counts(balances, name, title) for name, title in FACTORS.items())
 
 
 def _counts(balances: Sequence[LanguageBalance], name: str, title: str) -> str:
@@ -112,7 +113,7 @@ def _count_cell(selected: int, pool: int, most: int) -> str:
 
 def _unmet(balances: Sequence[LanguageBalance]) -> str:
     rows = [
-        row_head(b.lang) + text_cell(_FACTORS[u.factor]) + text_cell(u.value or "(not named)")
+        row_head(b.lang) + text_cell(FACTORS[u.factor]) + text_cell(u.value or "(not named)")
         + number_cell(u.reached) + number_cell(u.target) + text_cell(u.reason)
         for b in balances
         for u in b.unmet
@@ -152,23 +153,14 @@ def _left_out(curation: Curation) -> str:
 
 
 def _facts(curation: Curation) -> str:
-    pairs = "".join(
-        f'<div><dt>{escape(name)}</dt><dd dir="auto">{escape(value)}</dd></div>'
-        for name, value in curation.facts().items()
-    )
+    facts = [(name, str(value)) for name, value in curation.facts().items()]
     effective = ", ".join(f"{b.lang} {b.effective:.0f}" for b in curation.balances)
-    pairs += (
-        "<div><dt>effective size by the weights</dt>"
-        f"<dd>{escape(effective)}: as many equally weighted dialogues say as much about the "
-        "pool</dd></div>"
-    )
+    said = f"{effective}: as many equally weighted dialogues say as much about the pool"
+    facts.append(("effective size by the weights", said))
     covered = [f"{b.lang} {number(b.covered)}" for b in curation.balances if b.covered is not None]
     if covered:
-        pairs += (
-            "<div><dt>share of the pool in cells with a selected dialogue</dt>"
-            f"<dd>{escape(', '.join(covered))}</dd></div>"
-        )
-    return f'<dl class="facts">{pairs}</dl>'
+        facts.append(("share of the pool in cells with a selected dialogue", ", ".join(covered)))
+    return fact_section(facts)
 
 
 def _words(name: str) -> Column | str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -10,21 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from medal_judges.data_prep.curation.balance import FactorBalance, LanguageBalance, Unmet
 from medal_judges.data_prep.curation.job import Curation
-from medal_judges.data_prep.curation.page import curation_page
+from medal_judges.data_prep.curation.page import FACTORS, curation_page
+from medal_judges.eval.console import wide_console
+from medal_judges.eval.report.csv_tables import write_table
 
-FACTORS = {
-    "category": "Issues",
-    "level": "Overall score",
-    "chatbot": "Chatbots",
-    "user": "Users",
-}
 _NONE = "–"
-_PIPED = 120  # a pipe has no width
 
 
 def write_report(curation: Curation, folder: Path) -> None:
@@ -57,21 +50,26 @@ def left_out_counts(curation: Curation) -> list[tuple[tuple[str, str], int]]:
 
 def _write_counts(balances: Sequence[LanguageBalance], path: Path) -> None:
     head = ("lang", "factor", "value", "pool", "selected", "target", "at_random")
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(head)
-        for balance in balances:
-            for factor in balance.factors:
-                for v in factor.values:
-                    line = (v.value, v.pool, v.selected, round(v.target, 2), round(v.at_random, 2))
-                    writer.writerow((balance.lang, factor.name, *line))
+    lines = (
+        (
+            b.lang,
+            factor.name,
+            v.value,
+            v.pool,
+            v.selected,
+            round(v.target, 2),
+            round(v.at_random, 2),
+        )
+        for b in balances
+        for factor in b.factors
+        for v in factor.values
+    )
+    write_table(path, head, lines)
 
 
 def print_report(curation: Curation) -> None:
     """Print evenness by language, counts by factor, and what could not be met."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PIPED)
+    console = wide_console()
     console.print(_summary(curation.balances))
     for name, title in FACTORS.items():
         if any(_is_shown(balance.factor(name)) for balance in curation.balances):

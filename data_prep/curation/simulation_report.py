@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -11,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from medal_judges.data_prep.curation.simulation import Outcome, annotations_needed
 from medal_judges.errors import ConfigError
+from medal_judges.eval.console import wide_console
+from medal_judges.eval.report.csv_tables import write_table
 
 BELIEVABLE = 0.9  # coverage of a 95% interval under which it is called misleading
-_PIPED = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +96,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def print_verdicts(found: Sequence[PolicyVerdict], reference: int, most: int) -> None:
     """Print the table of policies; misleading ones say so."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PIPED)
+    console = wide_console()
     heads = ("policy", "weights", f"n for width of random {reference}", "n for its error",
              "width", "error", "bias", "coverage", f"at {most}", "")  # fmt: skip
     table = Table(*heads, box=box.SIMPLE, title=f"95% intervals of Spearman at {reference}")
@@ -132,17 +129,15 @@ def write_simulation(
     folder.mkdir(parents=True, exist_ok=True)
     record = {
         "facts": dict(facts),
-        "verdicts": [{**asdict(v), "misleading": v.misleading} for v in found],
+        "verdicts": [{**_defined(v), "misleading": v.misleading} for v in found],
         "outcomes": [_defined(o) for o in outcomes],
     }
     text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     (folder / "simulation.json").write_text(text, encoding="utf-8")
-    with (folder / "simulation.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [f.name for f in fields(Outcome)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(_defined(o) for o in outcomes)
+    lines = [list(_defined(o).values()) for o in outcomes]
+    write_table(folder / "simulation.csv", [f.name for f in fields(Outcome)], lines)
 
 
-def _defined(outcome: Outcome) -> dict[str, Any]:
-    pairs = asdict(outcome).items()
+def _defined(of: Outcome | PolicyVerdict) -> dict[str, Any]:
+    pairs = asdict(of).items()
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in pairs}

@@ -15,6 +15,7 @@ from medal_judges.eval.report.markup import (
     section,
     sortable,
 )
+from medal_judges.eval.report.provenance import fact_section
 from medal_judges.eval.report.shell import whole_page
 
 _WIDTH, _ROW, _LEFT = 720, 30, 64
@@ -43,11 +44,7 @@ def page(found: Sequence[Rates], facts: Sequence[tuple[str, str]]) -> str:
         _section(anchor, name, [one for one in found if one.criterion == criterion])
         for (anchor, name), criterion in zip(anchors, criteria, strict=True)
     )
-    pairs = "".join(
-        f'<div><dt>{escape(name)}</dt><dd dir="auto">{escape(value)}</dd></div>'
-        for name, value in facts
-    )
-    body += section("facts", "How it was made", f'<dl class="facts">{pairs}</dl>')
+    body += fact_section(facts)
     langs = {one.lang for one in found} - {ALL}
     said = f"{len(criteria)} criteria · {len(langs)} languages"
     return whole_page(

@@ -42,12 +42,11 @@ def write_results(found: Sequence[Rates], facts: Facts, folder: Path) -> Path:
 
 def print_rates(found: Sequence[Rates]) -> None:
     """One table a criterion, one row a language."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)  # a pipe has no width; rich would take 80 and break rows
+    from medal_judges.eval.console import wide_console
+
+    console = wide_console()
     for criterion in dict.fromkeys(one.criterion for one in found):
         table = Table(title=f"{criterion}: native against translated, % of pairs [95%]")
         for name in ("language", "pairs", "win", "tie", "loss", "win - loss", "order decided"):

@@ -1,0 +1,14 @@
+"""Tables in a pipe are not broken at 80 columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from medal_judges.eval.console import PIPED, wide_console
+
+
+def test_a_pipe_is_wider_than_rich_takes_it_for(capsys: pytest.CaptureFixture[str]) -> None:
+    console = wide_console()
+    console.print("x" * (PIPED - 1), "end")
+    assert not console.is_terminal and console.width == PIPED
+    assert capsys.readouterr().out.splitlines()[0] == "x" * (PIPED - 1)

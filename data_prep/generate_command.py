@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,7 +60,8 @@ def _run(
             advance(run.counts, 0)
             run.go(advance)
     finally:
-        run.outputs.summarise(run.counts.to_record() | {"waiting": run.parked})
+        with suppress(OSError):  # a full disk: what ended the run is said already
+            run.outputs.summarise(run.counts.to_record() | {"waiting": run.parked})
     _show(run, before)
     typer.echo(f"dialogues in {Path(config.out) / DIALOGUES}")
     if run.parked:

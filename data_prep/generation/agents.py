@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageMo
 from medal_judges.models.llm.spending import CostLimitError
 
 OnAnswer = Callable[[int, Completion], None]
+GRACE = 5.0  # seconds that servers have to end after Ctrl-C
 # Where a model is found and how fast it is asked changes no dialogue; the rest does.
 _CONNECTION = frozenset(
     (
@@ -67,24 +69,56 @@ def ask_all(calls: Sequence[Call], per_call: int) -> list[CostLimitError]:
     """Ask all models, servers side by side and local ones after each other.
 
     Answers are handed on as they arrive. Returns the limits of cost that were met; raises the first
-    other error once every server's answers under way are in.
+    other error of a server once the other servers' answers are in. Where this thread is stopped
+    (Ctrl-C) or a local model fails, no server is asked anything more.
     """
-    remote = [call for call in calls if isinstance(call.model, AnswersEach)]
-    limits: list[CostLimitError] = []
-    with ThreadPoolExecutor(max_workers=max(1, len(remote))) as threads:
-        waiting = [
-            threads.submit(call.model.chat_each, call.requests, call.on_answer)  # type: ignore[attr-defined]
-            for call in remote
-        ]
+    stop = threading.Event()
+    servers = [_Server(call, stop) for call in calls if isinstance(call.model, AnswersEach)]
+    try:
+        for server in servers:
+            server.start()
         for call in calls:
             if not isinstance(call.model, AnswersEach):
                 _ask_local(call, per_call)
-    errors = [error for done in waiting if (error := done.exception()) is not None]
+        for server in servers:
+            server.join()
+    except BaseException:
+        stop.set()
+        end = time.monotonic() + GRACE
+        for server in servers:
+            if server.ident is not None:
+                server.join(max(0.0, end - time.monotonic()))
+        raise
+    errors = [server.error for server in servers if server.error is not None]
     for error in errors:
         if not isinstance(error, CostLimitError):
             raise error
-        limits.append(error)
-    return limits
+    return [error for error in errors if isinstance(error, CostLimitError)]
+
+
+class _Stopped(Exception):
+    """Nothing more is to be asked."""
+
+
+class _Server(threading.Thread):
+    """One server's call, on a thread that does not hold up the end of the process: a server may be
+    silent for minutes, and a batch for hours."""
+
+    def __init__(self, call: Call, stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self.call, self.stop = call, stop
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.call.model.chat_each(self.call.requests, self._on_answer)  # type: ignore[attr-defined]
+        except BaseException as error:  # raised in the caller's thread
+            self.error = error
+
+    def _on_answer(self, index: int, completion: Completion) -> None:
+        self.call.on_answer(index, completion)
+        if self.stop.is_set():  # after the answer was taken: it is paid for
+            raise _Stopped
 
 
 def _ask_local(call: Call, per_call: int) -> None:

@@ -42,6 +42,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._stream: IO[bytes] | None = None
+        self._broken: OSError | None = None
 
     def earlier(self) -> Iterator[Event]:
         """The events that stand there. A half-written last line is cut off the file.
@@ -76,12 +77,24 @@ class Journal:
             ) from error
 
     def append(self, event: Event) -> None:
-        """Write ``event``; a kill after this loses nothing of it."""
+        """Write ``event``; a kill after this loses nothing of it.
+
+        Raises OSError where there is no room, then and ever after: a whole line behind half of one
+        could not be told from it.
+        """
+        if self._broken is not None:
+            raise self._broken
         if self._stream is None:
             # Unbuffered: a line reaches the operating system in one piece.
             self._stream = self.path.open("ab", buffering=0)
         line = json.dumps(event.to_record(), ensure_ascii=False) + "\n"
-        self._stream.write(line.encode("utf-8", "replace"))
+        left = memoryview(line.encode("utf-8", "replace"))
+        try:
+            while left:  # a disk that is nearly full takes a part and says no to the rest
+                left = left[self._stream.write(left) or 0 :]
+        except OSError as error:
+            self._broken = error
+            raise
 
     def sync(self) -> None:
         """Wait until the disk has it: then a power cut loses nothing either."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -113,6 +115,20 @@ class Outputs:
         """Write summary.json."""
         text = json.dumps(summary, indent=2, ensure_ascii=False)
         _replace(self.folder / SUMMARY, f"{text}\n")
+
+
+@contextmanager
+def room_in(folder: Path) -> Iterator[None]:
+    """A disk without room is a MedalError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise MedalError(
+            f"no room to write in {folder}: {error.strerror}",
+            hint="make room and run the same command again: it goes on from here",
+        ) from error
 
 
 def _held(folder: Path) -> int | None:

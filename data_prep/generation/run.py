@@ -18,7 +18,7 @@ from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.counts import Counts
 from medal_judges.data_prep.generation.journal import Event
 from medal_judges.data_prep.generation.money import Budget
-from medal_judges.data_prep.generation.outputs import Outputs
+from medal_judges.data_prep.generation.outputs import Outputs, room_in
 from medal_judges.data_prep.generation.plan import Plan
 from medal_judges.data_prep.generation.pool import Pool
 from medal_judges.data_prep.generation.unit import Rules, Unit
@@ -49,7 +49,7 @@ class Run:
     parked: dict[str, str] = field(default_factory=dict)
     _failures: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _stop: str | None = None
+    _closed: bool = False
 
     def restore(self) -> None:
         """Take up what an earlier run left in the folder."""
@@ -65,13 +65,16 @@ class Run:
         Raises MedalError when a model does not answer any more, or the limit of cost is met; all
         that was answered is in the folder, and the same command goes on.
         """
-        try:
-            while self._round(progress):
+        with room_in(self.config.out):
+            try:
+                while self._round(progress):
+                    self.outputs.flush()
                 self.outputs.flush()
-            self.outputs.flush()
-        finally:
-            self.outputs.close()
-        self.outputs.arrange(self.plan.order())
+                self.outputs.arrange(self.plan.order())
+            finally:
+                with self._lock:
+                    self._closed = True
+                    self.outputs.close()
 
     def _round(self, progress: Progress | None) -> bool:
         self.pool.fill()
@@ -81,8 +84,6 @@ class Run:
         before = self.counts.answers
         self.budget.share([call.model for call in calls])
         limits = ask_all(calls, self.config.per_call)
-        if self._stop is not None:
-            raise MedalError(self._stop, hint="run the same command again: it goes on from here")
         if limits and self.counts.answers == before:
             raise limits[0]
         return True
@@ -100,6 +101,8 @@ class Run:
     def _call(self, model: Any, units: Sequence[Unit], progress: Progress | None) -> Call:
         def on_answer(index: int, completion: Completion) -> None:
             with self._lock:
+                if self._closed:  # a server's late answer, after the run was stopped
+                    return
                 self._answered(units[index], completion)
                 if progress is not None:
                     progress(self.counts, len(self.pool.active))
@@ -127,7 +130,10 @@ class Run:
             self.parked[unit.id] = f"{agent}: {reason}"
             self.pool.active.pop(unit.id, None)
         if self._failures[agent] >= AGENT_FAILURES:
-            self._stop = f"{agent} failed {AGENT_FAILURES} times in a row: {reason}"
+            raise MedalError(
+                f"{agent} failed {AGENT_FAILURES} times in a row: {reason}",
+                hint="run the same command again: it goes on from here",
+            )
 
     def _take(self, event: Event) -> Unit:
         """Go on by an event, live or out of the journal; the unit it belongs to."""
@@ -159,7 +165,8 @@ def prepare(
     pool = Pool(plan, rules_of(config), config.at_once)
     run = Run(config, plan, pool, asker, Agents(settings_of(config)), outputs, Budget(max_cost))
     try:
-        run.restore()
+        with room_in(config.out):
+            run.restore()
     except BaseException:
         outputs.close()
         raise

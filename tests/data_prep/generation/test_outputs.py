@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from medal_judges.data_prep.generation.outputs import Outputs
+from medal_judges.data_prep.generation.journal import Event, Journal
+from medal_judges.data_prep.generation.outputs import Outputs, room_in
 from medal_judges.errors import MedalError
 
 RECORD: dict[str, Any] = {"settings": {"seed": 0}, "agents": {}, "languages": [], "contexts": []}
@@ -82,3 +85,27 @@ def test_a_file_in_the_folders_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("mine")
     with pytest.raises(MedalError, match=r"out cannot be written to(.|\n)*out=DIR"):
         Outputs(tmp_path / "out", RECORD)
+
+
+def test_nothing_is_written_behind_half_a_line(tmp_path: Path) -> None:
+    """A file that may not grow takes a part of a line, as a disk that is nearly full does."""
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.append(Event("a", "say", "x" * 20))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    room = journal.path.stat().st_size + 30
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+    try:
+        no_room = pytest.raises(MedalError, match=r"no room to write in .*(.|\n)*same command")
+        with no_room, room_in(tmp_path):
+            journal.append(Event("b", "say", "x" * 20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert journal.path.stat().st_size == room  # half of it stands there
+    with pytest.raises(OSError) as again:  # another thread's answer, with room again
+        journal.append(Event("c", "say", "short"))
+    assert again.value.errno == errno.EFBIG
+    journal.close()
+    later = Journal(journal.path)
+    assert [event.id for event in later.earlier()] == ["a"]
+    later.append(Event("b", "say", "x" * 20))
+    assert [event.id for event in later.earlier()] == ["a", "b"]

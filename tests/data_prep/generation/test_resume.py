@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +204,36 @@ def test_the_limit_of_cost_is_one_for_all_models(serve: Serve, tmp_path: Path) -
     spent = sum(e["usage"]["money"] for e in journal)
     assert 0.5 < spent <= 1.5
     assert run(path, max_cost=1000).counts.finished == 16
+
+
+def test_ctrl_c_asks_nothing_more_and_keeps_what_was_answered(serve: Serve, tmp_path: Path) -> None:
+    server = serve(script=str(SCRIPT), delay=0.2)
+    out = tmp_path / "out"
+    path = write_config(tmp_path / "a.yaml", server.url, out, contexts={"n": 40})
+    settings = yaml.safe_load(path.read_text())
+    settings["users"][0]["llm"]["max_in_flight"] = 2  # the first round alone takes 8 seconds
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    command = [sys.executable, "-m", "medal_judges", "generate", "--config", str(path)]
+    # A shell in the background has its children ignore the signal; a terminal does not.
+    wake = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=wake)
+    while len(answers(out / "journal.jsonl")) < 4:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=5)
+    seen = server.total("seen")
+    assert process.returncode == 130 and "Traceback" not in said
+    assert seen < 12 and seen - len(answers(out / "journal.jsonl")) <= 2
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["usage"]["user:user-1"]["requests"] == len(answers(out / "journal.jsonl"))
+
+
+def test_a_model_that_fails_on_and_on_is_not_asked_all_that_waits(
+    serve: Serve, tmp_path: Path
+) -> None:
+    server = serve(fault="400", times=-1)
+    path = write_config(tmp_path / "a.yaml", server.url, tmp_path / "out", contexts={"n": 60})
+    with pytest.raises(MedalError, match="user:user-1 failed 25 times in a row"):
+        run(path)  # 120 first messages wait
+    assert server.total("seen") <= 25 + 8

@@ -15,6 +15,7 @@ from medal_judges.data_prep.generation.unit import Stage, Unit
 from medal_judges.data_prep.seeds.languages import language_name
 from medal_judges.data_prep.wording import Wording, load_wording, transcript
 from medal_judges.dialogue import Turn
+from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import ChatRequest, Message
 
 CONTEXT_PLACES = frozenset(("scene", "persona", "gender", "affect", "language", "country"))
@@ -33,7 +34,8 @@ VERDICT = {
 
 
 class Asker:
-    """Words the requests of a run. Raises ConfigError for a prompt file that does not fit."""
+    """Words the requests of a run. Raises ConfigError for a prompt file that does not fit: with a
+    place that is not known there, or without what its agent has to see."""
 
     def __init__(self, config: GenerateConfig) -> None:
         self.config = config
@@ -41,6 +43,15 @@ class Asker:
         self.later = load_wording(config.later_turns.prompt, USER_PLACES)
         self.check = load_wording(config.check.prompt, JUDGE_PLACES)
         self.chatbot = load_wording(config.reply.prompt, ())
+        _require(self.first, "first_turn", "{scene}", "{persona}")
+        _require(self.later, "later_turns", "{dialogue}")
+        _require(self.check, "check", "{dialogue}")
+        if self.chatbot.user:
+            raise ConfigError(
+                f"reply.prompt: {self.chatbot.name} has a field 'user', but a chatbot is given the "
+                "dialogue as a chat",
+                hint="put it into 'system'",
+            )
 
     def wordings(self) -> dict[str, Wording]:
         """Setting -> the prompt file it names."""
@@ -101,6 +112,15 @@ class Asker:
     def _seed(self, unit: Unit, stage: Stage) -> int:
         place = f"{self.config.seed}:{unit.id}:{len(unit.turns)}:{unit.attempt}:{stage}"
         return int.from_bytes(hashlib.sha256(place.encode()).digest()[:4], "big") >> 1
+
+
+def _require(wording: Wording, role: str, *places: str) -> None:
+    """Raise ConfigError where ``wording`` has none of ``places``."""
+    if not any(place in wording.system + wording.user for place in places):
+        raise ConfigError(
+            f"{role}.prompt: {wording.name} shows no {' and no '.join(places)}",
+            hint=f"put {places[0]} where it belongs, as configs/prompts/user_later.yaml does",
+        )
 
 
 def _context(unit: Unit) -> dict[str, str | None]:

@@ -13,7 +13,9 @@ from medal_judges.config import Config
 from medal_judges.data_prep.seeds.sampling import SeedsConfig
 from medal_judges.data_prep.wording import Wording
 
-_NAME = re.compile(r"\A[\w.+-]+\Z")
+# Ids are names with "--" between them: a name with that, or a "-" at its end, could not be told
+# from its neighbours.
+_NAME = re.compile(r"\A[\w.+]+(?:-[\w.+]+)*\Z")
 
 
 class Agent(Config):
@@ -24,9 +26,10 @@ class Agent(Config):
 
     @model_validator(mode="after")
     def _usable(self) -> Agent:
-        if not _NAME.match(self.name) or "--" in self.name:
+        if not _NAME.match(self.name):
             raise ValueError(
-                f"a name is letters, digits, '.', '_', '+' and single '-': {self.name!r}"
+                "a name is letters, digits, '.', '_', '+' and single '-' between them: "
+                f"{self.name!r}"
             )
         return self
 

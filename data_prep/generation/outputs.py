@@ -188,15 +188,30 @@ def _require_same(folder: Path, there: dict[str, Any], now: dict[str, Any]) -> N
         elif now["agents"][agent] != model:
             problems.append(f"{agent}: {model!r} there, {now['agents'][agent]!r} now")
     for name in ("languages", "contexts"):
-        missing = [each for each in there[name] if each not in set(now[name])]
+        here = set(now[name])
+        missing = [each for each in there[name] if each not in here]
         if missing:
             problems.append(f"{name}: {len(missing)} are not in this run any more: {missing[0]}")
+    moved = _moved(there["contexts"], now["contexts"])
+    if moved:
+        problems.append(f"contexts: {len(moved)} have another country now: {moved[0]}")
     if problems:
         listed = "\n    ".join(problems)
         raise MedalError(
             f"{folder} was made with other settings:\n    {listed}",
             hint="give another out, or begin anew with --overwrite",
         )
+
+
+def _moved(there: Any, now: dict[str, str]) -> list[str]:
+    """Contexts whose country is another now; it is no part of their names."""
+    if not isinstance(there, dict):
+        return []
+    return [
+        f"{id}: {country!r} there, {now[id]!r} now"
+        for id, country in there.items()
+        if now.get(id, country) != country
+    ]
 
 
 def _replace(path: Path, text: str) -> None:

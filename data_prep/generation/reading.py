@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from medal_judges.models.prompted.parser import after_thinking
 
 END_OF_DIALOGUE = "END_OF_DIALOGUE"
-_END = re.compile(r"[\s*_`\"'([{<]*END[\s_]+OF[\s_]+DIALOGUE[\s*_`\"')\]}>.!]*", re.IGNORECASE)
+# Anywhere as the prompt writes it, also with its underscores escaped or left out; in small letters
+# and without them only where nothing else is said, since people do speak of the end of dialogue.
+_MARK = r"(?:END(?:\\?[\s_-])+OF(?:\\?[\s_-])+DIALOGUE|(?i:end(?:\\?_)+of(?:\\?_)+dialogue))"
+_ALONE = r"\A\W*(?i:end\s+of\s+dialogue)\W*\Z"
+# What encloses the mark goes with it, what stands apart from it stays.
+_END = re.compile(
+    rf"{_ALONE}|\s*[*_`\"'(\[{{<]*(?<![A-Za-z]){_MARK}(?![A-Za-z])[*_`\"')\]}}>]*[.!]?\s*"
+)
 _LABEL = re.compile(r"\A(?:\*\*)?(?:user|human)(?:\*\*)?\s*[::]\s*(?:\*\*)?\s*", re.IGNORECASE)
 _QUOTES = {'"': '"', "“": "”", "«": "»", "„": "“", "「": "」"}
 _VERDICT = re.compile(r"\A[\s*_`\"'([]*(yes|no)\b[\s*_`\"')\]]*[.,:;!\-–—]*\s*", re.IGNORECASE)
@@ -36,14 +43,18 @@ class Verdict:
 def read_utterance(answer: str) -> Utterance:
     """The message in a user agent's answer: without a label such as ``user:`` before it and
     quotation marks around it. Only a whole label goes: letters of the message never do."""
-    text = said(answer)
+    text = _bare(said(answer))
     ends = _END.search(text) is not None
     if ends:
-        text = _END.sub(" ", text).strip()
+        text = _bare(_END.sub(" ", text).strip())
+    return Utterance(text, ends)
+
+
+def _bare(text: str) -> str:
     text = _LABEL.sub("", text, count=1)
     if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] not in text[1:-1]:
         text = text[1:-1].strip()
-    return Utterance(text, ends)
+    return text
 
 
 def read_verdict(answer: str) -> Verdict:

@@ -117,7 +117,9 @@ class Run:
         self._failures[agent] = self._failures[unit.id] = 0
         cut = completion.finish == "length"
         usage = completion.usage.to_record()
-        event = Event(unit.id, unit.stage, completion.text, cut, usage)
+        # Half a surrogate pair has no UTF-8: neither the journal nor another server could take it.
+        text = completion.text.encode("utf-8", "replace").decode("utf-8")
+        event = Event(unit.id, unit.stage, text, cut, usage)
         self.outputs.journal.append(event)
         opener = self._take(event)
         if opener.opened:
@@ -203,7 +205,7 @@ def record_of(
         "settings": settings,
         "agents": {name: identity(llm) for name, llm in settings_of(config).items()},
         "languages": list(config.languages),
-        "contexts": [context.id for context in contexts],
+        "contexts": {context.id: context.country for context in contexts},
     }
 
 

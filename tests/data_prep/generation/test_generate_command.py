@@ -13,6 +13,7 @@ from medal_judges.cli import app
 from medal_judges.config import load_config
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.estimate import Assumed, estimate
+from medal_judges.data_prep.generation.run import prepare
 from medal_judges.errors import ConfigError
 from medal_judges.jsonl import read_labelled
 from medal_judges.models.llm.protocol import Message
@@ -91,5 +92,38 @@ def test_settings_that_do_not_fit_are_named(tmp_path: Path, tiny_llama: Path) ->
         load_config(GenerateConfig, path, ["first_turn.tries=0"])
     with pytest.raises(ConfigError, match=r"a name is letters.*a--b"):
         load_config(GenerateConfig, path, ["user_judge.name=a--b"])
+    for name in ("-a", "a-"):  # x--a---b could be read in two ways
+        with pytest.raises(ConfigError, match=rf"a name is letters.*'{name}'"):
+            load_config(GenerateConfig, path, [f"user_judge.name={name}"])
     with pytest.raises(ConfigError, match="unknown key 'max_turn'; did you mean 'max_turns'"):
         load_config(GenerateConfig, path, ["max_turn=3"])
+
+
+@pytest.mark.parametrize(
+    ("role", "prompt", "message"),
+    [
+        (
+            "first_turn",
+            {"name": "p", "user": "Say hello."},
+            r"first_turn.prompt: p shows no {scene}",
+        ),
+        (
+            "later_turns",
+            {"name": "p", "user": "{scene}"},
+            r"later_turns.prompt: p shows no {dialog",
+        ),
+        ("check", {"name": "p", "system": "Fit?"}, r"check.prompt: p shows no {dialogue}"),
+        ("reply", {"name": "p", "user": "Chat."}, r"reply.prompt: p has a field 'user'"),
+        ("reply", {"name": "p", "system": "{scene}"}, r"prompt p: system: no place {scene} here"),
+    ],
+)
+def test_a_prompt_without_what_its_agent_has_to_see_is_refused(
+    tmp_path: Path, tiny_llama: Path, role: str, prompt: dict[str, str], message: str
+) -> None:
+    path = small(tmp_path / "c.yaml", tiny_llama, tmp_path / "out")
+    settings = yaml.safe_load(path.read_text())
+    settings[role]["prompt"] = prompt
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        prepare(load_config(GenerateConfig, path))
+    assert not (tmp_path / "out").exists()

@@ -145,6 +145,9 @@ def test_another_runs_folder_is_refused_and_left_alone(serve: Serve, tmp_path: P
         run(write_config(tmp_path / "b.yaml", server.url, tmp_path / "out", bots=1))
     with pytest.raises(MedalError, match=r"contexts: .* not in this run any more"):
         run(write_config(tmp_path / "b.yaml", server.url, tmp_path / "out", contexts={"n": 2}))
+    moved = {"contexts": {"n": 4, "countries": {"pt": ["Angola"]}}}
+    with pytest.raises(MedalError, match=r"contexts: 4 have another country now: .*'Angola' now"):
+        run(write_config(tmp_path / "b.yaml", server.url, tmp_path / "out", **moved))
     with pytest.raises(ConfigError, match="no chatbot 'bot-9'"):
         run(path, chatbots=["bot-9"])
     assert {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()} == before

@@ -53,7 +53,7 @@ def curate(
     expected_correlation: Annotated[
         float, typer.Option("--expected-correlation", help="Judges with people; a guess.")
     ] = 0.4,
-    seed: Annotated[int, typer.Option("--seed")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier one.")] = False,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave bad lines out, count and list them.")

@@ -38,7 +38,7 @@ def simulate_curation(
         bool, typer.Option("--judged-issues", help="Balanced by a judge's issues too.")
     ] = False,
     expected_correlation: Annotated[float, typer.Option("--expected-correlation")] = 0.4,
-    seed: Annotated[int, typer.Option("--seed")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
 ) -> None:
     """How many annotations each policy needs for one width of the interval, and whether the
     interval holds the true value."""
@@ -47,6 +47,7 @@ def simulate_curation(
     from medal_judges.data_prep.curation.simulation import Setting, simulate
     from medal_judges.data_prep.curation.simulation_report import (
         print_verdicts,
+        require_reference,
         verdicts,
         write_simulation,
     )
@@ -67,6 +68,7 @@ def simulate_curation(
         expected_correlation,
         _policies(policies, people.table.names, people.table.has_spreads),
     )
+    require_reference(setting, len(people.human), reference)
     outcomes = simulate(people, setting)
     found = verdicts(outcomes, reference)
     facts = {

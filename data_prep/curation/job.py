@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -109,15 +109,17 @@ def read_pool(
     """
     pool = Pool()
     seen: set[str] = set()
+    there: set[str] = set()
     for spec in specs:
         for row in rows_of(spec, skipped=skipped):
             if row.id in seen:
                 raise DataError(spec, None, f"two rows have the id {row.id!r}")
             seen.add(row.id)
+            there.add(row.dialogue.lang)
             if not langs or row.dialogue.lang in langs:
                 _add(pool, row, plan)
     if not pool.candidates:
-        raise _empty(specs, pool)
+        raise _empty(specs, pool, langs, there)
     return pool
 
 
@@ -140,11 +142,16 @@ def _add(pool: Pool, row: LabelledDialogue, plan: Plan) -> None:
         pool.candidates.append(read)
 
 
-def _empty(specs: Sequence[str], pool: Pool) -> DataError:
+def _empty(
+    specs: Sequence[str], pool: Pool, langs: Sequence[str], there: Collection[str]
+) -> DataError:
     reasons = Counter(f"{out.reason}: {out.detail}" for out in pool.left_out).most_common(1)
     where = ", ".join(specs)
     if not reasons:
-        return DataError(where, None, "no dialogue to select from")
+        if not there:
+            return DataError(where, None, "no dialogue to select from")
+        hint = f"languages there: {', '.join(sorted(there))}"
+        return DataError(where, None, f"no dialogue in {', '.join(langs)}", hint=hint)
     hint = "label the dialogues first (medal label), or choose a policy that needs no labels"
     return DataError(
         where, None, f"all {len(pool.left_out)} dialogues left out ({reasons[0][0]})", hint=hint

@@ -55,6 +55,10 @@ class Setting:
     correlation: float = EXPECTED_CORRELATION
     policies: tuple[Policy, ...] = POLICIES
 
+    def sizes_within(self, rows: int) -> list[int]:
+        """The sizes that a set of ``rows`` allows."""
+        return [n for n in self.sizes if _SMALLEST <= n <= rows]
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -80,15 +84,22 @@ class Outcome:
 def simulate(people: HumanSet, setting: Setting) -> list[Outcome]:
     """Outcomes of every policy, size, estimator and judge. Sizes above the set are left out.
 
-    Raises ConfigError where no size is left.
+    Raises ConfigError where no size is left, and for a judge without a correlation.
     """
-    sizes = [n for n in setting.sizes if _SMALLEST <= n <= len(people.human)]
+    sizes = setting.sizes_within(len(people.human))
     if not sizes:
         raise ConfigError(
             f"no number of annotations between {_SMALLEST} and {len(people.human)} in "
             f"{', '.join(map(str, setting.sizes))}"
         )
     full = [_spearman(people.human, s, np.ones(len(s))) for s in people.scores]
+    for name, figure in zip(people.table.names, full, strict=True):
+        if not np.isfinite(figure):
+            raise ConfigError(
+                f"judge {name} has no correlation with people on these {len(people.human)} "
+                "dialogues: all its scores, or all their answers, are the same",
+                hint="leave that file of judgements out",
+            )
     found: list[Outcome] = []
     for policy in setting.policies:
         drawn = draw_selections(people, policy, sizes, setting)

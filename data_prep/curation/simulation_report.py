@@ -12,7 +12,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from medal_judges.data_prep.curation.simulation import Outcome, annotations_needed
+from medal_judges.data_prep.curation.simulation import Outcome, Setting, annotations_needed
 from medal_judges.errors import ConfigError
 from medal_judges.eval.console import wide_console
 from medal_judges.eval.report.csv_tables import write_table
@@ -42,21 +42,31 @@ class PolicyVerdict:
 
     @property
     def misleading(self) -> bool:
-        """True where intervals miss the true value too often, however narrow they are."""
-        return min(self.coverage, self.coverage_at_most) < BELIEVABLE
+        """True where intervals miss the true value too often, however narrow they are, and where
+        no selection gave one."""
+        return not (self.coverage >= BELIEVABLE and self.coverage_at_most >= BELIEVABLE)
+
+
+def require_reference(setting: Setting, rows: int, reference: int) -> None:
+    """Raises ConfigError where random sampling is not tried at ``reference``."""
+    sizes = setting.sizes_within(rows)
+    if "random" not in setting.policies:
+        raise ConfigError(
+            "nothing to compare with: random is not among the policies",
+            hint=f"--policies random,{','.join(setting.policies)}",
+        )
+    if sizes and reference not in sizes:
+        raise ConfigError(
+            f"nothing to compare with: no random sample of {reference} annotations",
+            hint=f"--reference is one of {', '.join(map(str, sizes))}, or put it among --sizes "
+            f"(the set has {rows} dialogues)",
+        )
 
 
 def verdicts(outcomes: Sequence[Outcome], reference: int) -> list[PolicyVerdict]:
-    """One verdict for each policy and estimator, beside random sampling at ``reference``.
-
-    Raises ConfigError where random sampling was not tried at that size.
-    """
+    """One verdict for each policy and estimator, beside random sampling at ``reference``, which
+    is among ``outcomes`` (``require_reference``)."""
     base = [o for o in outcomes if (o.policy, o.weighted, o.n) == ("random", False, reference)]
-    if not base:
-        raise ConfigError(
-            f"nothing to compare with: no random sample of {reference} annotations",
-            hint="put the reference among --sizes, and not above the set's own size",
-        )
     width, error = _mean([o.width for o in base]), _mean([o.rmse for o in base])
     found = []
     for policy, weighted in dict.fromkeys((o.policy, o.weighted) for o in outcomes):
@@ -107,9 +117,9 @@ def print_verdicts(found: Sequence[PolicyVerdict], reference: int, most: int) ->
             "yes" if v.weighted else "no",
             _count(v.for_width),
             _count(v.for_error),
-            *(f"{value:.3f}" for value in (v.width, v.error, v.bias)),
-            f"{v.coverage:.1%}",
-            f"{v.coverage_at_most:.1%}",
+            *(_shown(value, ".3f") for value in (v.width, v.error, v.bias)),
+            _shown(v.coverage, ".1%"),
+            _shown(v.coverage_at_most, ".1%"),
             "misleading" if v.misleading else "",
         )
     console.print(table)
@@ -117,6 +127,10 @@ def print_verdicts(found: Sequence[PolicyVerdict], reference: int, most: int) ->
 
 def _count(value: float | None) -> str:
     return "–" if value is None else f"{value:.0f}"
+
+
+def _shown(value: float, form: str) -> str:
+    return format(value, form) if math.isfinite(value) else "–"
 
 
 def write_simulation(

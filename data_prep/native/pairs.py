@@ -40,7 +40,8 @@ def paired(native: Iterable[LabelledDialogue], translated: Iterable[LabelledDial
     """Pairs of rows that agree in group, language, user and chatbot. Native rows in languages
     without any translation (the English ones) are not counted as lacking a partner.
 
-    Raises MedalError for two rows of one side with the same four, and where nothing fits.
+    Raises MedalError for two rows of one side with the same four, for a dialogue that stands on
+    both sides, and where nothing fits.
     """
     theirs = _by_key(translated, "translated")
     langs = {key[1] for key in theirs}
@@ -52,6 +53,11 @@ def paired(native: Iterable[LabelledDialogue], translated: Iterable[LabelledDial
         raise MedalError(
             "no native dialogue has the context, language, user and chatbot of a translated one",
             hint="give the file of `medal generate` and its translation by `medal data translate`",
+        )
+    if same := [pair.native.id for pair in pairs if pair.native.id == pair.translated.id]:
+        raise MedalError(
+            f"{len(same)} dialogues, such as {same[0]!r}, are both native and translated",
+            hint="give two files: native ones first, then those of `medal data translate`",
         )
     return Paired(pairs, len(ours) - len(pairs), len(theirs) - len(pairs))
 

@@ -40,8 +40,10 @@ def tasks_of(
     for lang in languages:
         language_name(lang)
     if not languages or len(set(languages)) < len(languages) or source in languages:
+        given = ",".join(languages) or "nothing"
         raise ConfigError(
-            f"languages to translate into: each once and none {source!r}, not {list(languages)}"
+            f"--to takes languages, each once and not {source!r}; got {given}",
+            hint="for example --to zh,de,fr,pt,es",
         )
     return _tasks(rows, languages, report, source)
 

@@ -79,19 +79,6 @@ def draws_for(config: SeedsConfig, seed: int) -> list[Draw]:
     return draw(config.n, triples, people, quadrants, seed=seed, genders=config.genders)
 
 
-def sample_contexts(
-    n: int,
-    languages: Sequence[str],
-    seed: int,
-    *,
-    triples: Iterable[Triple],
-    personas: Iterable[str],
-    quadrants: Sequence[Quadrant],
-) -> list[SeedContext]:
-    """As ``contexts_for``, from streams of any origin."""
-    return in_languages(draw(n, triples, personas, quadrants, seed=seed), languages, seed)
-
-
 def draw(
     n: int,
     triples: Iterable[Triple],

@@ -151,8 +151,10 @@ def test_what_is_refused(pool: Path, tmp_path: Path) -> None:
         curate(pool, "--out", tmp_path / "x", "--judgements", pool)
     with pytest.raises(ConfigError, match="--max-per-context"):
         curate(pool, "--out", tmp_path / "x", "--policy", "random", "--max-per-context", 1)
-    with pytest.raises(DataError, match="no dialogue"):
+    with pytest.raises(DataError, match=r"no dialogue in xx\s+languages there: "):
         curate(pool, "--out", tmp_path / "x", "--lang", "xx")
+    negative = ["curate", str(pool), "--out", str(tmp_path / "x"), "--seed", "-1"]
+    assert CliRunner().invoke(app, negative).exit_code == 2
     assert not (tmp_path / "x").exists()
 
 

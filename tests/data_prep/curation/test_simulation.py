@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,12 @@ from medal_judges.data_prep.curation.simulation import (
     annotations_needed,
     simulate,
 )
-from medal_judges.data_prep.curation.simulation_report import verdicts
+from medal_judges.data_prep.curation.simulation_report import (
+    print_verdicts,
+    require_reference,
+    verdicts,
+    write_simulation,
+)
 from medal_judges.errors import ConfigError
 from medal_judges.jsonl import write_records
 from medal_judges.judgement import Judgement
@@ -91,8 +97,36 @@ def test_a_narrow_and_wrong_policy_is_called_misleading(outcomes: list[Outcome])
     assert not found["random", False].misleading
     assert found["random", False].for_width == pytest.approx(120)
     assert ("random", True) not in found
+
+
+def test_a_comparison_that_cannot_be_made_is_refused_before_it_is_run() -> None:
+    setting = Setting((30, 120))
+    require_reference(setting, 1500, 120)
     with pytest.raises(ConfigError, match="no random sample of 100"):
-        verdicts(outcomes, 100)
+        require_reference(setting, 1500, 100)
+    with pytest.raises(ConfigError, match="the set has 50 dialogues"):
+        require_reference(setting, 50, 120)
+    with pytest.raises(ConfigError, match="--policies random,balanced"):
+        require_reference(Setting((30,), policies=("balanced",)), 1500, 30)
+
+
+def test_a_judge_who_says_the_same_of_everything_is_named(people: HumanSet) -> None:
+    flat = replace(people, scores=np.array([people.scores[0], np.ones(1500)]))
+    with pytest.raises(ConfigError, match="judge b has no correlation"):
+        simulate(flat, Setting((30,), 5, 10))
+
+
+def test_figures_that_no_selection_gave_are_null(tmp_path: Path, people: HumanSet) -> None:
+    """People who mark one dialogue of 1,500: few selections of 30 hold it."""
+    rare = replace(people, human=(np.arange(1500) == 7).astype(float))
+    found = simulate(rare, Setting((30,), 3, 10, policies=("random",)))
+    judged = verdicts(found, 30)
+    write_simulation(found, judged, {}, tmp_path)
+    record = json.loads((tmp_path / "simulation.json").read_text())
+    assert record["outcomes"][0]["undefined"] == 3
+    assert record["verdicts"][0]["width"] is None and record["verdicts"][0]["misleading"]
+    assert (tmp_path / "simulation.csv").read_text().count("\n") == 1 + len(found)
+    print_verdicts(judged, 30, 30)
 
 
 def test_expected_information_needs_no_more_than_random(outcomes: list[Outcome]) -> None:

@@ -248,6 +248,8 @@ def test_pairing() -> None:
         paired(native, [*other, translated("a", "de", "z")])
     with pytest.raises(MedalError, match="no native dialogue"):
         paired(native, [translated("a", "de", "y", bot="other")])
+    with pytest.raises(MedalError, match="are both native and translated"):
+        paired(native, native)
 
 
 def test_command_writes_page_json_and_csv(serve: Serve, tmp_path: Path) -> None:

@@ -39,10 +39,10 @@ def generate(
     if not config:
         raise ConfigError("no config given", hint="--config configs/generate/quickstart.yaml")
     settings = load_config(GenerateConfig, config, overrides or [])
-    if dry_run:
-        _estimate(settings)
-        return
     chosen = [name.strip() for name in chatbots.split(",") if name.strip()]
+    if dry_run:
+        _estimate(settings, chosen)
+        return
     _run(settings, chosen, overwrite, max_cost)
 
 
@@ -56,7 +56,8 @@ def _run(
     run = prepare(config, chatbots=chatbots or None, overwrite=overwrite, max_cost=max_cost)
     before = run.counts.finished
     try:
-        with generation_bar(run.plan.dialogues) as advance:
+        others = sum(not run.plan.speaks(id) for id in run.pool.done)
+        with generation_bar(run.plan.dialogues + others, len(run.plan.chosen)) as advance:
             advance(run.counts, 0)
             run.go(advance)
     finally:
@@ -99,15 +100,16 @@ def _show(run: Run, before: int) -> None:
         )
 
 
-def _estimate(config: GenerateConfig) -> None:
+def _estimate(config: GenerateConfig, chatbots: list[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     from medal_judges.data_prep.generation.estimate import Assumed, estimate
 
-    assumed, costs = Assumed(), estimate(config)
+    assumed, costs = Assumed(), estimate(config, chatbots=chatbots or None)
     openers = config.contexts.n * len(config.languages) * len(config.users)
-    typer.echo(f"{openers} first messages, {openers * len(config.chatbots)} dialogues")
+    speaking = len(chatbots or config.chatbots)
+    typer.echo(f"{openers} first messages, {openers * speaking} dialogues")
     table = Table("agent", "requests", "tokens in", "tokens out", "dollars")
     for cost in costs:
         money = "no price known" if cost.money is None else f"{cost.money:.2f}"
@@ -119,5 +121,6 @@ def _estimate(config: GenerateConfig) -> None:
     typer.echo(
         f"at most about ${sum(known):.2f}{more}; nothing was sent. Taken to happen: "
         f"{assumed.acceptance:.0%} of tries accepted, {assumed.user_words} words a user message, "
-        f"{assumed.chatbot_words} a chatbot's, no dialogue ends early; tokens counted from above"
+        f"{assumed.chatbot_words} a chatbot's, no dialogue ends early; tokens counted from above, "
+        "without what a model thinks before it answers; nothing that OUT holds is taken off"
     )

@@ -19,6 +19,7 @@ from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.money import is_own
 from medal_judges.data_prep.generation.run import Run, prepare
 from medal_judges.errors import ConfigError
+from medal_judges.models.llm.batched import asks_in_batches
 from medal_judges.models.llm.counting import remote_of
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
@@ -117,13 +118,18 @@ class StandIns(Agents):
         return self.loaded[agent]
 
 
-def estimate(config: GenerateConfig, assumed: Assumed | None = None) -> list[AgentCost]:
-    """For each agent what the whole run would ask, whatever of it is done already."""
+def estimate(
+    config: GenerateConfig,
+    assumed: Assumed | None = None,
+    chatbots: Sequence[str] | None = None,
+) -> list[AgentCost]:
+    """For each agent what the whole run would ask, whatever of it is done already; ``chatbots``:
+    only these speak, as in ``prepare``."""
     shown = min(SAMPLE, config.contexts.n)
     contexts = config.contexts.model_copy(update={"n": shown})
     with tempfile.TemporaryDirectory() as folder:
         small = config.model_copy(update={"contexts": contexts, "out": Path(folder)})
-        run = prepare(small)
+        run = prepare(small, chatbots=chatbots)
         run.agents = StandIns(settings_of(config), assumed=assumed or Assumed())
         run.go()
         return _scaled(run, config, config.contexts.n / shown)
@@ -131,7 +137,10 @@ def estimate(config: GenerateConfig, assumed: Assumed | None = None) -> list[Age
 
 def _scaled(run: Run, config: GenerateConfig, factor: float) -> list[AgentCost]:
     costs = []
+    silent = {f"chatbot:{name}" for name in set(run.plan.chatbots) - set(run.plan.chosen)}
     for agent, llm in settings_of(config).items():
+        if agent in silent:
+            continue
         usage = run.counts.usage[agent]
         read, written = usage["input_tokens"] * factor, usage["output_tokens"] * factor
         total = Usage(input=round(read), output=round(written))
@@ -146,6 +155,9 @@ def _price(llm: Any, usage: Usage) -> float | None:
     name = str(llm.get("model") if isinstance(llm, Mapping) else llm)
     if backend != "openai" and not name.startswith("openai:"):
         return 0.0
-    remote = remote_of(load_llm(llm))
+    model = load_llm(llm)
+    remote = remote_of(model)
     money: float | None = remote.cost(usage)
-    return 0.0 if money is None and is_own(remote.base_url) else money
+    if money is None:
+        return 0.0 if is_own(remote.base_url) else None
+    return money * (1 - remote.batch_discount) if asks_in_batches(model) else money

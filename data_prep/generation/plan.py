@@ -40,6 +40,11 @@ class Plan:
         opener, _, chatbot = id.rpartition("--")
         return (opener, chatbot) if opener in self.openers and chatbot in self.chatbots else None
 
+    def speaks(self, id: str) -> bool:
+        """Whether the dialogue of that name is one that this run is to make."""
+        parts = self.parts(id)
+        return parts is not None and parts[1] in self.chosen
+
     def order(self) -> Iterator[str]:
         """Names of all dialogues, those of other runs' chatbots too."""
         for opener in self.openers:

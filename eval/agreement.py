@@ -153,6 +153,10 @@ def _figures(
     statistic = _statistic(values, people, kind)
     plain = _plain(statistic, values, kind)
     found = with_intervals(plain, statistic, clusters, resamples=resamples, rng=rng)
+    if resamples:
+        paired = np.isfinite(values).sum(axis=1) > 1
+        trials = len({row.group for row, has in zip(rows, paired, strict=True) if has})
+        found = {key: _at_an_end(key, estimate, trials) for key, estimate in found.items()}
     rng = resampling.generator()
     if kind == "binary":
         ceiling = binary_ceiling(values, clusters, resamples=resamples, rng=rng)
@@ -247,12 +251,27 @@ def _by_annotator(
     return out, PEOPLE
 
 
+def _at_an_end(key: str, estimate: Estimate, trials: int) -> Estimate:
+    """A share of 0 or 1 is the same in every resample, but not known exactly: Wilson's interval,
+    one trial a conversation."""
+    if key not in ("exact", "adjacent") or estimate.value not in (0, 1):
+        return estimate
+    from scipy.stats import binomtest
+
+    span = binomtest(int(estimate.value) * trials, trials).proportion_ci(method="wilson")
+    return replace(estimate, low=float(span.low), high=float(span.high))
+
+
 def _where_defined(found: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """No interval where more than ``MAX_UNDEFINED`` of the resamples had no figure."""
+    """No interval where more than ``MAX_UNDEFINED`` of the resamples had no figure, or where it
+    has no width: nothing is known so well."""
     kept = {}
     for key, estimate in found.items():
         if estimate.value is not None and estimate.undefined > MAX_UNDEFINED:
             why = f"no interval: undefined in {estimate.undefined:.0%} of resamples"
+            estimate = replace(estimate, low=None, high=None, reason=why)
+        elif estimate.low is not None and estimate.low == estimate.high:
+            why = "no interval: the same in every resample"
             estimate = replace(estimate, low=None, high=None, reason=why)
         kept[key] = estimate
     return kept

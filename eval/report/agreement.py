@@ -33,7 +33,8 @@ _ANCHORS = (
 )
 _PERCENT = (
     "Share of pairs of answers to one dialogue that are equal; for graded dimensions (marked "
-    "±1) that differ by no more than one."
+    "±1) that differ by no more than one. Where all pairs or none agree, every resample does, and "
+    "the interval is Wilson's with one trial a conversation."
 )
 _ALPHA = (
     "Agreement beyond chance: 1 is perfect, 0 what shuffled answers would give. Nominal for "

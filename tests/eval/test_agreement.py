@@ -278,3 +278,21 @@ def test_the_command(tmp_path: Path) -> None:
     write_records(tmp_path / "bare.jsonl", [row(0, {})])
     bare = CliRunner().invoke(app, ["agreement", str(tmp_path / "bare.jsonl")])
     assert isinstance(bare.exception, MedalError)
+
+
+def test_a_share_at_an_end_gets_wilsons_interval_and_alpha_none() -> None:
+    """Ten of ten: n / (n + z²) to 1, with z² = 3.8415."""
+    same = [(1 + i % 5, 1 + i % 5) for i in range(10)]
+    rows = rows_of("overall", same)
+    (found,) = agreements(rows, resampling=none(200))
+    exact, alpha = found.figures["exact"], found.figures["alpha"]
+    assert (exact.value, exact.high) == (1, 1)
+    assert exact.low == pytest.approx(10 / (10 + 3.841459), abs=1e-6)
+    assert alpha.value == 1 and alpha.low is None and "same in every resample" in str(alpha.reason)
+    again = [row(10 + i, {"overall": a}, group=f"d{i}") for i, a in enumerate(same)]
+    (double,) = agreements([*rows, *again], resampling=none(200))  # ten conversations still
+    assert double.pairs == 20 and double.figures["exact"].low == exact.low
+    never = rows_of("overall", [(1, 5)] * 10)
+    assert agreements(never, resampling=none(9))[0].figures["adjacent"].low == 0
+    assert agreements(rows)[0].figures["exact"].high == 1
+    assert agreements(rows, resampling=none(0))[0].figures["exact"].low is None

@@ -9,6 +9,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +245,15 @@ def test_an_answer_that_was_cut_is_asked_once_more_with_twice_the_room(tmp_path:
         ]
         assert [a.usage.output for a in answers] == [10, 5, 10, 5]
         assert (stub.counts()["batches"], stub.counts()["requests"]) == (2, 6)
+        assert left(tmp_path) == []
+
+
+def test_a_cut_answer_that_is_taken_as_it_is_needs_one_batch(tmp_path: Path) -> None:
+    with serving() as stub:
+        request = replace(ask("cut a", max_tokens=600), as_it_is=True, presence_penalty=0.6)
+        [answer] = model(stub.url, tmp_path).chat([request])
+        assert (answer.finish, answer.failure, answer.usage.output) == ("length", None, 5)
+        assert (stub.counts()["batches"], stub.counts()["requests"]) == (1, 1)
         assert left(tmp_path) == []
 
 

@@ -42,7 +42,7 @@ def export_project(
     guidelines: Annotated[
         str, typer.Option("--guidelines", help="How to decide: YAML, or a name in configs/.")
     ] = "annotation/guidelines",
-    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of shares and orders.")] = 0,
     offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
 ) -> None:
     """Make a folder to hand out: guidelines, Label Studio project, spreadsheets.
@@ -89,9 +89,14 @@ def _project(
 
 @app.command("import")
 def import_answers(
-    folder: Annotated[Path, typer.Argument(help="Folder that medal annotate export made.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder that medal annotate export made.")
+    ],
     answers: Annotated[
-        list[Path], typer.Argument(help="Label Studio exports (.json), filled .xlsx or .csv.")
+        list[Path],
+        typer.Argument(
+            metavar="ANSWERS", help="Label Studio exports (.json), filled .xlsx or .csv."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="File to write (.jsonl or .jsonl.gz).")],
     name: Annotated[

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def curate(
     files: Annotated[
-        list[str], typer.Argument(metavar="IN...", help="Labelled dialogues: JSONL, or medal.")
+        list[str], typer.Argument(metavar="IN", help="Labelled dialogues: JSONL, or medal.")
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder for the selection and its report.")],
     n: Annotated[int, typer.Option("--n", min=1, help="Dialogues per language.")] = 100,
@@ -44,7 +44,8 @@ def curate(
         bool, typer.Option("--keep-foreign", help="Do not filter by the judge's comments.")
     ] = False,
     max_per_context: Annotated[
-        int | None, typer.Option("--max-per-context", min=1, help="Balanced only; no limit.")
+        int | None,
+        typer.Option("--max-per-context", min=1, help="Only with balanced; without it, no limit."),
     ] = None,
     rubric: Annotated[str, typer.Option("--rubric", help="Issues and overall.")] = "medal",
     rescale: Annotated[
@@ -53,7 +54,7 @@ def curate(
     expected_correlation: Annotated[
         float, typer.Option("--expected-correlation", help="Judges with people; a guess.")
     ] = 0.4,
-    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of every draw.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier one.")] = False,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave bad lines out, count and list them.")

@@ -30,8 +30,8 @@ MaxCost = Annotated[
 
 def translate(
     source: Annotated[Path, typer.Argument(metavar="IN", help="JSONL of dialogues.")],
+    to: Annotated[str, typer.Option("--to", help="Languages, such as zh,de,fr,pt,es.")],
     overrides: Overrides = None,
-    to: Annotated[str, typer.Option("--to", help="Languages, such as zh,de,fr,pt,es.")] = "",
     out: Annotated[Path, typer.Option("--out", help="JSONL to write.")] = Path("translated.jsonl"),
     config: Annotated[str, typer.Option("--config", help="YAML file.")] = "native/translate",
     chatbot: Annotated[str, typer.Option("--chatbot", help="Only dialogues of this one.")] = "",
@@ -111,8 +111,10 @@ def _show_translated(report: TranslateReport, translator: Translator, out: Path)
 
 
 def compare_native(
-    native: Annotated[Path, typer.Argument(help="JSONL of native dialogues.")],
-    translated: Annotated[Path, typer.Argument(help="JSONL of translated ones.")],
+    native: Annotated[Path, typer.Argument(metavar="NATIVE", help="JSONL of native dialogues.")],
+    translated: Annotated[
+        Path, typer.Argument(metavar="TRANSLATED", help="JSONL of medal data translate.")
+    ],
     overrides: Overrides = None,
     out: Annotated[Path, typer.Option("--out", help="Folder to write.")] = Path("native"),
     config: Annotated[str, typer.Option("--config", help="YAML file.")] = "native/compare",

@@ -30,7 +30,7 @@ def seeds(
     critic: Annotated[
         str, typer.Option("--critic", help="Field of a scenes file that says what to keep, or no.")
     ] = "rec_0.5",
-    seed: Annotated[int, typer.Option("--seed")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Another draw.")] = 0,
     show: Annotated[int, typer.Option("--show", min=0, help="How many to print.")] = 3,
 ) -> None:
     """Draw scenes, personas, genders and feelings for simulated users, the same in all languages.

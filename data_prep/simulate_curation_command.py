@@ -19,7 +19,7 @@ def simulate_curation(
         list[str], typer.Option("--judgements", help="File of medal score, one a judge; repeat.")
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder for simulation.json and .csv.")],
-    dimension: Annotated[str, typer.Option("--dimension")] = "overall",
+    dimension: Annotated[str, typer.Option("--dimension", help="What is correlated.")] = "overall",
     lang: Annotated[
         list[str] | None, typer.Option("--lang", help="Only this language; may be repeated.")
     ] = None,
@@ -32,13 +32,19 @@ def simulate_curation(
     reference: Annotated[
         int, typer.Option("--reference", help="Random annotations that the others are held to.")
     ] = 100,
-    repetitions: Annotated[int, typer.Option("--repetitions", min=2)] = 400,
-    resamples: Annotated[int, typer.Option("--resamples", min=10)] = 200,
+    repetitions: Annotated[
+        int, typer.Option("--repetitions", min=2, help="Selections drawn for each size.")
+    ] = 400,
+    resamples: Annotated[
+        int, typer.Option("--resamples", min=10, help="Bootstrap resamples for each selection.")
+    ] = 200,
     judged_issues: Annotated[
         bool, typer.Option("--judged-issues", help="Balanced by a judge's issues too.")
     ] = False,
-    expected_correlation: Annotated[float, typer.Option("--expected-correlation")] = 0.4,
-    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    expected_correlation: Annotated[
+        float, typer.Option("--expected-correlation", help="Judges with people; a guess.")
+    ] = 0.4,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of selections and resamples.")] = 0,
 ) -> None:
     """How many annotations each policy needs for one width of the interval, and whether the
     interval holds the true value."""

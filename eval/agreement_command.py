@@ -24,7 +24,7 @@ def agreement(
     resamples: Annotated[
         int, typer.Option("--resamples", min=0, help="Bootstrap resamples; 0: no intervals.")
     ] = 1000,
-    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the resamples.")] = 0,
     offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out bad lines.")] = False,
 ) -> None:

@@ -158,12 +158,16 @@ def influence(table: JudgeTable, correlation: float = EXPECTED_CORRELATION) -> F
     """Root of the expected squared influence of each row on the judges' correlations with people.
 
     The influence of a row on a correlation r is u = x y - r (x² + y²) / 2, with x and y the
-    standardised ranks of judge and people (Devlin, Gnanadesikan and Kettenring 1975). A weighted
-    estimate varies least where chances are proportional to the root of E[u²] (Isaki and Fuller
-    1982; as acquisition of test points: Sawade et al. 2010, Kossen et al. 2021). What
-    people will say is taken as normal: its mean is ``correlation`` times the judges' consensus, its
-    variance the rest, and larger where judges are unsure or disagree. The mean over judges is
-    taken, for the same annotations serve all of them.
+    standardised ranks of judge and people (Devlin, Gnanadesikan and Kettenring 1975, "Robust
+    estimation and outlier detection with correlation coefficients", for Pearson's r). The variance
+    of a weighted estimate grows with the sum of E[u²] over the chance, which for a given number of
+    rows is least where chances are proportional to the root of E[u²]; to choose test points like
+    this is active testing (Sawade et al. 2010, "Active risk estimation"; Kossen et al. 2021,
+    "Active testing").
+
+    What people will say is taken as normal: its mean is ``correlation`` times the judges'
+    consensus, its variance the rest, and larger where judges are unsure or disagree. The mean over
+    judges is taken, for the same annotations serve all of them.
 
     Raises ConfigError unless ``correlation`` lies in [0, 1).
     """

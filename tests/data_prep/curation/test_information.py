@@ -73,6 +73,22 @@ def test_expected_squared_influence_against_simulation(correlation: float) -> No
     assert float(found) == pytest.approx(expected, rel=0.01)
 
 
+def test_the_influence_is_what_a_little_more_weight_does_to_a_correlation() -> None:
+    """With nothing in doubt, the square is that of the slope of Pearson's r in a row's weight."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=40)
+    y = 0.6 * x + rng.normal(size=40)
+    x, y = ((v - v.mean()) / v.std() for v in (x, y))
+    r, more = float((x * y).mean()), 1e-5
+    found = _expected_square(x, y, np.zeros(40), r / 2)
+    for i in range(40):
+        weights = np.ones(40)
+        weights[i] += more * 40
+        moved = np.cov(x, y, aweights=weights)
+        slope = (moved[0, 1] / np.sqrt(moved[0, 0] * moved[1, 1]) - r) / more
+        assert found[i] == pytest.approx(slope**2, rel=1e-2, abs=1e-3)
+
+
 def test_the_middle_tells_less_than_the_ends() -> None:
     scores = [float(i) for i in range(21)]
     found = influence(table(view("a", *scores), rows=21), 0.4)

@@ -11,6 +11,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.llm.counting import remote_of
 from medal_judges.models.llm.openai_compatible import RemoteModel
 from medal_judges.models.llm.protocol import LanguageModel
+from medal_judges.models.llm.spending import CostLimitError
 
 
 @dataclass(slots=True)
@@ -18,11 +19,13 @@ class Budget:
     """``limit`` US dollars of this run; None for no limit.
 
     Each model keeps to a purse of its own (spending.py). Before each round what is left is shared
-    out evenly among the models that are asked in it, so that all together never pass the limit.
+    out evenly among the models that are asked in it, so that all together never pass the limit. A
+    limit in a model's own settings (``llm.max_cost``) holds beside it.
     """
 
     limit: float | None = None
     _remotes: dict[int, RemoteModel] = field(default_factory=dict)
+    _before: dict[int, float] = field(default_factory=dict)  # spent by earlier runs of this process
 
     def share(self, models: Iterable[LanguageModel]) -> None:
         """Give each paid model of the coming round its share of what is left.
@@ -30,9 +33,11 @@ class Budget:
         Raises ConfigError for a server elsewhere whose prices are not known: its cost could not be
         bounded.
         """
-        if self.limit is None:
-            return
         asked = [remote for model in models if (remote := remote_of(model)) is not None]
+        if self.limit is None:
+            for remote in asked:  # an earlier run of this process may have given it a share
+                remote.purse.limit = remote.purse.own
+            return
         for remote in asked:
             if remote.price is None and not is_own(remote.base_url):
                 raise ConfigError(
@@ -41,15 +46,30 @@ class Budget:
                     "form, 0 for a server that costs nothing)",
                 )
             self._remotes[id(remote)] = remote
+            self._before.setdefault(id(remote), remote.purse.spent)
         paid = [remote for remote in asked if remote.price is not None]
         left = self.limit - self.spent
         for remote in paid:
-            remote.purse.limit = remote.purse.spent + max(0.0, left) / len(paid)
+            share = remote.purse.spent + max(0.0, left) / len(paid)
+            own = remote.purse.own
+            remote.purse.limit = share if own is None else min(share, own)
 
     @property
     def spent(self) -> float:
         """US dollars so far."""
-        return sum(remote.purse.spent for remote in self._remotes.values())
+        found = self._remotes.items()
+        return sum(remote.purse.spent - self._before[key] for key, remote in found)
+
+    def error(self, limit: CostLimitError) -> CostLimitError:
+        """What to tell of the ``limit`` that one model met: its own, or the one of the run."""
+        purses = [remote.purse for remote in self._remotes.values()]
+        if self.limit is None or any(p.own is not None and p.limit == p.own for p in purses):
+            return limit
+        return CostLimitError(
+            f"stopped before the limit of ${self.limit:.2f}: all models together spent "
+            f"${self.spent:.4f}, and the next answer could pass it; every answer is kept",
+            hint="run the same command again with a higher --max-cost: it goes on from here",
+        )
 
 
 def is_own(base_url: str | None) -> bool:

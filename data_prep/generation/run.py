@@ -85,7 +85,7 @@ class Run:
         self.budget.share([call.model for call in calls])
         limits = ask_all(calls, self.config.per_call)
         if limits and self.counts.answers == before:
-            raise limits[0]
+            raise self.budget.error(limits[0])
         return True
 
     def _calls(self, progress: Progress | None) -> list[Call]:

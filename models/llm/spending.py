@@ -22,10 +22,11 @@ class Purse:
 
     Requests under way count at their highest price until theirs is known, so the limit is never
     passed; a request that does not fit waits for those, and is refused when there are none.
+    ``limit`` may be moved between runs; ``own`` stays the one that it began with.
     """
 
     def __init__(self, limit: float | None) -> None:
-        self.limit = limit
+        self.limit = self.own = limit
         self.spent = self.at_stake = 0.0
         self.under_way = 0
         self._changed: asyncio.Condition | None = None

@@ -201,12 +201,30 @@ def test_the_limit_of_cost_is_one_for_all_models(serve: Serve, tmp_path: Path) -
     for agent in [*settings["users"], settings["user_judge"], *settings["chatbots"]]:
         agent["llm"]["prices"] = str(prices)
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    with pytest.raises(CostLimitError, match="stopped before the limit"):
+    with pytest.raises(CostLimitError, match=r"stopped before the limit of \$1\.50: all models"):
         run(path, max_cost=1.5)
     journal = [json.loads(line) for line in answers(tmp_path / "out" / "journal.jsonl")]
     spent = sum(e["usage"]["money"] for e in journal)
     assert 0.5 < spent <= 1.5
     assert run(path, max_cost=1000).counts.finished == 16
+
+
+def test_a_models_own_limit_of_cost_holds_beside_the_runs(serve: Serve, tmp_path: Path) -> None:
+    server = serve(script=str(SCRIPT))
+    prices = tmp_path / "prices.yaml"
+    models = {name: {"input": 100, "output": 100} for name in ("user-1", "judge", "bot-0", "bot-1")}
+    prices.write_text(yaml.safe_dump({"date": "2026-01-01", "source": "test", "models": models}))
+    path = write_config(tmp_path / "a.yaml", server.url, tmp_path / "out")
+    settings = yaml.safe_load(path.read_text())
+    for agent in [*settings["users"], settings["user_judge"], *settings["chatbots"]]:
+        agent["llm"]["prices"] = str(prices)
+    settings["user_judge"]["llm"]["max_cost"] = 0.3
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    for limit in (1000, None):
+        with pytest.raises(CostLimitError, match=r"stopped before the limit of \$0\.30"):
+            run(path, max_cost=limit)
+    journal = [json.loads(line) for line in answers(tmp_path / "out" / "journal.jsonl")]
+    assert 0.1 < sum(e["usage"]["money"] for e in journal if e["stage"] == "check") <= 0.6
 
 
 def test_ctrl_c_asks_nothing_more_and_keeps_what_was_answered(serve: Serve, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.markup import escape
 from rich.table import Table as RichTable
 
 from medal_judges.eval.console import wide_console
@@ -39,9 +38,7 @@ def print_tables(benchmark: Benchmark, notes: Sequence[str]) -> None:
 def _figures(title: str, rows: Sequence[ResultRow], metrics: Mapping[str, str]) -> RichTable:
     main, *others = metrics
     head = ("dimension", "judge", "coverage", "n", metrics[main], "95%")
-    table = RichTable(
-        *head, *(metrics[name] for name in others), "human ceiling", title=escape(title)
-    )
+    table = RichTable(*head, *(metrics[name] for name in others), "human ceiling", title=title)
     for dimension in dict.fromkeys(row.dimension for row in rows):
         for row in (row for row in rows if row.dimension == dimension):
             table.add_row(*_lead(row), *_main(row, main), *(_shown(row, name) for name in others),
@@ -52,7 +49,7 @@ def _figures(title: str, rows: Sequence[ResultRow], metrics: Mapping[str, str]) 
 
 def _lead(row: ResultRow) -> tuple[str, ...]:
     coverage = _NONE if row.coverage is None else f"{row.coverage:.1%}"
-    return escape(row.dimension), escape(row.judge), coverage, str(row.scored)
+    return row.dimension, row.judge, coverage, str(row.scored)
 
 
 def _main(row: ResultRow, metric: str) -> tuple[str, str]:
@@ -72,7 +69,7 @@ def _number(found: Estimate | None) -> str:
 
 def _chosen(table: Table, columns: Sequence[str]) -> RichTable:
     shown = [i for i, name in enumerate(table.columns) if name in columns]
-    out = RichTable(*(table.columns[i] for i in shown), title=escape(table.title))
+    out = RichTable(*(table.columns[i] for i in shown), title=table.title)
     for row in table.rows:
         out.add_row(*(_cell(row[i]) for i in shown))
     return out
@@ -83,4 +80,4 @@ def _cell(cell: Cell) -> str:
         return _number(cell)
     if cell is None:
         return _NONE
-    return f"{cell:.2f}" if isinstance(cell, float) else escape(str(cell))
+    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)

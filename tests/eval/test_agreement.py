@@ -23,6 +23,7 @@ from medal_judges.eval.agreement_tables import write_agreement
 from medal_judges.eval.alpha import alpha_statistic
 from medal_judges.eval.correlation import Floats
 from medal_judges.eval.metaeval import Resampling
+from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue, parse_labelled
 
 needs_data = pytest.mark.skipif(
@@ -265,8 +266,6 @@ def test_binary_figures_of_people_against_statsmodels() -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    from medal_judges.jsonl import write_records
-
     rows = rows_of("overall", [(1, 2), (3, 3), (4, 5), (2, 2), (5, 5)])
     write_records(tmp_path / "in.jsonl", rows)
     out = tmp_path / "out"
@@ -296,3 +295,13 @@ def test_a_share_at_an_end_gets_wilsons_interval_and_alpha_none() -> None:
     assert agreements(never, resampling=none(9))[0].figures["adjacent"].low == 0
     assert agreements(rows)[0].figures["exact"].high == 1
     assert agreements(rows, resampling=none(0))[0].figures["exact"].low is None
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    name = "odd[/y]<script>alert(1)</script>"
+    path = tmp_path / "rows.jsonl"
+    write_records(path, rows_of(name, [(0, 1), (1, 1), (0, 0)]))
+    done = CliRunner().invoke(app, ["agreement", str(path), "--out", str(tmp_path / "o")])
+    assert done.exit_code == 0, done.output
+    assert "odd[/y]" in done.output
+    assert "<script>alert" not in (tmp_path / "o" / "agreement.html").read_text()

@@ -12,3 +12,13 @@ def test_a_pipe_is_wider_than_rich_takes_it_for(capsys: pytest.CaptureFixture[st
     console.print("x" * (PIPED - 1), "end")
     assert not console.is_terminal and console.width == PIPED
     assert capsys.readouterr().out.splitlines()[0].rstrip() == "x" * (PIPED - 1)
+
+
+def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.table import Table
+
+    table = Table("head", title="a [/b] :smile:")
+    table.add_row("[red]name[/x]")
+    wide_console().print(table)
+    shown = capsys.readouterr().out
+    assert "a [/b] :smile:" in shown and "[red]name[/x]" in shown

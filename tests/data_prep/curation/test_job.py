@@ -172,8 +172,8 @@ def test_hostile_text_stays_text_on_the_page(tmp_path: Path) -> None:
     bad = '<script>alert(1)</script>" onload="x'
     comments = {"uninterpretable": f"Mixes Chinese characters in. {bad}"}
     rows = [
-        labelled("a", chatbot=bad, user="[red]x"),
-        labelled("b", chatbot="B", user="[red]x"),
+        labelled("a", chatbot=bad, user="[/red]x"),
+        labelled("b", chatbot="B", user="[/red]x"),
         labelled(f"c{bad}", "uninterpretable", comments=comments),
     ]
     curate(write(tmp_path / "in.jsonl", *rows), "--out", tmp_path / "o", "--n", 2)

@@ -68,6 +68,15 @@ def parse_persona(record: object) -> str:
 
 
 def _records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
+    if not Path(path).is_file():
+        raise DataError(
+            path,
+            None,
+            "no such file of scenes or personas",
+            hint="give the path of the file as published (ATOMIC10X.jsonl, persona.jsonl), or "
+            "'embedded' for the set that is shipped (contexts.scenes=embedded, "
+            "contexts.personas=embedded)",
+        )
     name = str(path).removesuffix(".gz").lower()
     return _csv_records(path, parse) if name.endswith(".csv") else read_records(path, parse)
 

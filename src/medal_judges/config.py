@@ -98,7 +98,11 @@ def _problems(kind: type[Config], error: ValidationError) -> Iterator[str]:
             guess = f"; did you mean {near[0]!r}?" if near else ""
             yield f"unknown key {name!r}{guess}"
         else:
-            yield f"{name or '(config)'}: {problem['msg']} (got {problem.get('input')!r:.80})"
+            got = problem.get("input")
+            told = f"{name or '(config)'}: {problem['msg']} (got {got!r:.80})"
+            unquoted = problem["type"] == "string_type" and isinstance(got, bool | int | float)
+            # no, on, yes and 4 are no text to YAML, and a language is called "no".
+            yield f"{told}; write it in quotes" if unquoted else told
 
 
 def _fields_at(kind: type[Config], path: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from medal_judges.config import load_config
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.estimate import Assumed, estimate
 from medal_judges.data_prep.generation.run import prepare
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, DataError
 from medal_judges.jsonl import read_labelled
 from medal_judges.models.llm.protocol import Message
 from medal_judges.models.llm.token_estimate import prompt_tokens_above
@@ -119,6 +119,14 @@ def test_settings_that_do_not_fit_are_named(tmp_path: Path, tiny_llama: Path) ->
         load_config(GenerateConfig, path, ["first_turn.tries=0"])
     with pytest.raises(ConfigError, match=r"a name is letters.*a--b"):
         load_config(GenerateConfig, path, ["user_judge.name=a--b"])
+    for unquoted in ("4", "no", "4.5"):
+        with pytest.raises(ConfigError, match=r"user_judge\.name: .*; write it in quotes"):
+            load_config(GenerateConfig, path, [f"user_judge.name={unquoted}"])
+    with pytest.raises(ConfigError, match=r"languages\.0: .*got False\); write it in quotes"):
+        load_config(GenerateConfig, path, ["languages=[no]"])
+    assert load_config(GenerateConfig, path, ["user_judge.name=4o"]).user_judge.name == "4o"
+    with pytest.raises(DataError, match=r"ATOMIC10X.jsonl: no such file(.|\n)*scenes=embedded"):
+        prepare(load_config(GenerateConfig, path, ["contexts.scenes=ATOMIC10X.jsonl"]))
     for name in ("-a", "a-"):  # x--a---b could be read in two ways
         with pytest.raises(ConfigError, match=rf"a name is letters.*'{name}'"):
             load_config(GenerateConfig, path, [f"user_judge.name={name}"])

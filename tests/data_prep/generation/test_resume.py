@@ -102,6 +102,33 @@ def test_killed_three_times_no_turn_is_lost_and_none_made_twice(
     assert all(row["answered"] == 1 for row in second.told("counts").values())
 
 
+def test_a_journal_cut_anywhere_is_gone_on_with(serve: Serve, tmp_path: Path) -> None:
+    """Every fourth line's end and middle, with the files in the states that a kill leaves."""
+    server = serve(script=str(SCRIPT))
+    small = {"contexts": {"n": 1}, "languages": ["en"], "max_turns": 5}
+    run(write_config(tmp_path / "a.yaml", server.url, tmp_path / "whole", **small))
+    whole = tmp_path / "whole"
+    journal, dialogues = ((whole / n).read_bytes() for n in ("journal.jsonl", "dialogues.jsonl"))
+    lines = journal.splitlines(keepends=True)
+    once = {r["key"] for r in server.told("requests")}
+    assert dialogues and len(lines) > 12
+    for number in range(0, len(lines), 4):
+        before = b"".join(lines[:number])
+        for half in (b"", lines[number][: 2 + 7 * number % 40]):
+            out = tmp_path / f"{number}-{len(half)}"
+            out.mkdir()
+            (out / "run.json").write_bytes((whole / "run.json").read_bytes())
+            (out / "journal.jsonl").write_bytes(before + half)
+            # Killed while the files are made anew, arranged, or written to.
+            (out / "dialogues.jsonl").write_bytes(dialogues[: 11 * number])
+            for name in ("run.json", "dialogues.jsonl", "rejected.jsonl", "summary.json"):
+                (out / f".new-{name}").write_bytes(b'{"half')
+            run(write_config(tmp_path / "b.yaml", server.url, out, **small))
+            assert (out / "dialogues.jsonl").read_bytes() == dialogues
+            assert len(answers(out / "journal.jsonl")) == len(lines)
+    assert {r["key"] for r in server.told("requests")} == once
+
+
 def test_how_many_are_under_way_changes_no_dialogue(serve: Serve, tmp_path: Path) -> None:
     server = serve(script=str(SCRIPT))
     texts = []

@@ -163,7 +163,7 @@ def audit_source(
 
     skipped = Skipped() if skip_bad else None
     found = audit(load_spec(name, offline=offline or None, skipped=skipped))
-    console = Console()
+    console = Console(markup=False, emoji=False)  # ids come out of files
     table = Table("language", "dialogues", "turns", "edges u s e r", "expected", "clipped")
     for lang, one in sorted(found.languages.items()):
         verdict = {True: "YES", False: "no", None: "cannot tell"}[one.clipped]

@@ -156,7 +156,8 @@ def _show(report: ScoreReport, skipped: Any, floor: float) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(stderr=True)
+    # Reasons and names come from servers and files: rich must not read [/INST] as markup.
+    console = Console(stderr=True, markup=False, emoji=False)
     coverage = "–" if report.coverage is None else f"{report.coverage:.1%}"
     console.print(f"{report.total} judgements ({report.resumed} from before), coverage {coverage}")
     for reason, count in report.failures.most_common():

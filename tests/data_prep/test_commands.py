@@ -94,6 +94,15 @@ def test_show_says_whether_the_file_is_the_known_one(
     assert "mine und" in output
 
 
+def test_audit_shows_ids_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    talk = [{"role": "assistant", "content": ""}]
+    path.write_text(json.dumps({"id": "[/INST]", "dialogue": talk}) + "\n")
+    result = medal("audit", str(path))
+    assert result.exit_code == 0, result.output
+    assert "[/INST]" in result.output
+
+
 def test_audit_names_the_bad_line_or_lists_what_it_left_out(file: Path) -> None:
     refused = medal("audit", str(file))
     assert isinstance(refused.exception, MedalError)

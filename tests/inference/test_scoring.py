@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from medal_judges import Judge
-from medal_judges.inference.scoring import score_to_file
+from medal_judges.inference.scoring import ScoreReport, score_to_file
 from medal_judges.jsonl import read_dialogues, read_judgements
 
 JUDGE = "configs/judges/repetition.yaml"
@@ -233,3 +233,14 @@ def test_a_file_that_holds_no_judgements_is_left_as_it_is(
         done = medal("score", source, "--judge", JUDGE, "--out", out, *overwrite)
         assert done.returncode == 2 and "no file of judgements" in done.stderr
         assert out.read_bytes() == before
+
+
+def test_reasons_of_servers_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    from medal_judges.inference.commands import _show
+
+    report = ScoreReport(total=2, scored=1, sums={"odd[/x]": 3.0})
+    report.failures["no number in '[/INST] I cannot'"] = 1
+    report.counts["odd[/x]"] = 1
+    _show(report, None, 0.0)
+    shown = capsys.readouterr().err
+    assert "[/INST]" in shown and "odd[/x]" in shown

@@ -17,7 +17,7 @@ from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageMo
 from medal_judges.models.llm.spending import CostLimitError
 
 OnAnswer = Callable[[int, Completion], None]
-GRACE = 5.0  # seconds that servers have to end after Ctrl-C
+GRACE = 3.0  # seconds that servers have to end after Ctrl-C
 # Where a model is found and how fast it is asked changes no dialogue; the rest does.
 _CONNECTION = frozenset(
     (
@@ -81,13 +81,13 @@ def ask_all(calls: Sequence[Call], per_call: int) -> list[CostLimitError]:
             if not isinstance(call.model, AnswersEach):
                 _ask_local(call, per_call)
         for server in servers:
-            server.join()
+            server.done.wait()
     except BaseException:
         stop.set()
         end = time.monotonic() + GRACE
         for server in servers:
-            if server.ident is not None:
-                server.join(max(0.0, end - time.monotonic()))
+            if server.ident is not None:  # it was started
+                server.done.wait(max(0.0, end - time.monotonic()))
         raise
     errors = [server.error for server in servers if server.error is not None]
     for error in errors:
@@ -108,12 +108,16 @@ class _Server(threading.Thread):
         super().__init__(daemon=True)
         self.call, self.stop = call, stop
         self.error: BaseException | None = None
+        # Not join(): until Python 3.13 one that Ctrl-C interrupts takes the thread for ended.
+        self.done = threading.Event()
 
     def run(self) -> None:
         try:
             self.call.model.chat_each(self.call.requests, self._on_answer)  # type: ignore[attr-defined]
         except BaseException as error:  # raised in the caller's thread
             self.error = error
+        finally:
+            self.done.set()
 
     def _on_answer(self, index: int, completion: Completion) -> None:
         self.call.on_answer(index, completion)

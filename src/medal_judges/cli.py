@@ -75,7 +75,9 @@ def main() -> None:
             raise
         typer.echo(f"error: {error}", err=True)
         sys.exit(getattr(error, "exit_code", 2))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as ended:  # newer typers make the one of the other
+        if isinstance(ended, SystemExit) and ended.code != 130:
+            raise
         typer.echo("stopped; run the same command again to go on", err=True)
         sys.exit(130)
 

@@ -254,6 +254,25 @@ def test_a_models_own_limit_of_cost_holds_beside_the_runs(serve: Serve, tmp_path
     assert 0.1 < sum(e["usage"]["money"] for e in journal if e["stage"] == "check") <= 0.6
 
 
+def interruptible(path: Path) -> subprocess.Popen[str]:
+    """A shell in the background has its children ignore Ctrl-C's signal; a terminal does not."""
+    wake = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    command = [sys.executable, "-m", "medal_judges", "generate", "--config", str(path)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=wake)
+
+
+def test_ctrl_c_does_not_wait_for_a_silent_server(serve: Serve, tmp_path: Path) -> None:
+    server = serve(script=str(SCRIPT), delay=25)
+    process = interruptible(write_config(tmp_path / "a.yaml", server.url, tmp_path / "out"))
+    while not server.total("seen"):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=10)
+    assert process.returncode == 130 and "Traceback" not in said
+    assert "stopped; run the same command again to go on" in said
+
+
 def test_ctrl_c_asks_nothing_more_and_keeps_what_was_answered(serve: Serve, tmp_path: Path) -> None:
     server = serve(script=str(SCRIPT), delay=0.2)
     out = tmp_path / "out"
@@ -261,10 +280,7 @@ def test_ctrl_c_asks_nothing_more_and_keeps_what_was_answered(serve: Serve, tmp_
     settings = yaml.safe_load(path.read_text())
     settings["users"][0]["llm"]["max_in_flight"] = 2  # the first round alone takes 8 seconds
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    command = [sys.executable, "-m", "medal_judges", "generate", "--config", str(path)]
-    # A shell in the background has its children ignore the signal; a terminal does not.
-    wake = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=wake)
+    process = interruptible(path)
     while len(answers(out / "journal.jsonl")) < 4:
         assert process.poll() is None
         time.sleep(0.01)
@@ -272,6 +288,7 @@ def test_ctrl_c_asks_nothing_more_and_keeps_what_was_answered(serve: Serve, tmp_
     _, said = process.communicate(timeout=5)
     seen = server.total("seen")
     assert process.returncode == 130 and "Traceback" not in said
+    assert "stopped; run the same command again to go on" in said
     assert seen < 12 and seen - len(answers(out / "journal.jsonl")) <= 2
     summary = json.loads((out / "summary.json").read_text())
     assert summary["usage"]["user:user-1"]["requests"] == len(answers(out / "journal.jsonl"))

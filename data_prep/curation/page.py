@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from medal_judges.data_prep.curation.balance import FactorBalance, LanguageBalance
 from medal_judges.data_prep.curation.job import Curation
+from medal_judges.eval.report.heat import heat_cell, heat_table
 from medal_judges.eval.report.markup import (
     Column,
     Group,
@@ -95,20 +96,12 @@ def _counts(balances: Sequence[LanguageBalance], name: str, title: str) -> str:
         for b in balances:
             v = found.get((b.lang, value))
             cells += "<td></td>" if v is None else _count_cell(v.selected, v.pool, most)
-        rows.append(f"<tr>{row_head(value or '(not named)')}{cells}</tr>")
-    heads = "".join(f'<th scope="col">{escape(b.lang)}</th>' for b in balances)
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(title)}">'
-        f'<table class="heat"><caption><span>{escape(title)}</span></caption><thead><tr>'
-        f'<th scope="col"></th>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>\n'
-    )
+        rows.append(row_head(value or "(not named)") + cells)
+    return heat_table(title, "", [b.lang for b in balances], rows)
 
 
 def _count_cell(selected: int, pool: int, most: int) -> str:
-    share = round(100 * selected / most)
-    return (
-        f'<td class="pos" style="--s:{share}%">{selected} <span class="ci">of {pool:,}</span></td>'
-    )
+    return heat_cell(f'{selected} <span class="ci">of {pool:,}</span>', selected / most, "pos")
 
 
 def _unmet(balances: Sequence[LanguageBalance]) -> str:

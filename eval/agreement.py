@@ -233,10 +233,11 @@ def _by_annotator(
     rows: Sequence[LabelledDialogue], name: str, values: Floats
 ) -> tuple[Floats, str]:
     """Answers by person, shape (rows, people), where every row names its annotators in
-    ``extra["annotators"]``; else ``values`` by position."""
+    ``extra["annotators"]``; else ``values`` by position. Labels of a machine (``labels_by``) are
+    nobody's, though the row may still name those who annotated it before."""
     named: list[list[str]] = []
     for row in rows:
-        people = row.extra.get("annotators")
+        people = None if row.extra.get("labels_by") else row.extra.get("annotators")
         if not isinstance(people, list) or len(people) != len(row.labels[name]):
             return values, POSITIONS
         named.append([str(person) for person in people])

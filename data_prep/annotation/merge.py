@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,6 @@ from medal_judges.data_prep.annotation.answers import Checked
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.labelled import LabelledDialogue
 
-MACHINE = "machine"  # labeller of labels whose row does not say who gave them
 _OF_MACHINE = ("labels_by", "comments")
 
 
@@ -19,9 +18,10 @@ def merge(answers: Iterable[Checked], project: Project) -> Iterator[LabelledDial
     """The rows that somebody annotated, in their order, with one value per annotator.
 
     ``extra["annotators"]`` names them, in the order of the values; a dimension that one of them
-    left open is None there. What a machine had said moves to ``extra["machine_labels"]``
-    ({dimension: {labeller: values}}) and ``extra["machine_comments"]``, labels of people to
-    ``extra["earlier_labels"]``; free texts are in ``extra["annotator_comments"]``.
+    left open is None there. What a machine (``labels_by``) had said moves to
+    ``extra["machine_labels"]`` ({dimension: {labeller: values}}) and ``extra["machine_comments"]``,
+    labels of people, or of whom nothing is said, to the list ``extra["earlier_labels"]``; free
+    texts are in ``extra["annotator_comments"]``.
     """
     by_key: dict[str, list[Checked]] = defaultdict(list)
     for answer in answers:
@@ -58,11 +58,14 @@ def _earlier(row: LabelledDialogue) -> dict[str, Any]:
     """The labels that the row had before, under the name of what they are."""
     if not row.labels:
         return {}
-    if "annotators" in row.extra:
+    if not row.extra.get("labels_by"):
         labels = {name: list(values) for name, values in row.labels.items()}
-        kept = {"annotators": row.extra["annotators"], "labels": labels}
-        return {"earlier_labels": [*row.extra.get("earlier_labels", []), kept]}
-    labeller = str(row.extra.get("labels_by") or MACHINE)
+        by = {key: row.extra[key] for key in ("annotators",) if key in row.extra}
+        before = row.extra.get("earlier_labels", [])
+        # medal label --replace-labels keeps one set, as an object
+        listed = [before] if isinstance(before, Mapping) else before
+        return {"earlier_labels": [*listed, {**by, "labels": labels}]}
+    labeller = str(row.extra["labels_by"])
     machine = {name: dict(by) for name, by in row.extra.get("machine_labels", {}).items()}
     for name, values in row.labels.items():
         machine.setdefault(name, {})[labeller] = list(values)

@@ -305,3 +305,11 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "odd[/y]" in done.output
     assert "<script>alert" not in (tmp_path / "o" / "agreement.html").read_text()
+
+
+def test_repeats_of_a_machine_are_nobodys_answers() -> None:
+    extra = {"annotators": ["ana", "ben"]}
+    answers = [(1, 2), (2, 3), (4, 4), (5, 4)]
+    (people,) = agreements(rows_of("overall", answers, **extra), resampling=none())
+    (machine,) = agreements(rows_of("overall", answers, **extra, labels_by="j"), resampling=none())
+    assert (people.columns, machine.columns) == (PEOPLE, POSITIONS)

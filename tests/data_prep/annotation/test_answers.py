@@ -138,3 +138,18 @@ def test_rows_get_one_value_per_annotator_and_keep_what_a_machine_said(project: 
     (second, *_) = merge(checked, again)
     assert second.extra["earlier_labels"][0]["annotators"] == ["ana", "ben"]
     assert second.extra["machine_labels"] == machine
+
+
+def test_earlier_labels_are_a_machines_only_where_the_row_says_so(project: Project) -> None:
+    checked, _ = check(everything(project), project)
+    key, row = next(iter(project.rows.items()))
+    bare = {name: value for name, value in row.extra.items() if name != "labels_by"}
+    (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=bare)}))
+    kept = [{"labels": {name: list(values) for name, values in row.labels.items()}}]
+    assert found.extra["earlier_labels"] == kept and "machine_labels" not in found.extra
+    replaced = {**bare, "earlier_labels": {"labels": {"overall": [1.0]}}}  # by medal label
+    (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=replaced)}))
+    assert found.extra["earlier_labels"] == [{"labels": {"overall": [1.0]}}, *kept]
+    again = {**row.extra, "annotators": ["ana", "ben"]}  # annotated, then labelled anew
+    (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=again)}))
+    assert "machine_labels" in found.extra and "earlier_labels" not in found.extra

@@ -112,7 +112,7 @@ class Run:
     def _answered(self, unit: Unit, completion: Completion) -> None:
         agent = self.asker.agent(unit)
         if completion.finish == "failed":
-            self._failed(unit, agent, completion.failure or "no reason given")
+            self._failed(unit, agent, completion)
             return
         self._failures[agent] = self._failures[unit.id] = 0
         cut = completion.finish == "length"
@@ -125,9 +125,12 @@ class Run:
         if opener.opened:
             self.pool.spread(opener)
 
-    def _failed(self, unit: Unit, agent: str, reason: str) -> None:
-        for name in (unit.id, agent):
-            self._failures[name] += 1
+    def _failed(self, unit: Unit, agent: str, completion: Completion) -> None:
+        reason = completion.failure or "no reason given"
+        self._failures[unit.id] += 1
+        # A server that refuses one dialogue (a filter, say) reads it and is not down for that.
+        read = completion.usage.input or completion.usage.output
+        self._failures[agent] = 0 if read else self._failures[agent] + 1
         if self._failures[unit.id] >= UNIT_FAILURES:
             self.parked[unit.id] = f"{agent}: {reason}"
             self.pool.active.pop(unit.id, None)

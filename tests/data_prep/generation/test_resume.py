@@ -302,3 +302,20 @@ def test_a_model_that_fails_on_and_on_is_not_asked_all_that_waits(
     with pytest.raises(MedalError, match="user:user-1 failed 25 times in a row"):
         run(path)  # 120 first messages wait
     assert server.total("seen") <= 25 + 8
+
+
+def test_dialogues_that_a_filter_refuses_wait_and_the_others_end(
+    serve: Serve, tmp_path: Path
+) -> None:
+    good, strict = serve(script=str(SCRIPT)), serve(script=str(SCRIPT), fault="filter", times=-1)
+    path = write_config(tmp_path / "a.yaml", good.url, tmp_path / "out", contexts={"n": 6})
+    settings = yaml.safe_load(path.read_text())
+    settings["chatbots"][1]["llm"]["base_url"] = strict.url
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    found = run(path)  # more refusals in a row than a server that is down is given
+    dialogues = 12 - found.counts.failed_openers
+    assert len(found.parked) == dialogues > 25 / 3
+    assert all("content filter" in reason for reason in found.parked.values())
+    rows = [json.loads(line) for line in answers(tmp_path / "out" / "dialogues.jsonl")]
+    assert len(rows) == dialogues and all(row["id"].endswith("--bot-0") for row in rows)
+    assert [row["id"] for row in rows] == [i for i in found.plan.order() if i in found.pool.done]

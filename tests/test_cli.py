@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -27,3 +28,13 @@ def test_an_error_is_a_message_and_a_traceback_only_on_request(extra: tuple[str,
     done = module("score", "nowhere.jsonl", *extra)
     assert done.returncode != 0 and "no judge given" in done.stderr
     assert ("Traceback" in done.stderr) == bool(extra)
+
+
+@pytest.mark.parametrize("extra", [(), ("--debug",)])
+def test_a_path_that_cannot_be_written_is_a_message(tmp_path: Path, extra: tuple[str, ...]) -> None:
+    file = tmp_path / "file.jsonl"
+    file.write_text("")
+    done = module("data", "seeds", "--n", "1", "--out", str(file / "inside.jsonl"), *extra)
+    assert done.returncode != 0 and str(file) in done.stderr
+    assert ("Traceback" in done.stderr) == bool(extra)
+    assert extra or done.stderr.startswith("error: ")

@@ -64,7 +64,8 @@ def options(
 
 
 def main() -> None:
-    """Entry point: a MedalError is one clear message and an exit code, not a traceback."""
+    """Entry point: a MedalError, or a path that cannot be read or written, is one clear message
+    and an exit code, not a traceback."""
     debug = "--debug" in sys.argv
     if debug:  # taken anywhere on the line: people add it at the end
         sys.argv = [sys.argv[0], "--debug", *(a for a in sys.argv[1:] if a != "--debug")]
@@ -75,6 +76,12 @@ def main() -> None:
             raise
         typer.echo(f"error: {error}", err=True)
         sys.exit(getattr(error, "exit_code", 2))
+    except OSError as error:
+        if debug or error.filename is None:
+            raise
+        hint = "give another path, or --debug to see where it was used"
+        typer.echo(f"error: {error.filename}: {error.strerror}\n  {hint}", err=True)
+        sys.exit(2)
     except (KeyboardInterrupt, SystemExit) as ended:  # newer typers make the one of the other
         if isinstance(ended, SystemExit) and ended.code != 130:
             raise

@@ -230,4 +230,4 @@ def annotations_needed(figures: Mapping[int, float], target: float) -> float | N
         if low <= np.log(target) <= high:
             share = 0.0 if high == low else (high - np.log(target)) / (high - low)
             return float(np.exp(np.log(small) + share * (np.log(large) - np.log(small))))
-    return None
+    return next((float(n) for n in sizes if figures[n] == target), None)  # a single size

@@ -150,6 +150,7 @@ def test_annotations_needed_by_hand() -> None:
     assert annotations_needed(widths, 0.01) is None
     assert annotations_needed(widths, 5) is None
     assert annotations_needed({}, 1) is None
+    assert annotations_needed({50: 0.2}, 0.2) == 50
 
 
 def test_reading_a_set(tmp_path: Path) -> None:

@@ -50,6 +50,13 @@ def identity(llm: Any) -> Any:
     return {name: value for name, value in llm.items() if name not in _CONNECTION}
 
 
+def is_served(llm: Any) -> bool:
+    """Whether an ``llm`` setting names a model behind a server; nothing is loaded to tell."""
+    backend = llm.get("backend") if isinstance(llm, Mapping) else None
+    name = str(llm.get("model") if isinstance(llm, Mapping) else llm)
+    return backend == "openai" or (backend is None and name.startswith("openai:"))
+
+
 @dataclass(slots=True)
 class Agents:
     """``get(agent)`` is its model; agents with the same setting share one."""

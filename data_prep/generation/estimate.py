@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.config import Config
-from medal_judges.data_prep.generation.agents import Agents, settings_of
+from medal_judges.data_prep.generation.agents import Agents, is_served, settings_of
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.money import is_own
 from medal_judges.data_prep.generation.run import Run, prepare
@@ -151,9 +151,7 @@ def _scaled(run: Run, config: GenerateConfig, factor: float) -> list[AgentCost]:
 
 def _price(llm: Any, usage: Usage) -> float | None:
     """US dollars; a local model is not loaded to find out that it has no price."""
-    backend = llm.get("backend") if isinstance(llm, Mapping) else None
-    name = str(llm.get("model") if isinstance(llm, Mapping) else llm)
-    if backend != "openai" and not name.startswith("openai:"):
+    if not is_served(llm):
         return 0.0
     model = load_llm(llm)
     remote = remote_of(model)

@@ -40,6 +40,9 @@ class Outputs:
                 for name in _OWN:
                     (folder / name).unlink(missing_ok=True)
             self._check(record)
+        except OSError as error:
+            self.close()
+            raise _unwritable(folder, error) from error
         except BaseException:
             self.close()
             raise
@@ -140,9 +143,7 @@ def _held(folder: Path) -> int | None:
         folder.mkdir(parents=True, exist_ok=True)
         held = os.open(folder, os.O_RDONLY)
     except OSError as error:
-        raise MedalError(
-            f"{folder} cannot be written to: {error.strerror}", hint="give another with out=DIR"
-        ) from error
+        raise _unwritable(folder, error) from error
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -155,6 +156,12 @@ def _held(folder: Path) -> int | None:
             "another folder with out=DIR",
         ) from None
     return held
+
+
+def _unwritable(folder: Path, error: OSError) -> MedalError:
+    return MedalError(
+        f"{folder} cannot be written to: {error.strerror}", hint="give another with out=DIR"
+    )
 
 
 def _read_record(path: Path) -> dict[str, Any]:

@@ -12,7 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from medal_judges.data_prep.generation.agents import Agents, Call, ask_all, identity, settings_of
+from medal_judges.data_prep.generation.agents import (
+    Agents,
+    Call,
+    ask_all,
+    identity,
+    is_served,
+    settings_of,
+)
 from medal_judges.data_prep.generation.asking import Asker
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.counts import Counts
@@ -67,6 +74,7 @@ class Run:
         """
         with room_in(self.config.out):
             try:
+                self._require_prices()
                 while self._round(progress):
                     self.outputs.flush()
                 self.outputs.flush()
@@ -75,6 +83,14 @@ class Run:
                 with self._lock:
                     self._closed = True
                     self.outputs.close()
+
+    def _require_prices(self) -> None:
+        """Raise ConfigError before anything is paid where a limit of cost could not be kept."""
+        if self.budget.limit is None:
+            return
+        silent = {f"chatbot:{name}" for name in set(self.plan.chatbots) - set(self.plan.chosen)}
+        served = [a for a, llm in self.agents.settings.items() if is_served(llm)]
+        self.budget.share([self.agents.get(agent) for agent in served if agent not in silent])
 
     def _round(self, progress: Progress | None) -> bool:
         self.pool.fill()

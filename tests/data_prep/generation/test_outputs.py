@@ -85,6 +85,9 @@ def test_a_file_in_the_folders_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("mine")
     with pytest.raises(MedalError, match=r"out cannot be written to(.|\n)*out=DIR"):
         Outputs(tmp_path / "out", RECORD)
+    if Path("/proc/self/task").is_dir():  # there, and not even root may write to it
+        with pytest.raises(MedalError, match=r"task cannot be written to(.|\n)*out=DIR"):
+            Outputs(Path("/proc/self/task"), RECORD)
 
 
 def test_nothing_is_written_behind_half_a_line(tmp_path: Path) -> None:

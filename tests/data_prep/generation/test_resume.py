@@ -236,6 +236,20 @@ def test_the_limit_of_cost_is_one_for_all_models(serve: Serve, tmp_path: Path) -
     assert run(path, max_cost=1000).counts.finished == 16
 
 
+def test_a_limit_of_cost_that_cannot_be_kept_is_told_before_anything_is_paid(
+    serve: Serve, tmp_path: Path
+) -> None:
+    server = serve(script=str(SCRIPT))
+    path = write_config(tmp_path / "a.yaml", server.url, tmp_path / "out")
+    settings = yaml.safe_load(path.read_text())
+    settings["chatbots"][1]["llm"]["base_url"] = "https://models.example/v1"
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"no price of bot-1 is known(.|\n)*prices: PATH"):
+        run(path, max_cost=5)
+    assert server.total("seen") == 0
+    assert run(path, max_cost=5, chatbots=["bot-0"]).counts.finished > 0
+
+
 def test_a_models_own_limit_of_cost_holds_beside_the_runs(serve: Serve, tmp_path: Path) -> None:
     server = serve(script=str(SCRIPT))
     prices = tmp_path / "prices.yaml"

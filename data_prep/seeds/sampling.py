@@ -23,6 +23,7 @@ from medal_judges.data_prep.seeds.embedded import (
 )
 from medal_judges.data_prep.seeds.keywords import gendered_word
 from medal_judges.data_prep.seeds.languages import language
+from medal_judges.data_prep.seeds.listed import listed_contexts
 from medal_judges.data_prep.seeds.readers import HIGH_FILTER, Critic, read_personas, read_triples
 from medal_judges.data_prep.seeds.scenes import Scene, Triple, is_neutral, scene_of, sentences
 from medal_judges.errors import ConfigError
@@ -32,9 +33,11 @@ class SeedsConfig(Config):
     """``n`` contexts. ``scenes`` and ``personas`` are ``embedded`` or a file (readers.py), as
     published; ``critic`` is the field of a scenes file that tells what is kept. ``affects`` is
     ``embedded`` or a YAML file of states by quadrant. ``countries`` replaces those of
-    configs/seeds/languages.yaml for a language."""
+    configs/seeds/languages.yaml for a language. ``file``: contexts that stand there, as written by
+    ``medal data seeds``, instead of drawn ones."""
 
     n: int = Field(default=400, ge=1)
+    file: str | None = None
     scenes: str = EMBEDDED
     personas: str = EMBEDDED
     affects: str = EMBEDDED
@@ -64,6 +67,8 @@ def contexts_for(config: SeedsConfig, languages: Sequence[str], seed: int) -> li
     Raises ConfigError for an unknown language and where there are fewer than n different ones;
     DataError for a bad line of a file.
     """
+    if config.file is not None:
+        return listed_contexts(config.file, config.n, languages)
     return in_languages(draws_for(config, seed), languages, seed, countries=config.countries)
 
 

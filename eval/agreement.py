@@ -19,6 +19,7 @@ from medal_judges.eval.ceiling import binary_ceiling, graded_ceiling, krippendor
 from medal_judges.eval.correlation import MIN_ROWS, Floats, Statistic, weighted_spearman
 from medal_judges.eval.metaeval import MEASUREMENT, Resampling, kind_of
 from medal_judges.eval.results import Estimate
+from medal_judges.eval.wilson import wilson
 from medal_judges.labelled import LabelledDialogue
 
 ALL = "all"  # every language together
@@ -257,10 +258,8 @@ def _at_an_end(key: str, estimate: Estimate, trials: int) -> Estimate:
     one trial a conversation."""
     if key not in ("exact", "adjacent") or estimate.value not in (0, 1):
         return estimate
-    from scipy.stats import binomtest
-
-    span = binomtest(int(estimate.value) * trials, trials).proportion_ci(method="wilson")
-    return replace(estimate, low=float(span.low), high=float(span.high))
+    low, high = wilson(estimate.value * trials, trials)
+    return replace(estimate, low=low, high=high)
 
 
 def _where_defined(found: Mapping[str, Estimate]) -> dict[str, Estimate]:

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from medal_judges.data_prep.native.verdict import Verdict
-from medal_judges.data_prep.stats.shares import wilson
 from medal_judges.eval.bootstrap import Clusters, with_intervals
 from medal_judges.eval.correlation import Floats
 from medal_judges.eval.results import Estimate
+from medal_judges.eval.wilson import wilson
 
 ALL = "all"
 SHARES = ("win", "tie", "loss", "inconsistent")  # of pairs: each one is in or out

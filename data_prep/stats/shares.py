@@ -11,6 +11,7 @@ from medal_judges.data_prep.stats.labels import Dimension, Floats, Ints, Labels
 from medal_judges.data_prep.stats.part import Part
 from medal_judges.eval.bootstrap import Clusters, interval_of, resample_weights
 from medal_judges.eval.results import Estimate
+from medal_judges.eval.wilson import wilson
 
 Method = Literal["Wilson", "Wilson over groups", "bootstrap of groups", "none"]
 
@@ -97,12 +98,3 @@ def _figure(sums: _Sums, i: int, is_share: bool, draws: Floats | None) -> Figure
     found = interval_of(draws[:, i])
     estimate = Estimate(value, found.low, found.high, undefined=found.undefined)
     return Figure(estimate, n, groups, "bootstrap of groups")
-
-
-def wilson(successes: float, n: int) -> tuple[float, float]:
-    """Wilson's 95% score interval of a share (1927, "Probable inference")."""
-    z2 = 1.959963984540054**2
-    share = successes / n
-    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
-    return max(0.0, float(middle - half)), min(1.0, float(middle + half))

@@ -10,10 +10,10 @@ import pytest
 from medal_judges.data_prep.stats.findings import Distribution, Findings
 from medal_judges.data_prep.stats.labels import Dimension
 from medal_judges.data_prep.stats.part import ALL, Part
-from medal_judges.data_prep.stats.shares import wilson
 from medal_judges.data_prep.stats.survey import survey
 from medal_judges.data_prep.stats.tables import distribution_table, share_table
 from medal_judges.eval.results import Estimate
+from medal_judges.eval.wilson import wilson
 from medal_judges.labelled import LabelledDialogue
 
 MakeRow = Callable[..., LabelledDialogue]

@@ -151,7 +151,7 @@ def _held(folder: Path) -> int | None:
         if not isinstance(error, BlockingIOError):  # a network's file system without locks
             return None
         raise MedalError(
-            f"another process is at work in {folder}",
+            f"another run is at work in {folder}",
             hint="wait until it ends (chatbots of one folder run one after the other), or give "
             "another folder with out=DIR",
         ) from None

@@ -16,9 +16,11 @@ _ALONE = r"\A\W*(?i:end\s+of\s+dialogue)\W*\Z"
 _END = re.compile(
     rf"{_ALONE}|\s*[*_`\"'(\[{{<]*(?<![A-Za-z]){_MARK}(?![A-Za-z])[*_`\"')\]}}>]*[.!]?\s*"
 )
-_LABEL = re.compile(r"\A(?:\*\*)?(?:user|human)(?:\*\*)?\s*[::]\s*(?:\*\*)?\s*", re.IGNORECASE)
+_LABEL = re.compile(r"\A(?:\*\*)?(?:user|human)(?:\*\*)?\s*[:\uff1a]\s*(?:\*\*)?\s*", re.IGNORECASE)
 _QUOTES = {'"': '"', "“": "”", "«": "»", "„": "“", "「": "」"}
-_VERDICT = re.compile(r"\A[\s*_`\"'([]*(yes|no)\b[\s*_`\"')\]]*[.,:;!\-–—]*\s*", re.IGNORECASE)
+_VERDICT = re.compile(
+    r"\A[\s*_`\"'([]*(yes|no)\b[\s*_`\"')\]]*[.,:;!\-–—\u3002\uff0c\uff1a\uff01]*\s*", re.IGNORECASE
+)
 _FIELDS = re.compile(r'\A\{\s*"verdict"\s*:\s*"(Yes|No)"\s*(?:,\s*"reason"\s*:\s*"([^"]*))?')
 
 

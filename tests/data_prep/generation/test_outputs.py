@@ -33,7 +33,7 @@ def test_one_process_at_a_time_and_a_killed_one_lets_go(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline() == b"held\n"
         for overwrite in (False, True):
-            with pytest.raises(MedalError, match=r"another process is at work(.|\n)*out=DIR"):
+            with pytest.raises(MedalError, match=r"another run is at work(.|\n)*out=DIR"):
                 Outputs(tmp_path, RECORD, overwrite=overwrite)
         other.kill()
         other.wait()

@@ -16,6 +16,7 @@ from medal_judges.data_prep.generation.reading import Utterance, read_utterance,
         ("User: users: these are ours", "users: these are ours", False),
         ("**User:** yes, sure", "yes, sure", False),
         ("user:好的", "好的", False),
+        ("User\uff1a好的", "好的", False),  # the colon of Chinese text
         ("users are rude: see?", "users are rude: see?", False),
         ('"It is late."', "It is late.", False),
         ("« Oui, bien sûr »", "Oui, bien sûr", False),
@@ -60,6 +61,7 @@ def test_an_utterance_is_the_message_alone(answer: str, text: str, ends: bool) -
         ("No. It repeats what was said.", False, "It repeats what was said.", True),
         ("No, it speaks like\nan assistant", False, "it speaks like an assistant", True),
         ("No", False, "", True),
+        ("No\u3002太长", False, "太长", True),
         ("<think>No?</think>Yes.", True, "", True),
         # Neither is a yes: nobody said that the message is fit.
         ("Yesterday was better.", False, "Yesterday was better.", False),

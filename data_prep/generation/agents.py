@@ -12,6 +12,7 @@ from typing import Any
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.cache import AnswersEach
+from medal_judges.models.llm.counting import remote_of
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel
 from medal_judges.models.llm.spending import CostLimitError
@@ -80,12 +81,12 @@ def ask_all(calls: Sequence[Call], per_call: int) -> list[CostLimitError]:
     (Ctrl-C) or a local model fails, no server is asked anything more.
     """
     stop = threading.Event()
-    servers = [_Server(call, stop) for call in calls if isinstance(call.model, AnswersEach)]
+    servers = [_Server(call, stop) for call in calls if _behind_server(call.model)]
     try:
         for server in servers:
             server.start()
         for call in calls:
-            if not isinstance(call.model, AnswersEach):
+            if not _behind_server(call.model):
                 _ask_local(call, per_call)
         for server in servers:
             server.done.wait()
@@ -101,6 +102,11 @@ def ask_all(calls: Sequence[Call], per_call: int) -> list[CostLimitError]:
         if not isinstance(error, CostLimitError):
             raise error
     return [error for error in errors if isinstance(error, CostLimitError)]
+
+
+def _behind_server(model: LanguageModel) -> bool:
+    """A cache before a local model answers one by one too, but it computes here."""
+    return isinstance(model, AnswersEach) and remote_of(model) is not None
 
 
 class _Stopped(Exception):

@@ -70,10 +70,11 @@ def _run(
 
 
 def _show(run: Run, before: int) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    counts, console = run.counts, Console(stderr=True)
+    from medal_judges.eval.console import wide_console
+
+    counts, console = run.counts, wide_console(stderr=True)
     earlier = f" ({before} from before)" if before else ""
     ended = ", ".join(f"{how} {count}" for how, count in sorted(counts.ended.items()))
     console.print(f"{counts.finished} dialogues{earlier}; ended by {ended or 'nothing yet'}")
@@ -93,7 +94,7 @@ def _show(run: Run, before: int) -> None:
         table.add_row(agent, str(usage["requests"]), str(read), str(written), money)
     console.print(table)
     for id, reason in list(run.parked.items())[:5]:
-        console.print(f"waits: {id}: {reason}", markup=False, highlight=False)
+        console.print(f"waits: {id}: {reason}", highlight=False)
     if run.parked:
         console.print(
             f"{len(run.parked)} could not go on; run the same command again to go on with them"
@@ -101,10 +102,10 @@ def _show(run: Run, before: int) -> None:
 
 
 def _estimate(config: GenerateConfig, chatbots: list[str]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from medal_judges.data_prep.generation.estimate import Assumed, estimate
+    from medal_judges.eval.console import wide_console
 
     assumed, costs = Assumed(), estimate(config, chatbots=chatbots or None)
     openers = config.contexts.n * len(config.languages) * len(config.users)
@@ -114,7 +115,7 @@ def _estimate(config: GenerateConfig, chatbots: list[str]) -> None:
     for cost in costs:
         money = "no price known" if cost.money is None else f"{cost.money:.2f}"
         table.add_row(cost.agent, str(cost.requests), str(cost.input), str(cost.output), money)
-    Console().print(table)
+    wide_console().print(table)
     known = [cost.money for cost in costs if cost.money is not None]
     unknown = len(costs) - len(known)
     more = f", and what {unknown} agents without a known price take" if unknown else ""

@@ -163,18 +163,17 @@ def _estimate(file: Path, judges: list[Judge]) -> None:
 
 
 def _show(summary: Summary, folder: Path) -> None:
-    from rich.console import Console
-
     from medal_judges.data_prep.labelling.tables import tables
+    from medal_judges.eval.console import wide_console
 
-    console = Console(stderr=True)
+    console = wide_console(stderr=True)
     for table in tables(summary):
         console.print(table)
     if summary.comparison is not None:
         for line in summary.comparison.lines():
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            console.print(line, highlight=False, soft_wrap=True)
     for reason, count in summary.failures.most_common():
-        console.print(f"without a label: {count} x {reason}", markup=False, soft_wrap=True)
+        console.print(f"without a label: {count} x {reason}", soft_wrap=True)
     if summary.failures:
         console.print("  --overwrite asks for those again; kept answers cost nothing")
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.kinds.items()))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 from rich import box
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as RichTable
 
 from medal_judges.data_prep.stats.findings import OVERALL, Findings
@@ -18,18 +16,17 @@ from medal_judges.data_prep.stats.tables import (
     text_table,
     tokens_note,
 )
+from medal_judges.eval.console import wide_console
 from medal_judges.eval.results import Cell, Estimate, Table
 
 _NONE = "–"
 _BRIEF = 6  # columns beyond which intervals are left to the page and the CSV files
-_PIPED = 160  # a pipe or file has no width; rich would take 80 and break the names
+_PIPED = 160  # these tables have more columns than others
 
 
 def print_tables(findings: Findings) -> None:
     """Print what a person wants to see first; the page and the CSV files have the rest."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PIPED)
+    console = wide_console(piped=_PIPED)
     for head, parts in (("Language", findings.langs), ("Chatbot", findings.chatbots)):
         for table in _tables(findings, head, parts) if parts else ():
             console.print(_rich(table))
@@ -37,7 +34,7 @@ def print_tables(findings: Findings) -> None:
     if not findings.survey.labels.answered:
         notes.append("No row has a label.")
     for note in filter(None, notes):
-        console.print(note, style="dim", markup=False, highlight=False)
+        console.print(note, style="dim", highlight=False)
 
 
 def _tables(findings: Findings, head: str, parts: list[Part]) -> list[Table]:
@@ -53,10 +50,10 @@ def _tables(findings: Findings, head: str, parts: list[Part]) -> list[Table]:
 
 
 def _rich(table: Table) -> RichTable:
-    out = RichTable(title=escape(table.title), title_justify="left", box=box.SIMPLE, pad_edge=False)
+    out = RichTable(title=table.title, title_justify="left", box=box.SIMPLE, pad_edge=False)
     for i, name in enumerate(table.columns):
         justify: Literal["left", "right"] = "right" if i else "left"
-        out.add_column(escape(name), justify=justify, overflow="fold", no_wrap=i == 0)
+        out.add_column(name, justify=justify, overflow="fold", no_wrap=i == 0)
     brief = len(table.columns) > _BRIEF
     for row in table.rows:
         out.add_row(*(_cell(cell, brief) for cell in row))
@@ -73,4 +70,4 @@ def _cell(cell: Cell, brief: bool) -> str:
         return f"{cell.value:.2f} \\[{cell.low:.2f}, {cell.high:.2f}]"
     if cell is None:
         return _NONE
-    return f"{cell:.2f}" if isinstance(cell, float) else escape(str(cell))
+    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)

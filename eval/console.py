@@ -8,7 +8,7 @@ PIPED = 120  # a pipe or file has no width; rich would take 80 and break the nam
 
 
 def wide_console(*, stderr: bool = False, piped: int = PIPED) -> Console:
-    """A console on standard output, or standard error, as wide as the terminal, or ``piped`` columns
+    """A console on standard output, or error, as wide as the terminal, or ``piped`` columns
     where there is none. It shows text as it is: names come out of files, and rich would take
     ``[/b]`` in one for markup and stop, and ``:x:`` for a picture."""
     console = Console(stderr=stderr, markup=False, emoji=False)

@@ -55,9 +55,8 @@ def main() -> None:
                 f"{at_once} at once: {dialogues} dialogues, {answers} answers, {seconds:.1f} s, "
                 f"{rates[at_once]:.2f} answers/s"
             )
-        print(
-            f"{model.name}, {dtype}: speed-up {rates[contexts] / rates[1]:.1f} x in answers a second"
-        )
+        ratio = rates[contexts] / rates[1]
+        print(f"{model.name}, {dtype}: speed-up {ratio:.1f} x in answers a second")
 
 
 if __name__ == "__main__":

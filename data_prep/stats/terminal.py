@@ -67,7 +67,7 @@ def _cell(cell: Cell, brief: bool) -> str:
             return _NONE
         if brief or cell.low is None or cell.high is None:
             return f"{cell.value:.2f}"
-        return f"{cell.value:.2f} \\[{cell.low:.2f}, {cell.high:.2f}]"
+        return f"{cell.value:.2f} [{cell.low:.2f}, {cell.high:.2f}]"
     if cell is None:
         return _NONE
     return f"{cell:.2f}" if isinstance(cell, float) else str(cell)

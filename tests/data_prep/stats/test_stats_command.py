@@ -49,6 +49,14 @@ def test_names_of_the_data_are_no_markup_in_the_terminal(make_row: MakeRow, tmp_
     assert "[bold]x[/bold]" in found.output and "No row has a label." in found.output
 
 
+def test_intervals_stand_in_plain_brackets(make_row: MakeRow, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    rows = [make_row(str(k), ["a"], labels={"overall": [float(k)]}) for k in (1, 3, 5)]
+    write_records(file, rows)
+    found = medal(file, "--out", tmp_path / "out", "--no-lemmas")
+    assert "3.00 [" in found.output and "\\[" not in found.output
+
+
 def test_a_misspelt_name_is_told_before_anything_is_read(tmp_path: Path) -> None:
     found = medal("chitcat", "--out", tmp_path / "out")
     assert isinstance(found.exception, MedalError) and "chitchat" in str(found.exception)

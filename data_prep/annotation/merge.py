@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,10 +61,8 @@ def _earlier(row: LabelledDialogue) -> dict[str, Any]:
     if not row.extra.get("labels_by"):
         labels = {name: list(values) for name, values in row.labels.items()}
         by = {key: row.extra[key] for key in ("annotators",) if key in row.extra}
-        before = row.extra.get("earlier_labels", [])
-        # medal label --replace-labels keeps one set, as an object
-        listed = [before] if isinstance(before, Mapping) else before
-        return {"earlier_labels": [*listed, {**by, "labels": labels}]}
+        before = row.extra.get("earlier_labels", ())
+        return {"earlier_labels": [*before, {**by, "labels": labels}]}
     labeller = str(row.extra["labels_by"])
     machine = {name: dict(by) for name, by in row.extra.get("machine_labels", {}).items()}
     for name, values in row.labels.items():

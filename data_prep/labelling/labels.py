@@ -16,6 +16,7 @@ LABELS_BY = "labels_by"
 COMMENTS = "comments"
 FAILURE = "label_failure"
 EARLIER = "earlier_labels"
+ANNOTATORS = "annotators"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,14 @@ def comments_of(explanation: str | None, names: Sequence[str]) -> dict[str, str]
 
 
 def labelled(row: LabelledDialogue, judgement: Judgement, asked: Labelling) -> LabelledDialogue:
-    """``row`` with the judge's labels, its comments and its signature; labels from before stand in
-    ``extra["earlier_labels"]``. ``extra["label_failure"]`` says why a label is missing."""
+    """``row`` with the judge's labels, its comments and its signature; labels from before join the
+    list ``extra["earlier_labels"]``, with who gave them. ``extra["label_failure"]`` says why a
+    label is missing."""
     names = [d.name for d in asked.dimensions]
     values = values_of(judgement, asked)
     scales = {d.name: (d.low, d.high) for d in asked.dimensions if d.name in values}
     extra: dict[str, Any] = {**row.extra, **_earlier(row)}
+    extra.pop(ANNOTATORS, None)  # these labels are not theirs
     extra |= {COMMENTS: comments_of(judgement.explanation, names), LABELS_BY: judgement.judge}
     extra.pop(FAILURE, None)
     if judgement.failure is not None:
@@ -77,9 +80,9 @@ def _earlier(row: LabelledDialogue) -> Mapping[str, Any]:
     if not row.labels:
         return {}
     record = row.to_record()
-    kept = {name: record[name] for name in ("labels", "scales")}
-    told = {k: row.extra[k] for k in (COMMENTS, LABELS_BY, EARLIER) if k in row.extra}
-    return {EARLIER: kept | told}
+    kept = {name: record[name] for name in ("labels", "scales", "aggregated") if name in record}
+    told = {k: row.extra[k] for k in (COMMENTS, LABELS_BY, ANNOTATORS) if k in row.extra}
+    return {EARLIER: [*row.extra.get(EARLIER, ()), kept | told]}
 
 
 @dataclass(slots=True)

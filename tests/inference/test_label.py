@@ -243,6 +243,7 @@ def test_earlier_labels_are_kept_apart_or_refused(
     serve: Callable[..., Any], tmp_path: Path
 ) -> None:
     said = {"labels": {"overall": [3, 4]}, "scales": {"overall": [1, 5]}, "aggregated": True}
+    said["annotators"] = ["ana", "ben"]
     file, out = write(tmp_path / "in.jsonl", [row("a", **said), row("b")]), tmp_path / "out"
     server = serve()
     with pytest.raises(MedalError, match="1 of 2 rows have labels already") as refused:
@@ -251,7 +252,9 @@ def test_earlier_labels_are_kept_apart_or_refused(
     medal(*words(file, out, server, "--replace-labels"))
     first = rows_of(out, "labelled")[0]
     assert first.labels["overall"] == (5.0,) and not first.aggregated
-    assert first.extra["earlier_labels"]["labels"] == {"overall": [3.0, 4.0]}
+    (earlier,) = first.extra["earlier_labels"]
+    assert earlier["labels"] == {"overall": [3.0, 4.0]}
+    assert earlier["annotators"] == ["ana", "ben"] and "annotators" not in first.extra
 
 
 def test_what_cannot_be_labelled_is_refused_before_anything_is_asked(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_earlier_labels_are_a_machines_only_where_the_row_says_so(project: Proje
     (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=bare)}))
     kept = [{"labels": {name: list(values) for name, values in row.labels.items()}}]
     assert found.extra["earlier_labels"] == kept and "machine_labels" not in found.extra
-    replaced = {**bare, "earlier_labels": {"labels": {"overall": [1.0]}}}  # by medal label
+    replaced = {**bare, "earlier_labels": [{"labels": {"overall": [1.0]}}]}  # by medal label
     (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=replaced)}))
     assert found.extra["earlier_labels"] == [{"labels": {"overall": [1.0]}}, *kept]
     again = {**row.extra, "annotators": ["ana", "ben"]}  # annotated, then labelled anew

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
@@ -18,43 +15,30 @@ from medal_judges.labelled import LabelledDialogue
 SERVER = Path(__file__).with_name("server.py")
 
 
+@dataclass
 class Running:
     """A server, and the ``llm`` setting that speaks to it."""
 
-    def __init__(self, settings: dict[str, Any], cache: Path | bool) -> None:
-        command = [sys.executable, str(SERVER), json.dumps(settings)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.root = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
-        self.llm: dict[str, Any] = {
-            "backend": "openai",
-            "model": "gpt-4.1",
-            "base_url": f"{self.root}/v1",
-            "cache": str(cache) if isinstance(cache, Path) else cache,
-        }
+    server: Any
+    llm: dict[str, Any]
 
     def requests(self) -> list[dict[str, Any]]:
-        with urlopen(self.root, timeout=30) as answer:
-            found: list[dict[str, Any]] = json.load(answer)
-            return found
+        """Bodies of the requests so far."""
+        found: list[dict[str, Any]] = self.server.told("")
+        return found
 
 
 @pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
+def serve(serve: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Running]:
     """``serve(**settings)`` starts a server; see server.py. ``cache`` keeps its answers there."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    started: list[Running] = []
 
     def start(cache: Path | bool = False, **settings: Any) -> Running:
-        started.append(Running(settings, cache))
-        return started[-1]
+        server = serve(SERVER, **settings)
+        llm = {"backend": "openai", "model": "gpt-4.1", "base_url": server.url}
+        return Running(server, {**llm, "cache": str(cache) if isinstance(cache, Path) else cache})
 
-    yield start
-    for each in started:
-        each.process.kill()
-        each.process.wait()
-        if each.process.stdout is not None:
-            each.process.stdout.close()
+    return start
 
 
 ROLES: tuple[Role, Role] = ("user", "assistant")

@@ -57,6 +57,8 @@ class LabellingRun:
         if self.user_judge is not None:
             checked = self._score((r.dialogue for r in self._rows()), self.user_judge, USERS)
             checked.require_coverage(self.min_coverage)
+        elif self.overwrite:  # an earlier run's verdicts say nothing of this one
+            (self.out / USERS).unlink(missing_ok=True)
         kept = (row.dialogue for row in well_formed(self._rows(), self._checks()))
         report = self._score(kept, self.judge, LABELS)
         checker = LanguageChecker(survey.langs) if self.languages else None

@@ -9,8 +9,10 @@ import typer
 
 if TYPE_CHECKING:
     from medal_judges.data_prep.curation.job import Plan
-    from medal_judges.data_prep.curation.policy import Judges
+    from medal_judges.data_prep.curation.policy import Judges, Policy
     from medal_judges.jsonl import Skipped
+
+POLICY_HELP = "balanced, random, uncertainty, disagreement or expected-information."
 
 
 def curate(
@@ -19,23 +21,15 @@ def curate(
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder for the selection and its report.")],
     n: Annotated[int, typer.Option("--n", min=1, help="Dialogues per language.")] = 100,
-    policy: Annotated[
-        str,
-        typer.Option(
-            "--policy",
-            help="balanced, random, uncertainty, disagreement or expected-information.",
-        ),
-    ] = "balanced",
+    policy: Annotated[str, typer.Option("--policy", help=POLICY_HELP)] = "balanced",
     judgements: Annotated[
-        list[str] | None,
-        typer.Option("--judgements", help="File of medal score, one a judge; may be repeated."),
+        list[str] | None, typer.Option("--judgements", help="File of medal score; one a judge.")
     ] = None,
     lang: Annotated[
         list[str] | None, typer.Option("--lang", help="Only this language; may be repeated.")
     ] = None,
     aggregate: Annotated[
-        str,
-        typer.Option("--aggregate", help="Of several answers: majority, any or all say present."),
+        str, typer.Option("--aggregate", help="Of several answers: majority, any or all.")
     ] = "majority",
     keywords: Annotated[
         str, typer.Option("--keywords", help="YAML of the foreign-language filter.")
@@ -44,8 +38,7 @@ def curate(
         bool, typer.Option("--keep-foreign", help="Do not filter by the judge's comments.")
     ] = False,
     max_per_context: Annotated[
-        int | None,
-        typer.Option("--max-per-context", min=1, help="Only with balanced; without it, no limit."),
+        int | None, typer.Option("--max-per-context", min=1, help="With balanced; else no limit.")
     ] = None,
     rubric: Annotated[str, typer.Option("--rubric", help="Issues and overall.")] = "medal",
     rescale: Annotated[
@@ -68,25 +61,31 @@ def curate(
     from medal_judges.data_prep.curation.candidate import label_reading
     from medal_judges.data_prep.curation.foreign import load_foreign
     from medal_judges.data_prep.curation.job import Plan
-    from medal_judges.data_prep.curation.policy import NEED_JUDGES, parse_policy
-    from medal_judges.errors import ConfigError
     from medal_judges.jsonl import Skipped
 
-    chosen = parse_policy(policy)
-    if judgements and chosen not in NEED_JUDGES:
-        raise ConfigError(f"--policy {chosen} asks no judges; leave --judgements out")
-    if max_per_context is not None and chosen != "balanced":
-        raise ConfigError("--max-per-context goes with --policy balanced")
     plan = Plan(
         label_reading(rubric, aggregate),
         n,
-        chosen,
+        _policy(policy, judgements, max_per_context),
         seed,
         None if keep_foreign else load_foreign(keywords),
         _judges(judgements or [], rescale, expected_correlation),
         max_per_context,
     )
     _run(files, out, plan, lang or [], overwrite, Skipped() if skip_bad else None)
+
+
+def _policy(name: str, judgements: list[str] | None, max_per_context: int | None) -> Policy:
+    """The policy, once the options that go with it, or do not, are seen to."""
+    from medal_judges.data_prep.curation.policy import NEED_JUDGES, parse_policy
+    from medal_judges.errors import ConfigError
+
+    chosen = parse_policy(name)
+    if judgements and chosen not in NEED_JUDGES:
+        raise ConfigError(f"--policy {chosen} asks no judges; leave --judgements out")
+    if max_per_context is not None and chosen != "balanced":
+        raise ConfigError("--max-per-context goes with --policy balanced")
+    return chosen
 
 
 def _judges(paths: list[str], rescale: str, correlation: float) -> Judges:

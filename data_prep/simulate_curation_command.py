@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from medal_judges.data_prep.curation.policy import Policy
+    from medal_judges.data_prep.curation.simulation import Outcome, Setting
 
 
 def simulate_curation(
@@ -51,12 +52,7 @@ def simulate_curation(
     from medal_judges.data_prep.curation.candidate import label_reading
     from medal_judges.data_prep.curation.human_set import read_human_set
     from medal_judges.data_prep.curation.simulation import Setting, simulate
-    from medal_judges.data_prep.curation.simulation_report import (
-        print_verdicts,
-        require_reference,
-        verdicts,
-        write_simulation,
-    )
+    from medal_judges.data_prep.curation.simulation_report import require_reference
 
     people, counts = read_human_set(
         human,
@@ -75,28 +71,40 @@ def simulate_curation(
         _policies(policies, people.table.names, people.table.has_spreads),
     )
     require_reference(setting, len(people.human), reference)
-    outcomes = simulate(people, setting)
-    found = verdicts(outcomes, reference)
-    facts = {
-        "dialogues": len(people.human),
-        **counts,
-        "judges": {o.judge: o.full for o in outcomes},
-        "dimension": dimension,
-        "repetitions": repetitions,
-        "resamples": resamples,
-        "reference": reference,
-        "seed": seed,
-        "labels of the balanced policy": "level and issues" if judged_issues else "level",
-        "expected correlation": expected_correlation,
+    labels = "level and issues" if judged_issues else "level"
+    facts = {"dialogues": len(people.human), **counts, "dimension": dimension}
+    facts |= {"labels of the balanced policy": labels, **_facts(setting), "reference": reference}
+    _report(simulate(people, setting), reference, facts, out)
+
+
+def _facts(setting: Setting) -> dict[str, Any]:
+    """What of the setting stands in simulation.json."""
+    return {
+        "repetitions": setting.repetitions,
+        "resamples": setting.resamples,
+        "seed": setting.seed,
+        "expected correlation": setting.correlation,
     }
+
+
+def _report(outcomes: list[Outcome], reference: int, facts: dict[str, Any], out: Path) -> None:
+    """Files first, then the table and what to make of it."""
+    from medal_judges.data_prep.curation.simulation_report import (
+        print_verdicts,
+        verdicts,
+        write_simulation,
+    )
+
+    found, rated = verdicts(outcomes, reference), int(facts["dialogues"])
+    facts["judges"] = {o.judge: o.full for o in outcomes}
     write_simulation(outcomes, found, facts, out)
     for name, full in dict.fromkeys((o.judge, o.full) for o in outcomes):
-        typer.echo(f"{name}: Spearman {full:.3f} on all {len(people.human)} dialogues")
+        typer.echo(f"{name}: Spearman {full:.3f} on all {rated} dialogues")
     most = max(o.n for o in outcomes)
     print_verdicts(found, reference, most)
-    if most > len(people.human) / 4:
+    if most > rated / 4:
         typer.echo(
-            f"{most} of {len(people.human)} dialogues are a large part of the set: the bootstrap "
+            f"{most} of {rated} dialogues are a large part of the set: the bootstrap "
             "does not know that, and its intervals there are wider than they need be"
         )
     typer.echo(f"written: {out / 'simulation.json'}")

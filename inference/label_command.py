@@ -64,25 +64,19 @@ def label(
     folder = _required(out, dry_run)
     found = survey(read_labelled(file), replace_labels=replace_labels, need_lang=user_check)
     own, of_user = _split(settings or [])
-    if repeats is not None:
-        own = [*own, f"repeats={repeats}"] if _is_yaml(judge) else own
-    options = judge_options(judge, device, "fp32", own)
-    chosen = [(judge, options)]
+    if repeats is not None and _is_yaml(judge):  # require_repeats tells the others
+        own = [*own, f"repeats={repeats}"]
+    chosen = [(judge, judge_options(judge, device, "fp32", own))]
     if user_check:
-        chosen.append(_user_judge(user_judge, judge, options, of_user))
+        chosen.append(_user_judge(user_judge, *chosen[0], of_user))
     judges = _loaded(chosen, dry_run, max_cost)
     require_repeats(judges[0], repeats or 1)
     if dry_run:
         _estimate(file, judges)
         return
+    users = judges[1] if user_check else None
     run = LabellingRun(
-        file,
-        folder,
-        judges[0],
-        judges[1] if user_check else None,
-        language_check,
-        min_coverage,
-        overwrite,
+        file, folder, judges[0], users, language_check, min_coverage, overwrite=overwrite
     )
     summary, report = run.run(found)
     _show(summary, folder)
@@ -151,7 +145,8 @@ def _estimate(file: Path, judges: list[Judge]) -> None:
     from medal_judges.models.llm.counting import CountingModel
 
     total = 0.0
-    for judge, what in zip(judges, ("labels", "check of users"), strict=False):
+    names = ("labels", "check of users")[: len(judges)]
+    for judge, what in zip(judges, names, strict=True):
         if not isinstance(getattr(judge, "llm", None), CountingModel):
             typer.echo(f"{what}: by a judge that asks no language model")
             continue

@@ -11,7 +11,7 @@ from medal_judges.data_prep.annotation.answers import Checked
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.labelled import LabelledDialogue
 
-_OF_MACHINE = ("labels_by", "comments")
+_REPLACED = ("labels_by", "comments", "label_failure")
 
 
 def merge(answers: Iterable[Checked], project: Project) -> Iterator[LabelledDialogue]:
@@ -20,8 +20,9 @@ def merge(answers: Iterable[Checked], project: Project) -> Iterator[LabelledDial
     ``extra["annotators"]`` names them, in the order of the values; a dimension that one of them
     left open is None there. What a machine (``labels_by``) had said moves to
     ``extra["machine_labels"]`` ({dimension: {labeller: values}}) and ``extra["machine_comments"]``,
-    labels of people, or of whom nothing is said, to the list ``extra["earlier_labels"]``; free
-    texts are in ``extra["annotator_comments"]``.
+    labels of people, or of whom nothing is said, to the list ``extra["earlier_labels"]`` with their
+    scales and comments; free texts are in ``extra["annotator_comments"]``. A ``label_failure``
+    goes: these labels are there.
     """
     by_key: dict[str, list[Checked]] = defaultdict(list)
     for answer in answers:
@@ -39,7 +40,7 @@ def _labelled(
     row: LabelledDialogue, given: Sequence[Checked], project: Project
 ) -> LabelledDialogue:
     dimensions = project.dimensions
-    extra = {name: value for name, value in row.extra.items() if name not in _OF_MACHINE}
+    extra = {name: value for name, value in row.extra.items() if name not in _REPLACED}
     extra |= _earlier(row)
     extra["annotators"] = [answer.annotator for answer in given]
     said = {a.annotator: texts for a in given if (texts := {k: t for k, t in a.texts.items() if t})}
@@ -55,19 +56,19 @@ def _labelled(
 
 
 def _earlier(row: LabelledDialogue) -> dict[str, Any]:
-    """The labels that the row had before, under the name of what they are."""
-    if not row.labels:
-        return {}
+    """The labels and comments that the row had before, under the name of what they are."""
     if not row.extra.get("labels_by"):
-        labels = {name: list(values) for name, values in row.labels.items()}
-        by = {key: row.extra[key] for key in ("annotators",) if key in row.extra}
-        before = row.extra.get("earlier_labels", ())
-        return {"earlier_labels": [*before, {**by, "labels": labels}]}
+        told = {key: row.extra[key] for key in ("comments", "annotators") if key in row.extra}
+        if not row.labels:
+            return {key: value for key, value in told.items() if key == "comments"}
+        record = row.to_record()
+        kept = {key: record[key] for key in ("labels", "scales", "aggregated") if key in record}
+        return {"earlier_labels": [*row.extra.get("earlier_labels", ()), kept | told]}
     labeller = str(row.extra["labels_by"])
     machine = {name: dict(by) for name, by in row.extra.get("machine_labels", {}).items()}
     for name, values in row.labels.items():
         machine.setdefault(name, {})[labeller] = list(values)
-    found: dict[str, Any] = {"machine_labels": machine}
+    found: dict[str, Any] = {"machine_labels": machine} if machine else {}
     if "comments" in row.extra:
         found["machine_comments"] = {labeller: row.extra["comments"]}
     return found

@@ -145,7 +145,8 @@ def test_earlier_labels_are_a_machines_only_where_the_row_says_so(project: Proje
     key, row = next(iter(project.rows.items()))
     bare = {name: value for name, value in row.extra.items() if name != "labels_by"}
     (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=bare)}))
-    kept = [{"labels": {name: list(values) for name, values in row.labels.items()}}]
+    record = row.to_record()
+    kept = [{"labels": record["labels"], "scales": record["scales"], "comments": bare["comments"]}]
     assert found.extra["earlier_labels"] == kept and "machine_labels" not in found.extra
     replaced = {**bare, "earlier_labels": [{"labels": {"overall": [1.0]}}]}  # by medal label
     (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=replaced)}))
@@ -153,3 +154,17 @@ def test_earlier_labels_are_a_machines_only_where_the_row_says_so(project: Proje
     again = {**row.extra, "annotators": ["ana", "ben"]}  # annotated, then labelled anew
     (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=again)}))
     assert "machine_labels" in found.extra and "earlier_labels" not in found.extra
+
+
+def test_comments_outlive_missing_labels_and_a_failure_does_not(project: Project) -> None:
+    checked, _ = check(everything(project), project)
+    key, row = next(iter(project.rows.items()))
+    said = {"overall": "Fine."}
+    failed = {"labels_by": "judge:j", "comments": said, "label_failure": "no number"}
+    for extra, kept in (
+        (failed, {"machine_comments": {"judge:j": said}}),
+        ({"comments": said},) * 2,
+    ):
+        bare = replace(row, labels={}, scales={}, extra=extra)
+        (found, *_) = merge(checked, replace(project, rows={key: bare}))
+        assert found.extra == {**kept, "annotators": ["ana", "ben"]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
@@ -203,7 +203,7 @@ def _pairs_within(values: Floats, distance: float) -> tuple[Floats, Floats]:
     return close, pairs
 
 
-def _pairwise_spearman(people: Floats) -> Any:
+def _pairwise_spearman(people: Floats) -> Callable[[Floats], Floats]:
     """Spearman of each pair of annotators on the rows both answered, averaged over pairs by the
     number of those rows; pairs of which one gives a single answer throughout take no part."""
     pairs: list[tuple[npt.NDArray[np.intp], int, int]] = []

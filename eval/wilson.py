@@ -9,6 +9,7 @@ def wilson(successes: float, n: int) -> tuple[float, float]:
     """Wilson's 95% score interval of ``successes / n`` (1927, "Probable inference").
 
     ``successes`` may be a fraction: a share of groups whose rows do not all agree.
+    ``n`` is at least 1; both ends lie in [0, 1].
     """
     z2 = 1.959963984540054**2
     share = successes / n

@@ -8,7 +8,7 @@ from pathlib import Path
 from medal_judges.data_prep.annotation import guidelines as document
 from medal_judges.data_prep.annotation.assignment import shuffled
 from medal_judges.data_prep.annotation.label_studio import config_xml, tasks, tasks_json
-from medal_judges.data_prep.annotation.project import Project
+from medal_judges.data_prep.annotation.project import PROJECT_FILE, Project
 from medal_judges.data_prep.annotation.questions import Guidelines, Question, questions
 from medal_judges.data_prep.annotation.spreadsheet import write_csv, write_xlsx
 from medal_judges.errors import MedalError
@@ -23,10 +23,11 @@ def export(
 ) -> list[Path]:
     """Write the project (to keep) and ``hand_out/`` (to give away); the files handed out.
 
-    Nothing under ``hand_out/`` names a chatbot, an id or a label. Raises MedalError where the
-    folder holds a project already: its answers would no longer fit.
+    ``forms`` are of ``FORMS``. Nothing under ``hand_out/`` names a chatbot, an id or a label.
+    Raises MedalError where the folder holds a project already: its answers would no longer fit;
+    ConfigError as ``questions`` does, and MissingExtraError for xlsx without openpyxl.
     """
-    if (folder / "project.json").exists():
+    if (folder / PROJECT_FILE).exists():
         raise MedalError(
             f"{folder} holds an annotation project already", hint="give another folder to --out"
         )

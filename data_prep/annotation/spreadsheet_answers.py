@@ -20,7 +20,8 @@ def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
     """One answer for each row with a key or a value, by the names in the first row.
 
     Columns that are neither a dimension nor a free text are notes of the annotator. Raises
-    DataError for a file that cannot be read or lacks a column.
+    DataError for a file of another form or without such a column, and MissingExtraError for xlsx
+    without openpyxl.
     """
     lines = _xlsx(path) if path.suffix.lower() == ".xlsx" else _csv(path)
     head = [name.strip().lower() for name in next(lines, [])]

@@ -49,10 +49,14 @@ def test_label_studio_there_and_back(label_studio: Path, tmp_path: Path) -> None
 
 def test_nothing_handed_out_names_who_spoke(label_studio: Path, tmp_path: Path) -> None:
     folder = exported(label_studio, tmp_path / "out", "--form", "label-studio", "--form", "csv")
-    for path in (folder / "hand_out").rglob("*"):
-        if path.is_file():
-            text = path.read_text(encoding="utf-8")
-            assert not any(w in text for w in ("secretbot", "usermodel", "ctx-", "written-by-hand"))
+    secrets = ("secretbot", "usermodel", "ctx-", "written-by-hand")
+    kept = (folder / "rows.jsonl").read_text(encoding="utf-8")
+    assert all(word in kept for word in secrets)  # what could be given away is there
+    paths = [path for path in (folder / "hand_out").rglob("*") if path.is_file()]
+    assert len(paths) == 7  # guidelines; config, instructions and tasks; sheets
+    for path in paths:
+        text = path.name + path.read_text(encoding="utf-8")
+        assert not any(word in text for word in secrets)
 
 
 def test_sheets_there_and_back(label_studio: Path, tmp_path: Path) -> None:
@@ -68,7 +72,9 @@ def test_sheets_there_and_back(label_studio: Path, tmp_path: Path) -> None:
             writer.writerows(line | dict.fromkeys(names, "1") for line in lines)
     done = run("import", folder, *sheets, "--out", tmp_path / "a.jsonl")
     assert done.exit_code == 0, done.exception
-    for row in read_labelled(tmp_path / "a.jsonl"):
+    rows = list(read_labelled(tmp_path / "a.jsonl"))
+    assert len(rows) == 3
+    for row in rows:
         assert row.extra["annotators"] == ["ana", "ben"]
         assert row.labels == dict.fromkeys(names, (1.0, 1.0))
 

@@ -123,8 +123,9 @@ def test_no_cell_is_a_formula(project: Project, tmp_path: Path, start: str) -> N
     assert str(cell.value).strip() == text.strip() and cell.quotePrefix
     write_csv(tmp_path / "x.csv", rows, asked(project), text)
     with (tmp_path / "x.csv").open(encoding="utf-8-sig", newline="") as file:
-        for line in list(csv.reader(file))[1:]:
-            assert not any(cell.startswith(FORMULA) for cell in line)
+        (line,) = list(csv.reader(file))[1:]
+    assert any(text in cell for cell in line)
+    assert not any(cell.startswith(FORMULA) for cell in line)
 
 
 def test_a_comment_that_looks_like_a_formula_comes_back_as_typed(

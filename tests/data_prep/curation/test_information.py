@@ -26,7 +26,6 @@ from medal_judges.judgement import Judgement
 from .rows import candidate
 
 READING = label_reading()
-NAN = float("nan")
 
 
 def view(name: str, *scores: float | None, spreads: dict[str, float] | None = None) -> JudgeView:

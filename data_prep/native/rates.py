@@ -33,8 +33,8 @@ class Rates:
     ``figures``: ``win``, ``tie``, ``loss`` and ``inconsistent`` are shares of the scored pairs,
     ``first_shown`` the share of answers that chose the dialogue shown first (0.5 is no bias),
     ``net`` is win minus loss, from -1 to 1. ``method`` says how the intervals of shares were made;
-    those of ``net`` and ``first_shown`` are the bootstrap's, and left out where every resample
-    gives the same. ``unscored`` counts reasons.
+    a share of 0 or 1 has Wilson's in any case. Those of ``net`` and ``first_shown`` are the
+    bootstrap's, and left out where every resample gives the same. ``unscored`` counts reasons.
     """
 
     criterion: str

@@ -29,7 +29,7 @@ def write_results(found: Sequence[Rates], facts: Facts, folder: Path) -> Path:
             *(getattr(one, name) for name in _COUNTS),
             figure,
             *(getattr(estimate, name) for name in _ESTIMATE),
-            _RESAMPLED if figure in MEANS else one.method,
+            _interval(one, figure, estimate),
         )
         for one in found
         for figure, estimate in one.figures.items()
@@ -38,6 +38,15 @@ def write_results(found: Sequence[Rates], facts: Facts, folder: Path) -> Path:
     path = folder / "report.html"
     path.write_text(page(found, facts), encoding="utf-8", newline="\n")
     return path
+
+
+def _interval(one: Rates, figure: str, estimate: Estimate) -> str:
+    """How this figure's interval was made, which ``one.method`` tells of most shares only."""
+    if estimate.low is None:
+        return "none"
+    if figure in MEANS:
+        return _RESAMPLED
+    return "Wilson" if estimate.value in (0, 1) else one.method
 
 
 def print_rates(found: Sequence[Rates]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from medal_judges.data_prep.native.comparison import Comparer
 from medal_judges.data_prep.native.config import CompareConfig
 from medal_judges.data_prep.native.pairs import Pair, paired
 from medal_judges.data_prep.native.rates import rates
+from medal_judges.data_prep.native.results import write_results
 from medal_judges.data_prep.native.verdict import Said, Verdict, parse_verdict
 from medal_judges.errors import MedalError, RecordError
 from medal_judges.jsonl import write_records
@@ -221,6 +223,27 @@ def test_pairs_of_a_context_are_drawn_together() -> None:
     tie = together.figures["tie"]  # 0 in every resample
     assert tie.value == 0 and tie.low == 0 and tie.high == pytest.approx(0.0876, abs=1e-3)
     assert [r.lang for r in rates(verdicts)] == ["de", "es", "fr", "pt", "zh", "all"]
+
+
+def test_each_figure_tells_how_its_own_interval_was_made(tmp_path: Path) -> None:
+    def intervals(verdicts: list[Verdict], resamples: int) -> dict[str, str]:
+        write_results(rates(verdicts, resamples=resamples), [], tmp_path)
+        with (tmp_path / "results.csv").open(encoding="utf-8", newline="") as stream:
+            lines = [line for line in csv.DictReader(stream) if line["lang"] == "all"]
+        assert all(bool(line["low"]) == (line["interval"] != "none") for line in lines)
+        return {line["figure"]: line["interval"] for line in lines}
+
+    wins = {"native": 3, "translated": 1}
+    outcomes = [c for c, count in wins.items() for _ in range(count)]
+    both = [verdict(c, c, f"g{i}", lang) for i, c in enumerate(outcomes) for lang in ("de", "fr")]
+    drawn = "bootstrap of contexts"
+    edges = {"tie": "Wilson", "inconsistent": "Wilson"}  # no pair was one
+    shares = {"win": drawn, "loss": drawn} | edges
+    assert intervals(both, 200) == shares | {"net": drawn, "first_shown": "none"}
+    none = dict.fromkeys(("win", "loss", "net", "first_shown"), "none")
+    assert intervals(both, 0) == none | edges
+    lost = [verdict(None, None, "g", lang) for lang in ("de", "fr")]
+    assert set(intervals(lost, 200).values()) == {"none"}
 
 
 def test_rates_do_not_depend_on_the_order_of_the_verdicts() -> None:

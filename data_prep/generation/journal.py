@@ -64,9 +64,9 @@ class Journal:
         try:
             record = json.loads(line)
             stage, answer = record["stage"], record["answer"]
-            if stage not in _STAGES or not isinstance(answer, str):
-                raise ValueError
             usage = record.get("usage", {})
+            if stage not in _STAGES or not (isinstance(answer, str) and isinstance(usage, dict)):
+                raise ValueError
             return Event(str(record["id"]), stage, answer, bool(record.get("cut")), usage)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(

@@ -14,7 +14,7 @@ import pytest
 
 from medal_judges.data_prep.generation.journal import Event, Journal
 from medal_judges.data_prep.generation.outputs import Outputs, room_in
-from medal_judges.errors import MedalError
+from medal_judges.errors import DataError, MedalError
 
 RECORD: dict[str, Any] = {"settings": {"seed": 0}, "agents": {}, "languages": [], "contexts": []}
 HOLD = """
@@ -88,6 +88,14 @@ def test_a_file_in_the_folders_place_is_named(tmp_path: Path) -> None:
     if Path("/proc/self/task").is_dir():  # there, and not even root may write to it
         with pytest.raises(MedalError, match=r"task cannot be written to(.|\n)*out=DIR"):
             Outputs(Path("/proc/self/task"), RECORD)
+
+
+@pytest.mark.parametrize("usage", ["[1]", '"money"', "3", "null"])
+def test_an_event_whose_usage_cannot_be_counted_is_named(tmp_path: Path, usage: str) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text(f'{{"id": "a", "stage": "say", "answer": "x", "usage": {usage}}}\n')
+    with pytest.raises(DataError, match=r"journal.jsonl:1: not a line of a generation's"):
+        list(Journal(path).earlier())
 
 
 def test_nothing_is_written_behind_half_a_line(tmp_path: Path) -> None:

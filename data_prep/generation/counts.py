@@ -16,8 +16,8 @@ class Counts:
 
     ``ended``: finished dialogues by the way they ended. ``first`` and ``later``: at which try
     (from 1) a user's turn was accepted, 0 for those that never were. ``unreadable``: verdicts that
-    were neither yes nor no. ``by_rule``: rejections that needed no judge. ``usage``: what each
-    agent's answers took.
+    were neither yes nor no. ``by_rule``: rejections that needed no judge. ``turns`` and
+    ``dialogues``: of finished dialogues, by language. ``usage``: what each agent's answers took.
     """
 
     ended: Counter[str] = field(default_factory=Counter)

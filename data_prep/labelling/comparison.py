@@ -33,6 +33,7 @@ class Comparison:
 
     @property
     def total(self) -> int:
+        """How many dialogues both have a verdict on."""
         return sum(self.counts.values())
 
     @property

@@ -7,7 +7,7 @@ another script is foreign by its characters, one of the same script when lingua 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -61,6 +61,7 @@ class TurnLanguages:
     reason: str | None = None
 
     def to_record(self) -> dict[str, Any]:
+        """An entry of ``turns`` in language_check.jsonl."""
         return {
             "turn": self.turn,
             "role": self.role,
@@ -209,9 +210,3 @@ class LanguageChecker:
     def _chances(self, text: str) -> dict[str, float]:
         values = self.detector.compute_language_confidence_values(text)
         return {each.language.iso_code_639_1.name.lower(): each.value for each in values}
-
-
-def check_all(dialogues: Iterable[Dialogue], langs: Sequence[str]) -> Iterable[DialogueLanguages]:
-    """Each dialogue checked, streaming, in order; ``langs``: all languages among them."""
-    checker = LanguageChecker(langs)
-    return (checker.check(dialogue) for dialogue in dialogues)

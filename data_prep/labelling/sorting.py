@@ -53,7 +53,8 @@ class Sorter:
         judgements: Iterator[Judgement],
         folder: Path,
     ) -> Summary:
-        """Write labelled.jsonl, malformed.jsonl, unlabelled.jsonl and language_check.jsonl.
+        """Write labelled.jsonl, malformed.jsonl, unlabelled.jsonl and, with a ``checker``,
+        language_check.jsonl; returns what was counted.
 
         ``checks`` has one judgement a row, in order (None: users were not checked);
         ``judgements`` one for each row that is not malformed. Raises MedalError where they are

@@ -20,13 +20,16 @@ UNNAMED = "unnamed"
 
 @dataclass(slots=True)
 class Group:
-    """The labels of the rows of one language or chatbot."""
+    """The labels of the rows of one language or chatbot. ``values``: of each dimension, the mean
+    over the repeats of each row that has the label; ``issues``: in how many of these rows the
+    issue counts."""
 
     rows: int = 0
     issues: Counter[str] = field(default_factory=Counter)
     values: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, row: LabelledDialogue, dimensions: Sequence[Dimension]) -> None:
+        """Count the labels of ``row`` on ``dimensions``."""
         self.rows += 1
         for d in dimensions:
             given = [v for v in row.labels.get(d.name, ()) if v is not None]
@@ -53,6 +56,7 @@ class Users:
     reasons: Counter[str] = field(default_factory=Counter)
 
     def share(self, count: int) -> float | None:
+        """``count`` as a share of those checked, 0 to 1; None where none was."""
         return count / self.checked if self.checked else None
 
 
@@ -73,6 +77,7 @@ class Summary:
     )
 
     def add_labelled(self, row: LabelledDialogue) -> None:
+        """Count a labelled row under its language and its chatbot."""
         for groups, name in (
             (self.langs, row.dialogue.lang),
             (self.chatbots, row.dialogue.chatbot or UNNAMED),
@@ -82,6 +87,8 @@ class Summary:
             self.consistency.add(row.labels)
 
     def add_user(self, row: LabelledDialogue, reasons: Sequence[str], *, checked: bool) -> None:
+        """Count the user of ``row``: ``reasons`` why it is malformed, none where it is in order;
+        ``checked`` is whether the user judge gave a verdict."""
         key = (row.dialogue.lang, row.dialogue.models.get("user") or UNNAMED)
         users = self.users.setdefault(key, Users())
         users.rows += 1

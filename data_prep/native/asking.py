@@ -90,6 +90,7 @@ class Spending:
     money: float | None = None
 
     def add(self, usage: Usage) -> None:
+        """Count one answer; a kept one took nothing this time."""
         if not usage.paid:
             self.kept += 1
             return

@@ -24,6 +24,7 @@ class Pair:
 
     @property
     def id(self) -> str:
+        """Context, language, user and chatbot, which no other pair has together."""
         return f"{self.group}--{self.lang}--{self.user}--{self.chatbot}"
 
 

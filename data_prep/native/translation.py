@@ -43,6 +43,7 @@ class Task:
 
     @property
     def source(self) -> tuple[Turn, ...]:
+        """The turns to be translated."""
         return self.row.dialogue.turns
 
 

@@ -21,7 +21,7 @@ class _Personas(Config):
 
 
 class _Affects(Config):
-    """Four states a quadrant or more, as many in each."""
+    """Quadrant -> its states, one or more (``load_affects`` checks them)."""
 
     pleasant_activated: tuple[str, ...]
     pleasant_calm: tuple[str, ...]

@@ -73,7 +73,10 @@ def contexts_for(config: SeedsConfig, languages: Sequence[str], seed: int) -> li
 
 
 def draws_for(config: SeedsConfig, seed: int) -> list[Draw]:
-    """``config.n`` draws, read from where ``config`` says."""
+    """``config.n`` draws out of the scenes, personas and states that ``config`` names.
+
+    Raises ConfigError as ``draw`` and ``load_affects`` do, DataError for a bad line of a file.
+    """
     triples = (
         embedded_triples()
         if config.scenes == EMBEDDED

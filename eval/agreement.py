@@ -119,7 +119,7 @@ def _agreement(
     people, columns = _by_annotator(answered, name, values)
     given = values[np.isfinite(values)]
     answers = np.isfinite(values).sum(axis=1)
-    figures, ceiling = _figures(answered, name, kind, values, people, resampling)
+    figures, ceiling = _figures(answered, kind, values, people, resampling)
     return Agreement(
         dimension=name,
         kind=kind,
@@ -137,7 +137,6 @@ def _agreement(
 
 def _figures(
     rows: Sequence[LabelledDialogue],
-    name: str,
     kind: Kind,
     values: Floats,
     people: Floats,

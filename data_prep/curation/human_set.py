@@ -61,7 +61,7 @@ def read_human_set(
     scores = np.array([[view.scores[id] for id in ids] for view in views])
     table = judge_table(views, ids, reading.overall)
     issues = _issues(judgements, reading) if judged_issues else None
-    candidates = _candidates(rows, _levels(scores, reading), issues, reading)
+    candidates = _candidates(rows, _levels(scores, reading), issues)
     categories = reading.categories if issues else (CLEAN,)
     best = int(reading.overall.high)
     people = HumanSet(np.array(human), scores, table, candidates, categories, best)
@@ -108,7 +108,6 @@ def _candidates(
     rows: Sequence[LabelledDialogue],
     levels: npt.NDArray[np.int64],
     issues: Mapping[str, tuple[str, ...]] | None,
-    reading: LabelReading,
 ) -> tuple[Candidate, ...]:
     return tuple(
         Candidate(

@@ -144,17 +144,18 @@ def _estimate(file: Path, judges: list[Judge]) -> None:
     from medal_judges.jsonl import read_dialogues
     from medal_judges.models.llm.counting import CountingModel
 
-    total = 0.0
+    costs: list[float | None] = []
     names = ("labels", "check of users")[: len(judges)]
     for judge, what in zip(judges, names, strict=True):
         if not isinstance(getattr(judge, "llm", None), CountingModel):
             typer.echo(f"{what}: by a judge that asks no language model")
             continue
         counted = dry_run(read_dialogues(file), judge)
-        total += counted.estimate.money or 0.0
+        costs.append(counted.estimate.money)
         typer.echo(f"{what}: {show(counted)}")
-    if len(judges) > 1:
-        typer.echo(f"together at most ${total:.4f}, if no user is malformed")
+    known = [cost for cost in costs if cost is not None]
+    if len(known) == len(costs) > 1:  # a sum that leaves one out would be no bound
+        typer.echo(f"together at most ${sum(known):.4f}, if no user is malformed")
 
 
 def _show(summary: Summary, folder: Path) -> None:

@@ -302,6 +302,15 @@ def test_a_dry_run_needs_no_key_and_counts_both_judges(
     assert whole > 0 and half == pytest.approx(whole / 2, abs=1e-4)
 
 
+def test_costs_that_are_not_known_have_no_sum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    file = write(tmp_path / "in.jsonl", [row("a")])
+    told = medal(str(file), "--dry-run", "llm.model=never-priced").output
+    assert told.count("no price of this model is known") == 2 and "together" not in told
+
+
 def test_max_cost_holds_for_both_judges_together(serve: Callable[..., Any], tmp_path: Path) -> None:
     from medal_judges.models.llm.spending import CostLimitError
 

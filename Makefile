@@ -39,8 +39,9 @@ pipeline: .venv/.pipeline
 	    $(BIN)/medal annotate export $(MEDAL)/curated/selection.jsonl --out $(MEDAL)/annotation
 	$(OFFLINE) $(BIN)/medal train --config configs/train/generated.yaml
 
+# A process a core, each with one thread: twice the threads on the same cores would only wait.
 test: .venv/.dev
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 test-slow: .venv/.dev
 	$(BIN)/python -m pytest -m slow

@@ -7,8 +7,10 @@ Figures are computed against each annotator's labels and then averaged, as in ME
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from medal_judges.eval.correlation import Floats, Statistic
 from medal_judges.eval.results import Estimate
@@ -31,8 +33,9 @@ def classification(score: Floats, labels: Floats) -> dict[str, Estimate]:
 
     ``score``: probabilities of label 1, shape (rows,); from 0.5 on the judge says present.
     ``labels``: 0 or 1, shape (rows, annotators), NaN where not given; a released vote or mean
-    counts as present from 0.5 on. Where a figure is 0/0 against one annotator it is None with the
-    reason: an average over the rest would be of other people than the next judge's.
+    counts as present from 0.5 on. F1+ is 0 where people say present and the judge never does.
+    An annotator against whom a figure is 0/0 (F1+: neither they nor the judge say present) takes
+    no part in its average; None with the reason where that is so against all of them.
     """
     if reason := not_classifiable(score, labels):
         return {name: Estimate(None, reason=reason) for name in METRICS}
@@ -79,7 +82,8 @@ def confusion_cells(score: Floats, labels: Floats) -> dict[str, Floats]:
 
 
 def figures(cells: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Figures from counts of shape (samples, annotators), averaged over annotators."""
+    """Figures from counts of shape (samples, annotators), averaged over the annotators against
+    whom they are defined, shape (samples,); NaN where there is none."""
     tp, fp, fn, tn = (cells[name] for name in _CELLS)
     found = {
         "f1_present": _share(2 * tp, 2 * tp + fp + fn),
@@ -88,7 +92,12 @@ def figures(cells: Mapping[str, Floats]) -> dict[str, Floats]:
         "recall": _share(tp, tp + fn),
         "accuracy": _share(tp + tn, tp + fp + fn + tn),
     }
-    return {name: values.mean(axis=1) for name, values in found.items()}
+    return {name: _mean_of_defined(values) for name, values in found.items()}
+
+
+def _mean_of_defined(values: Floats) -> Floats:
+    defined = np.isfinite(values)
+    return _share(np.where(defined, values, 0.0).sum(axis=1), defined.sum(axis=1))
 
 
 def counts(score: Floats, labels: Floats) -> dict[str, int]:
@@ -100,7 +109,7 @@ def counts(score: Floats, labels: Floats) -> dict[str, int]:
     return summed | {"judge_present": int((score >= THRESHOLD).sum())}
 
 
-def _share(top: Floats, bottom: Floats) -> Floats:
+def _share(top: Floats, bottom: npt.NDArray[Any]) -> Floats:
     out: Floats = np.full(top.shape, np.nan)
     np.divide(top, bottom, out=out, where=bottom > 0)
     return out

@@ -64,9 +64,40 @@ def test_f1_is_zero_where_every_issue_is_missed() -> None:
     assert found["precision"].value is None
 
 
-def test_one_annotator_without_issues_makes_the_average_undefined() -> None:
+def test_f1_is_zero_where_the_judge_never_flags_what_one_of_two_people_marks() -> None:
+    # first annotator: tp 0 fp 0 fn 1 tn 1, F1+ 0; second: nothing to find and nothing flagged
     labels = np.array([[1.0, 0.0], [0.0, 0.0]])
-    assert classification(np.array([0.2, 0.1]), labels)["recall"].value is None
+    found = classification(np.array([0.2, 0.1]), labels)
+    assert (found["f1_present"].value, found["recall"].value) == (0, 0)
+    assert found["f1_absent"].value == pytest.approx((2 / 3 + 1) / 2)
+    assert found["precision"].reason == "the judge never says present"
+    # one wrong flag is not better: it was 0.0 beside None
+    flagged = classification(np.array([0.2, 0.9]), labels)
+    assert flagged["f1_present"].value == 0
+
+
+def test_an_annotator_without_a_figure_is_left_out_of_its_average() -> None:
+    # the second answered two rows, without an issue, and the judge flags neither: nothing to say
+    # of F1+ against them; against the first it is 2 * 1 / (2 * 1 + 1)
+    labels = np.array([[1.0, np.nan], [1.0, np.nan], [0.0, 0.0], [0.0, 0.0]])
+    score = np.array([0.9, 0.1, 0.2, 0.3])
+    found = classification(score, labels)
+    assert found["f1_present"].value == pytest.approx(f1_score(labels[:, 0], score >= 0.5))
+    assert found["recall"].value == pytest.approx(0.5)
+    assert found["accuracy"].value == pytest.approx((3 / 4 + 1) / 2)
+
+
+def test_f1_agrees_with_scikit_learn_wherever_people_mark_something() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        labels = (rng.random((6, 2)) < 0.2).astype(float)
+        score = (rng.random(6) < 0.15).astype(float)
+        found = classification(score, labels)["f1_present"]
+        if not labels.any() and not score.any():
+            assert found.reason == "neither people nor judge ever say present"
+            continue
+        against = [f1_score(a, score, zero_division=np.nan) for a in labels.T]
+        assert found.value == pytest.approx(np.nanmean(against), abs=1e-12)
 
 
 def test_scores_that_are_no_probabilities_are_refused() -> None:

@@ -32,7 +32,8 @@ def benchmark(
     everything is written, when a judge left too many rows unscored.
     """
     from medal_judges.errors import ConfigError
-    from medal_judges.eval.runner import compute, made_facts, prepare, under_floor
+    from medal_judges.eval.compute import compute, made_facts, under_floor
+    from medal_judges.eval.runner import prepare
 
     settings = _config(config, overrides or [], judge or [])
     if not settings.judges and not settings.predictions:
@@ -104,8 +105,8 @@ def _judge_with_bar(run: Run) -> None:
 def _write(found: Any, settings: BenchmarkConfig, notes: list[str]) -> None:
     """results.json, the page and the table in the terminal; the page's path is printed last."""
     from medal_judges.errors import MissingExtraError
+    from medal_judges.eval.compute import write_results
     from medal_judges.eval.report.page import write_report
-    from medal_judges.eval.runner import write_results
     from medal_judges.eval.terminal import print_tables
 
     write_results(found, settings.output_dir / "results.json")

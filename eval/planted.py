@@ -69,29 +69,35 @@ def planted_results(
     *,
     resamples: int = 1000,
     seed: int = 0,
+    names: Mapping[str, str] | None = None,
 ) -> list[PlantedResult]:
     """One result for each issue planted in ``rows``, in order of appearance.
 
-    Judgements are matched by id, those of single turns are passed over; what has no score is
-    left out and shows in ``scored``. Intervals are 95% percentile bootstraps over ``group``s
+    ``names`` maps an issue to the judge's name for it, where that is another. Judgements are
+    matched by id, those of single turns are passed over; what has no score is left out and shows
+    in ``scored``. Intervals are 95% percentile bootstraps over ``group``s
     (``resamples`` of them, by ``seed``); 0 leaves them out.
     """
     known = {j.id: j for j in judgements if j.turn is None}
     listed = [row for row in rows if "planted" in row.extra]
     issues = dict.fromkeys(row.extra["planted"]["issue"] for row in listed)
     issues.pop(None, None)  # the clean rows, which belong to every issue
-    return [_of_issue(issue, listed, known, resamples, seed) for issue in issues]
+    own = names or {}
+    return [
+        _of_issue(issue, own.get(issue, issue), listed, known, resamples, seed) for issue in issues
+    ]
 
 
 def _of_issue(
     issue: str,
+    judged: str,
     listed: Sequence[LabelledDialogue],
     known: Mapping[str, Judgement],
     resamples: int,
     seed: int,
 ) -> PlantedResult:
     mine = [row for row in listed if row.extra["planted"]["issue"] in (issue, None)]
-    rows = [found for row in mine if (found := _row(row, issue, known.get(row.id))) is not None]
+    rows = [found for row in mine if (found := _row(row, judged, known.get(row.id))) is not None]
     figure = _Figures(rows, resamples, seed)
     planted = [row for row in rows if row.kind == "planted"]
     strengths = sorted({row.strength for row in planted})

@@ -9,18 +9,24 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config
+from medal_judges.rating import Scale
 
 # How the rows of a source become the rows of a set.
 View = Literal["rows", "abceval_issues_by_turn", "abceval_issues_by_dialogue"]
 
 
 class JudgeConfig(Config):
-    """A judge: ``path`` is a folder, a hub id or a YAML file of configs/judges/."""
+    """A judge: ``path`` is a folder, a hub id or a YAML file of configs/judges/.
+
+    ``dimensions`` maps a dimension of the sets (or a planted issue) to this judge's own name for
+    it, on every set that has it; it goes before the set's mapping.
+    """
 
     name: str
     path: str
     revision: str | None = None
     options: Mapping[str, Any] = {}
+    dimensions: Mapping[str, str] = {}
 
 
 class SetConfig(Config):
@@ -63,11 +69,22 @@ class PlantedConfig(Config):
 
 
 class PredictionConfig(Config):
-    """Judgements made elsewhere, of one set."""
+    """Judgements made elsewhere, of one set. ``dimensions`` as of a judge. ``scales`` maps a
+    dimension of the judgements to its (lowest, highest) score, which the file does not say."""
 
     name: str
     set: str
     path: Path
+    dimensions: Mapping[str, str] = {}
+    scales: Mapping[str, Scale] = {}
+
+    @field_validator("scales")
+    @classmethod
+    def _ordered(cls, value: Mapping[str, Scale]) -> Mapping[str, Scale]:
+        for name, (low, high) in value.items():
+            if not low < high:
+                raise ValueError(f"scale of {name}: {low:g} is not below {high:g}")
+        return value
 
 
 class CascadeConfig(Config):

@@ -27,6 +27,12 @@ class BenchmarkSet:
     left_out: tuple[LabelledDialogue, ...] = ()
     published: tuple[tuple[str, tuple[Judgement, ...]], ...] = ()
 
+    @property
+    def issues(self) -> list[str]:
+        """The issues planted in the rows, in order of appearance."""
+        found = dict.fromkeys(row.extra.get("planted", {}).get("issue") for row in self.rows)
+        return [issue for issue in found if issue]
+
 
 def load_set(config: SetConfig, *, offline: bool | None = None) -> BenchmarkSet | str:
     """The set, or why it is not here (optional sets only).

@@ -11,8 +11,8 @@ from huggingface_hub import ModelCard
 
 from medal_judges import Judge
 from medal_judges.dimension import load_rubric
+from medal_judges.eval.compute import write_results
 from medal_judges.eval.results import Benchmark, Estimate, ResultRow
-from medal_judges.eval.runner import write_results
 from medal_judges.models.encoder import EncoderJudge
 from medal_judges.models.encoder_config import EncoderConfig
 from medal_judges.models.golden import write_golden

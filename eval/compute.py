@@ -1,0 +1,209 @@
+"""The benchmark's figures: every table and curve of a run, from its files and records only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from medal_judges.errors import MedalError
+from medal_judges.eval.alignment import align
+from medal_judges.eval.cascade import cascade_curve
+from medal_judges.eval.comparison import comparison_table
+from medal_judges.eval.correlation import MIN_WITHIN
+from medal_judges.eval.dimension_means import dimension_means_table
+from medal_judges.eval.metaeval import (
+    Question,
+    Resampling,
+    comparable_signature,
+    disagreements,
+    evaluate,
+)
+from medal_judges.eval.planted import planted_results
+from medal_judges.eval.planted_table import planted_table
+from medal_judges.eval.results import Benchmark, CascadeCurve, Disagreement, ResultRow, Table
+from medal_judges.eval.runner import Answers, Run
+from medal_judges.eval.runner_config import BenchmarkConfig, SetConfig
+from medal_judges.eval.sets import BenchmarkSet
+
+_WITHIN_NOTE = (
+    f"mean of the Spearman correlations of single chatbots, weighted by rows, over chatbots with "
+    f"at least {MIN_WITHIN} rows"
+)
+_CEILING_NOTE = "one annotator against the others on the same rows, averaged over positions"
+
+
+def compute(run: Run, facts: Iterable[tuple[str, str]] = ()) -> Benchmark:
+    """All figures of the run. Raises MedalError for predictions of rows that are in no set."""
+    rows: list[ResultRow] = []
+    differing: list[Disagreement] = []
+    for name, (config, data) in run.sets.items():
+        for answers in run.answers.get(name, []):
+            found, most = _evaluate(run, config, data, answers)
+            rows += found
+            differing += most
+    tables = [comparison_table(rows, _resampling(run.config)), dimension_means_table(rows)]
+    tables += [t for name, data in run.planted.items() if (t := _planted(run, name, data))]
+    curves = _cascades(run)  # before the facts, which tell its notes
+    return Benchmark(
+        title=run.config.title,
+        rows=rows,
+        disagreements=differing,
+        facts=[*facts, *_facts(run, rows)],
+        tables=[table for table in tables if table.rows],
+        cascades=curves,
+    )
+
+
+def _cascades(run: Run) -> list[CascadeCurve]:
+    """A curve for each cascade, set and graded dimension that both judges have; where the cheap
+    judge gives no distribution a note says so."""
+    curves = []
+    for cascade in run.config.cascades:
+        for name, (config, data) in run.sets.items():
+            told = {a.judge: a for a in run.answers.get(name, [])}
+            if cascade.cheap not in told or cascade.dear not in told:
+                continue
+            pair = told[cascade.cheap], told[cascade.dear]
+            for dimension in config.dimensions:
+                if not all(a.names[dimension] in a.dimensions for a in pair):
+                    continue
+                cheap, dear = (
+                    align(
+                        data.rows,
+                        a.judgements,
+                        dimension,
+                        a.names[dimension],
+                        left_out=data.left_out,
+                    )
+                    for a in pair
+                )
+                try:
+                    curves.append(
+                        cascade_curve(
+                            cheap,
+                            dear,
+                            (cascade.cheap, cascade.dear),
+                            set_name=config.name,
+                            dimension=dimension,
+                            judge_dimension=pair[0].names[dimension],
+                            level=config.level,
+                            resampling=_resampling(run.config),
+                        )
+                    )
+                except MedalError as error:
+                    run.notes.append(f"no cascade on {name}, {dimension}: {error.message}")
+    return curves
+
+
+def _evaluate(
+    run: Run, config: SetConfig, data: BenchmarkSet, answers: Answers
+) -> tuple[list[ResultRow], list[Disagreement]]:
+    rows, most = [], []
+    known = answers.dimensions
+    for dimension in config.dimensions:
+        wanted = answers.names[dimension]
+        if wanted not in known:
+            continue
+        question = Question(config.name, dimension, wanted, config.level)
+        row = evaluate(
+            data.rows,
+            answers.judgements,
+            question,
+            judge=answers.judge,
+            signature=comparable_signature(answers.signature, data.data, dimension),
+            resampling=_resampling(run.config),
+            min_coverage=run.config.min_coverage,
+            left_out=data.left_out,
+        )
+        rows.append(row)
+        if row.kind != "binary" and not row.under_floor:
+            aligned = align(
+                data.rows, answers.judgements, dimension, wanted, left_out=data.left_out
+            )
+            top = run.config.disagreements
+            most += disagreements(aligned, question, judge=answers.judge, top=top)
+    return rows, most
+
+
+def _planted(run: Run, name: str, data: BenchmarkSet) -> Table | None:
+    results = {
+        answers.judge: [
+            result
+            for result in planted_results(
+                data.rows,
+                answers.judgements,
+                resamples=run.config.resamples,
+                seed=run.config.seed,
+                names=answers.names,
+            )
+            if answers.names[result.issue] in answers.dimensions
+        ]
+        for answers in run.answers.get(name, [])
+    }
+    return planted_table(name, results, min_coverage=run.config.min_coverage)
+
+
+def _resampling(config: BenchmarkConfig) -> Resampling:
+    return Resampling(config.resamples, config.seed)
+
+
+def _facts(run: Run, rows: Sequence[ResultRow]) -> list[tuple[str, str]]:
+    config = run.config
+    units = {row.set_name: row.clusters for row in rows} | dict.fromkeys(
+        run.planted, "conversation"
+    )
+    drawn = ", ".join(f"{name} by {unit}" for name, unit in units.items())
+    intervals = f"95% percentile bootstrap, {config.resamples} resamples, seed {config.seed}"
+    found = [
+        ("Intervals", f"{intervals}; whole clusters are drawn: {drawn}"),
+        (
+            "P-values",
+            "scipy's, which take rows as independent; where they are not, trust intervals",
+        ),
+        ("Human answer", "mean over annotators; F1 and its kin against each, averaged"),
+        ("Human ceiling", _CEILING_NOTE),
+        ("Within chatbots", _WITHIN_NOTE),
+        ("Coverage floor", f"{100 * config.min_coverage:g}%"),
+    ]
+    for row in rows:
+        if row.scored < row.n:
+            left = (
+                f"{row.judge} on {row.set_name}, {row.dimension}: {row.n - row.scored} of {row.n}"
+            )
+            found.append(("Rows left unscored", left))
+    for name, data in run.planted.items():
+        for answers in run.answers.get(name, []):
+            signature = comparable_signature(answers.signature, data.data, "planted issues")
+            found.append((f"Signature, {name}", signature))
+    return found + [("Passed over", note) for note in run.notes]
+
+
+def made_facts(command: str) -> list[tuple[str, str]]:
+    """When, by which version and with which command the page was made."""
+    from medal_judges import __version__
+
+    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    return [("Made", made), ("Version", f"medal_judges {__version__}"), ("Command", command)]
+
+
+def write_results(benchmark: Benchmark, path: Path) -> Path:
+    """The whole benchmark as JSON (fields as in results.py)."""
+    import json
+    from dataclasses import asdict
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    record: dict[str, Any] = asdict(benchmark)
+    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+    return path
+
+
+def under_floor(benchmark: Benchmark) -> list[str]:
+    """One line for each row whose coverage is under its floor."""
+    return [
+        f"{row.judge} on {row.set_name}, {row.dimension}: {row.coverage:.1%}"
+        for row in benchmark.rows
+        if row.under_floor and row.coverage is not None
+    ]

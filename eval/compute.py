@@ -116,6 +116,7 @@ def _evaluate(
             resampling=_resampling(run.config),
             min_coverage=run.config.min_coverage,
             left_out=data.left_out,
+            judge_scale=answers.scales.get(wanted),
         )
         rows.append(row)
         if row.kind != "binary" and not row.under_floor:

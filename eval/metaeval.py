@@ -32,6 +32,7 @@ from medal_judges.eval.correlation import (
 from medal_judges.eval.results import Disagreement, Estimate, ResultRow
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.rating import Scale
 from medal_judges.signature import Signature
 
 MEASUREMENT = {"binary": "nominal", "ordinal": "ordinal", "continuous": "interval"}
@@ -80,6 +81,7 @@ def evaluate(
     resampling: Resampling = Resampling(),
     min_coverage: float = 0.98,
     left_out: Iterable[LabelledDialogue] = (),
+    judge_scale: Scale | None = None,
 ) -> ResultRow:
     """Agreement of one judge with people, with intervals, slices and the human ceiling.
 
@@ -110,7 +112,15 @@ def evaluate(
         points=aligned.points(),
         clusters=clusters.unit,
         min_coverage=min_coverage,
+        human_scale=scale_of_answers(rows, question.dimension),
+        judge_scale=judge_scale,
     )
+
+
+def scale_of_answers(rows: Iterable[LabelledDialogue], dimension: str) -> Scale | None:
+    """(lowest, highest) allowed answer of people; None where rows state none, or differ."""
+    scales = {row.scales.get(dimension) for row in rows if dimension in row.labels}
+    return scales.pop() if len(scales) == 1 else None
 
 
 def figures(

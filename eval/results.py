@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from medal_judges.rating import Scale
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -43,6 +45,8 @@ class ResultRow:
     Estimate. ``slices`` maps ``lang:de`` or ``chatbot:Meena`` to the same for that part.
     ``ceiling`` is the same figure for one annotator against the others on the same rows.
     ``clusters`` says what the intervals resample. Under ``min_coverage`` there is no headline.
+    ``human_scale`` and ``judge_scale`` are (lowest, highest) of people's raw answers and of the
+    judge's scores, None where they are not stated.
     """
 
     judge: str
@@ -61,6 +65,8 @@ class ResultRow:
     points: Sequence[Point] = ()
     clusters: str = ""
     min_coverage: float = 0.98
+    human_scale: Scale | None = None
+    judge_scale: Scale | None = None
 
     @property
     def coverage(self) -> float | None:

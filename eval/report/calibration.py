@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from medal_judges.eval.report.arrangement import Arrangement, SetKey
@@ -12,15 +12,17 @@ from medal_judges.eval.report.markup import details, escape, legend, panel_grid,
 from medal_judges.eval.report.numbers import number
 from medal_judges.eval.report.svg import Frame, padded
 from medal_judges.eval.results import Point, ResultRow
+from medal_judges.rating import rescale
 
 _GRADED_BINS = 8
 _BINARY_BINS = 10
 _LEAD = (
-    "Rows are put in bins by the judge's score: bins of equal size for graded answers, tenths of "
-    "the probability for issues (a reliability diagram). Across: mean score in the bin, up: mean "
-    "human answer; on the dashed line the judge says what people say. The area of a dot grows "
-    "with the number of rows in its bin; hover or tap shows it. Below each panel: the gap, the "
-    "mean distance from the line, weighted by rows."
+    "Scores are first put on the scale of people's answers: a judge from 1 to 5 beside answers "
+    "from 1 to 10 is stretched to these, in a straight line. Rows are put in bins by the score: "
+    "bins of equal size for graded answers, tenths of the probability for issues (a reliability "
+    "diagram). Across: mean score in the bin, up: mean human answer; on the dashed line the judge "
+    "says what people say. The area of a dot grows with the number of rows in its bin; hover or "
+    "tap shows it. Below each panel: the gap, the mean distance from the line, weighted by rows."
 )
 
 
@@ -34,8 +36,12 @@ class Bin:
 
 
 def bins(row: ResultRow) -> list[Bin]:
-    """The row's bins by rising score. Equal scores are never split between two bins."""
-    parts = _tenths(row.points) if row.kind == "binary" else _equal_parts(row.points)
+    """The row's bins by rising score, on the scale of people's answers; empty where the scores
+    cannot be put on it (``off_scale``). Equal scores are never split between two bins."""
+    if off_scale(row) is not None:
+        return []
+    points = _rescaled(row)
+    parts = _tenths(points) if row.kind == "binary" else _equal_parts(points)
     return [
         Bin(
             sum(p.score for p in part) / len(part),
@@ -51,15 +57,28 @@ def gap(found: Sequence[Bin]) -> float:
     return sum(b.n * abs(b.score - b.human) for b in found) / sum(b.n for b in found)
 
 
-def on_scale(row: ResultRow) -> bool:
-    """True where nearly all scores lie in the range of the human answers (10% leeway).
+def off_scale(row: ResultRow) -> str | None:
+    """Why the scores cannot stand beside people's answers; None where they can.
 
-    A baseline such as the length has no scale in common with people, so no calibration either.
+    Both scales must be stated, and nearly all scores (95%, with 10% leeway) lie on the judge's.
     """
     if row.kind == "binary":
-        return all(0 <= p.score <= 1 for p in row.points)
-    low, high = padded([p.human for p in row.points], 0.1)
-    return sum(low <= p.score <= high for p in row.points) >= 0.95 * len(row.points)
+        inside = all(0 <= p.score <= 1 for p in row.points)
+        return None if inside else "its scores are not probabilities"
+    if row.human_scale is None:
+        return "people's scale is not stated"
+    if row.judge_scale is None:
+        return "its scale is not stated"
+    low, high = padded(row.judge_scale, 0.1)
+    inside = sum(low <= p.score <= high for p in row.points) >= 0.95 * len(row.points)
+    return None if inside else "its scores leave its own scale"
+
+
+def _rescaled(row: ResultRow) -> Sequence[Point]:
+    judge, people = row.judge_scale, row.human_scale
+    if row.kind == "binary" or judge is None or people is None or judge == people:
+        return row.points
+    return [replace(p, score=rescale(p.score, judge, people)) for p in row.points]
 
 
 def _tenths(points: Sequence[Point]) -> list[list[Point]]:
@@ -110,7 +129,7 @@ def _panel(view: Arrangement, key: SetKey, dimension: str, judges: Mapping[str, 
     rows = [row for row in view.rows(key, dimension) if row.points]
     if not rows:
         return ""
-    drawn = [(row, bins(row)) for row in rows if on_scale(row)]
+    drawn = [(row, found) for row in rows if (found := bins(row))]
     title = f"{key.label}: {dimension}"
     gaps = "".join(_gap(row, judges[row.judge]) for row in rows)
     return (
@@ -120,11 +139,19 @@ def _panel(view: Arrangement, key: SetKey, dimension: str, judges: Mapping[str, 
 
 
 def _gap(row: ResultRow, colour: int) -> str:
-    value = number(gap(bins(row))) if on_scale(row) else "not on this scale"
+    value = off_scale(row) or f"{number(gap(bins(row)))}{_stretched(row)}"
     return (
         f'<li><i class="swatch c{colour}" aria-hidden="true"></i><bdi>{escape(row.judge)}</bdi>'
-        f"<span>{value}</span></li>"
+        f"<span>{escape(value)}</span></li>"
     )
+
+
+def _stretched(row: ResultRow) -> str:
+    """`` (from 1–5)`` where the judge answers on another scale than people."""
+    if row.kind == "binary" or row.judge_scale in (None, row.human_scale):
+        return ""
+    low, high = row.judge_scale or (0.0, 1.0)
+    return f" (from {low:g}–{high:g})"
 
 
 def _chart(

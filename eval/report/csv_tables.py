@@ -30,7 +30,7 @@ def write_csv(view: Arrangement, folder: Path) -> list[Path]:
         ("slices", (*_ROW, "slice", "n", "metric", *_ESTIMATE), _slices(rows)),
         ("counts", (*_ROW, "count", "n"), _counts(rows)),
         ("points", (*_ROW, *_POINT), _points(rows)),
-        ("calibration", (*_ROW, "mean_score", "mean_human", "n"), _calibration(rows)),
+        ("calibration", (*_ROW, *_BIN), _calibration(rows)),
         ("disagreements", _DISAGREEMENT, _disagreements(view)),
         (
             "cascades",
@@ -48,6 +48,7 @@ def write_csv(view: Arrangement, folder: Path) -> list[Path]:
     return written
 
 
+_BIN = ("mean_score_on_human_scale", "mean_human", "n")
 _COVERAGE = ("n", "scored", "coverage", "under_floor")
 _CURVE = ("cheap", "dear", "set", "level", "dimension", "n", "share", "deferred")
 _POINT = ("id", "turn", "human", "score", "lang", "chatbot", "group")

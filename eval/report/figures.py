@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.eval.report.arrangement import Arrangement, SetKey
-from medal_judges.eval.report.calibration import bins, on_scale
+from medal_judges.eval.report.calibration import bins
 from medal_judges.eval.report.colours import NEGATIVE, OTHER_INDEX, POSITIVE, colour_of
 from medal_judges.eval.report.drawing import (
     colour_legend,
@@ -141,7 +141,7 @@ def _heatmap(view: Arrangement, key: SetKey) -> Figure | None:
 def _calibration(view: Arrangement, key: SetKey) -> Figure | None:
     """One panel a dimension, one line a judge."""
     found = {
-        d: [r for r in view.rows(key, d) if r.points and on_scale(r)] for d in view.dimensions(key)
+        d: [r for r in view.rows(key, d) if r.points and bins(r)] for d in view.dimensions(key)
     }
     drawn = {dimension: rows for dimension, rows in found.items() if rows}
     if not drawn:
@@ -158,7 +158,7 @@ def _calibration(view: Arrangement, key: SetKey) -> Figure | None:
         axes.plot([low, high], [low, high], color="#777777", lw=0.8, ls="--", zorder=0)
         axes.set(xlim=(low, high), ylim=(low, high))
         axes.set_title(dimension, fontsize=8)
-        axes.set_xlabel("mean score", fontsize=8)
+        axes.set_xlabel("mean score, on people's scale", fontsize=8)
         axes.set_ylabel("mean human answer", fontsize=8)
     present = {row.judge for rows in drawn.values() for row in rows}
     colour_legend(figure, [(judge, i) for judge, i in index.items() if judge in present])

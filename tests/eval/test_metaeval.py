@@ -116,6 +116,13 @@ def test_why_there_is_no_ceiling() -> None:
     assert "released as means" in (run(means, judgements).ceiling["spearman"].reason or "")
 
 
+def test_the_scale_of_peoples_answers_is_told_where_all_rows_share_it() -> None:
+    rows, judgements = graded(12)
+    assert run(rows, judgements).human_scale == (1, 5)
+    assert run([*rows, row(12, (7.0,), (1, 10))], judgements).human_scale is None
+    assert run([row(0, (3.0,), None)], []).human_scale is None
+
+
 def test_kinds() -> None:
     assert kind_of([row(0, (0, 1), (0, 1))], "overall") == "binary"
     assert kind_of([row(0, (1,), (0, 1), aggregated=True)], "overall") == "binary"

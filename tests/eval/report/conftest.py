@@ -128,7 +128,15 @@ def _row(rng: np.random.Generator, judge: str, name: str, dimension: str, kind: 
         slice_sizes={part: len(p) for part, p in parts.items()},
         counts=counts,
         points=points[: len(points) - missing],
+        human_scale=(0, 1) if kind == "binary" else (1, 5),
+        judge_scale=_judge_scale(judge, kind),
     )
+
+
+def _judge_scale(judge: str, kind: str) -> tuple[float, float] | None:
+    if kind == "binary":
+        return 0, 1
+    return None if judge == "length" else (1, 5)
 
 
 _CHATS = {

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from medal_judges.eval.report.arrangement import unique_slugs
-from medal_judges.eval.report.calibration import Bin, bins, gap, on_scale
+from medal_judges.eval.report.arrangement import Arrangement, unique_slugs
+from medal_judges.eval.report.calibration import Bin, bins, calibration, gap, off_scale
 from medal_judges.eval.report.colours import OTHER_INDEX, index_by_frequency
 from medal_judges.eval.report.numbers import number
 from medal_judges.eval.report.scatter import MAX_DRAWN, drawn, trend
 from medal_judges.eval.report.svg import ticks
 from medal_judges.eval.results import Benchmark, Estimate, Point, ResultRow
+from medal_judges.rating import Scale
 
 
 def _read(report: Path, name: str) -> list[dict[str, str]]:
@@ -77,14 +79,20 @@ def test_every_set_has_its_pictures(report: Path, benchmark_record: Benchmark) -
             assert len(image.convert("RGB").getcolors(1 << 24) or []) > 50
 
 
-def _row(points: list[tuple[float, float]], kind: str = "ordinal") -> ResultRow:
+def _row(
+    points: list[tuple[float, float]],
+    kind: str = "ordinal",
+    people: Scale | None = (1, 5),
+    judge: Scale | None = (1, 5),
+) -> ResultRow:
     made = [Point(str(i), None, h, s, "en", None, "g") for i, (h, s) in enumerate(points)]
     n = len(made)
-    return ResultRow("j", "s", "s", "dialogue", "d", kind, n, n, {"x": Estimate(None)}, points=made)
+    row = ResultRow("j", "s", "s", "dialogue", "d", kind, n, n, {"x": Estimate(None)}, points=made)
+    return replace(row, human_scale=people, judge_scale=judge)
 
 
 def test_bins_of_graded_answers_are_equal_and_split_no_tie() -> None:
-    row = _row([(float(i % 5), float(i)) for i in range(80)])
+    row = _row([(float(i % 5), float(i)) for i in range(80)], people=(0, 80), judge=(0, 80))
     assert [b.n for b in bins(row)] == [10] * 8
     assert bins(row)[0] == Bin(4.5, 2.0, 10)
     tied = bins(_row([(1.0, 2.0)] * 30 + [(2.0, 3.0)] * 10))
@@ -99,9 +107,25 @@ def test_bins_of_issues_are_tenths() -> None:
 
 
 def test_a_length_in_words_is_not_on_the_scale() -> None:
-    assert on_scale(_row([(1.0, 1.2), (5.0, 4.4)]))
-    assert not on_scale(_row([(1.0, 120.0), (5.0, 300.0)]))
-    assert not on_scale(_row([(0.0, 1.5)], "binary"))
+    assert off_scale(_row([(1.0, 1.2), (5.0, 4.4)])) is None
+    assert off_scale(_row([(1.0, 120.0), (5.0, 300.0)])) == "its scores leave its own scale"
+    assert off_scale(_row([(0.0, 1.5)], "binary")) == "its scores are not probabilities"
+    assert off_scale(_row([(1.0, 2.0)], judge=None)) == "its scale is not stated"
+    assert off_scale(_row([(1.0, 2.0)], people=None)) == "people's scale is not stated"
+    assert bins(_row([(1.0, 2.0)], judge=None)) == []
+
+
+def test_a_judge_from_1_to_5_is_put_on_peoples_1_to_10_before_its_gap_is_taken() -> None:
+    # people 1, 4, 7, 10 and the judge at the same places of its own scale: no gap at all
+    same = [(1.0, 1.0), (4.0, 7 / 3), (7.0, 11 / 3), (10.0, 5.0)] * 5
+    row = _row(same, people=(1, 10))
+    assert gap(bins(row)) == pytest.approx(0)
+    assert [b.score for b in bins(row)] == pytest.approx([1, 4, 7, 10])
+    # what is 0.2 of a step too high from 1 to 5 is 9/4 of that from 1 to 10
+    high = _row([(h, s + 0.2) for h, s in same], people=(1, 10))
+    assert gap(bins(high)) == pytest.approx(0.2 * 9 / 4)
+    page = calibration(Arrangement(Benchmark("t", [high])))
+    assert "0.45 (from 1–5)" in page
 
 
 def test_trend_and_thinning() -> None:

@@ -78,9 +78,11 @@ class LanguageAudit:
 
 @dataclass(slots=True)
 class Audit:
-    """Findings of ``audit``; ``problems`` counts each kind, ``examples`` holds up to three ids."""
+    """Findings of ``audit``; ``problems`` counts each kind, ``examples`` holds up to three ids.
+    ``forms`` counts rows by the form they were read from (``medal-released`` or ``line``)."""
 
     languages: dict[str, LanguageAudit] = field(default_factory=dict)
+    forms: Counter[str] = field(default_factory=Counter)
     problems: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
@@ -97,6 +99,7 @@ def audit(rows: Iterable[LabelledDialogue]) -> Audit:
     texts: dict[tuple[str, ...], str] = {}
     splits: dict[str, set[str]] = defaultdict(set)
     for row in rows:
+        found.forms[str(row.extra.get("form") or "line")] += 1
         language = found.languages.setdefault(row.dialogue.lang, LanguageAudit())
         _count_edges(row, language)
         for problem in _row_problems(row):

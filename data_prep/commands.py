@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,6 +68,8 @@ def show(
     offline: Offline = False,
 ) -> None:
     """Facts on a source, its counts, and its first dialogues."""
+    from collections import Counter
+
     from rich.console import Console
 
     from medal_judges.data_prep.sources.registry import get_source, load_spec, parse_spec
@@ -84,6 +87,9 @@ def show(
             console.print(f"  {_file_here(part)}", highlight=False, soft_wrap=True)
     rows = load_spec(name, offline=offline or None)
     console.print(_counts(rows))
+    forms = Counter(str(row.extra["form"]) for row in rows if row.extra.get("form"))
+    if forms:  # rows that may have either: MEDAL's
+        console.print(_forms(forms))
     for row in rows[:n]:
         console.print(f"\n{row.id} {row.dialogue.lang} {_label_text(row)}", markup=False)
         for turn in row.dialogue.turns:
@@ -111,6 +117,15 @@ def _counts(rows: list[LabelledDialogue]) -> str:
     splits = Counter(row.split or "no split" for row in rows)
     shares = ", ".join(f"{name} {count}" for name, count in sorted(splits.items()))
     return f"{len(rows)} rows; {shares}" if rows else "no rows"
+
+
+def _forms(forms: Mapping[str, int]) -> str:
+    """``form: line 20``, and what else the rows were read from."""
+    from medal_judges.released import RELEASED_FORM
+
+    said = {RELEASED_FORM: "MEDAL's released form", "line": "the line format"}
+    counts = (f"{said.get(form, form)} {count}" for form, count in forms.items())
+    return f"form of the rows: {', '.join(counts) or 'no rows'}"
 
 
 def _label_text(row: LabelledDialogue) -> str:
@@ -164,6 +179,7 @@ def audit_source(
     skipped = Skipped() if skip_bad else None
     found = audit(load_spec(name, offline=offline or None, skipped=skipped))
     console = Console(markup=False, emoji=False)  # ids come out of files
+    console.print(_forms(found.forms))
     table = Table("language", "dialogues", "turns", "edges u s e r", "expected", "clipped")
     for lang, one in sorted(found.languages.items()):
         verdict = {True: "YES", False: "no", None: "cannot tell"}[one.clipped]

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from medal_judges.config import Config, load_config
-from medal_judges.dialogue import UNKNOWN_LANGUAGE
 from medal_judges.errors import ConfigError
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.languages import UNKNOWN_LANGUAGE, base_language
 
 DEFAULT = "curate/foreign_language"
 _LONGEST = 4000  # of a comment, in characters: a sentence is asked for
@@ -87,7 +87,8 @@ class ForeignLanguage:
         no language is known to be foreign."""
         if lang == UNKNOWN_LANGUAGE:
             return []
-        names = [n for code, all_ in self.keywords.languages.items() if code != lang for n in all_]
+        own = base_language(lang)
+        names = [n for code, all_ in self.keywords.languages.items() if code != own for n in all_]
         parts = {
             "{foreign}": rf"\b(?:{_either(names)})\b",
             "{topic}": rf"[ -](?:{_either(self.keywords.topics)})\b",

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from medal_judges.data_prep.labelling.passages import Passage, kana, passages, scripts_of
-from medal_judges.dialogue import ROLES, UNKNOWN_LANGUAGE, Dialogue, Role, Turn
+from medal_judges.dialogue import ROLES, Dialogue, Role, Turn
 from medal_judges.errors import MissingExtraError
+from medal_judges.languages import UNKNOWN_LANGUAGE
 
 # What a passage may turn out to be, besides the languages of the dialogues themselves: the six of
 # MEDAL and those that a model slips into. Each further one costs memory and false alarms.

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from medal_judges.data_prep.sources.cache import is_offline
 from medal_judges.data_prep.sources.source import Source
 from medal_judges.data_prep.splits import hash_split
-from medal_judges.dialogue import Dialogue, parse_dialogue
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import DataError, RecordError, SourceError
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.rating import Scale
+from medal_judges.jsonl import Skipped
+from medal_judges.labelled import LabelledDialogue, parse_labelled
+from medal_judges.released import is_released, label_fields, line_of_released
 from medal_judges.signature import content_hash
 
 REPOSITORY = "Johndfm/medal"
-_OVERALL_KEY = "overall_quality_rating"  # Table 11's key for what this project calls overall
-_LABEL_FIELDS = ("labels", "evaluation", "annotation", "gpt-4.1", "judgement")
+TOOLKIT_FORM = "line"
 
 
-def read_medal(offline: bool | None = None) -> Iterator[LabelledDialogue]:
+def read_medal(
+    offline: bool | None = None, skipped: Skipped | None = None
+) -> Iterator[LabelledDialogue]:
     """Rows of the Hub data set, all its configurations and splits in order.
 
     Raises SourceError when it cannot be had. Offline only the Hugging Face cache is looked at.
     """
-    yield from medal_rows(chain.from_iterable(_hub_tables(_snapshot(offline))))
+    yield from medal_rows(chain.from_iterable(_hub_tables(_snapshot(offline))), skipped)
 
 
 def _snapshot(offline: bool | None) -> str:
@@ -59,94 +58,58 @@ def _hub_tables(folder: str) -> Iterator[Iterable[Mapping[str, Any]]]:
         raise SourceError(f"{folder}: not a data set that can be read: {error}") from error
 
 
-def medal_rows(records: Iterable[Mapping[str, Any]]) -> Iterator[LabelledDialogue]:
-    """LabelledDialogue of each record: source, scene, lang, dialogue, models, ended, and the labels
-    as the JSON of the evaluation prompt (an object or its text). Absent keys are missing labels.
+def medal_rows(
+    records: Iterable[Mapping[str, Any]], skipped: Skipped | None = None
+) -> Iterator[LabelledDialogue]:
+    """LabelledDialogue of each record, in the released form, in the line format, or in the line
+    format with GPT-4.1's JSON for labels; ``extra["form"]`` says which. Absent keys are missing
+    labels. A record without an id of its own or of its request is named by its place.
 
-    Rows of one scene are one group in all languages: they grow from one description. Raises
-    DataError that names the record (from 1) and the field.
+    Rows of one context are one group in all languages, and share a split. Raises DataError that
+    names the record (from 1) and the field; with ``skipped`` it is counted there instead.
     """
+    seen: set[str] = set()
     for number, record in enumerate(records):
         try:
             row = _row(record, number)
         except RecordError as error:
-            raise DataError(REPOSITORY, number + 1, error.message) from error
-        yield row
+            problem = DataError(REPOSITORY, number + 1, error.message)
+            if skipped is None:
+                raise problem from error
+            skipped.add(problem)
+            continue
+        yield _with_own_id(row, seen)
 
 
 def _row(record: Mapping[str, Any], number: int) -> LabelledDialogue:
-    id = str(record.get("id") or f"medal-{number:06d}")
-    # a scene is a text of any length: its hash is the name
-    group = f"medal-{content_hash(record['scene'])}" if record.get("scene") else id
-    context = {k: record[k] for k in ("scene", "persona", "gender", "affect") if record.get(k)}
-    base = parse_dialogue(
-        {"id": id} | {key: record.get(key) for key in ("lang", "dialogue", "source")}
-    )
-    labels, comments = parse_labels(_labels_of(record))
-    return LabelledDialogue(
-        dialogue=Dialogue(
-            id, base.turns, base.lang, base.source, _models(record.get("models")), context
-        ),
-        labels=labels,
-        scales={name: _scales()[name] for name in labels},
-        split=hash_split(group, seed=0),
-        group=group,
-        extra={"ended": record.get("ended"), "comments": comments, "labels_by": "gpt-4.1"},
-    )
+    line = line_of_released(record) if is_released(record) else _line_of_toolkit(record)
+    line.setdefault("id", f"medal-{number:06d}")
+    row = parse_labelled(line)
+    return row if row.split else replace(row, split=hash_split(row.group, seed=0))
 
 
-def _models(value: object) -> dict[str, str | None]:
-    if isinstance(value, Mapping):
-        return {"user": value.get("user"), "assistant": value.get("assistant")}
-    return {"assistant": value} if isinstance(value, str) else {}
+def _line_of_toolkit(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record whose ``models`` are an object: the line format. Labels may be GPT-4.1's JSON, and
+    the context may stand beside the dialogue."""
+    line = {k: v for k, v in record.items() if v is not None}
+    beside = {k: line.pop(k) for k in ("scene", "persona", "gender", "affect") if k in line}
+    line["context"] = line.get("context") or beside
+    models = line.get("models")
+    line["models"] = {"assistant": models} if isinstance(models, str) else models
+    if "group" not in line and "scene" in beside:
+        # a scene is a text of any length: its hash is the name
+        line["group"] = f"medal-{content_hash(beside['scene'])}"
+    return line | label_fields(line) | {"form": TOOLKIT_FORM}
 
 
-def _labels_of(record: Mapping[str, Any]) -> object:
-    found = next((record[name] for name in _LABEL_FIELDS if record.get(name)), None)
-    return found if found is not None else record
-
-
-def parse_labels(value: object) -> tuple[dict[str, tuple[float, ...]], dict[str, str]]:
-    """(labels, comments) of the JSON of MEDAL's evaluation prompt (Table 11).
-
-    Accepts an object or its text; a label may be bare (``"unsafe": 1``) or in an object with its
-    comment. Raises RecordError for text that is not JSON or a label outside its scale.
-    """
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except json.JSONDecodeError as error:
-            raise RecordError("labels", "a JSON object", value) from error
-    if not isinstance(value, Mapping):
-        raise RecordError("labels", "an object of dimension: {label, comment}", value)
-    labels: dict[str, tuple[float, ...]] = {}
-    comments: dict[str, str] = {}
-    for name, (low, high) in _scales().items():
-        entry = value.get(_OVERALL_KEY if name == "overall" else name)
-        label = entry.get("label") if isinstance(entry, Mapping) else entry
-        if label is None:
-            continue
-        labels[name] = (_label(name, label, low, high),)
-        if isinstance(entry, Mapping) and entry.get("comment"):
-            comments[name] = str(entry["comment"])
-    return labels, comments
-
-
-def _label(name: str, label: object, low: float, high: float) -> float:
-    try:
-        if isinstance(label, bool):
-            raise TypeError
-        number = float(label)  # type: ignore[arg-type]
-    except (TypeError, ValueError) as error:
-        raise RecordError(f"labels.{name}", f"a number from {low:g} to {high:g}", label) from error
-    if not low <= number <= high:
-        raise RecordError(f"labels.{name}", f"a number from {low:g} to {high:g}", label)
-    return number
-
-
-@cache
-def _scales() -> dict[str, Scale]:
-    return {d.name: (d.low, d.high) for d in load_rubric("medal")}
+def _with_own_id(row: LabelledDialogue, seen: set[str]) -> LabelledDialogue:
+    """``row``; where an earlier one has its id (one dialogue in two configurations), numbered."""
+    id, count = row.id, 1
+    while id in seen:
+        count += 1
+        id = f"{row.id}#{count}"
+    seen.add(id)
+    return row if id == row.id else replace(row, dialogue=replace(row.dialogue, id=id))
 
 
 MEDAL = Source(

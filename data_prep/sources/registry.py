@@ -119,7 +119,7 @@ def _rows(
         return
     source = get_source(spec.name)
     if source.package_read is not None:
-        yield from source.package_read(offline)
+        yield from source.package_read(offline, skipped)
     for part in _parts(source, spec):
         yield from read_part(source, part, offline=offline, skipped=skipped)
 

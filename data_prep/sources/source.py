@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from medal_judges.jsonl import Skipped
 from medal_judges.labelled import LabelledDialogue
 
 Reader = Callable[[Path], Iterator[LabelledDialogue]]
+PackageReader = Callable[[bool | None, Skipped | None], Iterator[LabelledDialogue]]
 View = Callable[[Iterable[LabelledDialogue]], Iterator[LabelledDialogue]]
 
 
@@ -41,7 +43,8 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Source:
     """A named set. ``package_read`` reads sets that come as an installed package or through
-    ``datasets`` instead of a file; it is given ``offline`` (None: as HF_HUB_OFFLINE says).
+    ``datasets`` instead of a file; it is given ``offline`` (None: as HF_HUB_OFFLINE says)
+    and where to count rows that are left out.
     ``labelled_by`` names the model that made the labels; None where people did."""
 
     name: str
@@ -51,6 +54,6 @@ class Source:
     languages: tuple[str, ...]
     parts: tuple[Part, ...] = ()
     notes: tuple[str, ...] = field(default=())
-    package_read: Callable[[bool | None], Iterator[LabelledDialogue]] | None = None
+    package_read: PackageReader | None = None
     package: str | None = None
     labelled_by: str | None = None

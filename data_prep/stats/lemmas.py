@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from medal_judges.data_prep.stats.units import base_language, unit_of
+from medal_judges.data_prep.stats.units import unit_of
 from medal_judges.errors import MissingExtraError
+from medal_judges.languages import base_language
 
 Split = Callable[[str], list[str]]
 _PURPOSE = "lexical diversity over lemmas (--no-lemmas takes the words as they are)"

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+from medal_judges.languages import base_language
+
 Unit = Literal["words", "characters"]
 
 # Written without spaces between words: Chinese (MEDAL, Table 2, has only this one), Cantonese, Wu,
 # Japanese, Thai, Lao, Khmer, Burmese.
 SPACELESS = frozenset({"zh", "yue", "wuu", "ja", "th", "lo", "km", "my"})
-
-
-def base_language(lang: str) -> str:
-    """``zh`` of ``zh-Hant``, ``pt`` of ``pt_br``."""
-    return lang.replace("_", "-").split("-")[0].lower()
 
 
 def unit_of(lang: str) -> Unit:

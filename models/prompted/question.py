@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from medal_judges.dialogue import UNKNOWN_LANGUAGE, Turn
+from medal_judges.dialogue import Turn
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
+from medal_judges.languages import UNKNOWN_LANGUAGE
 from medal_judges.models.llm.protocol import Message
 from medal_judges.models.prompted.examples import Example
 from medal_judges.models.prompted.languages import language_name

@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from medal_judges.errors import RecordError
 from medal_judges.fields import mapping, optional_text, text
+from medal_judges.languages import UNKNOWN_LANGUAGE, language_code
+from medal_judges.released import is_released, line_of_released
 
 Role = Literal["user", "assistant"]
 ROLES: tuple[Role, ...] = ("user", "assistant")
-UNKNOWN_LANGUAGE = "und"  # ISO 639-2 for undetermined; a line without `lang` is not guessed
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +72,22 @@ class Dialogue:
 
 
 def parse_dialogue(record: object) -> Dialogue:
-    """Dialogue of one JSON object in the line format.
+    """Dialogue of one JSON object in the line format, or in MEDAL's released form (released.py).
 
     Raises RecordError that names the field: id missing, no turns, unknown role, content that is no
     text or holds half of a surrogate pair.
     """
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
+    if is_released(record):
+        record = line_of_released(record)
     turns = record.get("dialogue", record.get("turns"))
     if not isinstance(turns, list) or not turns:
         raise RecordError("dialogue", "a non-empty list of {role, content}", turns)
     return Dialogue(
         id=parse_id(record.get("id")),
         turns=tuple(_parse_turn(turn, i) for i, turn in enumerate(turns)),
-        lang=_parse_lang(record.get("lang")),
+        lang=sys.intern(language_code(record.get("lang"))),
         source=optional_text(record, "source"),
         models=_models(record),
         context=mapping(record, "context"),
@@ -110,13 +113,6 @@ def _parse_turn(turn: object, index: int) -> Turn:
     field = f"dialogue[{index}].content"
     shared = ROLES[ROLES.index(role)]  # one object for all turns, not one a line
     return Turn(shared, text(field, content, "a text (may be empty)"))
-
-
-def _parse_lang(value: object) -> str:
-    if value is None:
-        return UNKNOWN_LANGUAGE
-    code = text("lang", value, "an ISO 639-1 code such as 'en'").strip().lower()
-    return sys.intern(code) if code else UNKNOWN_LANGUAGE
 
 
 def _models(record: Mapping[str, Any]) -> dict[str, str | None]:

@@ -10,6 +10,7 @@ from medal_judges.dialogue import Dialogue, parse_dialogue
 from medal_judges.errors import RecordError
 from medal_judges.fields import mapping, optional_text
 from medal_judges.rating import Rating, Scale, parse_scale, parse_values
+from medal_judges.released import is_released, line_of_released
 
 Level = Literal["dialogue", "turn"]
 _DIALOGUE_FIELDS = {"id", "source", "lang", "dialogue", "turns", "models", "context", "meta"}
@@ -70,11 +71,14 @@ class LabelledDialogue:
 
 
 def parse_labelled(record: object) -> LabelledDialogue:
-    """LabelledDialogue of one JSON object. Raises RecordError that names the field.
+    """LabelledDialogue of one JSON object, in the line format or in MEDAL's released form (then
+    ``extra["form"]`` says so). Raises RecordError that names the field.
 
     A label outside its declared scale is an error: pooled raw scales are the commonest silent
     fault of such files.
     """
+    if is_released(record):
+        record = line_of_released(record)
     dialogue = parse_dialogue(record)
     assert isinstance(record, dict)  # parse_dialogue refused anything else
     level = record.get("level", "dialogue")

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from medal_judges.data_prep.audit import audit
-from medal_judges.data_prep.sources.medal import medal_rows, parse_labels
+from medal_judges.data_prep.sources.medal import medal_rows
 from medal_judges.data_prep.sources.registry import get_source, load_spec
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import DataError, RecordError
 from medal_judges.labelled import LabelledDialogue, parse_labelled
+from medal_judges.released import parse_labels
 
 needs_data = pytest.mark.skipif(
     "MEDAL_JUDGES_DATA" not in os.environ, reason="MEDAL_JUDGES_DATA (human ratings) is not set"

@@ -107,7 +107,8 @@ def value_of(text: str) -> float:
 
 def hostile(text: str) -> LabelledDialogue:
     said = [{"role": "user", "content": text}, {"role": "assistant", "content": text}]
-    return parse_labelled({"id": "x", "lang": text, "dialogue": said})
+    row = parse_labelled({"id": "x", "dialogue": said})
+    return replace(row, dialogue=replace(row.dialogue, lang=text))  # a line may not say that
 
 
 @pytest.mark.parametrize("start", FORMULA)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -177,13 +178,14 @@ def test_hostile_text_stays_text(make_row: MakeRow) -> None:
     evil = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
     rows = [
         make_row(
-            f"{lang}{evil}{i}", [evil, evil], lang=lang, bot=evil, user=evil, source=evil,
+            f"{lang}{evil}{i}", [evil, evil], bot=evil, user=evil, source=evil,
             labels={evil: [1], f"x{evil}": [0], "overall": [2]}, scales={f"x{evil}": [0, 2]},
             ended=evil, tries=[1], level="turn",
         )
         for i in range(2)
         for lang in ("en", evil.lower())
     ]  # fmt: skip
+    rows[1::2] = [replace(r, dialogue=replace(r.dialogue, lang=evil)) for r in rows[1::2]]
     html = render(Findings(survey(rows, lemmas=False), evil))
     assert Page(html).open == []
     assert count(html, "script") == 1 and count(html, "img") == 0

@@ -1,0 +1,47 @@
+"""Language codes: ISO 639-1 as it is, and English names (``chinese``) brought to their code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+from medal_judges.errors import RecordError
+from medal_judges.fields import text
+
+UNKNOWN_LANGUAGE = "und"  # ISO 639-2 for undetermined; a line without `lang` is not guessed
+_CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{1,8})*\Z")  # zh, yue, zh-hant, pt_br
+_EXPECTED = "an ISO 639-1 code such as 'en', or a language's English name"
+
+
+def language_code(value: object, field: str = "lang") -> str:
+    """The code of ``value`` in lower case: ``zh`` of ``zh``, ``ZH``, ``chinese`` and ``Chinese``.
+
+    None and blank text are ``und``. Everything that goes by language (characters or words, the
+    filter of foreign languages, tables) compares codes, so that a name that is not known raises
+    RecordError instead of becoming a language of its own.
+    """
+    if value is None:
+        return UNKNOWN_LANGUAGE
+    word = text(field, value, _EXPECTED).strip().lower()
+    if not word:
+        return UNKNOWN_LANGUAGE
+    if _CODE.match(word):
+        return word
+    code = _codes_by_name().get(word)
+    if code is None:
+        raise RecordError(field, _EXPECTED, value)
+    return code
+
+
+def base_language(lang: str) -> str:
+    """``zh`` of ``zh-Hant``, ``pt`` of ``pt_br``."""
+    return lang.replace("_", "-").split("-")[0].lower()
+
+
+@cache
+def _codes_by_name() -> Mapping[str, str]:
+    from medal_judges.config import read_yaml  # pydantic: not for a file whose rows have codes
+
+    languages = read_yaml("seeds/languages")
+    return {str(entry["name"]).lower(): code for code, entry in languages.items()}

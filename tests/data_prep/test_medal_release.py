@@ -1,0 +1,171 @@
+"""MEDAL's released rows: one name a turn, languages in words, the context's number."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
+from medal_judges.data_prep.audit import audit
+from medal_judges.data_prep.curation.foreign import load_foreign
+from medal_judges.data_prep.sources.medal import medal_rows
+from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.data_prep.stats.units import unit_of
+from medal_judges.dialogue import parse_dialogue
+from medal_judges.errors import DataError, RecordError
+from medal_judges.jsonl import Skipped, read_dialogues
+from medal_judges.labelled import parse_labelled
+from medal_judges.languages import language_code
+
+from .medal_release import CHATBOT, USER, WORDS, released_row
+
+LABELS = {"unsafe": {"label": 0, "comment": ""}, "overall_quality_rating": {"label": 2}}
+
+
+def through_disk(rows: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """The rows as ``datasets`` gives them back: the step saved them to disk."""
+    names = rows[0].keys()
+    data = datasets.Dataset.from_dict({name: [row[name] for row in rows] for name in names})
+    data.save_to_disk(str(folder))
+    return list(datasets.load_from_disk(str(folder)))
+
+
+def test_released_rows_in_six_languages_saved_to_disk(tmp_path: Path) -> None:
+    records = [released_row(lang, number) for number in (0, 17) for lang in WORDS]
+    rows = list(medal_rows(through_disk(records, tmp_path / "set")))
+    assert [row.dialogue.lang for row in rows] == [*WORDS, *WORDS]
+    assert {row.dialogue.chatbot for row in rows} == {CHATBOT}
+    assert {row.dialogue.models["user"] for row in rows} == {USER}
+    # six languages of a context are one group, and a group has one split
+    assert [row.group for row in rows] == ["medal-0"] * 6 + ["medal-17"] * 6
+    assert all(len({r.split for r in rows if r.group == group}) == 1 for group in ("medal-0",))
+    assert len({row.id for row in rows}) == 12
+    assert rows[0].dialogue.context == {
+        "scene": "PersonX lost a recipe book. Now PersonX searches for it. PersonX is sad.",
+        "persona": "A baker who collects old postcards.",
+        "gender": "female",
+    }
+    assert {row.extra["form"] for row in rows} == {"medal-released"}
+    assert {row.dialogue.source for row in rows} == {"medal"}
+    assert parse_labelled(rows[0].to_record()) == rows[0]  # and it is a line from then on
+
+
+def test_chinese_is_counted_in_characters_and_kept_by_the_foreign_language_filter() -> None:
+    comment = {"uninterpretable": {"label": 1, "comment": "The answer is in Chinese as asked."}}
+    (row,) = medal_rows([released_row("zh", labels=comment)])
+    assert unit_of(row.dialogue.lang) == "characters"
+    assert load_foreign().match(row) is None
+    regional = released_row("zh", labels=comment) | {"lang": "zh-Hant"}
+    assert load_foreign().match(next(medal_rows([regional]))) is None
+    (german,) = medal_rows([released_row("de", labels=comment)])
+    assert load_foreign().match(german) is not None
+
+
+def test_the_same_row_in_a_file_for_every_command(tmp_path: Path) -> None:
+    path = tmp_path / "released.jsonl"
+    lines = [released_row(lang, 3, labels=LABELS) for lang in ("zh", "pt")]
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    rows = load_spec(str(path))
+    assert [row.dialogue.lang for row in rows] == ["zh", "pt"]
+    assert rows[0].labels == {"unsafe": (0.0,), "overall": (2.0,)}
+    assert rows[0].scales["overall"] == (1.0, 5.0) and rows[0].extra["labels_by"] == "gpt-4.1"
+    assert [d.models for d in read_dialogues(path)] == [{"user": USER, "assistant": CHATBOT}] * 2
+    shown = CliRunner().invoke(app, ["data", "audit", str(path)]).output
+    assert "MEDAL's released form 2" in shown
+
+
+@pytest.mark.parametrize(
+    ("turns", "flag", "said"),
+    [(3, True, "user or rejected"), (10, False, "cap"), (4, False, "open")],
+)
+def test_the_flag_says_no_more_than_it_knows(turns: int, flag: bool, said: str) -> None:
+    row = parse_labelled(released_row("en", turns=turns, ended=flag))
+    assert row.extra["ended"] == said
+
+
+def test_missing_names_and_one_turn_rows() -> None:
+    assert parse_dialogue(released_row("en", models=[USER, None, ""])).models == {"user": USER}
+    assert parse_dialogue(released_row("en", models=[None] * 3)).models == {}
+    one = parse_labelled(released_row("pt", turns=1))
+    assert one.dialogue.models == {"user": USER} and one.dialogue.assistant_turns == ()
+    assert "no assistant turn" in audit([one]).problems
+    no_models = {k: v for k, v in released_row("zh", 4).items() if k != "models"}
+    row = parse_labelled(no_models)
+    assert (row.dialogue.lang, row.group, row.dialogue.models) == ("zh", "medal-4", {})
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"models": [USER, CHATBOT]}, "models': expected one name for each of the 3 turns"),
+        ({"models": [USER] * 4}, "models': expected one name for each of the 3 turns"),
+        ({"models": [USER, CHATBOT, "other"]}, r"models\[2\]': expected the name that the other"),
+        ({"models": [USER, 7, USER]}, r"models\[1\]': expected a text or null"),
+        ({"lang": "klingon"}, "lang': expected an ISO 639-1 code such as 'en', or"),
+        ({"lang": "en\x1b[31m"}, "lang': expected an ISO 639-1 code"),
+        ({"dialogue": []}, "models': expected one name for each of the 0 turns"),
+        ({"scene": 4}, "scene': expected a text"),
+    ],
+)
+def test_a_damaged_row_is_told_by_its_field(fields: dict[str, Any], problem: str) -> None:
+    bad = released_row("en") | fields
+    with pytest.raises(RecordError, match=problem):
+        parse_dialogue(bad)
+    with pytest.raises(DataError, match=f"Johndfm/medal:2: field '{problem}"):
+        list(medal_rows([released_row("en"), bad]))
+    skipped = Skipped()
+    assert len(list(medal_rows([released_row("en"), bad], skipped))) == 1 and skipped.count == 1
+
+
+def test_the_line_format_is_read_from_the_hub_too() -> None:
+    line = {
+        "id": "ctx-1-zh--u--b",
+        "lang": "zh",
+        "dialogue": [{"role": "user", "content": "你好"}, {"role": "assistant", "content": "好"}],
+        "models": {"user": "u", "assistant": "b"},
+        "context": {"scene": "a walk"},
+        "group": "ctx-1",
+        "split": "validation",
+        "labels": {"overall": [4, 5]},
+        "scales": {"overall": [1, 5]},
+    }
+    (row,) = medal_rows([line])
+    assert row.labels == {"overall": (4.0, 5.0)} and row.group == "ctx-1"
+    assert row.split == "validation" and row.extra == {"form": "line"}
+    first, second = medal_rows([line, line])  # one dialogue in two configurations
+    assert (first.id, second.id) == ("ctx-1-zh--u--b", "ctx-1-zh--u--b#2")
+    assert first.group == second.group
+
+
+@pytest.mark.parametrize("lang", ["de", "en", "pt"])
+def test_clipped_letters_are_told_by_language(lang: str) -> None:
+    said = {
+        "de": "ich suche die Rezepte meiner Oma seit Wochen immer wieder",
+        "en": "Sure we are near the house there now see the river",
+        "pt": "Resolvi ler os livros das escolas sobre as aves",
+    }[lang]
+    whole = [released_row(lang, n, turns=2) for n in range(120)]
+    for row in whole:
+        for turn in row["dialogue"]:
+            turn["content"] = said
+    cut = json.loads(json.dumps(whole))
+    for row in cut:
+        for turn in row["dialogue"]:
+            turn["content"] = turn["content"].strip("user: ")
+    chinese = [released_row("zh", n) for n in range(120)]
+    found = audit(medal_rows([*cut, *chinese])).languages
+    assert found[lang].clipped is True and found["zh"].clipped is None
+    assert audit(medal_rows(whole)).languages[lang].clipped is False
+
+
+@pytest.mark.parametrize(
+    ("word", "code"),
+    [("Chinese", "zh"), (" PORTUGUESE ", "pt"), ("zh-Hant", "zh-hant"), (None, "und"), ("", "und")],
+)
+def test_a_language_by_name_or_code(word: str | None, code: str) -> None:
+    assert language_code(word) == code

@@ -22,6 +22,7 @@ from medal_judges.eval.metaeval import (
 )
 from medal_judges.eval.planted import planted_results
 from medal_judges.eval.planted_table import planted_table
+from medal_judges.eval.published import published_table
 from medal_judges.eval.results import Benchmark, CascadeCurve, Disagreement, ResultRow, Table
 from medal_judges.eval.runner import Answers, Run
 from medal_judges.eval.runner_config import BenchmarkConfig, SetConfig
@@ -44,6 +45,12 @@ def compute(run: Run, facts: Iterable[tuple[str, str]] = ()) -> Benchmark:
             rows += found
             differing += most
     tables = [comparison_table(rows, _resampling(run.config)), dimension_means_table(rows)]
+    if run.config.published:
+        tables.append(
+            published_table(
+                run.config.published, run.config.sets, run.config.judges, rows, run.left_out
+            )
+        )
     tables += [t for name, data in run.planted.items() if (t := _planted(run, name, data))]
     curves = _cascades(run)  # before the facts, which tell its notes
     return Benchmark(

@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from medal_judges.errors import ConfigError
+from medal_judges.config import read_yaml
+from medal_judges.errors import (
+    ConfigError,
+    JudgeLoadError,
+    MissingExtraError,
+    NotAvailableError,
+)
 from medal_judges.eval.predictions import predict
+from medal_judges.eval.published import check_published
 from medal_judges.eval.runner_config import (
     BenchmarkConfig,
     JudgeConfig,
@@ -47,13 +54,15 @@ class Answers:
 
 @dataclass(slots=True)
 class Run:
-    """A benchmark in the making. ``notes`` say what was passed over and why."""
+    """A benchmark in the making. ``notes`` say what was passed over and why, ``left_out`` maps the
+    name of a set or judge that is not available to the reason."""
 
     config: BenchmarkConfig
     sets: dict[str, tuple[SetConfig, BenchmarkSet]] = field(default_factory=dict)
     planted: dict[str, BenchmarkSet] = field(default_factory=dict)
     answers: dict[str, list[Answers]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -71,6 +80,7 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Run:
         found = load_set(one, offline=offline)
         if isinstance(found, str):
             run.notes.append(f"set {one.name} left out: {found}")
+            run.left_out[one.name] = found
         else:
             run.sets[one.name] = (one, found)
     for each in config.planted:
@@ -79,6 +89,7 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Run:
             run.notes.append(f"planted set {each.name} left out: {planted}")
         else:
             run.planted[each.name] = planted
+    check_published(config.published, config.judges, config.sets)
     _check_names(run)
     return run
 
@@ -104,13 +115,18 @@ def _check_names(run: Run) -> None:
 def judge_all(run: Run, progress: Progress | None = None) -> None:
     """Fill ``run.answers``: predictions of every judge on every set, then those made elsewhere.
 
-    One judge is held in memory at a time. Raises JudgeLoadError, and ConfigError where a judge
-    lacks a dimension that its own mapping names.
+    One judge is held in memory at a time. An optional one that is not available becomes a note.
+    Raises JudgeLoadError, NotAvailableError or MissingExtraError for any other, and ConfigError
+    where a judge lacks a dimension that its own mapping names.
     """
     for config in run.config.judges:
-        judge = Judge.from_pretrained(config.path, revision=config.revision, **config.options)
-        for name, (data, names) in _asked(run, config.dimensions).items():
-            _judge(run, config, judge, name, data, names, progress)
+        try:
+            _judge_sets(run, config, progress)
+        except (JudgeLoadError, MissingExtraError, NotAvailableError) as error:
+            if not config.optional:
+                raise
+            run.notes.append(f"judge {config.name} left out: {error.message}")
+            run.left_out[config.name] = error.message
     for name, (one, data) in run.sets.items():
         for labeller, judgements in data.published:
             said = Answers(
@@ -121,6 +137,20 @@ def judge_all(run: Run, progress: Progress | None = None) -> None:
         asked = _asked(run, prediction.dimensions)
         if prediction.set in asked:
             _read(run, prediction, asked[prediction.set][1])
+
+
+def _judge_sets(run: Run, config: JudgeConfig, progress: Progress | None) -> None:
+    options = dict(config.options)
+    if run.config.llm is not None and _speaks_through_llm(config.path):
+        options.setdefault("llm", run.config.llm)
+    judge = Judge.from_pretrained(config.path, revision=config.revision, **options)
+    for name, (data, names) in _asked(run, config.dimensions).items():
+        _judge(run, config, judge, name, data, names, progress)
+
+
+def _speaks_through_llm(path: str) -> bool:
+    """Whether ``path`` is a YAML file of a judge that asks a language model."""
+    return path.endswith((".yaml", ".yml")) and "llm" in read_yaml(path)
 
 
 def _read(run: Run, config: PredictionConfig, names: Mapping[str, str]) -> None:

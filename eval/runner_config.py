@@ -19,7 +19,9 @@ class JudgeConfig(Config):
     """A judge: ``path`` is a folder, a hub id or a YAML file of configs/judges/.
 
     ``dimensions`` maps a dimension of the sets (or a planted issue) to this judge's own name for
-    it, on every set that has it; it goes before the set's mapping.
+    it, on every set that has it; it goes before the set's mapping. ``optional``: passed over with a
+    note where its folder, weights, package or key are not available. ``published_as``: the judge in
+    configs/published.yaml that it stands for, such as ``diet/craft-cll``.
     """
 
     name: str
@@ -27,6 +29,8 @@ class JudgeConfig(Config):
     revision: str | None = None
     options: Mapping[str, Any] = {}
     dimensions: Mapping[str, str] = {}
+    optional: bool = False
+    published_as: str | None = None
 
 
 class SetConfig(Config):
@@ -35,7 +39,7 @@ class SetConfig(Config):
     ``source`` is a spec such as ``dstc9:test`` or a JSONL file. ``dimensions`` maps a dimension of
     the set to the judge's (a list where the names are the same). ``optional``: passed over with a
     note where its data is not here. ``published``: labellers of abceval's machine labels that stand
-    beside the judges (``gpt``).
+    beside the judges (``gpt``). ``published_as``: the set's name in configs/published.yaml.
     """
 
     name: str
@@ -47,6 +51,7 @@ class SetConfig(Config):
     exclude_overlaps: bool = False
     optional: bool = False
     published: tuple[str, ...] = ()
+    published_as: str | None = None
 
     @field_validator("dimensions", mode="before")
     @classmethod
@@ -96,7 +101,12 @@ class CascadeConfig(Config):
 
 
 class BenchmarkConfig(Config):
-    """Everything ``medal benchmark`` does. ``resamples`` 0 leaves intervals out."""
+    """Everything ``medal benchmark`` does. ``resamples`` 0 leaves intervals out.
+
+    ``llm``: the language model of every judge whose YAML file has one and whose ``options`` do not
+    name another. ``published``: papers whose figures stand beside ours (``diet``, ``meep``,
+    ``medal``, ``oralis``).
+    """
 
     title: str = "Benchmark of dialogue judges"
     output_dir: Path
@@ -104,6 +114,8 @@ class BenchmarkConfig(Config):
     resamples: int = Field(1000, ge=0)
     min_coverage: float = Field(0.98, ge=0, le=1)
     disagreements: int = Field(6, ge=0)
+    llm: Any = None
+    published: tuple[str, ...] = ()
     judges: tuple[JudgeConfig, ...] = ()
     sets: tuple[SetConfig, ...] = ()
     planted: tuple[PlantedConfig, ...] = ()

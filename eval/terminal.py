@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rich.table import Table as RichTable
 
 from medal_judges.eval.console import wide_console
 from medal_judges.eval.dimension_means import TITLE as MEANS
+from medal_judges.eval.published import OURS
+from medal_judges.eval.published import TITLE as PUBLISHED
 from medal_judges.eval.results import Benchmark, Cell, Estimate, ResultRow, Table
 
 _GRADED = {"spearman": "ρ", "within": "ρ within", "pearson": "r", "kendall": "τ-b"}
@@ -31,6 +34,11 @@ def print_tables(benchmark: Benchmark, notes: Sequence[str]) -> None:
             console.print(_chosen(table, _PLANTED))
         elif table.title == MEANS:
             console.print(_chosen(table, table.columns))
+        elif table.title == PUBLISHED:  # the page has those that this run did not measure too
+            column = table.columns.index(OURS)
+            measured = [row for row in table.rows if row[column] is not None]
+            if measured:
+                console.print(_chosen(replace(table, rows=measured), table.columns))
     for note in notes:
         console.print(note, style="dim", markup=False, highlight=False)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.embedded import PREFIX, embedded_path
 from medal_judges.models.llm.generation import generate
 from medal_judges.models.llm.plain import plain_logprobs
@@ -61,7 +61,7 @@ def load_local(
             use_safetensors=True,
         )
     except (OSError, ValueError) as error:
-        raise ConfigError(
+        raise NotAvailableError(
             f"llm: cannot load {model}: {error}",
             hint="a hub id, a folder with safetensors weights, or embedded:smollm2",
         ) from error

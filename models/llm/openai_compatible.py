@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.errors import ConfigError, MissingExtraError, NotAvailableError
 from medal_judges.models.llm.api_likelihood import likelihoods, load_rendering
 from medal_judges.models.llm.background import run
 from medal_judges.models.llm.cache import CachedModel, answers_folder, collect
@@ -258,7 +258,7 @@ class RemoteModel(LanguageModel):
 
         if self._secret is None:  # told now: an estimate and kept answers need none
             name = self.key_variable
-            raise ConfigError(f"no key in {name}", hint=f"export {name}=...")
+            raise NotAvailableError(f"no key in {name}", hint=f"export {name}=...")
         # Retries are ours: they know about rates, money and what a failure means.
         return AsyncOpenAI(
             api_key=self._secret, base_url=self.base_url, timeout=self.timeout, max_retries=0

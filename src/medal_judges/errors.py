@@ -53,6 +53,10 @@ class ConfigError(MedalError):
     """A configuration is wrong: unknown key, wrong type, or two settings that clash."""
 
 
+class NotAvailableError(ConfigError):
+    """A model, its weights or a key are not available on this machine."""
+
+
 class LeakError(MedalError):
     """The training set shares dialogues with the test set."""
 

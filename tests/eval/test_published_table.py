@@ -1,0 +1,133 @@
+"""The papers' figures beside ours: what is measured, what is not and why, and the shipped files."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from medal_judges.config import load_config
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.eval.published import TITLE, check_published, read_published
+from medal_judges.eval.runner_config import BenchmarkConfig
+from medal_judges.models.saving import FAMILIES
+
+from .benchmark_case import medal, results
+
+SHIPPED = sorted(
+    p.name for p in (files("medal_judges.configs") / "benchmark").iterdir() if p.suffix == ".yaml"
+)
+
+
+def add_published(folder: Path, judge: str = "published_as: medal", **extra: str) -> None:
+    """The benchmark's file with MEDAL's Table 6 beside its judge, whose set stands for MEDAL's."""
+    text = (folder / "bench.yaml").read_text()
+    text = text.replace("path: judge.yaml}", "path: judge.yaml, " + judge + "}")
+    text = text.replace("source: set.jsonl\n", "source: set.jsonl\n    published_as: medal\n")
+    (folder / "bench.yaml").write_text(text + "".join(f"{k}: {v}\n" for k, v in extra.items()))
+
+
+def published_lines(folder: Path) -> list[dict[str, Any]]:
+    table = next(t for t in results(folder)["tables"] if t["title"] == TITLE)
+    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+
+
+def test_each_printed_figure_stands_beside_the_one_measured_here(folder: Path) -> None:
+    add_published(folder, published="[medal]")
+    done = medal()
+    assert done.exit_code == 0, done.exception
+    lines = published_lines(folder)
+    printed = {line["Their model"]: (line["Their ρ"], line["Their r"]) for line in lines}
+    assert printed["o3"] == ("0.47", "0.49")  # MEDAL, Table 6: .4750 and .4914
+    assert len(printed) == 12
+    measured = results(folder)["rows"][0]["metrics"]["spearman"]["value"]
+    assert {line["Our ρ"]["value"] for line in lines} == {measured}
+    assert {line["Our model"] for line in lines} == {"counting"}
+    assert "o3" in done.stdout
+    assert "o3" in (folder / "out/report.html").read_text("utf-8")
+
+
+def test_figures_without_a_judge_of_ours_say_so(folder: Path) -> None:
+    add_published(folder, judge="published_as: fed", published="[medal]")
+    assert medal().exit_code == 0
+    lines = published_lines(folder)
+    assert {line["Our model"] for line in lines} == {"not among our judges"}
+    assert {line["Our ρ"] for line in lines} == {None}
+
+
+def test_an_optional_judge_that_is_not_available_is_a_note_and_the_run_goes_on(
+    folder: Path,
+) -> None:
+    more = "{name: absent, path: ./no_such_folder, optional: true, published_as: medal}"
+    add_published(folder, judge="published_as: fed", published="[medal]")
+    text = (folder / "bench.yaml").read_text().replace("sets:\n", f"  - {more}\nsets:\n", 1)
+    (folder / "bench.yaml").write_text(text)
+    done = medal()
+    assert done.exit_code == 0, done.exception
+    assert "judge absent left out" in done.stdout
+    assert {line["Our model"] for line in published_lines(folder)} == {"judge not available"}
+    assert ["Passed over", "judge absent left out"] in [
+        [label, value[:21]] for label, value in results(folder)["facts"]
+    ]
+
+
+def test_a_judge_that_is_not_optional_must_be_there(folder: Path) -> None:
+    done = medal("--judge", "absent=./no_such_folder")
+    assert isinstance(done.exception, JudgeLoadError)
+
+
+@pytest.mark.parametrize(
+    ("judge", "published", "told"),
+    [
+        ("published_as: nobody", "[medal]", "nobody"),
+        ("published_as: medal", "[no_paper]", "no_paper"),
+    ],
+)
+def test_a_name_that_no_paper_has_is_refused(
+    folder: Path, judge: str, published: str, told: str
+) -> None:
+    add_published(folder, judge=judge, published=published)
+    done = medal()
+    assert isinstance(done.exception, ConfigError)
+    assert told in str(done.exception) and "published.yaml" in str(done.exception)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_benchmark_names_what_exists(name: str) -> None:
+    config = load_config(BenchmarkConfig, f"benchmark/{name}")
+    check_published(config.published, config.judges, config.sets)
+    for judge in config.judges:
+        if judge.path.startswith("configs/"):
+            assert (files("medal_judges.configs") / judge.path.removeprefix("configs/")).is_file()
+
+
+def test_every_paper_has_a_benchmark_that_asks_for_its_figures() -> None:
+    asked = {
+        paper
+        for name in SHIPPED
+        for paper in load_config(BenchmarkConfig, f"benchmark/{name}").published
+    }
+    assert asked == set(read_published().papers)
+
+
+def test_one_benchmark_has_a_judge_of_every_family() -> None:
+    config = load_config(BenchmarkConfig, "benchmark/every_family")
+    families = set()
+    for judge in config.judges:
+        if judge.path.startswith("configs/"):
+            text = (files("medal_judges.configs") / judge.path.removeprefix("configs/")).read_text()
+            families.add(yaml.safe_load(text)["family"])
+        else:  # a folder that a shipped training configuration makes
+            families.add(_trained_family(judge.path))
+    assert families == set(FAMILIES)
+
+
+def _trained_family(output_dir: str) -> str:
+    for path in (files("medal_judges.configs") / "train").iterdir():
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if settings["output_dir"] == output_dir:
+            return str(settings["model"]["family"])
+    raise AssertionError(f"no training configuration writes {output_dir}")

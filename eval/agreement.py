@@ -14,16 +14,15 @@ from medal_judges.dimension import Kind
 from medal_judges.errors import MedalError
 from medal_judges.eval.alignment import answer_matrix
 from medal_judges.eval.alpha import alpha_statistic
-from medal_judges.eval.bootstrap import Clusters, with_intervals
 from medal_judges.eval.ceiling import binary_ceiling, graded_ceiling, krippendorff_alpha
 from medal_judges.eval.correlation import MIN_ROWS, Floats, Statistic, weighted_spearman
-from medal_judges.eval.metaeval import MEASUREMENT, Resampling, kind_of
+from medal_judges.eval.intervals import choose_clusters, too_few, with_intervals
+from medal_judges.eval.metaeval import MEASUREMENT, kind_of
 from medal_judges.eval.results import Estimate
 from medal_judges.eval.wilson import wilson
 from medal_judges.labelled import LabelledDialogue
 
 ALL = "all"  # every language together
-MAX_UNDEFINED = 0.05  # above, percentiles of what is left describe other resamples
 PEOPLE, POSITIONS = "people", "positions"
 _NO_PAIRS = "no row has answers of two annotators"
 
@@ -62,7 +61,7 @@ class Agreement:
         return self.mean if self.kind == "binary" else None
 
     def to_record(self) -> dict[str, Any]:
-        """One JSON object; estimates as value, low, high, undefined and reason."""
+        """One JSON object; estimates as value, low, high and reason."""
         about = ("dimension", "kind", "lang", "rows", "shared", "pairs", "annotators", "columns")
         record: dict[str, Any] = {name: getattr(self, name) for name in about}
         record |= {"mean": self.mean, "share_positive": self.share_positive}
@@ -74,18 +73,13 @@ class Agreement:
 
 
 def _estimate_record(found: Estimate) -> dict[str, Any]:
-    record = {"value": found.value, "low": found.low, "high": found.high}
-    return record | {"undefined": found.undefined, "reason": found.reason}
+    names = ("value", "low", "high", "reason")
+    return {name: getattr(found, name) for name in names}
 
 
-def agreements(
-    rows: Sequence[LabelledDialogue],
-    dimensions: Sequence[str] = (),
-    *,
-    resampling: Resampling | None = None,
-) -> list[Agreement]:
+def agreements(rows: Sequence[LabelledDialogue], dimensions: Sequence[str] = ()) -> list[Agreement]:
     """Agreement on each of ``dimensions`` (all when none is named), in each language and, where
-    there are several, in all together. Intervals draw whole conversations (``group``).
+    there are several, in all together. Intervals are those of intervals.py.
 
     Raises MedalError for a dimension that no row has.
     """
@@ -101,7 +95,7 @@ def agreements(
         kind = kind_of(rows, name)
         for lang in [*langs, *([ALL] if len(langs) > 1 else [])]:
             chosen = [row for row in rows if lang in (ALL, row.dialogue.lang)]
-            found.append(_agreement(chosen, name, kind, lang, resampling or Resampling()))
+            found.append(_agreement(chosen, name, kind, lang))
     return found
 
 
@@ -111,15 +105,13 @@ def dimensions_of(rows: Sequence[LabelledDialogue]) -> list[str]:
     return [name for name in names if name != "overall"] + ["overall"] * ("overall" in names)
 
 
-def _agreement(
-    rows: Sequence[LabelledDialogue], name: str, kind: Kind, lang: str, resampling: Resampling
-) -> Agreement:
+def _agreement(rows: Sequence[LabelledDialogue], name: str, kind: Kind, lang: str) -> Agreement:
     answered = [row for row in rows if (r := row.rating(name)) is not None and r.given]
     values = answer_matrix(answered, name)
     people, columns = _by_annotator(answered, name, values)
     given = values[np.isfinite(values)]
     answers = np.isfinite(values).sum(axis=1)
-    figures, ceiling = _figures(answered, kind, values, people, resampling)
+    figures, ceiling = _figures(answered, kind, values, people)
     return Agreement(
         dimension=name,
         kind=kind,
@@ -140,7 +132,6 @@ def _figures(
     kind: Kind,
     values: Floats,
     people: Floats,
-    resampling: Resampling,
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     names = ("exact", *(("adjacent",) if kind == "ordinal" else ()), "alpha", "spearman")
     if any(row.aggregated for row in rows):
@@ -148,21 +139,17 @@ def _figures(
         return {key: Estimate(None, reason=reason) for key in names}, {}
     if not (np.isfinite(values).sum(axis=1) > 1).any():
         return {key: Estimate(None, reason=_NO_PAIRS) for key in names}, {}
-    clusters = Clusters("conversation", tuple(row.group for row in rows))
-    rng, resamples = resampling.generator(), resampling.resamples
+    clusters = choose_clusters([row.dialogue.chatbot for row in rows], [row.group for row in rows])
     statistic = _statistic(values, people, kind)
     plain = _plain(statistic, values, kind)
-    found = with_intervals(plain, statistic, clusters, resamples=resamples, rng=rng)
-    if resamples:
-        paired = np.isfinite(values).sum(axis=1) > 1
-        trials = len({row.group for row, has in zip(rows, paired, strict=True) if has})
+    found = with_intervals(plain, statistic, clusters)
+    paired = np.isfinite(values).sum(axis=1) > 1
+    trials = len({name for name, has in zip(clusters.names, paired, strict=True) if has})
+    if not too_few(clusters):
         found = {key: _at_an_end(key, estimate, trials) for key, estimate in found.items()}
-    rng = resampling.generator()
     if kind == "binary":
-        ceiling = binary_ceiling(values, clusters, resamples=resamples, rng=rng)
-    else:
-        ceiling = graded_ceiling(values, [], clusters, resamples=resamples, rng=rng)
-    return _where_defined(found), _where_defined(ceiling)
+        return found, binary_ceiling(values, clusters)
+    return found, graded_ceiling(values, [], clusters)
 
 
 def _plain(statistic: Statistic, values: Floats, kind: Kind) -> dict[str, Estimate]:
@@ -253,24 +240,9 @@ def _by_annotator(
 
 
 def _at_an_end(key: str, estimate: Estimate, trials: int) -> Estimate:
-    """A share of 0 or 1 is the same in every resample, but not known exactly: Wilson's interval,
-    one trial a conversation."""
+    """A share of 0 or 1 stays so whatever is left out, but is not known exactly: Wilson's interval,
+    one trial a cluster."""
     if key not in ("exact", "adjacent") or estimate.value not in (0, 1):
         return estimate
     low, high = wilson(estimate.value * trials, trials)
-    return replace(estimate, low=low, high=high)
-
-
-def _where_defined(found: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """No interval where more than ``MAX_UNDEFINED`` of the resamples had no figure, or where it
-    has no width: nothing is known so well."""
-    kept = {}
-    for key, estimate in found.items():
-        if estimate.value is not None and estimate.undefined > MAX_UNDEFINED:
-            why = f"no interval: undefined in {estimate.undefined:.0%} of resamples"
-            estimate = replace(estimate, low=None, high=None, reason=why)
-        elif estimate.low is not None and estimate.low == estimate.high:
-            why = "no interval: the same in every resample"
-            estimate = replace(estimate, low=None, high=None, reason=why)
-        kept[key] = estimate
-    return kept
+    return replace(estimate, low=low, high=high, reason=None)

@@ -21,10 +21,6 @@ def agreement(
     dimension: Annotated[
         list[str] | None, typer.Option("--dimension", help="Only this one (may be repeated).")
     ] = None,
-    resamples: Annotated[
-        int, typer.Option("--resamples", min=0, help="Bootstrap resamples; 0: no intervals.")
-    ] = 1000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the resamples.")] = 0,
     offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out bad lines.")] = False,
 ) -> None:
@@ -36,7 +32,6 @@ def agreement(
     from medal_judges.errors import MedalError
     from medal_judges.eval.agreement import agreements
     from medal_judges.eval.agreement_tables import print_agreement, write_agreement
-    from medal_judges.eval.metaeval import Resampling
     from medal_judges.jsonl import Skipped
 
     skipped = Skipped() if skip_bad else None
@@ -46,20 +41,21 @@ def agreement(
             f"{source}: no row has labels",
             hint="labels come from: medal label, medal annotate import",
         )
-    found = agreements(rows, dimension or (), resampling=Resampling(resamples, seed))
+    found = agreements(rows, dimension or ())
     print_agreement(found)
     if skipped is not None:
         typer.echo("\n  ".join([f"{skipped.count} bad lines left out", *skipped.messages]))
     if out is not None:
         name = Path(source).name
-        typer.echo(write_agreement(found, f"Agreement: {name}", _facts(rows, resamples, seed), out))
+        typer.echo(write_agreement(found, f"Agreement: {name}", _facts(rows), out))
 
 
-def _facts(rows: list[LabelledDialogue], resamples: int, seed: int) -> list[tuple[str, str]]:
+def _facts(rows: list[LabelledDialogue]) -> list[tuple[str, str]]:
     from contextlib import suppress
     from importlib.metadata import PackageNotFoundError, version
 
     from medal_judges import __version__
+    from medal_judges.eval.intervals import METHOD
     from medal_judges.eval.sets import data_hash
 
     facts = [("Rows", str(len(rows))), ("Data", data_hash(rows))]
@@ -69,8 +65,7 @@ def _facts(rows: list[LabelledDialogue], resamples: int, seed: int) -> list[tupl
     ):
         what = f"several answers of one labeller ({'; '.join(labellers)}), not of several people"
         facts.append(("Answers", what))
-    drawn = f"{resamples} resamples of conversations, seed {seed}, percentiles"
-    facts.append(("Intervals", drawn if resamples else "none"))
+    facts.append(("Intervals", METHOD))
     with suppress(PackageNotFoundError):  # alpha itself then says what to install
         facts.append(("Alpha", f"package krippendorff {version('krippendorff')}"))
     return [*facts, ("medal-judges", __version__)]

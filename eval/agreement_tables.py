@@ -15,7 +15,7 @@ from medal_judges.eval.results import Estimate
 
 _COUNTS = ("dimension", "kind", "lang", "rows", "shared", "pairs", "annotators", "columns")
 _ABOUT = (*_COUNTS, "mean", "share_positive", "measurement")
-_ESTIMATE = ("value", "low", "high", "undefined", "reason")
+_ESTIMATE = ("value", "low", "high", "reason")
 _HEADS = ("dimension", "rows", "annotators", "positive", "exact", "±1", "α", "95%", "ρ", "ceiling")
 _NONE = "–"
 
@@ -87,8 +87,6 @@ def _row(one: Agreement) -> tuple[str, ...]:
     span = _NONE
     if alpha.low is not None and alpha.high is not None:
         span = f"{alpha.low:.2f} to {alpha.high:.2f}"
-    elif alpha.undefined:
-        span = f"{alpha.undefined:.0%} undefined"
     positive = _NONE if one.share_positive is None else f"{one.share_positive:.1%}"
     counts = (one.dimension, str(one.shared), str(one.annotators), positive)
     shares = (_percent(one.figures["exact"]), _percent(one.figures.get("adjacent")))

@@ -1,7 +1,7 @@
-"""Krippendorff's alpha as a function of row weights: all bootstrap resamples in a few products.
+"""Krippendorff's alpha as a function of row weights: many samples in a few products.
 
-The figure itself comes from the package (ceiling.py). A resample needs no new count of the answers:
-the coincidences of a row are counted once, and a resample is a weighted sum of them (Krippendorff
+The figure itself comes from the package (ceiling.py). A sample needs no new count of the answers:
+the coincidences of a row are counted once, and a sample is a weighted sum of them (Krippendorff
 2011, "Computing Krippendorff's Alpha-Reliability", part C to E).
 """
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from medal_judges.eval.correlation import Floats
 
-# Weights of shape (resamples, rows) -> alpha, shape (resamples,); NaN where undefined.
+# Weights of shape (samples, rows) -> alpha, shape (samples,); NaN where undefined.
 Alpha = Callable[[Floats], Floats]
 _FLAT = 1e-20  # an expected disagreement below this share of the squares is rounding
 

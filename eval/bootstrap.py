@@ -115,4 +115,4 @@ def with_intervals(
 
 
 def _with(estimate: Estimate, interval: Interval) -> Estimate:
-    return replace(estimate, low=interval.low, high=interval.high, undefined=interval.undefined)
+    return replace(estimate, low=interval.low, high=interval.high)

@@ -13,14 +13,13 @@ import numpy as np
 
 from medal_judges.errors import MedalError
 from medal_judges.eval.alignment import Aligned
-from medal_judges.eval.bootstrap import choose_clusters, with_intervals
 from medal_judges.eval.correlation import (
     Floats,
     correlation_statistic,
     correlations,
     undefined_reason,
 )
-from medal_judges.eval.metaeval import Resampling
+from medal_judges.eval.intervals import choose_clusters, with_intervals
 from medal_judges.eval.results import CascadeCurve, CascadePoint, Estimate
 from medal_judges.judgement import Judgement
 
@@ -37,14 +36,14 @@ def cascade_curve(
     set_name: str,
     dimension: str,
     judge_dimension: str,
-    resampling: Resampling,
+    seed: int = 0,
     level: str = "dialogue",
 ) -> CascadeCurve:
     """Agreement and cost for shares of rows deferred from 0 to 1, the least sure first.
 
     Over the rows that both judges scored; ties of uncertainty are in the rows' order. The first
-    and the last point are the judges' own figures on these rows. Raises MedalError where the cheap
-    judge gave a score without a distribution.
+    and the last point are the judges' own figures on these rows. ``seed``: of the
+    random orders. Raises MedalError where the cheap judge gave a score without a distribution.
     """
     shared = _shared(cheap, dear)
     first = [cheap.judgements[i] for i, _ in shared]
@@ -61,8 +60,8 @@ def cascade_curve(
             CascadePoint(
                 share=share,
                 deferred=count,
-                spearman=_spearman(kept, np.where(asked, scores[:, 1], scores[:, 0]), resampling),
-                at_random=_at_random(kept.human, scores, count, resampling),
+                spearman=_spearman(kept, np.where(asked, scores[:, 1], scores[:, 0])),
+                at_random=_at_random(kept.human, scores, count, seed),
                 cost=_cost(first, second, asked),
             )
         )
@@ -86,22 +85,21 @@ def _uncertainties(judgements: Sequence[Judgement], dimension: str, judge: str) 
     return np.array(found, dtype=np.float64)
 
 
-def _spearman(rows: Aligned, score: Floats, resampling: Resampling) -> Estimate:
+def _spearman(rows: Aligned, score: Floats) -> Estimate:
     """The figure with its interval, made as a judge's own is (metaeval), by whole clusters."""
     found = {"spearman": correlations(rows.human, score)["spearman"]}
     if found["spearman"].value is None:
         return found["spearman"]
     statistic = correlation_statistic(rows.human, score)
     clusters = choose_clusters(rows.chatbots, rows.groups)
-    rng, resamples = resampling.generator(), resampling.resamples
-    return with_intervals(found, statistic, clusters, resamples=resamples, rng=rng)["spearman"]
+    return with_intervals(found, statistic, clusters)["spearman"]
 
 
-def _at_random(human: Floats, scores: Floats, count: int, resampling: Resampling) -> float | None:
+def _at_random(human: Floats, scores: Floats, count: int, seed: int) -> float | None:
     """Mean figure when ``count`` rows drawn at random are deferred."""
     from scipy.stats import spearmanr
 
-    rng = resampling.generator()
+    rng = np.random.default_rng(seed)
     orders = 1 if count in (0, len(human)) else _RANDOM_ORDERS  # the ends have one way
     found = []
     for _ in range(orders):

@@ -8,21 +8,16 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.eval.bootstrap import Clusters, with_intervals
 from medal_judges.eval.classification import METRICS, classification_statistic
 from medal_judges.eval.correlation import Floats, Statistic, correlation_statistic
+from medal_judges.eval.intervals import Clusters, with_intervals
 from medal_judges.eval.results import Estimate
 
 _CORRELATIONS = ("pearson", "spearman", "kendall", "within", "centred")
 
 
 def graded_ceiling(
-    values: Floats,
-    chatbots: Sequence[str | None],
-    clusters: Clusters,
-    *,
-    resamples: int,
-    rng: np.random.Generator,
+    values: Floats, chatbots: Sequence[str | None], clusters: Clusters
 ) -> dict[str, Estimate]:
     """Correlation of one annotator with the mean of the others, averaged over the positions of
     the label list (positions are not fixed people, so no single one stands for a person).
@@ -37,12 +32,10 @@ def graded_ceiling(
             bots = [chatbots[i] for i in rows] if chatbots else []
             parts.append((rows, correlation_statistic(one, others, bots)))
     names = _CORRELATIONS if chatbots else _CORRELATIONS[:3]
-    return _ceiling(names, parts, values.shape[0], clusters, resamples, rng)
+    return _ceiling(names, parts, values.shape[0], clusters)
 
 
-def binary_ceiling(
-    labels: Floats, clusters: Clusters, *, resamples: int, rng: np.random.Generator
-) -> dict[str, Estimate]:
+def binary_ceiling(labels: Floats, clusters: Clusters) -> dict[str, Estimate]:
     """F1+, F1-, precision, recall and accuracy of one annotator against another, averaged over
     all ordered pairs of positions (MEDAL, Figure 5: the two annotation sets compared)."""
     parts: list[tuple[npt.NDArray[np.intp], Statistic]] = []
@@ -51,7 +44,7 @@ def binary_ceiling(
         if len(rows):
             pair = classification_statistic(labels[rows, judge], labels[rows][:, [people]])
             parts.append((rows, pair))
-    return _ceiling(METRICS, parts, labels.shape[0], clusters, resamples, rng)
+    return _ceiling(METRICS, parts, labels.shape[0], clusters)
 
 
 def no_ceiling(names: Sequence[str], reason: str) -> dict[str, Estimate]:
@@ -74,8 +67,6 @@ def _ceiling(
     parts: Sequence[tuple[npt.NDArray[np.intp], Statistic]],
     size: int,
     clusters: Clusters,
-    resamples: int,
-    rng: np.random.Generator,
 ) -> dict[str, Estimate]:
     if not parts:
         return no_ceiling(names, "no row has answers of two annotators")
@@ -87,7 +78,7 @@ def _ceiling(
         else Estimate(None, reason="undefined for one of the annotators")
         for name in names
     }
-    return with_intervals(estimates, statistic, clusters, resamples=resamples, rng=rng)
+    return with_intervals(estimates, statistic, clusters)
 
 
 def _averaged(parts: Sequence[tuple[npt.NDArray[np.intp], Statistic]]) -> Statistic:

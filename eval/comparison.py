@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from medal_judges.eval.bootstrap import choose_clusters
 from medal_judges.eval.correlation import correlations
-from medal_judges.eval.metaeval import Resampling
+from medal_judges.eval.intervals import choose_clusters
 from medal_judges.eval.results import Cell, Estimate, Point, ResultRow, Table
 from medal_judges.eval.significance import correlation_difference, williams
 from medal_judges.signature import Signature, require_comparable
@@ -16,21 +15,21 @@ from medal_judges.signature import Signature, require_comparable
 _COLUMNS = ("Set", "Dimension", "Better", "Other", "Difference in ρ", "p", "Williams p", "n")
 _NOTE = (
     "Spearman of the judge with the highest figure minus that of each other one, on the rows that "
-    "both scored. p is from the paired bootstrap over whole clusters; Williams' test takes rows as "
-    "independent. No correction for the number of comparisons; a p above 0.05 does not show that "
-    "two judges are equal."
+    "both scored. p is made as the intervals are: whole chatbots (or conversations) are left out; "
+    "Williams' test takes rows as independent. No correction for the number of comparisons; a p "
+    "above 0.05 does not show that two judges are equal."
 )
 
 
-def comparison_table(rows: Sequence[ResultRow], resampling: Resampling) -> Table:
+def comparison_table(rows: Sequence[ResultRow]) -> Table:
     """One line for each judge but the best of each set and graded dimension.
 
     Raises MedalError for rows whose signatures differ in data or dimension.
     """
-    return Table("Differences between judges", _COLUMNS, list(_lines(rows, resampling)), _NOTE)
+    return Table("Differences between judges", _COLUMNS, list(_lines(rows)), _NOTE)
 
 
-def _lines(rows: Sequence[ResultRow], resampling: Resampling) -> Iterator[tuple[Cell, ...]]:
+def _lines(rows: Sequence[ResultRow]) -> Iterator[tuple[Cell, ...]]:
     groups: dict[tuple[str, str, str], list[ResultRow]] = {}
     for row in rows:
         if row.kind != "binary" and not row.under_floor and _rho(row) is not None:
@@ -40,7 +39,7 @@ def _lines(rows: Sequence[ResultRow], resampling: Resampling) -> Iterator[tuple[
         best = max(found, key=lambda row: _rho(row) or 0.0)
         for other in found:
             if other is not best:
-                yield (name, dimension, best.judge, other.judge, *_pair(best, other, resampling))
+                yield (name, dimension, best.judge, other.judge, *_pair(best, other))
 
 
 def _rho(row: ResultRow) -> float | None:
@@ -48,23 +47,14 @@ def _rho(row: ResultRow) -> float | None:
     return None if estimate is None else estimate.value
 
 
-def _pair(
-    best: ResultRow, other: ResultRow, resampling: Resampling
-) -> tuple[Estimate, Cell, Cell, int]:
+def _pair(best: ResultRow, other: ResultRow) -> tuple[Estimate, Cell, Cell, int]:
     theirs = {(p.id, p.turn): p.score for p in other.points}
     shared: list[Point] = [p for p in best.points if (p.id, p.turn) in theirs]
     human = np.array([p.human for p in shared])
     first = np.array([p.score for p in shared])
     second = np.array([theirs[p.id, p.turn] for p in shared])
     clusters = choose_clusters([p.chatbot for p in shared], [p.group for p in shared])
-    found = correlation_difference(
-        human,
-        first,
-        second,
-        clusters,
-        resamples=resampling.resamples,
-        rng=resampling.generator(),
-    )
+    found = correlation_difference(human, first, second, clusters)
     rho = [
         correlations(a, b)["spearman"].value
         for a, b in ((human, first), (human, second), (first, second))

@@ -13,9 +13,9 @@ from medal_judges.eval.cascade import cascade_curve
 from medal_judges.eval.comparison import comparison_table
 from medal_judges.eval.correlation import MIN_WITHIN
 from medal_judges.eval.dimension_means import dimension_means_table
+from medal_judges.eval.intervals import METHOD
 from medal_judges.eval.metaeval import (
     Question,
-    Resampling,
     comparable_signature,
     disagreements,
     evaluate,
@@ -25,7 +25,7 @@ from medal_judges.eval.planted_table import planted_table
 from medal_judges.eval.published import published_table
 from medal_judges.eval.results import Benchmark, CascadeCurve, Disagreement, ResultRow, Table
 from medal_judges.eval.runner import Answers, Run
-from medal_judges.eval.runner_config import BenchmarkConfig, SetConfig
+from medal_judges.eval.runner_config import SetConfig
 from medal_judges.eval.sets import BenchmarkSet
 
 _WITHIN_NOTE = (
@@ -44,7 +44,7 @@ def compute(run: Run, facts: Iterable[tuple[str, str]] = ()) -> Benchmark:
             found, most = _evaluate(run, config, data, answers)
             rows += found
             differing += most
-    tables = [comparison_table(rows, _resampling(run.config)), dimension_means_table(rows)]
+    tables = [comparison_table(rows), dimension_means_table(rows)]
     if run.config.published:
         tables.append(
             published_table(
@@ -96,7 +96,7 @@ def _cascades(run: Run) -> list[CascadeCurve]:
                             dimension=dimension,
                             judge_dimension=pair[0].names[dimension],
                             level=config.level,
-                            resampling=_resampling(run.config),
+                            seed=run.config.seed,
                         )
                     )
                 except MedalError as error:
@@ -120,7 +120,6 @@ def _evaluate(
             question,
             judge=answers.judge,
             signature=comparable_signature(answers.signature, data.data, dimension),
-            resampling=_resampling(run.config),
             min_coverage=run.config.min_coverage,
             left_out=data.left_out,
             judge_scale=answers.scales.get(wanted),
@@ -139,13 +138,7 @@ def _planted(run: Run, name: str, data: BenchmarkSet) -> Table | None:
     results = {
         answers.judge: [
             result
-            for result in planted_results(
-                data.rows,
-                answers.judgements,
-                resamples=run.config.resamples,
-                seed=run.config.seed,
-                names=answers.names,
-            )
+            for result in planted_results(data.rows, answers.judgements, names=answers.names)
             if answers.names[result.issue] in answers.dimensions
         ]
         for answers in run.answers.get(name, [])
@@ -153,23 +146,15 @@ def _planted(run: Run, name: str, data: BenchmarkSet) -> Table | None:
     return planted_table(name, results, min_coverage=run.config.min_coverage)
 
 
-def _resampling(config: BenchmarkConfig) -> Resampling:
-    return Resampling(config.resamples, config.seed)
-
-
 def _facts(run: Run, rows: Sequence[ResultRow]) -> list[tuple[str, str]]:
     config = run.config
     units = {row.set_name: row.clusters for row in rows} | dict.fromkeys(
         run.planted, "conversation"
     )
-    drawn = ", ".join(f"{name} by {unit}" for name, unit in units.items())
-    intervals = f"95% percentile bootstrap, {config.resamples} resamples, seed {config.seed}"
+    left_out = ", ".join(f"{name} by {unit}" for name, unit in units.items())
     found = [
-        ("Intervals", f"{intervals}; whole clusters are drawn: {drawn}"),
-        (
-            "P-values",
-            "scipy's, which take rows as independent; where they are not, trust intervals",
-        ),
+        ("Intervals", f"{METHOD}; {left_out}"),
+        ("P-values", "of no correlation and of no difference, made as the intervals are"),
         ("Human answer", "mean over annotators; F1 and its kin against each, averaged"),
         ("Human ceiling", _CEILING_NOTE),
         ("Within chatbots", _WITHIN_NOTE),

@@ -1,7 +1,7 @@
 """Correlation of a judge with people, over the whole set and within chatbots.
 
-Every figure exists twice: for the rows as they are (with scipy's p-value), and as a function of a
-matrix of row weights, which gives the figure of all bootstrap resamples in a few array operations.
+Every figure exists twice: for the rows as they are (by scipy), and as a function of a matrix of row
+weights, which gives the figures of many selections of rows in a few array operations.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from medal_judges.eval.results import Estimate
 
 Floats = npt.NDArray[np.float64]
-# Weights of shape (resamples, rows) -> figures of shape (resamples,); NaN where undefined.
+# Weights of shape (samples, rows) -> figures of shape (samples,); NaN where undefined.
 Statistic = Callable[[Floats], dict[str, Floats]]
 
 MIN_ROWS = 3  # two rows always correlate at 1 or -1
@@ -26,8 +26,8 @@ _FLAT = 1e-20  # a variance below this share of the square of the largest value 
 def correlations(
     human: Floats, score: Floats, chatbots: Sequence[str | None] = ()
 ) -> dict[str, Estimate]:
-    """``pearson``, ``spearman``, ``kendall`` (tau-b) with two-sided p-values, and with
-    ``chatbots`` also ``within`` and ``centred`` (no p-value; see ``within_statistic``).
+    """``pearson``, ``spearman``, ``kendall`` (tau-b), and with ``chatbots`` also ``within`` and
+    ``centred`` (see ``within_statistic``). Intervals and p-values come from intervals.py.
 
     An undefined figure is None with its reason: fewer than 3 rows, or one side constant.
     """
@@ -57,10 +57,7 @@ def _plain(human: Floats, score: Floats) -> dict[str, Estimate]:
         "spearman": stats.spearmanr(human, score),
         "kendall": stats.kendalltau(human, score, variant="b"),
     }
-    return {
-        name: Estimate(float(result.statistic), p_value=float(result.pvalue))
-        for name, result in found.items()
-    }
+    return {name: Estimate(float(result.statistic)) for name, result in found.items()}
 
 
 def _by_chatbot(
@@ -154,7 +151,7 @@ def _centred(
 
 
 def weighted_spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Spearman of each weighted sample, shape (resamples,)."""
+    """Spearman of each weighted sample, shape (samples,)."""
     return weighted_pearson(weighted_ranks(x, weights), weighted_ranks(y, weights), weights)
 
 
@@ -171,9 +168,9 @@ def weighted_ranks(values: Floats, weights: Floats) -> Floats:
 
 
 def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Pearson of each weighted sample, shape (resamples,).
+    """Pearson of each weighted sample, shape (samples,).
 
-    ``x`` and ``y`` have shape (rows,) or (resamples, rows). NaN where a side is constant or fewer
+    ``x`` and ``y`` have shape (rows,) or (samples, rows). NaN where a side is constant or fewer
     than 3 different rows were drawn.
     """
     size = np.maximum(weights.sum(axis=1, keepdims=True), 1)

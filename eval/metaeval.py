@@ -9,7 +9,6 @@ import numpy as np
 
 from medal_judges.dimension import Kind
 from medal_judges.eval.alignment import Aligned, align
-from medal_judges.eval.bootstrap import Clusters, choose_clusters, with_intervals
 from medal_judges.eval.ceiling import (
     binary_ceiling,
     graded_ceiling,
@@ -29,6 +28,7 @@ from medal_judges.eval.correlation import (
     correlations,
     undefined_reason,
 )
+from medal_judges.eval.intervals import Clusters, choose_clusters, with_intervals
 from medal_judges.eval.results import Disagreement, Estimate, ResultRow
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
@@ -36,18 +36,6 @@ from medal_judges.rating import Scale
 from medal_judges.signature import Signature
 
 MEASUREMENT = {"binary": "nominal", "ordinal": "ordinal", "continuous": "interval"}
-
-
-@dataclass(frozen=True, slots=True)
-class Resampling:
-    """How intervals are made: number of resamples (0: none) and seed."""
-
-    resamples: int = 1000
-    seed: int = 0
-
-    def generator(self) -> np.random.Generator:
-        # The same draws for every judge on the same rows, whatever was evaluated before.
-        return np.random.default_rng(self.seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +66,6 @@ def evaluate(
     *,
     judge: str,
     signature: str,
-    resampling: Resampling = Resampling(),
     min_coverage: float = 0.98,
     left_out: Iterable[LabelledDialogue] = (),
     judge_scale: Scale | None = None,
@@ -104,9 +91,9 @@ def evaluate(
         kind=kind,
         n=aligned.total,
         scored=len(aligned.rows),
-        metrics=figures(aligned, kind, clusters, resampling),
-        ceiling=ceiling(aligned, question.dimension, kind, clusters, resampling),
-        slices={name: _slice(aligned, part, kind, resampling) for name, part in slices.items()},
+        metrics=figures(aligned, kind, clusters),
+        ceiling=ceiling(aligned, question.dimension, kind, clusters),
+        slices={name: _slice(aligned, part, kind) for name, part in slices.items()},
         slice_sizes={name: len(part) for name, part in slices.items()},
         counts=_counts(aligned, kind),
         points=aligned.points(),
@@ -123,43 +110,35 @@ def scale_of_answers(rows: Iterable[LabelledDialogue], dimension: str) -> Scale 
     return scales.pop() if len(scales) == 1 else None
 
 
-def figures(
-    aligned: Aligned, kind: Kind, clusters: Clusters, resampling: Resampling
-) -> dict[str, Estimate]:
+def figures(aligned: Aligned, kind: Kind, clusters: Clusters) -> dict[str, Estimate]:
     """Correlations, and for a binary dimension F1+, F1-, precision, recall and accuracy too."""
     if not len(aligned.rows):
         names = (*(METRICS if kind == "binary" else ()), "spearman", "pearson", "kendall", "within")
         reason = "no row was scored" if aligned.total else "no row has a human answer"
         return no_ceiling(names, reason)
-    found = _correlation_figures(aligned, clusters, resampling)
-    return (_issue_figures(aligned, clusters, resampling) | found) if kind == "binary" else found
+    found = _correlation_figures(aligned, clusters)
+    return (_issue_figures(aligned, clusters) | found) if kind == "binary" else found
 
 
-def _correlation_figures(
-    aligned: Aligned, clusters: Clusters, resampling: Resampling
-) -> dict[str, Estimate]:
+def _correlation_figures(aligned: Aligned, clusters: Clusters) -> dict[str, Estimate]:
     bots = aligned.chatbots
     found = correlations(aligned.human, aligned.score, bots)
     if undefined_reason(aligned.human, aligned.score) is not None:
         return found
     statistic = correlation_statistic(aligned.human, aligned.score, bots)
-    rng, resamples = resampling.generator(), resampling.resamples
-    return with_intervals(found, statistic, clusters, resamples=resamples, rng=rng)
+    return with_intervals(found, statistic, clusters)
 
 
-def _issue_figures(
-    aligned: Aligned, clusters: Clusters, resampling: Resampling
-) -> dict[str, Estimate]:
+def _issue_figures(aligned: Aligned, clusters: Clusters) -> dict[str, Estimate]:
     found = classification(aligned.score, aligned.values)
     if not_classifiable(aligned.score, aligned.values):
         return found
     statistic = classification_statistic(aligned.score, aligned.values)
-    rng, resamples = resampling.generator(), resampling.resamples
-    return with_intervals(found, statistic, clusters, resamples=resamples, rng=rng)
+    return with_intervals(found, statistic, clusters)
 
 
 def ceiling(
-    aligned: Aligned, dimension: str, kind: Kind, clusters: Clusters, resampling: Resampling
+    aligned: Aligned, dimension: str, kind: Kind, clusters: Clusters
 ) -> dict[str, Estimate]:
     """The human ceiling on the scored rows, with Krippendorff's ``alpha`` beside it."""
     names = ("f1_present", "f1_absent") if kind == "binary" else ("spearman", "pearson", "kendall")
@@ -167,12 +146,11 @@ def ceiling(
         return no_ceiling(names, "the set was released as means or votes, without single answers")
     if (np.isfinite(aligned.values).sum(axis=1) < 2).all():
         return no_ceiling(names, "one annotator per row")
-    rng, resamples = resampling.generator(), resampling.resamples
     if kind == "binary":
-        found = binary_ceiling(aligned.values, clusters, resamples=resamples, rng=rng)
+        found = binary_ceiling(aligned.values, clusters)
     else:
         bots = aligned.chatbots
-        found = graded_ceiling(aligned.values, bots, clusters, resamples=resamples, rng=rng)
+        found = graded_ceiling(aligned.values, bots, clusters)
     return found | {"alpha": krippendorff_alpha(aligned.values, MEASUREMENT[kind])}
 
 
@@ -186,12 +164,10 @@ def _slices(aligned: Aligned) -> dict[str, list[int]]:
     return {name: parts[name] for name in sorted(parts)}
 
 
-def _slice(
-    aligned: Aligned, part: list[int], kind: Kind, resampling: Resampling
-) -> dict[str, Estimate]:
+def _slice(aligned: Aligned, part: list[int], kind: Kind) -> dict[str, Estimate]:
     chosen = aligned.part(part)
     clusters = choose_clusters(chosen.chatbots, chosen.groups)
-    found = figures(chosen, kind, clusters, resampling)
+    found = figures(chosen, kind, clusters)
     one_bot = len(set(chosen.chatbots)) == 1
     return {k: v for k, v in found.items() if not (one_bot and k in ("within", "centred"))}
 

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from medal_judges.eval.intervals import Clusters, too_few, with_intervals
 from medal_judges.eval.results import Estimate
+from medal_judges.eval.wilson import wilson
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 
@@ -67,25 +69,21 @@ def planted_results(
     rows: Iterable[LabelledDialogue],
     judgements: Iterable[Judgement],
     *,
-    resamples: int = 1000,
-    seed: int = 0,
     names: Mapping[str, str] | None = None,
 ) -> list[PlantedResult]:
     """One result for each issue planted in ``rows``, in order of appearance.
 
     ``names`` maps an issue to the judge's name for it, where that is another. Judgements are
     matched by id, those of single turns are passed over; what has no score is left out and shows
-    in ``scored``. Intervals are 95% percentile bootstraps over ``group``s
-    (``resamples`` of them, by ``seed``); 0 leaves them out.
+    in ``scored``. Intervals are those of intervals.py, by ``group``; a share of 0 or 1 has
+    Wilson's, one trial a group.
     """
     known = {j.id: j for j in judgements if j.turn is None}
     listed = [row for row in rows if "planted" in row.extra]
     issues = dict.fromkeys(row.extra["planted"]["issue"] for row in listed)
     issues.pop(None, None)  # the clean rows, which belong to every issue
     own = names or {}
-    return [
-        _of_issue(issue, own.get(issue, issue), listed, known, resamples, seed) for issue in issues
-    ]
+    return [_of_issue(issue, own.get(issue, issue), listed, known) for issue in issues]
 
 
 def _of_issue(
@@ -93,19 +91,17 @@ def _of_issue(
     judged: str,
     listed: Sequence[LabelledDialogue],
     known: Mapping[str, Judgement],
-    resamples: int,
-    seed: int,
 ) -> PlantedResult:
     mine = [row for row in listed if row.extra["planted"]["issue"] in (issue, None)]
     rows = [found for row in mine if (found := _row(row, judged, known.get(row.id))) is not None]
-    figure = _Figures(rows, resamples, seed)
+    figure = _Figures(rows)
     planted = [row for row in rows if row.kind == "planted"]
     strengths = sorted({row.strength for row in planted})
     kinds = ("planted", "innocent", "clean")
     return PlantedResult(
         issue=issue,
         figures=figure.all(),
-        by_strength={s: _Figures(_of_strength(rows, s), resamples, seed).core() for s in strengths},
+        by_strength={s: _Figures(_of_strength(rows, s)).core() for s in strengths},
         rows={k: sum(r.extra["planted"]["kind"] == k for r in mine) for k in kinds},
         scored={k: sum(r.kind == k for r in rows) for k in kinds},
     )
@@ -148,11 +144,9 @@ def localisation(
 
 @dataclass(frozen=True)
 class _Figures:
-    """Statistics of rows under group weights: the rows are sorted once, resampled often."""
+    """Statistics of rows under group weights: the rows are sorted once, weighted often."""
 
     rows: Sequence[_Row]
-    resamples: int
-    seed: int
 
     def all(self) -> dict[str, Figure]:
         found = {
@@ -184,7 +178,7 @@ class _Figures:
         scores = np.array([row.score for row in rows])
         order = np.argsort(scores, kind="stable")
         scores, labels = scores[order], labels[order]
-        groups = [rows[i].group for i in order]
+        groups = Clusters("conversation", tuple(rows[i].group for i in order))
         return self._estimate(lambda w: statistic(scores, labels, w), groups)
 
     def _alarms(self, kind: str) -> Figure:
@@ -204,15 +198,21 @@ class _Figures:
         if not rows:
             return Figure(Estimate(None, reason=reason), 0)
         values = np.array([value(row) for row in rows])
-        return self._estimate(
-            lambda w: float(w @ values / w.sum()) if w.any() else float("nan"),
-            [row.group for row in rows],
-        )
+        groups = Clusters("conversation", tuple(row.group for row in rows))
+        share = float(values.mean())
+        if share in (0, 1) and not too_few(groups):
+            low, high = wilson(share * groups.count, groups.count)
+            return Figure(Estimate(share, low, high), len(rows))
+        return self._estimate(lambda w: float(w @ values / w.sum()), groups)
 
-    def _estimate(self, statistic: Callable[[Floats], float], groups: Sequence[str]) -> Figure:
-        value = statistic(np.ones(len(groups)))
-        low, high = _interval(statistic, groups, self.resamples, self.seed)
-        return Figure(Estimate(value, low, high), len(groups))
+    def _estimate(self, statistic: Callable[[Floats], float], groups: Clusters) -> Figure:
+        value = statistic(np.ones(len(groups.names)))
+
+        def shares(weights: Floats) -> dict[str, Floats]:
+            return {"share": np.array([statistic(one) for one in weights])}
+
+        found = with_intervals({"share": Estimate(value)}, shares, groups)["share"]
+        return Figure(found, len(groups.names))
 
 
 _NO_TURN = "the judge gives no contributions by turn"
@@ -228,28 +228,10 @@ def _chance(row: _Row) -> float:
     return row.chance
 
 
-def _interval(
-    statistic: Callable[[Floats], float], groups: Sequence[str], resamples: int, seed: int
-) -> tuple[float | None, float | None]:
-    """95% percentile interval over resampled groups; (None, None) for fewer than two groups."""
-    names, member = np.unique(np.asarray(groups), return_inverse=True)
-    if len(names) < 2 or resamples < 1:
-        return None, None
-    rng = np.random.default_rng(seed)
-    even = np.full(len(names), 1 / len(names))
-    draws = (rng.multinomial(len(names), even)[member].astype(np.float64) for _ in range(resamples))
-    values = np.array([statistic(weights) for weights in draws])
-    values = values[np.isfinite(values)]
-    if not len(values):
-        return None, None
-    low, high = np.percentile(values, [2.5, 97.5])
-    return float(low), float(high)
-
-
 def weighted_auc(scores: Floats, labels: Floats, weights: Floats) -> float:
     """Chance that a planted row scores above another, ties half; ``scores`` ascending.
 
-    NaN when a resample has rows of one label only.
+    NaN when the weights leave rows of one label only.
     """
     starts = np.flatnonzero(np.r_[True, np.diff(scores) > 0])
     positive = np.add.reduceat(weights * labels, starts)
@@ -262,7 +244,7 @@ def weighted_auc(scores: Floats, labels: Floats, weights: Floats) -> float:
 def weighted_f1(scores: Floats, labels: Floats, weights: Floats) -> float:
     """F1 of label 1 at the threshold 0.5; 0 when no planted row is found.
 
-    NaN when a resample has neither planted nor alarmed rows.
+    NaN when the weights leave neither planted nor alarmed rows.
     """
     alarmed = scores >= THRESHOLD
     found = float(weights @ (labels * alarmed))

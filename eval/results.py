@@ -10,9 +10,9 @@ from medal_judges.rating import Scale
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure with its 95% interval; ``value`` None with a ``reason`` where undefined.
+    """A figure with its 95% interval (see intervals.py).
 
-    ``undefined`` is the share of bootstrap resamples in which the figure had no value.
+    ``reason`` says why ``value`` is None, or why a value has no interval.
     """
 
     value: float | None
@@ -20,7 +20,6 @@ class Estimate:
     high: float | None = None
     p_value: float | None = None
     reason: str | None = None
-    undefined: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +43,9 @@ class ResultRow:
     chatbots, ``f1_present``, ``f1_absent``, ``precision``, ``recall``, ``accuracy``) to an
     Estimate. ``slices`` maps ``lang:de`` or ``chatbot:Meena`` to the same for that part.
     ``ceiling`` is the same figure for one annotator against the others on the same rows.
-    ``clusters`` says what the intervals resample. Under ``min_coverage`` there is no headline.
-    ``human_scale`` and ``judge_scale`` are (lowest, highest) of people's raw answers and of the
-    judge's scores, None where they are not stated.
+    ``clusters`` says what the intervals leave out at a time. Under ``min_coverage`` there is no
+    headline. ``human_scale`` and ``judge_scale`` are (lowest, highest) of people's raw answers and
+    of the judge's scores, None where they are not stated.
     """
 
     judge: str

@@ -101,7 +101,7 @@ class CascadeConfig(Config):
 
 
 class BenchmarkConfig(Config):
-    """Everything ``medal benchmark`` does. ``resamples`` 0 leaves intervals out.
+    """Everything ``medal benchmark`` does. ``seed``: of random orders.
 
     ``llm``: the language model of every judge whose YAML file has one and whose ``options`` do not
     name another. ``published``: papers whose figures stand beside ours (``diet``, ``meep``,
@@ -111,7 +111,6 @@ class BenchmarkConfig(Config):
     title: str = "Benchmark of dialogue judges"
     output_dir: Path
     seed: int = 0
-    resamples: int = Field(1000, ge=0)
     min_coverage: float = Field(0.98, ge=0, le=1)
     disagreements: int = Field(6, ge=0)
     llm: Any = None

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from medal_judges.errors import MissingExtraError
-from medal_judges.eval.bootstrap import Clusters, interval_of, resampled
 from medal_judges.eval.correlation import (
     MIN_ROWS,
     Floats,
@@ -15,23 +14,18 @@ from medal_judges.eval.correlation import (
     correlation_statistic,
     undefined_reason,
 )
+from medal_judges.eval.intervals import Clusters, jackknife, too_few
 from medal_judges.eval.results import Estimate
 
 
 def paired_difference(
-    first: Statistic,
-    second: Statistic,
-    metric: str,
-    clusters: Clusters,
-    *,
-    resamples: int,
-    rng: np.random.Generator,
+    first: Statistic, second: Statistic, metric: str, clusters: Clusters
 ) -> Estimate:
-    """``metric`` of the first judge minus the second's, both on the same resampled rows.
+    """``metric`` of the first judge minus the second's on the same rows, its 95% interval and the
+    two-sided p-value of no difference, by the jackknife of intervals.py.
 
-    The p-value is two-sided: twice the smaller share of resamples on either side of zero, with
-    one added to both counts so that it is never 0 (Davison and Hinkley 1997, section 4.2).
-    Undefined where either judge's figure is.
+    Undefined where either judge's figure is. A difference without an interval says why in
+    ``reason``; two judges that differ on no selection of rows have p 1.
     """
 
     def difference(weights: Floats) -> dict[str, Floats]:
@@ -40,18 +34,14 @@ def paired_difference(
     value = float(difference(np.ones((1, len(clusters.names))))[metric][0])
     if not np.isfinite(value):
         return Estimate(None, reason=f"{metric} is undefined for one of the judges")
-    if resamples < 1 or clusters.count < 2:
-        return Estimate(value)
-    values = resampled(difference, clusters, resamples, rng)[metric]
-    interval = interval_of(values)
-    kept = values[np.isfinite(values)]
-    if not len(kept):
-        return Estimate(value, undefined=interval.undefined)
-    smaller = min((kept <= 0).sum(), (kept >= 0).sum())
-    p_value = min(1.0, 2 * (smaller + 1) / (len(kept) + 1))
-    return Estimate(
-        value, interval.low, interval.high, float(p_value), undefined=interval.undefined
-    )
+    if reason := too_few(clusters):
+        return Estimate(value, reason=reason)
+    spread = jackknife(difference, clusters)[metric]
+    if spread.reason:
+        p_value = 1.0 if value == 0 and spread.error == 0 else None
+        return Estimate(value, p_value=p_value, reason=spread.reason)
+    low, high = max(-2.0, value - spread.half), min(2.0, value + spread.half)
+    return Estimate(value, low, high, spread.p_value(value))
 
 
 def correlation_difference(
@@ -61,15 +51,13 @@ def correlation_difference(
     clusters: Clusters,
     *,
     metric: str = "spearman",
-    resamples: int = 1000,
-    rng: np.random.Generator,
 ) -> Estimate:
     """``paired_difference`` of two judges' correlations with people. All arrays: shape (rows,)."""
     for score in (first, second):
         if reason := undefined_reason(human, score):
             return Estimate(None, reason=reason)
     one, two = (correlation_statistic(human, score) for score in (first, second))
-    return paired_difference(one, two, metric, clusters, resamples=resamples, rng=rng)
+    return paired_difference(one, two, metric, clusters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,5 +96,5 @@ def _figure(sums: _Sums, i: int, is_share: bool, draws: Floats | None) -> Figure
     if draws is None or groups < 2:
         return Figure(Estimate(value), n, groups, "none")
     found = interval_of(draws[:, i])
-    estimate = Estimate(value, found.low, found.high, undefined=found.undefined)
+    estimate = Estimate(value, found.low, found.high)
     return Figure(estimate, n, groups, "bootstrap of groups")

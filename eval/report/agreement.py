@@ -33,13 +33,13 @@ _ANCHORS = (
 )
 _PERCENT = (
     "Share of pairs of answers to one dialogue that are equal; for graded dimensions (marked "
-    "±1) that differ by no more than one. Where all pairs or none agree, every resample does, and "
-    "the interval is Wilson's with one trial a conversation."
+    "±1) that differ by no more than one. Where all pairs or none agree, the interval is "
+    "Wilson's with one trial a chatbot or conversation."
 )
 _ALPHA = (
     "Agreement beyond chance: 1 is perfect, 0 what shuffled answers would give. Nominal for "
-    "issues, ordinal for graded dimensions. 95% intervals by a bootstrap over conversations; none "
-    "where more than 5% of the resamples have no α, as happens when an issue is rare."
+    "issues, ordinal for graded dimensions. There is no interval where leaving "
+    "out one chatbot or conversation leaves no α, as happens when an issue is rare."
 )
 _SPEARMAN = (
     "Spearman ρ of two annotators over the dialogues both answered, averaged over pairs of "
@@ -131,14 +131,13 @@ def _figures(found: Sequence[Agreement]) -> str:
     """Every figure with its counts, one row a dimension, grouped by language."""
     columns: list[Column | str] = [Column("Dimension", "words")]
     columns += ["rows", "with 2+ answers", "pairs", Column("annotators", "words")]
-    columns += ["mean answer", "exact", "±1", Column("α is", "words"), "α", "no α in", "ρ"]
+    columns += ["mean answer", "exact", "±1", Column("α is", "words"), "α", "ρ"]
     groups = []
     for lang in dict.fromkeys(a.lang for a in found):
         rows = [_figure_row(a) for a in found if a.lang == lang]
         groups.append(Group(rows, heading=lang))
     return sortable("Figures by language and dimension", columns, groups) + (
-        '<p class="note">The mean answer of an issue is the share of answers that mark it. '
-        "<em>No α in</em>: share of bootstrap resamples in which α is undefined.</p>"
+        '<p class="note">The mean answer of an issue is the share of answers that mark it.</p>'
     )
 
 
@@ -156,7 +155,6 @@ def _figure_row(one: Agreement) -> str:
         + estimate_cell(adjacent)
         + text_cell(one.measurement)
         + estimate_cell(alpha)
-        + number_cell(None if alpha.value is None else alpha.undefined, "no α at all")
         + estimate_cell(one.figures["spearman"])
     )
 

@@ -100,7 +100,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counting_family: Non
     write_set(tmp_path / "set.jsonl")
     (tmp_path / "judge.yaml").write_text("family: counting\ndimensions: 2\n")
     (tmp_path / "bench.yaml").write_text(
-        "output_dir: out\nresamples: 30\n"
+        "output_dir: out\n"
         "judges:\n"
         "  - {name: counting, path: judge.yaml}\n"
         "sets:\n"

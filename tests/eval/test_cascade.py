@@ -13,7 +13,7 @@ from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.eval.alignment import align
 from medal_judges.eval.cascade import cascade_curve
-from medal_judges.eval.metaeval import Question, Resampling, evaluate
+from medal_judges.eval.metaeval import Question, evaluate
 from medal_judges.eval.report.arrangement import Arrangement
 from medal_judges.eval.report.page import render
 from medal_judges.eval.results import Benchmark, CascadeCurve
@@ -22,7 +22,6 @@ from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
-FEW = Resampling(resamples=50)
 
 
 def rows_and_judges(
@@ -61,7 +60,6 @@ def curve() -> CascadeCurve:
         set_name="set",
         dimension="overall",
         judge_dimension="overall",
-        resampling=FEW,
     )
 
 
@@ -76,7 +74,6 @@ def test_the_ends_are_the_judges_own_figures() -> None:
             Question("set", "overall"),
             judge="x",
             signature="judge:x",
-            resampling=FEW,
         ).metrics["spearman"]
         assert (point.spearman.value, point.spearman.low, point.spearman.high) == pytest.approx(
             (own.value, own.low, own.high)
@@ -110,7 +107,6 @@ def test_a_cheap_judge_without_distributions_is_refused() -> None:
             set_name="set",
             dimension="overall",
             judge_dimension="overall",
-            resampling=FEW,
         )
 
 

@@ -10,9 +10,9 @@ from scipy.stats import spearmanr
 
 from medal_judges.eval import ceiling
 from medal_judges.eval.alignment import answer_matrix
-from medal_judges.eval.bootstrap import Clusters
 from medal_judges.eval.ceiling import binary_ceiling, graded_ceiling, krippendorff_alpha
 from medal_judges.eval.correlation import Floats
+from medal_judges.eval.intervals import Clusters
 
 needs_data = pytest.mark.skipif(
     not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder of ratings"
@@ -33,21 +33,21 @@ def test_one_against_the_mean_of_the_others_averaged_over_positions() -> None:
     for k in range(3):
         others = np.delete(values, k, axis=1).mean(axis=1)
         expected.append(spearmanr(values[:, k], others).statistic)
-    found = graded_ceiling(values, [], clusters(values), resamples=50, rng=rng())["spearman"]
+    found = graded_ceiling(values, [], clusters(values))["spearman"]
     assert found.value == pytest.approx(np.mean(expected))
     assert (found.low or 0) < (found.value or 0) < (found.high or 0)
 
 
 def test_rows_with_one_answer_take_no_part() -> None:
     values = np.array([[1.0, 2], [2, 3], [3, 1], [4, 5], [9, np.nan], [np.nan, 0]])
-    found = graded_ceiling(values, [], clusters(values), resamples=0, rng=rng())["spearman"]
+    found = graded_ceiling(values, [], clusters(values))["spearman"]
     assert found.value == pytest.approx(spearmanr(values[:4, 0], values[:4, 1]).statistic)
 
 
 def test_binary_ceiling_by_hand() -> None:
     # 3 both present, 1 and 2 of one only, 4 both absent: F1+ = 6/9, F1- = 8/11 either way round
     labels = np.array([[1, 1]] * 3 + [[1, 0]] + [[0, 1]] * 2 + [[0, 0]] * 4, dtype=float)
-    found = binary_ceiling(labels, clusters(labels), resamples=20, rng=rng())
+    found = binary_ceiling(labels, clusters(labels))
     assert found["f1_present"].value == pytest.approx(6 / 9)
     assert found["f1_absent"].value == pytest.approx(8 / 11)
     assert found["accuracy"].value == pytest.approx(0.7)
@@ -57,11 +57,9 @@ def test_binary_ceiling_by_hand() -> None:
 def test_single_answers_have_no_ceiling() -> None:
     values = np.array([[1.0], [2.0], [3.0]])
     reason = "no row has answers of two annotators"
-    found = graded_ceiling(values, [], clusters(values), resamples=0, rng=rng())
+    found = graded_ceiling(values, [], clusters(values))
     assert {e.reason for e in found.values()} == {reason}
-    assert (
-        binary_ceiling(values, clusters(values), resamples=0, rng=rng())["recall"].reason == reason
-    )
+    assert binary_ceiling(values, clusters(values))["recall"].reason == reason
     assert krippendorff_alpha(values, "ordinal").reason == reason
 
 
@@ -100,5 +98,5 @@ def test_people_agree_as_the_sets_are_known_to(
     values = answer_matrix(load_spec(spec), "overall")
     assert krippendorff_alpha(values, "ordinal").value == pytest.approx(alpha, abs=0.005)
     if agreement is not None:
-        found = graded_ceiling(values, [], clusters(values), resamples=0, rng=rng())
+        found = graded_ceiling(values, [], clusters(values))
         assert found["spearman"].value == pytest.approx(agreement, abs=0.005)

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from medal_judges.eval import correlation
-from medal_judges.eval.bootstrap import Clusters, with_intervals
 from medal_judges.eval.correlation import (
     Floats,
     correlation_statistic,
@@ -17,6 +16,7 @@ from medal_judges.eval.correlation import (
     weighted_ranks,
     within_statistic,
 )
+from medal_judges.eval.intervals import Clusters, with_intervals
 
 NAMES = ("pearson", "spearman", "kendall")
 
@@ -44,7 +44,6 @@ def test_point_figures_are_scipys() -> None:
     }
     for name, expected in oracle.items():
         assert found[name].value == pytest.approx(expected.statistic, abs=1e-12)
-        assert found[name].p_value == pytest.approx(expected.pvalue, abs=1e-12)
 
 
 @pytest.mark.parametrize("limit", [3000, 10])
@@ -147,7 +146,7 @@ def test_within_ignores_rows_of_no_named_chatbot() -> None:
     assert more["within"] == pytest.approx(named["within"])
 
 
-def test_a_thousand_resamples_of_400_rows_are_fast() -> None:
+def test_intervals_of_400_conversations_are_fast() -> None:
     human, score, _ = tied_sample(400)
     bots = [f"bot-{i % 11}" for i in range(400)]
     clusters = Clusters("conversation", tuple(map(str, range(400))))
@@ -156,7 +155,5 @@ def test_a_thousand_resamples_of_400_rows_are_fast() -> None:
         correlations(human, score, bots),
         correlation_statistic(human, score, bots),
         clusters,
-        resamples=1000,
-        rng=np.random.default_rng(0),
     )
     assert time.perf_counter() - start < 5  # 0.15 s on an idle core

@@ -12,7 +12,6 @@ from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.eval.alignment import align
 from medal_judges.eval.metaeval import (
     Question,
-    Resampling,
     comparable_signature,
     disagreements,
     evaluate,
@@ -25,7 +24,6 @@ from medal_judges.rating import Scale
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 QUESTION = Question("set", "overall")
-FEW = Resampling(resamples=50)
 
 
 def row(
@@ -48,9 +46,7 @@ def graded(rows: int = 90) -> tuple[list[LabelledDialogue], list[Judgement]]:
 
 
 def run(rows: list[LabelledDialogue], judgements: list[Judgement]) -> ResultRow:
-    return evaluate(
-        rows, judgements, QUESTION, judge="x", signature="judge:x|data:d", resampling=FEW
-    )
+    return evaluate(rows, judgements, QUESTION, judge="x", signature="judge:x|data:d")
 
 
 def test_graded_dimension() -> None:

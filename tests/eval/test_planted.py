@@ -45,14 +45,14 @@ def judged(id: str, score: float, contributions: tuple[float, ...] = ()) -> Judg
 
 
 def result(
-    scores: dict[tuple[int, str], float], *, resamples: int = 0, **contributions: tuple[float, ...]
+    scores: dict[tuple[int, str], float], **contributions: tuple[float, ...]
 ) -> PlantedResult:
     rows = [row(number, kind) for number, kind in scores]
     judgements = [
         judged(f"{n}.{kind}", score, contributions.get(kind, ()))
         for (n, kind), score in scores.items()
     ]
-    (found,) = planted_results(rows, judgements, resamples=resamples)
+    (found,) = planted_results(rows, judgements)
     return found
 
 
@@ -114,14 +114,14 @@ def test_undefined_figures_are_none_with_a_reason() -> None:
         assert found.figures[name].estimate.value is None
         assert found.figures[name].estimate.reason == reason
     assert value(found.figures["recall"]) == 1.0
-    assert found.figures["recall"].estimate.low is None  # one group: nothing to resample
+    assert found.figures["recall"].estimate.low is None  # one row
 
 
 def test_unscored_and_missing_rows_are_counted_not_guessed() -> None:
     rows = [row(n, kind) for n in range(3) for kind in ("planted", "innocent", "clean")]
     judgements = [unscored("0.planted", "j", [ISSUE], "no"), judged("1.planted", 0.7)]
     judgements.append(Judgement("1.planted", "j", {ISSUE: 0.1}, turn=1))  # of a turn: passed over
-    (found,) = planted_results(rows, judgements, resamples=0)
+    (found,) = planted_results(rows, judgements)
     assert found.rows == {"planted": 3, "innocent": 3, "clean": 3}
     assert found.scored == {"planted": 1, "innocent": 0, "clean": 0}
     assert value(found.figures["recall"]) == 1.0
@@ -139,17 +139,17 @@ def test_issues_share_the_clean_rows_and_strengths_stand_apart() -> None:
     judgements = [judged("0.planted", 0.2), judged("1.planted", 0.8)]
     judgements += [judged("0.clean", 0.4), judged("2.clean", 0.1)]
     judgements.append(Judgement("3.planted", "j", {"repetitive": 1.0}))
-    unsafe, repetitive = planted_results(rows, judgements, resamples=0)
+    unsafe, repetitive = planted_results(rows, judgements)
     assert (unsafe.issue, repetitive.issue) == ("unsafe", "repetitive")
     assert value(unsafe.by_strength[1]["auc_clean"]) == 0.5
     assert value(unsafe.by_strength[3]["auc_clean"]) == 1.0
     assert repetitive.rows["clean"] == 2 and repetitive.scored["clean"] == 0
 
 
-def test_intervals_go_by_group_and_are_fixed_by_the_seed() -> None:
+def test_intervals_go_by_group_and_are_always_the_same() -> None:
     rng = np.random.default_rng(1)
     scores = {(n, kind): float(rng.random()) for n in range(40) for kind in ("planted", "clean")}
-    one, again = result(scores, resamples=200), result(scores, resamples=200)
+    one, again = result(scores), result(scores)
     estimate = one.figures["auc_clean"].estimate
     assert one == again
     assert estimate.low is not None and estimate.high is not None and estimate.value is not None
@@ -159,7 +159,7 @@ def test_intervals_go_by_group_and_are_fixed_by_the_seed() -> None:
     # the same rows ten times over, in the same groups, tell no more than once
     rows = [row(n, kind) for n, kind in scores for _ in range(10)]
     judgements = [judged(f"{n}.{kind}", score) for (n, kind), score in scores.items()]
-    (tenfold,) = planted_results(rows, judgements, resamples=200)
+    (tenfold,) = planted_results(rows, judgements)
     wide = tenfold.figures["auc_clean"].estimate
     assert wide.low == pytest.approx(estimate.low) and wide.high == pytest.approx(estimate.high)
 
@@ -171,7 +171,7 @@ def test_a_judge_that_spots_any_edit_is_found_out() -> None:
         for n in range(20)
         for kind in ("planted", "innocent", "clean")
     }
-    found = result(scores, resamples=100)
+    found = result(scores)
     assert value(found.figures["auc_clean"]) == value(found.figures["f1_clean"]) == 1.0
     assert value(found.figures["auc_innocent"]) == value(found.figures["win_rate"]) == 0.5
     assert value(found.figures["innocent_alarms"]) == 1.0

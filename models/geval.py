@@ -176,10 +176,16 @@ class GEvalJudge(QuestionJudge):
         )
 
     def _read(self, completion: Completion, ratings: Ratings) -> Found | None:
-        """None where the backend told no alternatives, or where the token of one rating (1) may be
-        the first of another one's (10): then the answer is sampled."""
+        """None where the backend told no alternatives (to the rating's own token: one that stands
+        alone would pass for certain), or where the token of one rating (1) may be the first of
+        another one's (10): then the answer is sampled."""
         if completion.finish == "failed":
-            return Found(None, failure=completion.failure, usages=(completion.usage,))
+            return Found(
+                None,
+                failure=completion.failure,
+                usages=(completion.usage,),
+                transient=completion.transient,
+            )
         if ratings.ambiguous or not any(token.alternatives for token in completion.tokens):
             return None
         return from_token(completion, ratings)
@@ -206,4 +212,10 @@ class GEvalJudge(QuestionJudge):
                 usage[f"mass_{name}"] = found.mass
             if rated.values == dimension.levels:
                 distributions[name] = found.chances
-        return Scores(scores, distributions, failure="; ".join(reasons) or None, usage=usage)
+        return Scores(
+            scores,
+            distributions,
+            failure="; ".join(reasons) or None,
+            usage=usage,
+            transient=any(found.transient for found in answers.values()),
+        )

@@ -59,13 +59,15 @@ class Ratings:
 @dataclass(frozen=True, slots=True)
 class Found:
     """``chances`` [ratings] add up to one, None with a ``failure``. ``mass``: what they added up to
-    before. ``samples``: how many answers they were counted from."""
+    before. ``samples``: how many answers they were counted from. ``transient``: an answer failed
+    for a reason that passes by itself, and is missing here."""
 
     chances: tuple[float, ...] | None
     mass: float | None = None
     samples: int = 0
     failure: str | None = None
     usages: tuple[Usage, ...] = ()
+    transient: bool = False
 
 
 def from_logprobs(logprobs: Sequence[float]) -> Found:
@@ -76,8 +78,8 @@ def from_logprobs(logprobs: Sequence[float]) -> Found:
     return Found(tuple(w / total for w in weights), mass=total * math.exp(top))
 
 
-def from_token(completion: Completion, ratings: Ratings) -> Found:
-    """From the alternatives to the token that holds the answer's rating.
+def from_token(completion: Completion, ratings: Ratings) -> Found | None:
+    """From the alternatives to the token that holds the answer's rating; None where none are told.
 
     Alternatives that differ in white space only are one rating. Without a rating that is one token
     (``4.5``, ``8/10``, ``four``) there are no chances, and a reason.
@@ -89,6 +91,8 @@ def from_token(completion: Completion, ratings: Ratings) -> Found:
     token = None if at is None else completion.tokens[at]
     if said.value is None or token is None or token.text.strip() != f"{said.value:g}":
         return Found(None, failure=said.reason or f"no rating in {shown(text)}", usages=usages)
+    if not token.alternatives:
+        return None
     told = {**token.alternatives, token.text: token.logprob}
     mass = [
         sum(math.exp(lp) for alternative, lp in told.items() if alternative.strip() == wanted)
@@ -121,9 +125,9 @@ def from_samples(completions: Sequence[Completion], ratings: Ratings) -> Found:
             counts[ratings.texts.index(f"{said.value:g}")] += 1
     total = sum(counts)
     usages = tuple(c.usage for c in completions)
+    missing = any(c.transient for c in completions)
     if total == 0:
-        return Found(
-            None, failure=f"no rating in {len(reasons)} answers: {reasons[0]}", usages=usages
-        )
+        told = f"no rating in {len(reasons)} answers: {reasons[0]}"
+        return Found(None, failure=told, usages=usages, transient=missing)
     chances = tuple(count / total for count in counts)
-    return Found(chances, mass=total / len(completions), samples=total, usages=usages)
+    return Found(chances, total / len(completions), total, usages=usages, transient=missing)

@@ -147,6 +147,7 @@ class GPTScoreJudge(QuestionJudge):
             answer.scores = {name: answer.scores.get(name) for name in dimensions}
             answer.failure = "; ".join(f"{k}: {v}" for k, v in failed.items()) or None
             answer.usage = dict(answer.usage) | spent([reply.usage for reply in told.values()])
+            answer.transient = any(reply.transient for reply in told.values())
             scored.append(answer)
         return scored
 

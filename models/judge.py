@@ -53,6 +53,7 @@ class Scores:
     explanation: str | None = None
     failure: str | None = None
     usage: Mapping[str, float] = field(default_factory=dict)
+    transient: bool = False
 
 
 class Judge(ABC):
@@ -181,6 +182,7 @@ class Judge(ABC):
             truncated_turns=item.truncated_turns,
             usage={"tokens": item.tokens} | dict(answer.usage),
             contributions=answer.contributions,
+            transient=answer.transient,
         )
 
     def _check_dimensions(self, wanted: Sequence[str] | None) -> list[str]:

@@ -25,6 +25,7 @@ from medal_judges.models.llm.protocol import (
     Message,
     Usage,
 )
+from medal_judges.models.llm.stopping import ServerStopError
 from medal_judges.models.prompted.prompt import Chosen, choose, fill, load_prompt
 from medal_judges.models.truncation import oldest_kept
 from medal_judges.signature import content_hash
@@ -195,12 +196,15 @@ def tells_likelihoods(llm: LanguageModel) -> bool:
     """Whether the backend scores a given text as what the model itself would say in the chat.
 
     Asked with a word. A server that would read a plain transcript instead (its fingerprint says so)
-    is not: each question costs there, and a network that is down is no answer.
+    is not: each question costs there, and a network that is down is no answer. Raises
+    ServerStopError where the server answers nothing at all (a wrong key, an empty account).
     """
     if llm.fingerprint().get("likelihood") == "transcript":
         return False
     try:
         llm.loglikelihood([[Continuation((Message("user", "Hello"),), "Hello", closed=False)]])
+    except ServerStopError:
+        raise
     except ConfigError:
         return False
     return True

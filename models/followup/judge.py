@@ -234,6 +234,7 @@ class FollowUpJudge(Judge):
             contributions=contributions,
             explanation=self._told(weights @ table),
             usage=usage,
+            transient=chosen is not None and chosen.transient,
         )
 
     def _on_scale(self, dimension: Dimension, raw: float) -> float:

@@ -43,11 +43,13 @@ class SelectionConfig(Config):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Indices into the pool. ``empty``: the runs had none in common and all are used."""
+    """Indices into the pool. ``empty``: the runs had none in common and all are used.
+    ``transient``: a run's answer failed for a reason that passes by itself."""
 
     indices: tuple[int, ...]
     empty: bool
     usage: dict[str, float]
+    transient: bool = False
 
 
 def select(
@@ -86,7 +88,8 @@ def select(
             "selection_output_tokens": float(sum(c.usage.output for c in completions)),
             "selected": float(len(common)),
         }
-        found.append(Selection(tuple(sorted(common or every)), not common, usage))
+        missing = any(c.transient for c in completions)
+        found.append(Selection(tuple(sorted(common or every)), not common, usage, missing))
     return found
 
 

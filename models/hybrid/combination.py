@@ -255,6 +255,7 @@ def _joined(answers: Sequence[Answer], told: Mapping[str, Judgement]) -> Scores:
         explanation="; ".join(explained) or None,
         failure="; ".join(dict.fromkeys(a.failure for a in answers if a.failure)) or None,
         usage=added_usage(told),
+        transient=any(j.transient for j in told.values()),
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.echo import echo_likelihood, echo_prompt
 from medal_judges.models.llm.protocol import Continuation, Likelihood, Usage
-from medal_judges.models.llm.retrying import PassingError, RefusedError
+from medal_judges.models.llm.retrying import PermanentError, TransientError
 from medal_judges.models.llm.spending import NoMoneyError
 from medal_judges.models.llm.token_estimate import tokens_above
 
@@ -68,9 +68,11 @@ async def likelihoods(
         tasks = [asyncio.create_task(one(c)) for c in continuations]
         try:
             return list(await asyncio.gather(*tasks))
-        except RefusedError as error:
-            raise _without(remote, str(error)) from None
-        except PassingError as error:
+        except PermanentError as error:
+            # 404: the server has no such endpoint; that it knows the model was not asked.
+            stopped = remote.stop_error(error) if error.stop != "model" else None
+            raise stopped or _without(remote, str(error)) from None
+        except TransientError as error:
             raise ServerError(
                 f"{remote.name}: {error}", hint="run the same command again to go on"
             ) from None
@@ -102,15 +104,11 @@ async def _ask(
             model=remote.model, prompt=prompt, max_tokens=1, temperature=0, echo=True, logprobs=1
         )
 
-    answer = await remote.paid(send, Usage(input=length, output=1), _used)
+    highest = Usage(input=length, output=1)
+    answer = await remote.paid(
+        send, highest, lambda told: remote.reader.usage(getattr(told, "usage", None), highest)
+    )
     return read(answer, joint)
-
-
-def _used(answer: Any) -> Usage:
-    usage = getattr(answer, "usage", None)
-    if usage is None:
-        return Usage()
-    return Usage(input=usage.prompt_tokens or 0, output=usage.completion_tokens or 0)
 
 
 def _prompt(remote: RemoteModel, c: Continuation) -> tuple[Any, Callable[[Any, bool], Likelihood]]:
@@ -132,7 +130,7 @@ def _of_ids(answer: Any, start: int, end: int, joint: bool) -> Likelihood:
     found = answer.choices[0].logprobs if getattr(answer, "choices", None) else None
     told = list(found.token_logprobs or ()) if found is not None else []
     if len(told) < end or any(value is None for value in told[1:end]):
-        raise RefusedError("the server does not echo a log-probability for each token")
+        raise PermanentError("the server does not echo a log-probability for each token")
     scored = tuple(float(value) for value in told[start:end])
     before = sum(float(value) for value in told[1:start])
     return Likelihood(scored, before if joint else None, start - 1)

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from medal_judges.models.llm.retrying import PASSING
+from medal_judges.models.llm.secrecy import Clean, words
+
 ENDPOINT = "/v1/chat/completions"
 MAX_REQUESTS = 50_000
 MAX_BYTES = 200_000_000
@@ -15,12 +18,14 @@ MAX_BYTES = 200_000_000
 @dataclass(frozen=True, slots=True)
 class Result:
     """What a batch says of one request: the ``body`` of a chat completion, or the ``reason`` why
-    there is none with the HTTP ``status`` where it has one."""
+    there is none with the HTTP ``status`` where it has one; ``transient`` where the request may be
+    answered in another batch."""
 
     key: str
     body: Mapping[str, Any] | None = None
     reason: str = ""
     status: int | None = None
+    transient: bool = False
 
 
 def request_line(key: str, body: Mapping[str, Any]) -> bytes:
@@ -54,9 +59,9 @@ def split(
         yield keys, b"".join(parts)
 
 
-def read_results(content: bytes) -> Iterator[Result]:
+def read_results(content: bytes, clean: Clean = str) -> Iterator[Result]:
     """Results in an output or error file; lines that are none are left out (their requests then
-    count as unanswered)."""
+    count as unanswered). ``clean`` takes the key out of what the server says."""
     for line in content.split(b"\n"):
         try:
             record = json.loads(line)
@@ -68,12 +73,15 @@ def read_results(content: bytes) -> Iterator[Result]:
         if error is None and status == 200 and isinstance(body, Mapping):
             yield Result(key, body)
         else:
-            yield Result(key, None, _reason(error, status, body), status)
+            # Without a status the batch itself failed it (expired, a server's error).
+            passes = not isinstance(status, int) or status in PASSING or status >= 500
+            reason = words(_reason(error, status, body), clean)
+            yield Result(key, None, reason, status if isinstance(status, int) else None, passes)
 
 
 def _reason(error: object, status: object, body: object) -> str:
     inner = body.get("error") if isinstance(body, Mapping) else None
     said = error if isinstance(error, Mapping) else inner
-    words = [str(said[k]) for k in ("code", "message") if said.get(k)] if said else []
+    told = [str(said[k]) for k in ("code", "message") if said.get(k)] if said else []
     head = f"HTTP {status}" if status is not None else "in the batch"
-    return f"{head}: {' '.join(': '.join(words).split()) or 'no reason given'}"[:300]
+    return f"{head}: {': '.join(told) or 'no reason given'}"

@@ -28,8 +28,10 @@ from medal_judges.models.llm.cache import OnAnswer
 from medal_judges.models.llm.openai_compatible import RemoteModel, _added, _cut
 from medal_judges.models.llm.protocol import ChatRequest, Completion, Usage
 from medal_judges.models.llm.request_key import chat_key, model_key
-from medal_judges.models.llm.retrying import PassingError, RefusedError, told, with_retries
-from medal_judges.models.llm.wire import chat_body, dropped_field, read_completion
+from medal_judges.models.llm.retrying import PermanentError, TransientError, with_retries
+from medal_judges.models.llm.secrecy import words
+from medal_judges.models.llm.wire import Accepted
+from medal_judges.models.llm.wire_answer import AnswerReader
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -77,7 +79,8 @@ class BatchRun:
         self.on_answer = on_answer
         self.model_key = model_key(remote)
         self.pending: dict[str, Ask] = {}
-        self.dropped: set[str] = set()  # fields that this wave's requests were built without
+        self.accepted = Accepted()  # what this wave's requests were built by
+        self.reader = AnswerReader(remote.clean, self._price)
         self.client: Any = None
         self.heard = time.monotonic()
 
@@ -89,7 +92,7 @@ class BatchRun:
         count = len(self.pending)
         async with self.remote._client() as self.client:
             while self.pending:
-                self.dropped = set(self.remote.dropped)
+                self.accepted = self.remote.accepted.copy()
                 jobs = await self._submit()
                 if not jobs:
                     raise self.remote.purse.error(count - len(self.pending), count)
@@ -156,8 +159,10 @@ class BatchRun:
         return fitting
 
     def _highest(self, ask: Ask) -> float:
-        usage = replace(self.remote.highest_usage(ask.request), output=ask.limit)
-        return self._price(usage) or 0.0
+        return self._price(self._highest_usage(ask)) or 0.0
+
+    def _highest_usage(self, ask: Ask) -> Usage:
+        return replace(self.remote.highest_usage(ask.request), output=ask.limit)
 
     def _price(self, usage: Usage) -> float | None:
         money = self.remote.cost(usage)
@@ -167,8 +172,7 @@ class BatchRun:
         return request_line(key, self._body(self.pending[key]))
 
     def _body(self, ask: Ask) -> dict[str, Any]:
-        remote = self.remote
-        return chat_body(remote.model, ask.request, ask.limit, remote.reasoning, self.dropped)
+        return self.remote.body(ask.request, ask.limit, self.accepted)
 
     async def _start(self, job: Job, content: bytes) -> None:
         async def upload() -> str:
@@ -236,7 +240,7 @@ class BatchRun:
     async def _take(self, job: Job, batch: Any) -> None:
         """Report what an ended batch says of what is pending, and take it out of there."""
         results = await self._results(batch)
-        lost = Result("", reason=_unanswered(batch))
+        lost = Result("", reason=words(_unanswered(batch), self.remote.clean), transient=True)
         done = [
             key
             for key in job.keys
@@ -249,7 +253,7 @@ class BatchRun:
         for file in (batch.output_file_id, batch.error_file_id) if batch is not None else ():
             if file is not None:
                 content = await self._retried(partial(self._content, file), missing_ok=True)
-                for result in read_results(content or b""):
+                for result in read_results(content or b"", self.remote.clean):
                     found.setdefault(result.key, result)
         return found
 
@@ -260,10 +264,10 @@ class BatchRun:
     def _settled(self, job: Job, key: str, result: Result) -> bool:
         """Take one result; whether nothing more is needed of ``job`` for it."""
         ask = self.pending[key]
-        field = dropped_field(result.reason, self._body(ask), result.status)
-        if field is not None:  # stays pending: the next wave asks without this field
-            self.remote.dropped.add(field)
-            return True
+        if result.body is None:
+            failure = PermanentError(result.reason, result.status)
+            if self.remote.accepted.learn(failure, self._body(ask)) is not None:
+                return True  # stays pending: the next wave asks without what was refused
         del self.pending[key]
         completion = self._completion(ask, result)
         longer = self.remote.longer(ask.request)
@@ -289,9 +293,7 @@ class BatchRun:
 
     def _completion(self, ask: Ask, result: Result) -> Completion:
         completion = self._read(ask, result)
-        price = self._price(completion.usage)
-        completion = replace(completion, usage=replace(completion.usage, money=price))
-        self.remote.purse.spent += price or 0.0
+        self.remote.purse.spent += completion.usage.money or 0.0
         if ask.cut is None:
             return completion
         if completion.finish == "failed":
@@ -302,15 +304,17 @@ class BatchRun:
     def _read(self, ask: Ask, result: Result) -> Completion:
         from openai.types.chat import ChatCompletion
 
+        free = Usage(money=self._price(Usage()))
         if result.body is None:
-            return Completion("", finish="failed", failure=result.reason)
+            return Completion("", "failed", result.reason, usage=free, transient=result.transient)
         enforced = "response_format" in self._body(ask)
+        highest = self._highest_usage(ask)
         try:
             # construct: what a server leaves out or adds is no reason to lose a paid answer.
             answer = ChatCompletion.construct(**result.body)
-            return read_completion(answer, ask.request, enforced=enforced)
-        except PassingError as error:
-            return Completion("", finish="failed", failure=str(error))
+            return self.reader.read(answer, ask.request, enforced=enforced, highest=highest)
+        except TransientError as error:
+            return Completion("", "failed", str(error), usage=free, transient=True)
 
     # -- the server's failures --------------------------------------------------------------
 
@@ -324,23 +328,23 @@ class BatchRun:
             try:
                 return await call()
             except Exception as error:
-                raise told(error, self.remote._secret) from None
+                raise self.remote.mapped(error) from None
 
         remote = self.remote
         try:
             return await with_retries(
                 once, remote._gate, attempts=remote.attempts, longest_wait=remote.longest_wait
             )
-        except RefusedError as error:
+        except PermanentError as error:
             if missing_ok and error.status == 404:
                 return None
-            if error.status in (401, 403):
-                raise ConfigError(f"{remote.name}: the server refuses the key: {error}") from None
+            if error.status != 404 and (stopped := remote.stop_error(error)) is not None:
+                raise stopped from None
             raise ConfigError(
                 f"{remote.name}: the server takes no batch: {error}",
                 hint="without batch: true the same requests are asked one by one",
             ) from None
-        except PassingError as error:
+        except TransientError as error:
             raise SourceError(
                 f"{remote.name}: {error}",
                 hint="the same command goes on where this stopped; nothing is paid twice",
@@ -353,4 +357,4 @@ def _unanswered(batch: Any) -> str:
         return "the server does not know the batch any more"
     errors = (batch.errors.data or []) if batch.errors is not None else []
     said = "; ".join(str(error.message or error.code) for error in errors)
-    return f"{ENDED[batch.status]}{': ' if said else ''}{said}"[:300]
+    return f"{ENDED[batch.status]}{': ' if said else ''}{said}"

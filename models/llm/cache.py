@@ -65,7 +65,7 @@ def collect(
     """The answers of ``chat_each`` in the order of ``requests``; one never reported is failed."""
     answers: dict[int, Completion] = {}
     chat_each(requests, answers.__setitem__)
-    missing = Completion("", finish="failed", failure="the backend reported no answer")
+    missing = Completion("", "failed", "the backend reported no answer", transient=True)
     return [answers.get(index, missing) for index in range(len(requests))]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from medal_judges.models.llm.protocol import Continuation, Likelihood
-from medal_judges.models.llm.retrying import RefusedError
+from medal_judges.models.llm.retrying import PermanentError
 
 _NAMES = {"user": "User", "assistant": "Assistant"}
 
@@ -28,15 +28,15 @@ def echo_prompt(continuation: Continuation) -> tuple[str, str]:
 def echo_likelihood(answer: Any, start: int, end: int, joint: bool) -> Likelihood:
     """Likelihood of the characters from ``start`` to ``end`` of the prompt.
 
-    A token that lies across ``start`` belongs to the prefix. Raises RefusedError where the server
+    A token that lies across ``start`` belongs to the prefix. Raises PermanentError where the server
     did not echo.
     """
     found = answer.choices[0].logprobs if answer.choices else None
     if found is None or not found.token_logprobs or not found.text_offset:
-        raise RefusedError("the server echoes no log-probabilities")
+        raise PermanentError("the server echoes no log-probabilities")
     pairs = list(zip(found.text_offset, found.token_logprobs, strict=True))
     scored = tuple(float(p) for at, p in pairs if start <= at < end and p is not None)
     before = [float(p) for at, p in pairs if at < start and p is not None]
     if not scored:
-        raise RefusedError("the server echoes fewer characters than it was sent")
+        raise PermanentError("the server echoes fewer characters than it was sent")
     return Likelihood(scored, sum(before) if joint else None, len(before))

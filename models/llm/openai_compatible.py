@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from medal_judges.errors import ConfigError, MissingExtraError, NotAvailableError
+from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.llm.api_likelihood import likelihoods, load_rendering
 from medal_judges.models.llm.background import run
-from medal_judges.models.llm.cache import CachedModel, answers_folder, collect
-from medal_judges.models.llm.prices import Estimate, PriceFile, load_prices
+from medal_judges.models.llm.cache import collect
+from medal_judges.models.llm.prices import Estimate, PriceFile
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -28,89 +26,18 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.llm.rates import RateGate
 from medal_judges.models.llm.request_key import chat_key, model_key
-from medal_judges.models.llm.retrying import PassingError, RefusedError, told, with_retries
+from medal_judges.models.llm.retrying import PermanentError, TransientError, map_error, with_retries
+from medal_judges.models.llm.secrecy import NO_KEY, cleaner
 from medal_judges.models.llm.spending import NoMoneyError, Purse
+from medal_judges.models.llm.stopping import ServerStopError, address_of, stop_error
 from medal_judges.models.llm.token_estimate import prompt_tokens_above
-from medal_judges.models.llm.wire import (
-    REASONING_TOKENS,
-    SHORT,
-    chat_body,
-    dropped_field,
-    read_completion,
-)
-from medal_judges.signature import content_hash
+from medal_judges.models.llm.wire import REASONING_TOKENS, SHORT, Accepted, chat_body
+from medal_judges.models.llm.wire_answer import AnswerReader
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 OnAnswer = Callable[[int, Completion], None]
-_run = run
-
-
-def load_openai(
-    model: str,
-    *,
-    base_url: str | None = None,
-    api_key_env: str = "OPENAI_API_KEY",
-    max_in_flight: int = 8,
-    timeout: float = 120.0,
-    attempts: int = 6,
-    longest_wait: float = 60.0,
-    max_cost: float | None = None,
-    prices: str | None = None,
-    reasoning: bool = False,
-    context: int = 128_000,
-    tokenizer: str | None = None,
-    cache: str | bool | None = True,
-    batch: bool = False,
-) -> LanguageModel:
-    """A model behind an OpenAI-compatible server (extra ``api``), its answers kept (cache.py).
-
-    ``base_url`` is OPENAI_BASE_URL's or the provider's own by default; the key is read from the
-    environment variable ``api_key_env`` and goes nowhere else. ``timeout``: seconds that one try
-    may take (give a reasoning model more). ``reasoning``: the model thinks first, so its answers
-    get MEDAL's 32,768 tokens instead of the request's (section 5.3.1). ``max_cost``: US dollars of
-    this run, by the file ``prices`` (configs/prices.yaml). ``tokenizer``: hub id or folder of the
-    model's tokenizer; likelihoods are then asked through its chat template, and without it through
-    a plain transcript. ``batch``: through the provider's batch API, cheaper and within a day.
-    ``cache``: False, or a folder. Raises ConfigError for max_cost with a model whose price is not
-    known; without a key the first request does.
-    """
-    for package in ("openai", "tenacity"):
-        if find_spec(package) is None:
-            raise MissingExtraError(package, "api", f"llm: openai:{model}")
-    base = base_url or os.environ.get("OPENAI_BASE_URL")
-    remote = RemoteModel(
-        model,
-        base_url=base,
-        key=_key(api_key_env, base),
-        key_variable=api_key_env,
-        max_in_flight=max_in_flight,
-        timeout=timeout,
-        attempts=attempts,
-        longest_wait=longest_wait,
-        max_cost=max_cost,
-        prices=load_prices(prices or "prices"),
-        reasoning=reasoning,
-        context=context,
-        tokenizer=tokenizer,
-    )
-    inner: LanguageModel = remote
-    if batch:
-        from medal_judges.models.llm.batch_api import BatchModel
-
-        inner = BatchModel(remote)
-    if cache is False:
-        return inner
-    # Another server of the same model's name gives other answers.
-    own = answers_folder() / f"server-{content_hash(base)}" if base else None
-    return CachedModel(inner, Path(cache) if isinstance(cache, str) else own)
-
-
-def _key(variable: str, base_url: str | None) -> str | None:
-    """The key; None where there is none and the provider's own server wants one."""
-    # Servers of one's own ask for none, the client wants one.
-    return os.environ.get(variable) or (None if base_url is None else "none")
 
 
 class RemoteModel(LanguageModel):
@@ -130,12 +57,14 @@ class RemoteModel(LanguageModel):
         longest_wait: float = 60.0,
         max_cost: float | None = None,
         reasoning: bool = False,
+        reasoning_effort: str | None = None,
         context: int = 128_000,
         tokenizer: str | None = None,
     ) -> None:
         self.model, self.context = model, context
         self.name = f"openai/{Path(model).name if model.startswith(('/', '.')) else model}"
-        self.base_url, self.timeout, self.reasoning = base_url, timeout, reasoning
+        self.base_url, self.timeout, self.effort = base_url, timeout, reasoning_effort
+        self.reasoning = reasoning or reasoning_effort not in (None, "none")
         self.max_in_flight, self.attempts, self.longest_wait = max_in_flight, attempts, longest_wait
         self.price = prices.find(model, base_url)
         self.batch_discount = prices.batch_discount
@@ -145,14 +74,18 @@ class RemoteModel(LanguageModel):
                 hint="give a file of prices with llm.prices=PATH (configs/prices.yaml is the form)",
             )
         self.purse = Purse(max_cost)
-        self.dropped: set[str] = set()  # what the server has refused so far
+        self.accepted = Accepted()  # as far as its refusals have told
         self.rendering = load_rendering(tokenizer) if tokenizer else None
         self._secret, self.key_variable = key, key_variable
+        self.clean = cleaner(key)
+        self.reader = AnswerReader(self.clean, self.cost)
         self._gate = RateGate()
 
     def fingerprint(self) -> Mapping[str, str]:
         """The model's name is the server's to say; ``likelihood``: how its prompts are rendered."""
         own = {"backend": "openai", "reasoning": str(self.reasoning)}
+        if self.effort is not None:
+            own["reasoning_effort"] = self.effort
         if self.rendering is None:
             return own | {"likelihood": "transcript"}
         return own | {"likelihood": "template", **self.rendering.fingerprint()}
@@ -277,7 +210,7 @@ class RemoteModel(LanguageModel):
             again = await self._timed(client, request, longer)
         except NoMoneyError:
             reason = f"cut at {limit} tokens, and the limit of cost leaves no room for a longer one"
-            return replace(first, finish="failed", failure=reason)
+            return replace(first, finish="failed", failure=reason, transient=True)
         both = _added(first.usage, again.usage)
         if again.finish == "failed":
             reason = f"cut at {limit} tokens; with {longer}: {again.failure}"
@@ -288,10 +221,14 @@ class RemoteModel(LanguageModel):
         start = time.perf_counter()
         try:
             completion = await self.retried(lambda: self._once(client, request, limit))
-        except (PassingError, RefusedError) as error:
-            completion = Completion("", finish="failed", failure=str(error))
-        usage = replace(completion.usage, seconds=time.perf_counter() - start)
-        return replace(completion, usage=replace(usage, money=self.cost(usage)))
+        except (TransientError, PermanentError) as error:
+            passes = isinstance(error, TransientError)
+            usage = Usage(money=self.cost(Usage()))
+            completion = Completion(
+                "", finish="failed", failure=str(error), usage=usage, transient=passes
+            )
+        seconds = time.perf_counter() - start
+        return replace(completion, usage=replace(completion.usage, seconds=seconds))
 
     async def retried(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """``call()`` with this model's retries, see with_retries."""
@@ -301,29 +238,45 @@ class RemoteModel(LanguageModel):
 
     async def _once(self, client: Any, request: ChatRequest, limit: int) -> Completion:
         while True:
-            body = chat_body(self.model, request, limit, self.reasoning, self.dropped)
+            body = self.body(request, limit, self.accepted)
             # A server that keeps to such keys answers a request that is sent again from its store.
             asked = chat_key(model_key(self), replace(request, max_tokens=limit))
-            headers = {"Idempotency-Key": "-".join([asked, *sorted(self.dropped)])}
+            headers = {"Idempotency-Key": "-".join([asked, *self.accepted.tags()])}
             highest = Usage(input=self.count_tokens(request.messages), output=limit)
 
             async def send(
-                body: Any = body, headers: Any = headers, need: int = highest.input
+                body: Any = body, headers: Any = headers, most: Usage = highest
             ) -> Completion:
                 create = client.chat.completions.with_raw_response.create
                 raw = await create(**body, extra_headers=headers)
-                self._gate.observe(raw.headers, need)
-                return read_completion(raw.parse(), request, enforced="response_format" in body)
+                self._gate.observe(raw.headers, most.input)
+                enforced = "response_format" in body
+                return self.reader.read(raw.parse(), request, enforced=enforced, highest=most)
 
             try:
                 return await self.paid(send, highest, lambda completion: completion.usage)
-            except RefusedError as failure:
-                field = dropped_field(str(failure), body, failure.status, failure.field)
-                if field is None:
-                    raise self._fatal(failure) from None
-                if field not in self.dropped:
-                    logger.warning("%s refuses %s: asked without from here on", self.name, field)
-                self.dropped.add(field)
+            except PermanentError as failure:
+                known = self.accepted.tags()
+                refused = self.accepted.learn(failure, body)
+                if refused is None:
+                    raise self.stop_error(failure) or failure from None
+                if self.accepted.tags() != known:
+                    logger.warning("%s refuses %s: asked without from here on", self.name, refused)
+
+    def body(self, request: ChatRequest, limit: int, accepted: Accepted) -> dict[str, Any]:
+        """What is sent for ``request``, whose answer may have ``limit`` tokens."""
+        return chat_body(
+            self.model, request, limit, accepted, reasoning=self.reasoning, effort=self.effort
+        )
+
+    def stop_error(self, failure: PermanentError) -> ServerStopError | None:
+        """What ends the run, where ``failure`` says that nothing else would be answered either."""
+        has_key = self._secret not in (None, NO_KEY)
+        return stop_error(failure, self.name, self.base_url, self.key_variable, has_key=has_key)
+
+    def mapped(self, error: Exception) -> Exception:
+        """See map_error."""
+        return map_error(error, self.clean, address_of(self.base_url))
 
     async def paid(
         self,
@@ -331,7 +284,7 @@ class RemoteModel(LanguageModel):
         highest: Usage,
         used: Callable[[T], Usage],
     ) -> T:
-        """``send()`` within the limits of time and cost; its errors as PassingError, RefusedError.
+        """``send()`` within the limits of time and cost; its errors as those of retrying.py.
 
         An answer that may have been written, and did not arrive, counts at its highest price.
         Raises NoMoneyError where the limit of cost leaves no room for it.
@@ -341,24 +294,17 @@ class RemoteModel(LanguageModel):
         price: float | None = most  # until better is known
         try:
             answer = await asyncio.wait_for(send(), self.timeout)
-            price = self.cost(used(answer))
+            price = used(answer).money
             return answer
-        except (PassingError, RefusedError) as error:
+        except (TransientError, PermanentError) as error:
             price = most if getattr(error, "billed", True) else 0.0
             raise
         except Exception as error:
-            failure = told(error, self._secret)
+            failure = self.mapped(error)
             price = most if getattr(failure, "billed", False) else 0.0
             raise failure from None  # its cause may quote the request's headers
         finally:
             await self.purse.pay(most, price)
-
-    def _fatal(self, failure: RefusedError) -> Exception:
-        if failure.status == 401:
-            return ConfigError(f"{self.name}: the server refuses the key: {failure}")
-        if failure.status == 404:
-            return ConfigError(f"{self.name}: the server does not know it: {failure}")
-        return failure
 
     # -- likelihood -------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ class ChatRequest:
 @dataclass(frozen=True, slots=True)
 class TokenChoice:
     """A token of an answer: its text, natural-log probability, and the likeliest alternatives
-    {token text: log-probability} (the chosen one among them)."""
+    {token text: log-probability}, the chosen one among them; empty where none beside it is told."""
 
     text: str
     logprob: float
@@ -95,7 +95,9 @@ class Completion:
     """An answer. ``text`` is the completion only, never the prompt.
 
     ``finish`` "failed" goes with ``failure``, the reason in words; "length" is an answer that was
-    cut. ``enforced`` says that the backend held the answer to the request's schema.
+    cut. ``transient``: what failed passes by itself (a time-out, a server that is down, a limit of
+    rate or cost), so that the same request may be answered later. ``enforced`` says that the
+    backend held the answer to the request's schema.
     """
 
     text: str
@@ -104,6 +106,7 @@ class Completion:
     enforced: bool = False
     tokens: tuple[TokenChoice, ...] = ()
     usage: Usage = Usage()
+    transient: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,8 @@ def from_alternatives(completion: Completion, parsed: Parsed, ratings: Ratings) 
     said = completion.text[parsed.start : parsed.end]
     if "".join(t.text for t in completion.tokens)[: parsed.end] != completion.text[: parsed.end]:
         return None
-    if token.text[before:] != said:
-        return None
+    if token.text[before:] != said or not token.alternatives:
+        return None  # a token that stands alone would pass for certain
     told = {**token.alternatives, token.text: token.logprob}
     mark = token.text[:before].strip()
     chances = [

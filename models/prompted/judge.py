@@ -42,6 +42,7 @@ class Plan:
     response: Turn | None
     usage: dict[str, float] = field(default_factory=dict)
     failure: str | None = None
+    transient: bool = False
 
     def shown(self, start: int) -> Shown:
         """The turns from ``start`` on (an index into ``turns``)."""
@@ -203,6 +204,7 @@ class PromptedJudge(Judge):
             else:
                 reason = done.failure or f"an answer that ended by {done.finish!r}"
                 plan.failure = f"a turn could not be shortened: {reason}"
+                plan.transient = plan.transient or done.transient
 
     def _shortening_request(self, turn: Turn | None) -> ChatRequest:
         assert turn is not None and self.words is not None and self.shortening is not None
@@ -307,12 +309,16 @@ class PromptedJudge(Judge):
                 each.parsed.append(reply.parsed[name])
                 each.found.append(found)
         wanted = [self.dimension(name) for name in dimensions]
-        return [
+        scores = [
             Scores(dict.fromkeys(dimensions), failure=item.payload.failure, usage=usage)
             if item.payload.failure is not None
             else to_scores(each, self.asker(item), wanted, self.ratings, self.config, usage)
             for item, each, usage in zip(items, said, usages, strict=True)
         ]
+        missing = {reply.item for reply in replies if reply.completion.transient}
+        for i, (item, answer) in enumerate(zip(items, scores, strict=True)):
+            answer.transient = item.payload.transient or i in missing
+        return scores
 
     def _weighed(
         self, items: Sequence[Item], replies: Sequence[Reply]

@@ -21,7 +21,9 @@ class Judgement:
     per level of an ordinal or binary dimension. ``contributions`` gives one number per turn of the
     dialogue (0 for turns that were dropped), in units of the score. ``turn`` is the index of the
     judged turn, None for the dialogue. ``truncated_turns`` counts whole turns the judge did not
-    see.
+    see. ``transient``: an answer that the judgement needed did not come for a reason that passes by
+    itself (a server that is down, a limit of rate or cost): some of the rest is missing, a score or
+    one of several repeats, and the same command asks again.
     """
 
     id: str
@@ -34,6 +36,7 @@ class Judgement:
     truncated_turns: int = 0
     usage: Mapping[str, float] = field(default_factory=dict)
     contributions: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    transient: bool = False
 
     @property
     def scored(self) -> bool:
@@ -53,7 +56,8 @@ class Judgement:
         return math.sqrt(max(0.0, spread))
 
     def to_record(self) -> dict[str, Any]:
-        """The judgement line of design.md; ``contributions`` only where the judge has them."""
+        """The judgement line of design.md; ``contributions`` only where the judge has them, and
+        ``transient`` where it is true."""
         record: dict[str, Any] = {
             "id": self.id,
             "turn": self.turn,
@@ -67,6 +71,8 @@ class Judgement:
         }
         if self.contributions:
             record["contributions"] = {k: list(v) for k, v in self.contributions.items()}
+        if self.transient:
+            record["transient"] = True
         return record
 
 
@@ -98,7 +104,15 @@ def parse_judgement(record: object) -> Judgement:
         truncated_turns=_count(record, "truncated_turns"),
         usage={k: number(f"usage.{k}", v) for k, v in mapping(record, "usage").items()},
         contributions=_number_lists(record, "contributions"),
+        transient=_flag(record, "transient"),
     )
+
+
+def _flag(record: Mapping[str, Any], key: str) -> bool:
+    value = record.get(key, False)
+    if not isinstance(value, bool):
+        raise RecordError(key, "true or false", value)
+    return value
 
 
 def _count(record: Mapping[str, Any], key: str) -> int:

@@ -58,8 +58,17 @@ def test_the_same_numbers_as_without_a_server(smollm2: LocalModel) -> None:
         assert replied.scored or "is not among" in (replied.failure or "")
 
 
-def test_a_server_that_refuses_alternatives_is_sampled() -> None:
-    with served(mode="scripted", refuse=["logprobs", "top_logprobs"]) as llm:
+WITHOUT = [
+    {"refuse": ["logprobs", "top_logprobs"]},
+    {"refuse": ["top_logprobs"]},  # one field goes: the other alone would look certain
+    {"alternatives": [1, "top_logprobs must be at most {most}"]},
+    {"alone": True},
+]
+
+
+@pytest.mark.parametrize("settings", WITHOUT)
+def test_a_server_that_refuses_alternatives_is_sampled(settings: dict[str, Any]) -> None:
+    with served(mode="scripted", **settings) as llm:
         judge = load_judge("configs/judges/geval.yaml", dimensions=["overall"], llm=llm, samples=4)
         (judged,) = judge.score([TALK])
         with urllib.request.urlopen(llm["base_url"].removesuffix("/v1") + "/requests") as reply:

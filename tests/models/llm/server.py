@@ -7,6 +7,10 @@ file whose ``answer(body) -> str`` gives the scripted texts. ``fault`` and
 request being known by its Idempotency-Key. ``every``: it strikes every n-th request only.
 ``delay``: seconds before an answer. ``headers``: put on every answer. ``idempotent``: a request
 sent again is answered from the store. ``refuse``: fields of a request that are refused with 400.
+``alternatives``: [most, words]: more top_logprobs than ``most`` are refused in these words (with
+{asked} and {most}). ``alone``: a token comes without alternatives. ``change``: fields put over
+those of every answer, by path ("usage", "choices.0.message.content"). ``served``: what /v1/models
+says of the one model (404 without it). ``wait``: the Retry-After of the fault "429".
 
 The port stands on the first line of its output. GET /counts tells, per key, how often it was
 seen, answered (and so paid) and replayed; GET /requests what was sent, in order.
@@ -78,7 +82,12 @@ class Handler(BaseHTTPRequestHandler):
             "/requests": self.server.requests,
             "/load": {"most": self.server.most_under_way, "early": self.server.early},
         }
-        self._send(200, json.dumps(found[self.path]).encode())
+        if self.path == "/v1/models" and self.server.settings.get("served"):
+            found[self.path] = {"object": "list", "data": [self.server.settings["served"]]}
+        if self.path in found:
+            self._send(200, json.dumps(found[self.path]).encode())
+        else:
+            self._error(404, "no such page")
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -100,6 +109,10 @@ class Handler(BaseHTTPRequestHandler):
         if refused := [f for f in self.server.settings.get("refuse", []) if f in body]:
             self._error(400, f"Unsupported parameter: '{refused[0]}'", param=refused[0])
             return
+        most, words = self.server.settings.get("alternatives", [20, ""])
+        if (asked := body.get("top_logprobs") or 0) > most:
+            self._error(400, words.format(asked=asked, most=most))
+            return
         fault = self.server.fault(key, tries)
         if fault in EARLY and EARLY[fault](self):
             return
@@ -111,6 +124,11 @@ class Handler(BaseHTTPRequestHandler):
         answer = self._computed(body)
         if fault in CHANGED:
             CHANGED[fault](answer, body)
+        if self.server.settings.get("alone") and body.get("logprobs"):
+            for token in answer["choices"][0]["logprobs"]["content"]:
+                token["top_logprobs"] = []
+        for path, value in self.server.settings.get("change", {}).items():
+            put(answer, path.split("."), value)
         self.server.count(key, "answered")
         data = json.dumps(answer).encode()
         if fault == "malformed":
@@ -132,9 +150,10 @@ class Handler(BaseHTTPRequestHandler):
     # -- faults that come instead of an answer ---------------------------------------------------
 
     def limited(self) -> bool:
+        wait = str(self.server.settings.get("wait", 1))
         with self.server.lock:
             self.server.limited_until = time.time() + 0.95
-        self._error(429, "Rate limit reached", headers={"Retry-After": "1"})
+        self._error(429, "Rate limit reached", headers={"Retry-After": wait})
         return True
 
     def empty_account(self) -> bool:
@@ -160,6 +179,20 @@ class Handler(BaseHTTPRequestHandler):
 
     def not_found(self) -> bool:
         self._error(404, "The model does not exist")
+        return True
+
+    def no_credit(self) -> bool:
+        self._error(402, "Insufficient Balance")
+        return True
+
+    def forbidden(self) -> bool:
+        self._error(403, "Country, region, or territory not supported")
+        return True
+
+    def moderated(self) -> bool:
+        about = {"reasons": ["violence"], "flagged_input": "..."}
+        error = {"message": "Your input was flagged", "code": 403, "metadata": about}
+        self._send(403, json.dumps({"error": error}).encode())
         return True
 
     def unprocessable(self) -> bool:
@@ -208,6 +241,9 @@ EARLY = {
     "timeout": Handler.hanging,
     "dropped": Handler.dropped,
     "401": Handler.wrong_key,
+    "402": Handler.no_credit,
+    "403": Handler.forbidden,
+    "moderated": Handler.moderated,
     "404": Handler.not_found,
     "400": Handler.unprocessable,
 }
@@ -236,6 +272,13 @@ def _no_choice(answer: dict[str, Any], body: dict[str, Any]) -> None:
 
 def _null_choice(answer: dict[str, Any], body: dict[str, Any]) -> None:
     answer["choices"] = None
+
+
+def put(answer: Any, path: list[str], value: Any) -> None:
+    """``value`` in the place ``path`` of ``answer``."""
+    for part in path[:-1]:
+        answer = answer[int(part)] if part.isdigit() else answer[part]
+    answer[int(path[-1]) if path[-1].isdigit() else path[-1]] = value
 
 
 def _error_inside(answer: dict[str, Any], body: dict[str, Any]) -> None:

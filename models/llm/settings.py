@@ -1,0 +1,128 @@
+"""The ``llm`` setting of a judge or an agent, typed, one model a backend."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from medal_judges.config import Config, build_config
+from medal_judges.errors import ConfigError
+
+
+class TransformersLLM(Config):
+    """A model on this machine: hub id, folder or ``embedded:smollm2``.
+
+    ``dtype`` is fp32, bf16 or fp16 (by default fp32 on a CPU and bf16 on a GPU). ``token_budget``
+    bounds the tokens of one generating batch, ``context`` lowers the model's own window. ``cache``
+    keeps answers: a folder, or true for the usual one.
+    """
+
+    backend: Literal["transformers"] = "transformers"
+    model: str
+    dtype: str | None = None
+    device: str | None = None
+    revision: str | None = None
+    token_budget: int = Field(default=16384, ge=1)
+    context: int | None = Field(default=None, ge=1)
+    cache: str | bool = False
+
+
+class VLLMLLM(Config):
+    """A model in vLLM's offline engine. Other settings go to ``vllm.LLM`` (tensor_parallel_size,
+    gpu_memory_utilization, ...). ``share_prefix`` False reads the prefix again for each
+    continuation."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    backend: Literal["vllm"] = "vllm"
+    model: str
+    dtype: str | None = None
+    revision: str | None = None
+    context: int | None = Field(default=None, ge=1)
+    share_prefix: bool = True
+    cache: str | bool = False
+
+
+class OpenAILLM(Config):
+    """A model behind an OpenAI-compatible server.
+
+    ``base_url`` is OPENAI_BASE_URL's or the provider's own by default; the key is read from the
+    environment variable ``api_key_env`` and goes nowhere else. ``timeout``: seconds that one try
+    may take (give a reasoning model more); ``attempts``: tries of a request, ``longest_wait``:
+    seconds between them. ``reasoning``: the model thinks first, so its answers get MEDAL's 32,768
+    tokens instead of the request's (section 5.3.1); ``reasoning_effort`` is sent as it is (low,
+    medium, high, ...) and, but for ``none``, means the same. ``max_cost``: US dollars of this run,
+    by the file ``prices`` (configs/prices.yaml). ``tokenizer``: hub id or folder of the model's
+    tokenizer; likelihoods are then asked through its chat template, and without it through a plain
+    transcript. ``batch``: through the provider's batch API, cheaper and within a day. ``cache``:
+    false, or a folder for the kept answers.
+    """
+
+    backend: Literal["openai"] = "openai"
+    model: str
+    base_url: str | None = None
+    api_key_env: str = "OPENAI_API_KEY"
+    max_in_flight: int = Field(default=8, ge=1)
+    timeout: float = Field(default=120.0, gt=0)
+    attempts: int = Field(default=6, ge=1)
+    longest_wait: float = Field(default=60.0, ge=0)
+    max_cost: float | None = Field(default=None, ge=0)
+    prices: str | None = None
+    reasoning: bool = False
+    reasoning_effort: str | None = Field(default=None, pattern=r"^[a-z]+$")
+    context: int = Field(default=128_000, ge=1)
+    tokenizer: str | None = None
+    cache: str | bool | None = True
+    batch: bool = False
+
+
+LLMConfig = TransformersLLM | VLLMLLM | OpenAILLM
+BACKENDS: dict[str, type[LLMConfig]] = {
+    "transformers": TransformersLLM,
+    "vllm": VLLMLLM,
+    "openai": OpenAILLM,
+}
+
+
+def llm_config(setting: str | Mapping[str, Any]) -> LLMConfig:
+    """``setting`` as the settings of its backend.
+
+    A text is ``[BACKEND:]MODEL``: ``embedded:smollm2``, a hub id or folder (both transformers),
+    ``vllm:ORG/NAME``, ``openai:MODEL``. A mapping gives ``model``, so or with ``backend``, and the
+    backend's own settings. Raises ConfigError that says which key is wrong, with the nearest one or
+    the backend that has it.
+    """
+    given = {"model": setting} if isinstance(setting, str) else dict(setting)
+    if not isinstance(given.get("model"), str) or not given["model"]:
+        raise ConfigError("llm: no model named", hint="llm: {backend: openai, model: NAME}")
+    if given.get("backend") is None:
+        backend, colon, model = given["model"].partition(":")
+        split = colon and backend in BACKENDS
+        given |= {"backend": backend, "model": model} if split else {"backend": "transformers"}
+    if given["backend"] not in BACKENDS:
+        raise ConfigError(
+            f"llm: unknown backend {given['backend']!r}",
+            hint=f"known: {', '.join(sorted(BACKENDS))}",
+        )
+    kind = BACKENDS[given["backend"]]
+    for key in given.keys() - kind.model_fields.keys():
+        _refuse_misplaced(str(key), kind, given)
+    return build_config(kind, given, where="llm")
+
+
+def _refuse_misplaced(key: str, kind: type[LLMConfig], given: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a key of another backend, and for one that is nearly one of vLLM's own
+    here: the engine takes any other."""
+    others = [name for name, other in BACKENDS.items() if key in other.model_fields]
+    backend, model = given["backend"], given["model"]
+    if others:
+        raise ConfigError(
+            f"llm.{key} is a setting of the backend {' and '.join(others)}, and {model} is opened "
+            f"by {backend}",
+            hint=f"llm.backend={others[0]} llm.model=NAME, or leave llm.{key} out",
+        )
+    if kind is VLLMLLM and (near := difflib.get_close_matches(key, kind.model_fields, 1, 0.8)):
+        raise ConfigError(f"llm: unknown key {key!r}; did you mean {near[0]!r}?")

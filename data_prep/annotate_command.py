@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from medal_judges.data_prep.annotation.answers import Answer, Problem
+    from medal_judges.data_prep.annotation.assignment import PerDialogue
     from medal_judges.data_prep.annotation.project import Project
     from medal_judges.labelled import LabelledDialogue
 
@@ -31,6 +32,14 @@ def export_project(
     per_dialogue: Annotated[
         int, typer.Option("--per-dialogue", min=1, help="Annotators for each dialogue.")
     ] = 2,
+    annotators: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--annotators",
+            metavar="LANG=N",
+            help="Another number for the dialogues of a language; may be repeated.",
+        ),
+    ] = None,
     form: Annotated[
         list[str] | None,
         typer.Option("--form", help="label-studio, xlsx or csv; the first two when not given."),
@@ -49,6 +58,7 @@ def export_project(
 
     Annotators see neither models nor labels nor ids. Each gets an own share in an own order.
     """
+    from medal_judges.data_prep.annotation.assignment import PerDialogue, parse_numbers
     from medal_judges.data_prep.annotation.export import FORMS, export
     from medal_judges.data_prep.annotation.questions import load_guidelines
     from medal_judges.data_prep.sources.registry import load_spec
@@ -58,7 +68,8 @@ def export_project(
     if unknown := [name for name in forms if name not in FORMS]:
         raise ConfigError(f"--form {unknown[0]!r} is none of {', '.join(FORMS)}")
     rows = load_spec(source, offline=offline or None)
-    project = _project(rows, rubric, human_likeness, annotator or [], per_dialogue, seed)
+    wanted = PerDialogue(per_dialogue, parse_numbers(annotators or []))
+    project = _project(rows, rubric, human_likeness, annotator or [], wanted, seed)
     written = export(project, load_guidelines(guidelines), out, forms)
     for name, keys in project.assignments.items():
         typer.echo(f"{name}: {len(keys)} dialogues")
@@ -72,17 +83,23 @@ def _project(
     rubric: str,
     human_likeness: bool,
     annotators: list[str],
-    per_dialogue: int,
+    wanted: PerDialogue,
     seed: int,
 ) -> Project:
     from medal_judges.data_prep.annotation.assignment import assign, parse_annotators
     from medal_judges.data_prep.annotation.project import Project, keyed
     from medal_judges.data_prep.annotation.questions import dimensions_to_ask
+    from medal_judges.errors import ConfigError
 
     by_key = keyed(rows)
     people = parse_annotators(annotators)
     langs = {key: row.dialogue.lang for key, row in by_key.items()}
-    assignments = assign(langs, people, per_dialogue, seed) if people else {}
+    if wanted.by_lang and not people:
+        raise ConfigError(
+            "--annotators says how many read each dialogue, but nobody is named",
+            hint="--annotator ana:en,de --annotator ben:en",
+        )
+    assignments = assign(langs, people, wanted, seed) if people else {}
     asked = dimensions_to_ask(rubric, human_likeness=human_likeness)
     return Project(by_key, asked, assignments, seed)
 

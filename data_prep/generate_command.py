@@ -64,9 +64,25 @@ def _run(
         with suppress(OSError):  # a full disk: what ended the run is said already
             run.outputs.summarise(run.counts.to_record() | {"waiting": run.parked})
     _show(run, before)
-    typer.echo(f"dialogues in {Path(config.out) / DIALOGUES}")
     if run.parked:
+        typer.echo(f"dialogues in {Path(config.out) / DIALOGUES}")
         raise typer.Exit(5)
+    if not run.counts.finished:
+        typer.echo(f"error: {_nothing(run)}", err=True)
+        raise typer.Exit(3)
+    typer.echo(f"dialogues in {Path(config.out) / DIALOGUES}")
+
+
+def _nothing(run: Run) -> str:
+    from medal_judges.data_prep.generation.outputs import REJECTED
+
+    counts = run.counts
+    return (
+        f"not one dialogue was generated: the user judge accepted none of {counts.rejected} "
+        f"first messages ({counts.unreadable} verdicts were neither yes nor no)\n"
+        f"  read {Path(run.config.out) / REJECTED}; give another user_judge, check.enforce=true "
+        "for one that does not keep to Yes and No, or more first_turn.tries, and --overwrite"
+    )
 
 
 def _show(run: Run, before: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.dialogue import Turn
@@ -16,7 +16,7 @@ _PLACE = re.compile(r"\{([a-z_]+)\}")
 class Wording(Config):
     """A prompt file of configs/prompts/ for an agent (not for a judge of numbers: those are
     models/prompted's). ``source`` says which paper and table it follows. ``again`` is added to
-    ``user`` where an attempt is made once more."""
+    ``user`` where an attempt is made once more, once for each earlier attempt."""
 
     name: str
     source: str = ""
@@ -24,14 +24,24 @@ class Wording(Config):
     user: str = ""
     again: str = ""
 
-    def messages(self, values: Mapping[str, str | None], *, again: bool = False) -> list[Message]:
+    def messages(
+        self,
+        values: Mapping[str, str | None],
+        *,
+        again: Sequence[Mapping[str, str | None]] = (),
+    ) -> list[Message]:
         """The system message, where there is one, and the user's, with their places filled.
 
+        ``again`` holds values of each earlier attempt, the first one first.
         A line that holds a place whose value is None or empty is left out. What is filled in is
         not looked at again: a turn that says ``{scene}`` stays as it is.
         """
-        user = f"{self.user.rstrip()}\n\n{self.again}" if again and self.again else self.user
-        said = [Message("user", _filled(user, values))]
+        attempts = again if self.again else ()
+        parts = [
+            _filled(self.user, values),
+            *(_filled(self.again, {**values, **attempt}) for attempt in attempts),
+        ]
+        said = [Message("user", "\n\n".join(parts))]
         return [Message("system", _filled(self.system, values)), *said] if self.system else said
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
 
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, RecordError
+from medal_judges.languages import language_code
 from medal_judges.signature import content_hash
 
 _NAME = re.compile(r"[\w.@+-]+")  # names become file names
@@ -37,42 +38,97 @@ def parse_annotators(texts: Sequence[str]) -> list[Annotator]:
                 f"annotator {text!r}: a name has letters, digits and . _ @ + - only",
                 hint="--annotator ana, or with languages: --annotator ana:en,pt",
             )
-        listed = tuple(part.strip().lower() for part in langs.split(",") if part.strip())
+        where = f"annotator {text!r}"
+        listed = tuple(_code(part, where) for part in langs.split(",") if part.strip())
         found.append(Annotator(name, listed))
     if twice := [name for name, n in Counter(a.name.lower() for a in found).items() if n > 1]:
         raise ConfigError(f"annotator {twice[0]!r} is named twice")
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class PerDialogue:
+    """How many annotators read each dialogue: ``default``, and other numbers by language (MEDAL
+    has two for four languages and one for two, section 3.5)."""
+
+    default: int = 2
+    by_lang: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, lang: str) -> int:
+        return self.by_lang.get(lang, self.default)
+
+
+def parse_numbers(texts: Sequence[str]) -> dict[str, int]:
+    """Numbers of annotators of ``LANG=N``. Raises ConfigError."""
+    numbers: dict[str, int] = {}
+    for text in texts:
+        lang, _, number = (part.strip() for part in text.partition("="))
+        if not number.isascii() or not number.isdigit() or int(number) < 1 or not lang:
+            raise ConfigError(
+                f"--annotators {text!r} is not of the form LANG=N with N from 1",
+                hint="--annotators en=2 --annotators de=1",
+            )
+        code = _code(lang, f"--annotators {text!r}")
+        if numbers.setdefault(code, int(number)) != int(number):
+            raise ConfigError(f"--annotators: {code} has two numbers, {numbers[code]} and {number}")
+    return numbers
+
+
+def _code(lang: str, where: str) -> str:
+    try:
+        return language_code(lang)
+    except RecordError as error:
+        raise ConfigError(f"{where}: {lang!r} is no language code such as 'en'") from error
+
+
 def assign(
-    langs: Mapping[str, str], annotators: Sequence[Annotator], per_dialogue: int, seed: int
+    langs: Mapping[str, str], annotators: Sequence[Annotator], wanted: PerDialogue, seed: int
 ) -> dict[str, list[str]]:
     """Keys for each annotator, in the order to work through them.
 
-    ``langs`` maps the key of a dialogue to its language. Every dialogue goes to ``per_dialogue``
-    of those who read its language: to those with the fewest dialogues so far and, among equals, to
-    those who have shared the fewest with the ones already chosen, so that every two people overlap
-    about equally. Orders are shuffled for each annotator apart. Raises ConfigError where too few
-    read a language.
+    ``langs`` maps the key of a dialogue to its language. Every dialogue goes to as many as
+    ``wanted`` says of those who read its language: to those with the fewest dialogues so far and,
+    among equals, to those who have shared the fewest with the ones already chosen, so that every
+    two people overlap about equally. Orders are shuffled for each annotator apart. Raises
+    ConfigError, with all of them, where too few read a language.
     """
-    for lang in sorted(set(langs.values())):
-        able = [a.name for a in annotators if a.reads(lang)]
-        if len(able) < per_dialogue:
-            raise ConfigError(
-                f"{per_dialogue} annotators per dialogue, but {len(able)} read {lang!r}"
-                + (f" ({', '.join(able)})" if able else ""),
-                hint="name more with --annotator, or lower --per-dialogue",
-            )
+    _require_readers(set(langs.values()), annotators, wanted)
     given: dict[str, list[str]] = {a.name: [] for a in annotators}
     together: Counter[frozenset[str]] = Counter()
     rng = np.random.default_rng(seed)
     for key in rng.permutation(sorted(langs)).tolist():
         able = [a.name for a in annotators if a.reads(langs[key])]
-        chosen = _choose(rng.permutation(able).tolist(), per_dialogue, given, together)
+        count = wanted.of(langs[key])
+        chosen = _choose(rng.permutation(able).tolist(), count, given, together)
         together.update(frozenset(pair) for pair in combinations(chosen, 2))
         for name in chosen:
             given[name].append(key)
     return {name: shuffled(keys, seed, name) for name, keys in given.items()}
+
+
+def _require_readers(
+    langs: Collection[str], annotators: Sequence[Annotator], wanted: PerDialogue
+) -> None:
+    if idle := sorted(set(wanted.by_lang) - set(langs)):
+        raise ConfigError(
+            f"--annotators {idle[0]}={wanted.of(idle[0])}: there is no dialogue in {idle[0]!r}",
+            hint=f"languages there: {' '.join(sorted(langs))}",
+        )
+    problems, readers = [], {}
+    for lang in sorted(langs):
+        able = [a.name for a in annotators if a.reads(lang)]
+        readers[lang] = len(able)
+        if len(able) < wanted.of(lang):
+            names = f" ({', '.join(able)})" if able else ""
+            problems.append(
+                f"{wanted.of(lang)} annotators per dialogue, but {len(able)} read {lang!r}{names}"
+            )
+    if problems:
+        short = [(lang, n) for lang, n in readers.items() if 0 < n < wanted.of(lang)]
+        fewer = [f"--annotators {lang}={n}" for lang, n in short]
+        raise ConfigError(
+            "\n  ".join(problems), hint=" or ".join(["name more with --annotator", *fewer])
+        )
 
 
 def _choose(

@@ -1,8 +1,8 @@
 """Who is told what: from a unit to the request that its next answer comes from.
 
-The user agent and nobody else sees the seed context; the user judge sees the dialogue with the
-message in question as its last; the chatbot sees the dialogue, as a chat (MEDAL, section 3.1 and
-Tables 7 to 10).
+The user agent and the user judge see the seed context, the chatbot never does. The user agent is
+shown every rejected attempt at its message with the reason; the user judge the dialogue, then the
+message in question; the chatbot the dialogue, as a chat (MEDAL, section 3.1 and Tables 7 to 10).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import replace
 
 from medal_judges.data_prep.generation.config import Decoding, GenerateConfig
-from medal_judges.data_prep.generation.unit import Stage, Unit
+from medal_judges.data_prep.generation.unit import Rejection, Stage, Unit
 from medal_judges.data_prep.seeds.languages import language_name
 from medal_judges.data_prep.wording import Wording, load_wording, transcript
 from medal_judges.dialogue import Turn
@@ -20,7 +20,8 @@ from medal_judges.models.llm.protocol import ChatRequest, Message
 
 CONTEXT_PLACES = frozenset(("scene", "persona", "gender", "affect", "language", "country"))
 USER_PLACES = CONTEXT_PLACES | {"dialogue", "rejected", "feedback"}
-JUDGE_PLACES = CONTEXT_PLACES | {"dialogue"}
+JUDGE_PLACES = CONTEXT_PLACES | {"dialogue", "message"}
+_NO_DIALOGUE = "(nothing yet: it is the first message)"
 
 VERDICT = {
     "type": "object",
@@ -46,6 +47,7 @@ class Asker:
         _require(self.first, "first_turn", "{scene}", "{persona}")
         _require(self.later, "later_turns", "{dialogue}")
         _require(self.check, "check", "{dialogue}")
+        _require(self.check, "check", "{message}")
         if self.chatbot.user:
             raise ConfigError(
                 f"reply.prompt: {self.chatbot.name} has a field 'user', but a chatbot is given the "
@@ -94,15 +96,14 @@ class Asker:
         values = _context(unit)
         if unit.turns:
             values["dialogue"] = transcript(unit.turns)
-        if unit.last is not None:
-            values["rejected"] = " ".join(unit.last.text.split()) or "(an empty message)"
-            values["feedback"] = unit.last.reason or "No reason was given."
         wording = self.later if unit.turns else self.first
-        return wording.messages(values, again=unit.last is not None)
+        return wording.messages(values, again=[_attempt(r) for r in unit.rejections])
 
     def _judge(self, unit: Unit) -> list[Message]:
-        shown = [*unit.turns, Turn("user", unit.candidate_text)]
-        return self.check.messages(_context(unit) | {"dialogue": transcript(shown)})
+        values = _context(unit)
+        values["dialogue"] = transcript(unit.turns) or _NO_DIALOGUE
+        values["message"] = transcript([Turn("user", unit.candidate_text)])
+        return self.check.messages(values)
 
     def _chatbot(self, unit: Unit) -> list[Message]:
         told = self.chatbot.messages({})
@@ -119,8 +120,15 @@ def _require(wording: Wording, role: str, *places: str) -> None:
     if not any(place in wording.system + wording.user for place in places):
         raise ConfigError(
             f"{role}.prompt: {wording.name} shows no {' and no '.join(places)}",
-            hint=f"put {places[0]} where it belongs, as configs/prompts/user_later.yaml does",
+            hint=f"put {places[0]} where it belongs, as the files of configs/prompts/ do",
         )
+
+
+def _attempt(rejection: Rejection) -> dict[str, str | None]:
+    return {
+        "rejected": " ".join(rejection.text.split()) or "(an empty message)",
+        "feedback": rejection.reason or "No reason was given.",
+    }
 
 
 def _context(unit: Unit) -> dict[str, str | None]:

@@ -64,9 +64,9 @@ class Rejection:
 class Unit:
     """``chatbot`` None is a first message in the making, shared by all chatbots once accepted.
 
-    ``tries``: how many tries each accepted user turn took. ``attempt`` counts the rejected tries
-    of the turn under way, ``last`` is the latest of them. ``cut``: indices of turns that were cut
-    at their limit of tokens.
+    ``tries``: how many tries each accepted user turn took. ``rejections``: the rejected tries of
+    the turn under way, the first one first. ``cut``: indices of turns that were cut at their limit
+    of tokens.
     """
 
     id: str
@@ -76,11 +76,15 @@ class Unit:
     turns: list[Turn] = field(default_factory=list)
     tries: list[int] = field(default_factory=list)
     cut: list[int] = field(default_factory=list)
-    attempt: int = 0
-    last: Rejection | None = None
+    rejections: list[Rejection] = field(default_factory=list)
     candidate: Utterance | None = None
     candidate_cut: bool = False
     ended: End | None = None
+
+    @property
+    def attempt(self) -> int:
+        """How many tries of the turn under way were rejected."""
+        return len(self.rejections)
 
     @property
     def stage(self) -> Stage:
@@ -126,9 +130,9 @@ class Unit:
 
     def _accept(self, rules: Rules) -> None:
         assert self.candidate is not None
-        found, self.candidate, self.last = self.candidate, None, None
+        found, self.candidate = self.candidate, None
         self.tries.append(self.attempt + 1)
-        self.attempt = 0
+        self.rejections = []
         if found.text:
             self._add(Turn("user", found.text), self.candidate_cut, rules)
         if found.ends:
@@ -137,13 +141,14 @@ class Unit:
     def _reject(self, verdict: Verdict, by: Literal["judge", "rule"], rules: Rules) -> Rejection:
         text = self.candidate_text
         self.candidate = None
-        self.attempt += 1
-        self.last = Rejection(
-            self.id, len(self.turns), self.attempt, text, verdict.reason, by, verdict.readable
+        attempt = self.attempt + 1
+        rejection = Rejection(
+            self.id, len(self.turns), attempt, text, verdict.reason, by, verdict.readable
         )
-        if self.attempt == (rules.later_tries if self.turns else rules.first_tries):
+        self.rejections.append(rejection)
+        if attempt == (rules.later_tries if self.turns else rules.first_tries):
             self.ended = "rejected"
-        return self.last
+        return rejection
 
     def _add(self, turn: Turn, cut: bool, rules: Rules) -> None:
         if cut:

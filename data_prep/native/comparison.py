@@ -88,8 +88,8 @@ class Comparer:
         schema = _schema(self.choices)
 
         def request(reason: str | None, attempt: int) -> ChatRequest:
-            told = {**values, "reason": reason}
-            messages = self.wording.messages(told, again=reason is not None)
+            again = [] if reason is None else [{"reason": reason}]
+            messages = self.wording.messages(values, again=again)
             return self.config.request(messages, schema, attempt)
 
         def read(found: Mapping[str, Any]) -> Said:

@@ -158,7 +158,8 @@ class Translator:
         told = {"language": language_name(task.lang), **values}
 
         def request(reason: str | None, attempt: int) -> ChatRequest:
-            messages = self.wording.messages({**told, "reason": reason}, again=reason is not None)
+            again = [] if reason is None else [{"reason": reason}]
+            messages = self.wording.messages(told, again=again)
             return self.config.request(messages, schema, attempt)
 
         return Question(request, read)

@@ -17,8 +17,8 @@ def test_places_are_filled_once_and_lines_without_a_value_go() -> None:
     )
     values = {"scene": "says {affect}", "affect": None, "no": "this"}
     assert [m.content for m in wording.messages(values)] == ["Scene: says {affect}\n\nEnd {other}"]
-    again = wording.messages(values, again=True)[-1].content
-    assert again == "Scene: says {affect}\n\nEnd {other}\n\nNot: this"
+    again = wording.messages(values, again=[{}, {"no": "{scene}"}])[-1].content
+    assert again == "Scene: says {affect}\n\nEnd {other}\n\nNot: this\n\nNot: {scene}"
 
 
 def test_a_place_that_is_not_known_here_is_named(tmp_path: Path) -> None:
@@ -28,10 +28,12 @@ def test_a_place_that_is_not_known_here_is_named(tmp_path: Path) -> None:
         load_wording(str(path), ("persona",))
 
 
-@pytest.mark.parametrize("name", ["user_first", "user_later", "user_check", "chatbot"])
+@pytest.mark.parametrize(
+    "name", ["user_first", "user_later", "user_check", "user_check_table10", "chatbot"]
+)
 def test_the_shipped_wordings_load(name: str) -> None:
     places = ("scene", "persona", "gender", "affect", "language", "country", "dialogue")
-    wording = load_wording(name, (*places, "rejected", "feedback"))
+    wording = load_wording(name, (*places, "message", "rejected", "feedback"))
     assert wording.system and wording.source.startswith("MEDAL")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -26,6 +28,7 @@ def small(path: Path, folder: Path, out: Path) -> Path:
     agent = {"name": "tiny", "llm": {"model": str(folder), "device": "cpu"}}
     shorter = {"max_tokens": 8, "temperature": 1.0}
     words = {"name": "w", "user": "{dialogue}"}
+    fit = {"name": "v", "user": "{dialogue}\n{message}"}
     settings = {
         "name": "t",
         "out": str(out),
@@ -36,7 +39,7 @@ def small(path: Path, folder: Path, out: Path) -> Path:
         "chatbots": [agent],
         "first_turn": {"prompt": {"name": "f", "user": "{scene}"}, "tries": 3, **shorter},
         "later_turns": {"prompt": words, "tries": 3, **shorter},
-        "check": {"prompt": words, "enforce": True, "max_tokens": 96, "temperature": 1.0},
+        "check": {"prompt": fit, "enforce": True, "max_tokens": 96, "temperature": 1.0},
         "reply": {"prompt": {"name": "c", "system": "Chat."}, **shorter},
         "max_turns": 4,
     }
@@ -162,3 +165,22 @@ def test_a_prompt_without_what_its_agent_has_to_see_is_refused(
     with pytest.raises(ConfigError, match=message):
         prepare(load_config(GenerateConfig, path))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_without_a_dialogue_is_no_success(tmp_path: Path, serve: Callable[..., Any]) -> None:
+    pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
+    script = tmp_path / "never.py"
+    script.write_text("def answer(body):\n    return 'No. It is not natural.'\n")
+    llm = {"backend": "openai", "model": "m", "base_url": serve(script=str(script)).url}
+    agent = {"name": "a", "llm": llm | {"cache": False}}
+    settings = {
+        "name": "t", "out": str(tmp_path / "out"), "languages": ["en"], "contexts": {"n": 1},
+        "users": [agent], "user_judge": agent, "chatbots": [agent],
+    }  # fmt: skip
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    for again in range(2):  # also when the same command finds the run over
+        result = CliRunner().invoke(app, ["generate", "--config", str(path)])
+        assert result.exit_code == 3, (again, result.output)
+        assert "not one dialogue was generated" in result.output
+        assert "none of 10 first messages" in result.output and "rejected.jsonl" in result.output

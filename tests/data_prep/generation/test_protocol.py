@@ -13,8 +13,13 @@ from typing import Any
 import pytest
 
 from medal_judges.config import build_config
+from medal_judges.data_prep.generation.asking import Asker
 from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.data_prep.generation.reading import Utterance
 from medal_judges.data_prep.generation.run import prepare
+from medal_judges.data_prep.generation.unit import Unit
+from medal_judges.dialogue import Turn
+from medal_judges.errors import ConfigError
 from medal_judges.jsonl import read_labelled
 
 pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
@@ -89,7 +94,7 @@ def test_a_run_keeps_to_the_protocol(serve: Serve, tmp_path: Path, n: int, bots:
     _tries_are_counted(dialogues, rejected, found)
     _ends_have_their_reason(dialogues, rejected)
     _the_user_sees_context_and_feedback(found, rejected, run.plan.openers)
-    _the_judge_sees_the_dialogue(found)
+    _the_judge_sees_context_and_dialogue(found, run.plan.openers)
     _the_chatbot_sees_the_dialogue_alone(found, dialogues, run.plan.openers)
     _decoding_is_the_papers(found)
 
@@ -156,28 +161,36 @@ def _the_user_sees_context_and_feedback(
         shown = body["messages"][-1]["content"]
         assert any(c.scene in shown and c.persona in shown for c in contexts)
         assert ("German" in shown) != ("Chinese" in shown)
-    again = [b for b in found.users if "The attempt:" in b["messages"][-1]["content"]]
-    # Every rejection but the last of a turn is shown to the user agent, with its reason.
-    last = {(r["id"], r["turn"]): r["attempt"] for r in rejected}
-    limits = [1 for (_, turn), n in last.items() if n == (5 if turn else 10)]
-    assert len(again) == len(rejected) - len(limits)
-    told = Counter()
-    for body in again:
-        text = body["messages"][-1]["content"]
-        attempt = text.split("The attempt: ")[1].splitlines()[0]
-        reason = text.split("Why it was turned down: ")[1].strip()
-        told[attempt, reason] += 1
-    for line in rejected:
+    # After each rejection but the last of a turn the user agent is shown all of that turn so far,
+    # in their order and with their reasons.
+    turned_down: dict[tuple[str, int], list[tuple[str, str]]] = defaultdict(list)
+    expected: Counter[tuple[tuple[str, str], ...]] = Counter()
+    for line in sorted(rejected, key=lambda r: r["attempt"]):
+        attempts = turned_down[line["id"], line["turn"]]
+        attempts.append((line["text"] or "(an empty message)", line["reason"]))
         if line["attempt"] < (5 if line["turn"] else 10):
-            attempt = line["text"] or "(an empty message)"
-            assert told[attempt, line["reason"]] > 0
+            expected[tuple(attempts)] += 1
+    told = Counter(_attempts(body["messages"][-1]["content"]) for body in found.users)
+    del told[()]
+    assert told == expected and max(map(len, told)) > 1
 
 
-def _the_judge_sees_the_dialogue(found: Asked) -> None:
+def _attempts(shown: str) -> tuple[tuple[str, str], ...]:
+    parts = (part.splitlines() for part in shown.split("The attempt: ")[1:])
+    return tuple((p[0], p[1].removeprefix("Why it was turned down: ")) for p in parts)
+
+
+def _the_judge_sees_context_and_dialogue(found: Asked, openers: dict[str, Any]) -> None:
+    contexts = [context for context, _ in openers.values()]
     for body in found.judge:
-        shown = body["messages"][-1]["content"].splitlines()
-        roles = [line.partition(":")[0] for line in shown]
-        assert roles == (["user", "assistant"] * 5)[: len(roles)] and roles[-1] == "user"
+        shown = body["messages"][-1]["content"]
+        assert any(c.scene in shown and c.persona in shown for c in contexts)
+        assert ("German" in shown) != ("Chinese" in shown)
+        before, _, message = shown.partition("The message to check:")
+        roles = [line.partition(":")[0] for line in before.splitlines() if ": " in line]
+        said = [role for role in roles if role in ("user", "assistant")]
+        assert said == (["user", "assistant"] * 5)[: len(said)] and len(said) % 2 == 0
+        assert message.strip() == f"user: {candidate(body)}"
         assert candidate(body) == AGENTS["END"] or candidate(body).startswith("Message")
 
 
@@ -207,3 +220,31 @@ def _decoding_is_the_papers(found: Asked) -> None:
     assert later == {(0.9, 0.95, None, 512)}
     assert {settings(b) for b in found.judge} == {(0.1, 1.0, None, 64)}
     assert {settings(b) for b in found.bots} == {(0.9, 0.95, None, 512)}
+
+
+def test_table_10_shows_the_judge_the_dialogue_alone(tmp_path: Path) -> None:
+    prompts = {}
+    for prompt in ("user_check", "user_check_table10"):
+        check = {"prompt": prompt, "temperature": 0.1, "max_tokens": 64}
+        config = config_for("http://127.0.0.1:9/v1", tmp_path / prompt, 1, 1, check=check)
+        run = prepare(config)
+        context, user = next(iter(run.plan.openers.values()))
+        turns = [Turn("user", "Hello"), Turn("assistant", "Hi")]
+        unit = Unit("x", context, user, "bot-0", turns, candidate=Utterance("Bye", ends=True))
+        prompts[prompt] = "\n".join(m.content for m in Asker(config).request(unit).messages)
+        opener = Unit("y", context, user, candidate=Utterance("Hey"))
+        first = Asker(config).request(opener).messages[-1].content
+        assert "(nothing yet: it is the first message)" in first and first.endswith("user: Hey")
+    shown, alone = prompts["user_check"], prompts["user_check_table10"]
+    for text in (shown, alone):
+        assert "user: Hello\nassistant: Hi\n" in text and text.endswith("user: Bye END_OF_DIALOGUE")
+    secrets = (context.scene, context.persona, context.country)
+    assert all(secret in shown for secret in secrets)
+    assert not any(secret in alone for secret in secrets)
+
+
+def test_a_check_that_shows_no_message_is_refused(tmp_path: Path) -> None:
+    old = {"name": "old", "user": "{dialogue}"}
+    check = {"prompt": old, "temperature": 0.1}
+    with pytest.raises(ConfigError, match=r"check.prompt: old shows no \{message\}"):
+        prepare(config_for("http://127.0.0.1:9/v1", tmp_path, 1, 1, check=check))

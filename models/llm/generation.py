@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
+from medal_judges.models.llm.forward import logits_at
 from medal_judges.models.llm.protocol import ChatRequest, Completion, TokenChoice, Usage
 
 if TYPE_CHECKING:
@@ -15,6 +17,19 @@ if TYPE_CHECKING:
 SHARED_TOKENS = 64
 
 
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """How prompts of one model may be put together; what is safe is found out in paths.py.
+
+    ``padding``: ``middle`` pads between a beginning that is read once and the rest of each prompt,
+    ``left`` in front, ``none`` keeps prompts of other lengths apart. ``shared``: the common
+    beginning of prompts of one length is read once (with ``middle``, of any prompts).
+    """
+
+    padding: Literal["middle", "left", "none"] = "middle"
+    shared: bool = True
+
+
 def generate(
     model: Any,
     tokenizer: Any,
@@ -22,62 +37,68 @@ def generate(
     requests: Sequence[ChatRequest],
     *,
     budget: int,
+    batching: Batching | None = None,
+    stop: Sequence[int] = (),
 ) -> list[Completion]:
-    """One completion per prompt (token ids), in order. An answer does not depend on its batch."""
+    """One completion per prompt (token ids), in order. An answer does not depend on its batch.
+
+    ``stop``: token ids after which an answer ends; they are part of it.
+    """
+    batching = batching or Batching()
     answers: dict[int, Completion] = {}
-    for batch in batches(prompts, requests, budget):
-        done = _batch(model, tokenizer, [prompts[i] for i in batch], [requests[i] for i in batch])
+    for batch in batches(prompts, requests, budget, batching):
+        parts = [prompts[i] for i in batch], [requests[i] for i in batch]
+        done = _batch(model, tokenizer, *parts, batching, stop)
         answers.update(zip(batch, done, strict=True))
     return [answers[i] for i in range(len(prompts))]
 
 
 def batches(
-    prompts: Sequence[Sequence[int]], requests: Sequence[ChatRequest], budget: int
+    prompts: Sequence[Sequence[int]],
+    requests: Sequence[ChatRequest],
+    budget: int,
+    batching: Batching,
 ) -> Iterator[list[int]]:
     """Indices of prompts that are answered together, within ``budget`` padded tokens.
 
     Prompts that begin alike make a batch of their own; the others are put together by length.
     Requests that want another number of alternatives are kept apart: that setting is a batch's.
     """
+
+    def alike(a: int, b: int) -> bool:
+        """Whether most of the shorter prompt is the beginning of the other, and worth sharing."""
+        same = len(prompts[a]) == len(prompts[b])
+        if _kind(requests[a]) != _kind(requests[b]) or not (same or batching.padding == "middle"):
+            return False
+        common = common_length([prompts[a], prompts[b]])
+        return common >= max(SHARED_TOKENS, min(len(prompts[a]), len(prompts[b])) // 2)
+
     order = sorted(range(len(prompts)), key=lambda i: (_kind(requests[i]), tuple(prompts[i])))
     groups: list[list[int]] = []
     for i in order:
-        if not groups or not _alike(groups[-1][-1], i, prompts, requests):
+        if not batching.shared or not groups or not alike(groups[-1][-1], i):
             groups.append([])
         groups[-1].append(i)
     single = [group[0] for group in groups if len(group) == 1]
     single.sort(key=lambda i: (_kind(requests[i]), -len(prompts[i])))
+
+    def fits(batch: Sequence[int], i: int) -> bool:
+        same = len(prompts[i]) == len(prompts[batch[0]])
+        return (
+            _kind(requests[i]) == _kind(requests[batch[0]])
+            and (same or batching.padding != "none")
+            and _cost([*batch, i], prompts, requests) <= budget
+        )
+
     for group in [*(g for g in groups if len(g) > 1), single]:
-        yield from _within_budget(group, prompts, requests, budget)
-
-
-def _alike(
-    a: int, b: int, prompts: Sequence[Sequence[int]], requests: Sequence[ChatRequest]
-) -> bool:
-    """Whether most of the shorter prompt is the beginning of the other, and worth sharing."""
-    if _kind(requests[a]) != _kind(requests[b]):
-        return False
-    common = common_length([prompts[a], prompts[b]])
-    return common >= max(SHARED_TOKENS, min(len(prompts[a]), len(prompts[b])) // 2)
-
-
-def _within_budget(
-    group: Sequence[int],
-    prompts: Sequence[Sequence[int]],
-    requests: Sequence[ChatRequest],
-    budget: int,
-) -> Iterator[list[int]]:
-    batch: list[int] = []
-    for i in group:
-        if batch and (
-            _kind(requests[i]) != _kind(requests[batch[0]])
-            or _cost([*batch, i], prompts, requests) > budget
-        ):
+        batch: list[int] = []
+        for i in group:
+            if batch and not fits(batch, i):
+                yield batch
+                batch = []
+            batch.append(i)
+        if batch:
             yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
 
 
 def _kind(request: ChatRequest) -> int:
@@ -101,13 +122,56 @@ def common_length(prompts: Sequence[Sequence[int]]) -> int:
 
 
 def _batch(
-    model: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], requests: Sequence[ChatRequest]
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[Sequence[int]],
+    requests: Sequence[ChatRequest],
+    batching: Batching,
+    stop: Sequence[int],
 ) -> list[Completion]:
+    shared = shared_length(prompts, batching)
+    longest = max(map(len, prompts))
+    new, logits = written(
+        model,
+        prompts,
+        shared,
+        pad=_pad(tokenizer),
+        processors=_processors(tokenizer, requests, longest, stop),
+        tokens=max(r.max_tokens for r in requests),
+        logits=requests[0].top_logprobs > 0,
+    )
+    ends = _end_ids(model, tokenizer)
+    return [
+        _completion(tokenizer, new[row], logits, row, request, len(prompts[row]), shared, ends)
+        for row, request in enumerate(requests)
+    ]
+
+
+def shared_length(prompts: Sequence[Sequence[int]], batching: Batching) -> int:
+    """How many tokens of a batch's common beginning are read once."""
+    if len(prompts) == 1 or not batching.shared:
+        return 0
+    if batching.padding != "middle" and len({len(p) for p in prompts}) > 1:
+        return 0
+    common = common_length(prompts)
+    return common if common >= SHARED_TOKENS else 0
+
+
+def written(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    shared: int,
+    *,
+    pad: int,
+    processors: Any,
+    tokens: int,
+    logits: bool,
+) -> tuple[torch.Tensor, Sequence[torch.Tensor] | None]:
+    """Greedy tokens [batch, new] after ``prompts``, whose first ``shared`` tokens are read once;
+    with ``logits`` also the model's own logits [batch, words] of each step."""
     import torch
 
-    shared = common_length(prompts) if len(prompts) > 1 else 0
-    shared = shared if shared >= SHARED_TOKENS else 0
-    ids, mask = _padded(prompts, shared, _pad(tokenizer), model.device)
+    ids, mask = _padded(prompts, shared, pad, model.device)
     extra: dict[str, Any] = {}
     with torch.inference_mode():
         if shared:
@@ -115,23 +179,18 @@ def _batch(
         out = model.generate(
             input_ids=ids,
             attention_mask=mask,
-            max_new_tokens=max(r.max_tokens for r in requests),
+            max_new_tokens=tokens,
             do_sample=False,  # sampling is SeededSampling's, row by row
             temperature=None,
             top_p=None,
             top_k=None,
-            pad_token_id=_pad(tokenizer),
-            logits_processor=_processors(tokenizer, requests, ids.shape[1]),
+            pad_token_id=pad,
+            logits_processor=processors,
             return_dict_in_generate=True,
-            output_logits=requests[0].top_logprobs > 0,
+            output_logits=logits,
             **extra,
         )
-    new = out.sequences[:, ids.shape[1] :]
-    ends = _end_ids(model, tokenizer)
-    return [
-        _completion(tokenizer, new[row], out.logits, row, request, len(prompts[row]), shared, ends)
-        for row, request in enumerate(requests)
-    ]
+    return out.sequences[:, ids.shape[1] :], out.logits
 
 
 def _padded(
@@ -156,7 +215,7 @@ def _read(model: Any, beginning: Sequence[int], rows: int) -> Any:
     import torch
 
     tokens = torch.tensor([list(beginning)], device=model.device)
-    cache = model.base_model(input_ids=tokens, use_cache=True).past_key_values
+    cache = logits_at(model, tokens, [0], use_cache=True)[1].past_key_values
     cache.batch_repeat_interleave(rows)
     return cache
 
@@ -172,10 +231,17 @@ def _end_ids(model: Any, tokenizer: Any) -> set[int]:
     return {int(e) for e in [*ends, tokenizer.eos_token_id] if e is not None}
 
 
-def _processors(tokenizer: Any, requests: Sequence[ChatRequest], prompt: int) -> Any:
+def _processors(
+    tokenizer: Any, requests: Sequence[ChatRequest], prompt: int, stop: Sequence[int]
+) -> Any:
     from transformers import LogitsProcessorList
 
-    from medal_judges.models.llm.sampling import MaxTokens, PresencePenalty, SeededSampling
+    from medal_judges.models.llm.sampling import (
+        MaxTokens,
+        PresencePenalty,
+        SeededSampling,
+        StopAfter,
+    )
 
     processors = LogitsProcessorList()
     if any(r.schema is not None for r in requests):
@@ -186,6 +252,8 @@ def _processors(tokenizer: Any, requests: Sequence[ChatRequest], prompt: int) ->
         processors.append(PresencePenalty(requests, prompt))
     if any(r.temperature > 0 for r in requests):
         processors.append(SeededSampling(requests))
+    if stop:
+        processors.append(StopAfter(stop, prompt, tokenizer.eos_token_id))
     processors.append(MaxTokens([r.max_tokens for r in requests], prompt, tokenizer.eos_token_id))
     return processors
 

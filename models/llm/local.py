@@ -11,6 +11,7 @@ from typing import Any
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.embedded import PREFIX, embedded_path
 from medal_judges.models.llm.generation import generate
+from medal_judges.models.llm.paths import Paths, quick_paths
 from medal_judges.models.llm.plain import plain_logprobs
 from medal_judges.models.llm.prefix import TokenSequence, tree_logprobs
 from medal_judges.models.llm.protocol import (
@@ -22,6 +23,7 @@ from medal_judges.models.llm.protocol import (
     Message,
 )
 from medal_judges.models.llm.rendering import Rendering
+from medal_judges.models.llm.windows import context_of
 from medal_judges.signature import content_hash
 
 logger = logging.getLogger(__name__)
@@ -90,8 +92,9 @@ def model_name(model: str) -> str:
 class LocalModel(LanguageModel):
     """A transformers model and its tokenizer behind the two calls.
 
-    ``shared`` False scores continuations one forward pass each: the plain loop, for comparison, and
-    for models whose layers do not all attend to everything before them.
+    Which ways of computing the model is given (a tree of shared prefixes, padding in a batch) is
+    found out by trying them when it is first used (paths.py). ``shared`` False scores continuations
+    one forward pass each, for comparison: the plain loop.
     """
 
     def __init__(
@@ -107,9 +110,19 @@ class LocalModel(LanguageModel):
         self.model, self.tokenizer, self.name = model, tokenizer, name
         self.rendering = Rendering(tokenizer)
         self.token_budget = token_budget
-        own = int(getattr(model.config, "max_position_embeddings", None) or 1_000_000)
+        own = context_of(model.config) or 1_000_000
         self.context = min(own, context or own)
-        self.shared = attends_to_all(model.config) if shared is None else shared
+        self._shared = shared
+
+    @property
+    def paths(self) -> Paths:
+        """The ways of computing that hold for this model."""
+        return quick_paths(self.model)
+
+    @property
+    def shared(self) -> bool:
+        """Whether likelihoods are read off a tree of shared prefixes."""
+        return self.paths.tree if self._shared is None else self._shared
 
     def fingerprint(self) -> Mapping[str, str]:
         """Template and precision; the weights by a hash of the first and last of them."""
@@ -121,7 +134,16 @@ class LocalModel(LanguageModel):
         return len(self.rendering.prefix(messages, "assistant"))
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        """See LanguageModel. Prompts with a common beginning are read once (see generation.py)."""
+        """See LanguageModel. Prompts with a common beginning are read once (see generation.py).
+
+        Raises ConfigError where the model's token-by-token answers are not what its forward pass
+        says.
+        """
+        if not (alone := self.paths.findings["alone"]).holds:
+            raise ConfigError(
+                f"{self.name} does not answer as its own forward pass says ({alone.reason})",
+                hint="another version of transformers, or another attention",
+            )
         prompts = [self.rendering.prefix(r.messages, "assistant", r.lead) for r in requests]
         fits = [
             i
@@ -135,6 +157,7 @@ class LocalModel(LanguageModel):
             [prompts[i] for i in fits],
             [requests[i] for i in fits],
             budget=self.token_budget,
+            batching=self.paths.batching,
         )
         share = (time.perf_counter() - start) / max(1, len(fits))
         answers = {
@@ -189,20 +212,6 @@ def token_sequence(rendering: Rendering, continuation: Continuation) -> TokenSeq
     if c.closed:
         ids += rendering.closing(c.messages, c.role)
     return TokenSequence(tuple(ids), max(1, len(prefix)))
-
-
-def attends_to_all(config: Any) -> bool:
-    """Whether every layer of a model attends to all that stands before: a tree mask needs that.
-
-    Sliding windows, chunks and recurrent layers do not.
-    """
-    kinds = getattr(config, "layer_types", None)
-    if kinds is not None:
-        return all(kind == "full_attention" for kind in kinds)
-    window = getattr(config, "sliding_window", None)
-    in_use = getattr(config, "use_sliding_window", True)
-    recurrent = any(word in config.model_type for word in ("mamba", "rwkv", "jamba", "zamba"))
-    return not (window and in_use) and not recurrent
 
 
 def _weights(model: Any) -> str:

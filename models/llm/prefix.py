@@ -3,7 +3,9 @@
 The sequences of a group form a tree. Its *spine*, the longest prefix, goes through the model in one
 causal pass that leaves a key-value cache; all other tokens, packed, follow in passes whose mask
 lets each token see its own ancestors only. Every distinct token is computed once, and logits only
-where a scored token stands. Same numbers as one plain forward pass a sequence (tested to 1e-4).
+where a scored token stands. The model's own forward makes the logits: what it does after its last
+layer (scaling, soft caps) is its own. Same numbers as one plain forward pass a sequence where a
+model takes such a mask; which models do is found out by trying (paths.py).
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from medal_judges.models.llm.forward import logits_at
 
 if TYPE_CHECKING:
     import torch
@@ -118,9 +122,8 @@ def tree_logprobs(
 ) -> tuple[list[np.ndarray], list[float | None]]:
     """Natural-log probabilities [scored tokens] of each sequence, and the sum over its prefix.
 
-    ``model`` is a causal language model of transformers whose layers all attend to everything
-    before them. The prefix sum (first token left out: nothing stands before it) is None unless
-    ``joint``.
+    ``model`` is a causal language model of transformers that the tree fits (paths.py). The prefix sum
+    (first token left out: nothing stands before it) is None unless ``joint``.
     """
     import torch
 
@@ -158,26 +161,62 @@ def _forward(model: Any, tree: Tree, wanted: dict[int, list[int]], limit: int) -
     """Log-probability of every wanted node."""
     import torch
 
-    body, device = model.base_model, model.device
     base = len(tree.spine)
-    spine = torch.tensor([tree.spine], device=device)
-    out = body(input_ids=spine, use_cache=True)
-    values = _gather(model, out.last_hidden_state[0], range(base), tree, wanted)
-    cache = out.past_key_values
+    values: dict[int, float] = {}
+    cache = None
+    for start, end in _stretches(base, wanted):
+        spine = torch.tensor([tree.spine[start:end]], device=model.device)
+        found, cache = _read(model, spine, range(start, end), tree, wanted, past_key_values=cache)
+        values |= found
     for members in passes(tree, limit):
-        tokens = torch.tensor([[tree.tokens[i] for i in members]], device=device)
-        depths = torch.tensor([[tree.depths[i] for i in members]], device=device)
-        out = body(
-            input_ids=tokens,
-            position_ids=depths,
-            attention_mask=_mask(tree, members, model.dtype, device),
-            past_key_values=cache,
-            use_cache=True,
-        )
         nodes = [base + i for i in members]
-        values |= _gather(model, out.last_hidden_state[0], nodes, tree, wanted)
+        if not any(node in wanted for node in nodes):
+            continue  # last tokens only: their probabilities stand with their parents
+        tokens = torch.tensor([[tree.tokens[i] for i in members]], device=model.device)
+        depths = torch.tensor([[tree.depths[i] for i in members]], device=model.device)
+        mask = _mask(tree, members, model.dtype, model.device)
+        placed = {"position_ids": depths, "attention_mask": mask, "past_key_values": cache}
+        found, cache = _read(model, tokens, nodes, tree, wanted, **placed)
+        values |= found
         cache.crop(-len(members))
     return values
+
+
+def _stretches(base: int, wanted: dict[int, list[int]]) -> Iterator[tuple[int, int]]:
+    """The spine in parts (start, end) with at most LOGIT_ROWS rows of logits each."""
+    start = rows = 0
+    for node in range(base):
+        if node in wanted:
+            if rows == LOGIT_ROWS:
+                yield start, node
+                start, rows = node, 0
+            rows += 1
+    yield start, base
+
+
+def _read(
+    model: Any,
+    tokens: torch.Tensor,
+    nodes: Sequence[int],
+    tree: Tree,
+    wanted: dict[int, list[int]],
+    **placed: Any,
+) -> tuple[dict[int, float], Any]:
+    """Log-probabilities of the wanted children of ``nodes``, whose tokens [1, n] are read; and the
+    cache with these tokens in it."""
+    import torch
+
+    rows = [row for row, node in enumerate(nodes) if node in wanted]
+    logits, out = logits_at(model, tokens, rows, use_cache=True, **placed)
+    base = len(tree.spine)
+    below = [wanted[nodes[row]] for row in rows]
+    at = torch.tensor([k for k, each in enumerate(below) for _ in each], device=logits.device)
+    flat = [node for each in below for node in each]
+    ids = torch.tensor(
+        [tree.spine[n] if n < base else tree.tokens[n - base] for n in flat], device=logits.device
+    )
+    found = logits[at, ids] - torch.logsumexp(logits, dim=-1)[at]
+    return dict(zip(flat, found.tolist(), strict=True)), out.past_key_values
 
 
 def _mask(tree: Tree, members: Sequence[int], dtype: Any, device: Any) -> torch.Tensor:
@@ -197,27 +236,3 @@ def _mask(tree: Tree, members: Sequence[int], dtype: Any, device: Any) -> torch.
     mask = torch.full(seen.shape, torch.finfo(dtype).min, dtype=dtype)
     mask[torch.from_numpy(seen)] = 0
     return mask[None, None].to(device)
-
-
-def _gather(
-    model: Any, hidden: torch.Tensor, nodes: Sequence[int], tree: Tree, wanted: dict[int, list[int]]
-) -> dict[int, float]:
-    """Log-probabilities of the wanted children of ``nodes``, whose states ``hidden`` [n, h] are."""
-    import torch
-
-    rows = [row for row, node in enumerate(nodes) if node in wanted]
-    base = len(tree.spine)
-    values: dict[int, float] = {}
-    for start in range(0, len(rows), LOGIT_ROWS):
-        part = rows[start : start + LOGIT_ROWS]
-        below = [wanted[nodes[row]] for row in part]
-        logits = model.lm_head(hidden[part]).float()
-        at = torch.tensor([k for k, each in enumerate(below) for _ in each], device=logits.device)
-        flat = [node for each in below for node in each]
-        ids = torch.tensor(
-            [tree.spine[n] if n < base else tree.tokens[n - base] for n in flat],
-            device=logits.device,
-        )
-        found = logits[at, ids] - torch.logsumexp(logits, dim=-1)[at]
-        values.update(zip(flat, found.tolist(), strict=True))
-    return values

@@ -97,3 +97,20 @@ class MaxTokens(LogitsProcessor):
                 scores[row] = float("-inf")
                 scores[row, self.end] = 0
         return scores
+
+
+class StopAfter(LogitsProcessor):
+    """Ends each row as soon as its answer ends with the ids ``stop``."""
+
+    def __init__(self, stop: Sequence[int], prompt: int, end: int) -> None:
+        self.stop, self.prompt, self.end = list(stop), prompt, end
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Scores that leave only the end where a row has written ``stop``."""
+        if input_ids.shape[1] - self.prompt < len(self.stop):
+            return scores
+        for row, last in enumerate(input_ids[:, -len(self.stop) :].tolist()):
+            if last == self.stop:
+                scores[row] = float("-inf")
+                scores[row, self.end] = 0
+        return scores

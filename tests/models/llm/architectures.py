@@ -1,0 +1,131 @@
+"""Small random models of the architectures that transformers has, made on the spot (no hub).
+
+    python tests/models/llm/architectures.py TABLE.md     # doctor's table over all of them
+
+Weights are drawn wide, so that a fault shows as more than 0.1 nats, and windows are shorter than
+what the checks read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+WINDOW = 16
+_MARKS = ("<pad>", "<s>", "<|im_start|>", "<|im_end|>")
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def tiny_tokenizer(template: str | None = TEMPLATE) -> Any:
+    """Bytes as tokens and four marks: 260 ids."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    inner = Tokenizer(models.BPE({c: i for i, c in enumerate([*_MARKS, *letters])}, merges=[]))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="<|im_end|>",
+        additional_special_tokens=["<|im_start|>"],
+    )
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+_COMMON: dict[str, Any] = {
+    "vocab_size": 260,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 2048,
+    "initializer_range": 0.15,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 3,
+}
+_EXPERTS = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2}
+_HYBRID = {
+    "layer_types": ["linear_attention", "full_attention"],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "linear_conv_kernel_dim": 4,
+    "head_dim": 8,
+    "moe_intermediate_size": 16,
+    "shared_expert_intermediate_size": 16,
+}
+_SLIDING = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
+
+# name -> (model_type of transformers, settings beside _COMMON; None takes one of those away)
+ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("llama", {}),
+    "qwen2": ("qwen2", {}),
+    "qwen3": ("qwen3", {"head_dim": 8}),
+    "qwen3-moe": ("qwen3_moe", {"head_dim": 8, "moe_intermediate_size": 16, **_EXPERTS}),
+    "qwen3-next": ("qwen3_next", {**_HYBRID, **_EXPERTS}),
+    "mistral": ("mistral", {"sliding_window": WINDOW}),
+    "gemma2": ("gemma2", {"head_dim": 8, "final_logit_softcapping": 3.0, **_SLIDING}),
+    "gemma3": ("gemma3_text", {"head_dim": 8, **_SLIDING}),
+    "phi3": ("phi3", {}),
+    "granite": ("granite", {"logits_scaling": 6.0}),
+    "granitemoe": ("granitemoe", {"logits_scaling": 6.0, **_EXPERTS}),
+    "cohere": ("cohere", {"logit_scale": 0.25}),
+    "cohere2": ("cohere2", {"logit_scale": 0.25, **_SLIDING}),
+    "falcon": ("falcon", {"new_decoder_architecture": False, "alibi": False}),
+    "falcon-alibi": ("falcon", {"new_decoder_architecture": False, "alibi": True}),
+    "mpt": ("mpt", {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 2048}),
+    "bloom": ("bloom", {"n_layer": 2, "n_head": 4}),
+    "gpt2": ("gpt2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 2048}),
+    "gpt-neo": (
+        "gpt_neo",
+        {"num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]}
+        | {"window_size": WINDOW},
+    ),
+    "gpt-neox": ("gpt_neox", {}),
+    "gptj": (
+        "gptj",
+        {"n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 4, "n_positions": 2048},
+    ),
+    "opt": ("opt", {"ffn_dim": 48, "word_embed_proj_dim": 32}),
+    "olmo": ("olmo", {}),
+    "olmo2": ("olmo2", {}),
+    "smollm3": ("smollm3", {"no_rope_layers": [1, 0]}),
+    "lfm2": (
+        "lfm2",
+        {"layer_types": ["conv", "full_attention"], "block_multiple_of": 8},
+    ),
+    "gpt-oss": ("gpt_oss", {"head_dim": 8, **_SLIDING, **_EXPERTS}),
+    "mamba": ("mamba", {"state_size": 8}),
+    "falcon-h1": (
+        "falcon_h1",
+        {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8}
+        | {"lm_head_multiplier": 0.5},
+    ),
+    "llama4": (
+        "llama4_text",
+        {"head_dim": 8, "intermediate_size_mlp": 48, "attention_chunk_size": WINDOW, **_EXPERTS}
+        | {"layer_types": ["chunked_attention", "full_attention"]},
+    ),
+}
+
+
+def tiny_model(name: str, seed: int = 0) -> Any:
+    """The architecture ``name`` with random weights, fp32, for reading only."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    kind, own = ARCHITECTURES[name]
+    settings = {k: v for k, v in {**_COMMON, **own}.items() if v is not None}
+    torch.manual_seed(seed)
+    config = AutoConfig.for_model(kind, **settings)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    return model.float()

@@ -1,0 +1,118 @@
+"""Ways of computing over random tiny models of many architectures: what is taken is right."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from medal_judges.errors import ConfigError
+from medal_judges.models.llm import paths as paths_module
+from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.llm.paths import Paths, quick_paths
+from medal_judges.models.llm.plain import plain_logprobs
+from medal_judges.models.llm.probes import Finding, Probe
+from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
+from medal_judges.models.llm.windows import smallest_window
+
+_SPEC = importlib.util.spec_from_file_location(
+    "architectures", Path(__file__).with_name("architectures.py")
+)
+assert _SPEC is not None and _SPEC.loader is not None
+architectures: Any = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(architectures)
+
+# Read off a tree: every layer sees all before it, and positions are given, not counted.
+TREE = (
+    *("llama", "qwen2", "qwen3", "qwen3-moe", "phi3", "granite", "granitemoe", "cohere", "falcon"),
+    *("gpt2", "gpt-neox", "gptj", "opt", "olmo", "olmo2", "smollm3"),
+)
+WINDOWED = ("mistral", "gemma2", "gemma3", "cohere2", "gpt-neo", "gpt-oss", "llama4")
+RECURRENT = ("qwen3-next", "lfm2", "mamba", "falcon-h1")
+TALK = (
+    Message("user", "Hi! Did you have a nice weekend?"),
+    Message("assistant", "I read a book about trains."),
+)
+
+
+@pytest.fixture(autouse=True)
+def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path))
+    monkeypatch.setattr(paths_module, "_KNOWN", {})
+    return tmp_path
+
+
+def tiny(name: str) -> LocalModel:
+    return LocalModel(architectures.tiny_model(name), architectures.tiny_tokenizer(), name=name)
+
+
+@pytest.mark.parametrize("name", architectures.ARCHITECTURES)
+def test_likelihoods_and_answers_are_those_of_the_models_own_forward_pass(name: str) -> None:
+    llm = tiny(name)
+    texts = ("That's wrong.", "That's so nice!", "No.")
+    group = [Continuation(TALK[:k], text, role="user") for k in (1, 2) for text in texts]
+    given = llm.loglikelihood([group], joint=True)[0]
+    plain, before = plain_logprobs(llm.model, [llm.sequence(c) for c in group], joint=True)
+    for ours, theirs, prefix in zip(given, plain, before, strict=True):
+        np.testing.assert_allclose(ours.logprobs, theirs, atol=1e-4)
+        assert ours.prefix_logprob == pytest.approx(prefix, abs=1e-2)
+    asked = [ChatRequest((*TALK, Message("user", "x" * n)), 5, top_logprobs=2) for n in (3, 9, 40)]
+    for request, together in zip(asked, llm.chat(asked), strict=True):
+        (alone,) = llm.chat([request])
+        assert together.text == alone.text and len(together.tokens) > 0
+        np.testing.assert_allclose(
+            [t.logprob for t in together.tokens], [t.logprob for t in alone.tokens], atol=1e-4
+        )
+    found = llm.paths  # a way is taken where it fits, and not elsewhere
+    assert found.tree == (name in TREE)
+    assert found.findings["alone"].holds and found.findings["left"].holds
+    padding = "left" if name in (*WINDOWED, *RECURRENT, "mpt") else "middle"
+    assert found.batching.padding == padding
+    assert found.batching.shared == (name not in (*RECURRENT, "mpt"))
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_padding_in_the_middle_would_take_room_in_a_window(name: str) -> None:
+    """Why the config alone settles it: a window that is longer than the probe shows nothing."""
+    model = architectures.tiny_model(name)
+    assert smallest_window(model.config) == architectures.WINDOW
+    found = Probe(model, common=40).middle()
+    assert not found.holds and (found.deviation or 1) > 0.1
+
+
+def test_findings_are_kept_and_a_torn_file_is_tried_again(
+    fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = architectures.tiny_model("mpt")
+    first = quick_paths(model)
+    (file,) = (fresh_cache / "doctor").iterdir()
+    assert json.loads(file.read_text())["tree"]["deviation"] == first.findings["tree"].deviation
+    monkeypatch.setattr(paths_module, "_KNOWN", {})
+    monkeypatch.setattr(paths_module, "try_paths", lambda _: pytest.fail("tried again"))
+    assert quick_paths(architectures.tiny_model("mpt", seed=1)) == first
+    monkeypatch.undo()
+    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(fresh_cache))
+    monkeypatch.setattr(paths_module, "_KNOWN", {})
+    file.write_text('{"tree": ')
+    assert quick_paths(model) == first
+
+
+def test_a_model_whose_answers_are_not_its_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    llm = tiny("llama")
+    wrong = Paths({**llm.paths.findings, "alone": Finding(1.2, 0.01, "1.2 nats off")})
+    monkeypatch.setattr(LocalModel, "paths", wrong)
+    with pytest.raises(ConfigError, match="does not answer as its own forward pass says"):
+        llm.chat([ChatRequest(TALK, 5)])
+
+
+def test_a_fault_after_the_last_layer_is_seen() -> None:
+    """Granite's scaling left out, as the tree once did, is more than a nat: the probe sees it."""
+    model = architectures.tiny_model("granite")
+    probe = Probe(model)
+    model.config.logits_scaling = model.logits_scaling = 1.0
+    finding = probe.finding(lambda: plain_logprobs(model, probe.sequences)[0], range(3))
+    assert not finding.holds and (finding.deviation or 0) > 1

@@ -15,6 +15,7 @@ from medal_judges.dimension import Dimension
 from medal_judges.models.encoder import DTYPES
 from medal_judges.models.judge import Item
 from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.llm.protocol import Continuation
 from medal_judges.models.lora_base import (
     TOKENIZER,
     adapted,
@@ -141,8 +142,8 @@ class GenerativeLoraJudge(PromptedJudge):
         messages = self._messages(item, question, item.payload.shown(0))
         rendering = self.llm.rendering  # type: ignore[attr-defined]
         text = self.answer(question, units, comments)
-        closing = rendering.closing(messages, "assistant")
-        return rendering.prefix(messages, "assistant"), [*rendering.text(text), *closing]
+        whole = rendering.sequence(Continuation(messages, text, role="assistant"))
+        return list(whole.ids[: whole.start]), list(whole.ids[whole.start :])
 
     def answer(
         self, question: Question, units: Mapping[str, float], comments: Mapping[str, str]

@@ -117,12 +117,9 @@ def _prompt(remote: RemoteModel, c: Continuation) -> tuple[Any, Callable[[Any, b
         before, text = echo_prompt(c)
         start, end = len(before), len(before) + len(text)
         return before + text, lambda answer, joint: echo_likelihood(answer, start, end, joint)
-    prefix = remote.rendering.prefix(c.messages, c.role, c.lead)
-    ids = [*prefix, *remote.rendering.text(c.text, c.lead)]
-    if c.closed:
-        ids += remote.rendering.closing(c.messages, c.role)
-    first = max(1, len(prefix))
-    return ids, lambda answer, joint: _of_ids(answer, first, len(ids), joint)
+    sequence = remote.rendering.sequence(c)
+    ids, start = list(sequence.ids), sequence.start
+    return ids, lambda answer, joint: _of_ids(answer, start, len(ids), joint)
 
 
 def _of_ids(answer: Any, start: int, end: int, joint: bool) -> Likelihood:

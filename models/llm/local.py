@@ -13,7 +13,7 @@ from medal_judges.models.embedded import PREFIX, embedded_path
 from medal_judges.models.llm.generation import generate
 from medal_judges.models.llm.paths import Paths, quick_paths
 from medal_judges.models.llm.plain import plain_logprobs
-from medal_judges.models.llm.prefix import TokenSequence, tree_logprobs
+from medal_judges.models.llm.prefix import tree_logprobs
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -185,7 +185,7 @@ class LocalModel(LanguageModel):
     def _group(self, group: Sequence[Continuation], joint: bool) -> list[Likelihood]:
         if not group:
             return []
-        sequences = [self.sequence(continuation) for continuation in group]
+        sequences = [self.rendering.sequence(continuation) for continuation in group]
         longest = max(len(s.ids) for s in sequences)
         if longest > self.context:
             raise ConfigError(
@@ -198,20 +198,6 @@ class LocalModel(LanguageModel):
             Likelihood(tuple(map(float, values)), before, s.start - 1)
             for values, before, s in zip(scored, prefix, sequences, strict=True)
         ]
-
-    def sequence(self, continuation: Continuation) -> TokenSequence:
-        """Token ids of a continuation and where its scored part begins."""
-        return token_sequence(self.rendering, continuation)
-
-
-def token_sequence(rendering: Rendering, continuation: Continuation) -> TokenSequence:
-    """Token ids of a continuation and where its scored part begins."""
-    c = continuation
-    prefix = rendering.prefix(c.messages, c.role, c.lead)
-    ids = [*prefix, *rendering.text(c.text, c.lead)]
-    if c.closed:
-        ids += rendering.closing(c.messages, c.role)
-    return TokenSequence(tuple(ids), max(1, len(prefix)))
 
 
 def _weights(model: Any) -> str:

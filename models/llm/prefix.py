@@ -122,8 +122,8 @@ def tree_logprobs(
 ) -> tuple[list[np.ndarray], list[float | None]]:
     """Natural-log probabilities [scored tokens] of each sequence, and the sum over its prefix.
 
-    ``model`` is a causal language model of transformers that the tree fits (paths.py). The prefix sum
-    (first token left out: nothing stands before it) is None unless ``joint``.
+    ``model`` is a causal language model of transformers that the tree fits (paths.py). The prefix
+    sum (first token left out: nothing stands before it) is None unless ``joint``.
     """
     import torch
 

@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.protocol import ChatRole, Message
+from medal_judges.models.llm.prefix import TokenSequence
+from medal_judges.models.llm.protocol import ChatRole, Continuation, Message
 from medal_judges.signature import content_hash
 
 # Stands for the text of a turn while the template is asked what it puts around it.
@@ -39,6 +40,8 @@ class Rendering:
         )
         self._bos = self._bos_id()
         self._around = lru_cache(maxsize=4096)(self._around_uncached)
+        self._head = lru_cache(maxsize=4096)(self._encode)
+        self._parted = lru_cache(maxsize=4096)(self._parted_uncached)
 
     def fingerprint(self) -> dict[str, str]:
         """Hash of the template, and what was done to fit it."""
@@ -49,21 +52,41 @@ class Rendering:
         }
 
     def prefix(self, messages: Sequence[Message], role: ChatRole, lead: str = "") -> list[int]:
-        """Ids of everything before the text that ``role`` says next, ``lead`` included."""
-        ids, _ = self._around(tuple(messages), role)
-        return [*ids, *self._encode(lead.strip())] if lead.strip() else list(ids)
+        """Ids of everything before the text that ``role`` says next, ``lead`` included.
 
-    def text(self, text: str, lead: str = "") -> list[int]:
-        """Ids of a turn's text. After a lead, or in a transcript, a space stands before it."""
-        joined = bool(lead.strip()) or self.template is None
-        ids = self._encode((" " if joined else "") + text.strip())
-        if not ids:
+        A space at its end is left to the text: tokenizers with a word-start piece would leave that
+        piece alone there, which stands in no text they were trained on.
+        """
+        head, _, _ = self._around(tuple(messages), role, lead.strip())
+        return list(self._head(head))
+
+    def sequence(self, continuation: Continuation) -> TokenSequence:
+        """Ids of a continuation with all that stands before it, and where its scored part begins.
+
+        The whole text is encoded at once, so the ids at the boundary are those of a text that goes
+        on. ``closed``: up to the first special token after the text, or the line break.
+        """
+        c = continuation
+        if not c.text.strip():
             raise ConfigError("a continuation without text has no likelihood")
-        return ids
+        head, gap, after = self._around(tuple(c.messages), c.role, c.lead.strip())
+        before, tail = self._parted(head)
+        text = tail + gap + self._plain(c.text.strip())
+        ids = self._joined(before, text)
+        start = _common(self._head(head), ids)
+        if c.closed:
+            ids = self._closed(ids, self._joined(before, text + after))
+        return TokenSequence(tuple(ids), max(1, start))
 
-    def closing(self, messages: Sequence[Message], role: ChatRole) -> list[int]:
-        """Ids that end a turn of ``role``: up to the first special token, or the line break."""
-        return list(self._around(tuple(messages), role)[1])
+    def _closed(self, ids: list[int], with_end: list[int]) -> list[int]:
+        """``with_end`` up to the first special token behind the text's ``ids``; where there is
+        none, with one token more than the text has."""
+        special = set(self.tokenizer.all_special_ids)
+        own = _common(ids, with_end)
+        for i in range(own, len(with_end)):
+            if with_end[i] in special:
+                return with_end[: i + 1]
+        return with_end[: own + 1]
 
     # -- how a template behaves -------------------------------------------------------------
 
@@ -88,7 +111,7 @@ class Rendering:
         if bos is None:
             return None
         added = self.tokenizer("a").input_ids[:1] == [bos]
-        in_template = self.template is not None and self._encode(
+        in_template = self.template is not None and self._tokens(
             self._apply([Message("user", "a")])
         )[:1] == [bos]
         return int(bos) if added or in_template else None
@@ -96,15 +119,14 @@ class Rendering:
     # -- rendering ----------------------------------------------------------------------------
 
     def _around_uncached(
-        self, messages: tuple[Message, ...], role: ChatRole
-    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        self, messages: tuple[Message, ...], role: ChatRole, lead: str
+    ) -> tuple[str, str, str]:
+        """(what stands before, the space between, what comes after) a text by ``role``."""
         before, after = self._split(messages, role)
-        ids = self._encode(before)
-        if self._bos is not None:
-            while ids[:1] == [self._bos]:
-                ids = ids[1:]
-            ids = [self._bos, *ids]
-        return tuple(ids), tuple(self._first_special(self._encode(after)))
+        if lead or self.template is None:
+            return f"{before}{lead}", " ", after
+        head = before.rstrip(" ")
+        return head, before[len(head) :], after
 
     def _split(self, messages: Sequence[Message], role: ChatRole) -> tuple[str, str]:
         if self.template is None:
@@ -138,15 +160,32 @@ class Rendering:
                 text = text.replace(token, " ".join(token))
         return text
 
-    def _encode(self, text: str) -> list[int]:
+    def _tokens(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False).input_ids)
 
-    def _first_special(self, ids: list[int]) -> list[int]:
-        special = set(self.tokenizer.all_special_ids)
-        for i, token in enumerate(ids):
-            if token in special:
-                return ids[: i + 1]
-        return ids[:1]
+    def _encode(self, text: str) -> list[int]:
+        """Ids of ``text``, one beginning-of-sequence token in front where the model knows one."""
+        ids = self._tokens(text)
+        if self._bos is None:
+            return ids
+        while ids[:1] == [self._bos]:
+            ids = ids[1:]
+        return [self._bos, *ids]
+
+    def _parted_uncached(self, head: str) -> tuple[list[int], str]:
+        """(ids up to the last special token of ``head``, the rest of its text): tokenizers part a
+        text at these, so what follows does not change the ids before, and is encoded alone."""
+        at = max((head.rfind(token) for token in self.tokenizer.all_special_tokens), default=0)
+        return ([], head) if at <= 0 else (self._encode(head[:at]), head[at:])
+
+    def _joined(self, before: list[int], text: str) -> list[int]:
+        return [*before, *self._tokens(text)] if before else self._encode(text)
+
+
+def _common(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many ids both begin with."""
+    pairs = zip(a, b, strict=False)
+    return next((i for i, (x, y) in enumerate(pairs) if x != y), min(len(a), len(b)))
 
 
 def _fold_system(messages: Sequence[Message]) -> list[Message]:

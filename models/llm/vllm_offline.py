@@ -17,7 +17,7 @@ from typing import Any
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.cache import CachedModel, OnAnswer, collect
-from medal_judges.models.llm.local import DTYPES, model_name, model_path, token_sequence
+from medal_judges.models.llm.local import DTYPES, model_name, model_path
 from medal_judges.models.llm.prefix import TokenSequence
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -242,7 +242,7 @@ class VLLMModel(LanguageModel):
         return {i: likelihood for i, likelihood in found.items() if likelihood is not None}
 
     def _sequence(self, continuation: Continuation) -> TokenSequence:
-        sequence = token_sequence(self.rendering, continuation)
+        sequence = self.rendering.sequence(continuation)
         if len(sequence.ids) > self.context:
             raise ConfigError(
                 f"{len(sequence.ids)} tokens do not fit the {self.context} tokens of {self.name}",

@@ -25,7 +25,7 @@ from medal_judges.dialogue import Dialogue
 from medal_judges.jsonl import read_dialogues
 from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.local import LocalModel, token_sequence
+from medal_judges.models.llm.local import LocalModel
 from medal_judges.models.llm.prefix import build_tree
 from medal_judges.models.llm.protocol import Continuation, LanguageModel, Likelihood
 from medal_judges.models.llm.rendering import Rendering
@@ -51,7 +51,7 @@ def tokens_of(groups: Groups, rendering: Rendering) -> tuple[int, int]:
     """(tokens of all sequences, distinct ones)."""
     every = distinct = 0
     for group in groups:
-        sequences = [token_sequence(rendering, c) for c in group]
+        sequences = [rendering.sequence(c) for c in group]
         every += sum(len(s.ids) for s in sequences)
         distinct += build_tree(sequences).size
     return every, distinct

@@ -101,7 +101,9 @@ def test_joint_likelihood_counts_the_dialogue_too(smollm2: LocalModel, pool: str
     messages = tuple(Message(t.role, t.content) for t in d.turns)
     means = []
     for text in ("That's wrong.", "I don't understand."):
-        ids = torch.tensor([smollm2.sequence(Continuation(messages, text, role="user")).ids])
+        ids = torch.tensor(
+            [smollm2.rendering.sequence(Continuation(messages, text, role="user")).ids]
+        )
         with torch.inference_mode():  # transformers' own mean loss over all tokens but the first
             means.append(-float(smollm2.model(ids, labels=ids).loss))
     assert found.usage["raw_coherent"] == pytest.approx(-float(np.mean(means)), abs=1e-4)

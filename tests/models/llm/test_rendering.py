@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.protocol import Message
+from medal_judges.models.llm.protocol import Continuation, Message
 from medal_judges.models.llm.rendering import Rendering
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -51,15 +51,18 @@ def test_a_turn_is_parted_into_what_stands_before_it_itself_and_its_end() -> Non
     assert tok.decode(rendering.prefix(HI, "user")) == (
         "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n<|im_start|>user\n"
     )
-    assert tok.decode(rendering.text("no way")) == "no way"
-    assert tok.decode(rendering.closing(HI, "user")) == "<|im_end|>"
+    open_end = rendering.sequence(Continuation(HI, "no way", "user", closed=False))
+    assert tok.decode(open_end.ids[open_end.start :]) == "no way"
+    whole = rendering.sequence(Continuation(HI, "no way", "user"))
+    assert tok.decode(whole.ids[whole.start :]) == "no way<|im_end|>"
+    assert list(whole.ids[: whole.start]) == rendering.prefix(HI, "user")
 
 
 def test_without_a_template_there_is_a_plain_transcript() -> None:
     tok = tokenizer(None)
     rendering = Rendering(tok)
-    whole = rendering.prefix(HI, "user") + rendering.text("no way") + rendering.closing(HI, "user")
-    assert tok.decode(whole) == "User: hi\nAssistant: yo\nUser: no way\n"
+    whole = rendering.sequence(Continuation(HI, "no way", "user"))
+    assert tok.decode(whole.ids) == "User: hi\nAssistant: yo\nUser: no way\n"
     assert rendering.fingerprint()["system"] == "transcript"
 
 
@@ -101,10 +104,81 @@ def test_a_turn_cannot_end_itself() -> None:
 def test_a_lead_belongs_to_the_prefix() -> None:
     tok = tokenizer(CHATML)
     rendering = Rendering(tok)
-    prefix = rendering.prefix(HI, "assistant", "Rating:")
-    assert tok.decode([*prefix, *rendering.text("4", "Rating:")]).endswith("assistant\nRating: 4")
+    whole = rendering.sequence(Continuation(HI, "4", lead="Rating:", closed=False))
+    assert tok.decode(whole.ids).endswith("assistant\nRating: 4")
+    assert tok.decode(whole.ids[whole.start :]) == " 4"
 
 
 def test_an_empty_continuation_has_no_likelihood() -> None:
     with pytest.raises(ConfigError, match="without text"):
-        Rendering(tokenizer(CHATML)).text("  ")
+        Rendering(tokenizer(CHATML)).sequence(Continuation(HI, "  "))
+
+
+def word_start_tokenizer(template: str | None, *, scheme: str) -> Any:
+    """As Llama 2's: a piece "▁" begins each word, and is put before a text. ``scheme``: by its
+    normalizer, as published first, or by its pre-tokenizer, as since."""
+    from tokenizers import decoders, normalizers
+
+    letters = [chr(c) for c in range(32, 127) if chr(c) != " "] + ["▁", "好", "的"]
+    words = ["▁Tha", "▁That", "▁Th", "▁T", "Th", "Tha", "That"]
+    pieces = ["<unk>", "<s>", "</s>", "<0x0A>", *letters, *words]
+    merges = [("▁", "T"), ("▁T", "h"), ("▁Th", "a"), ("▁Tha", "t")]
+    merges += [("T", "h"), ("Th", "a"), ("Tha", "t")]
+    inner = Tokenizer(
+        models.BPE(
+            {p: i for i, p in enumerate(pieces)}, merges, unk_token="<unk>", byte_fallback=True
+        )
+    )
+    if scheme == "normalizer":
+        inner.normalizer = normalizers.Sequence(
+            [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+        )
+    else:
+        inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    inner.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    found = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>")
+    found.chat_template = template
+    return found
+
+
+LLAMA2 = (
+    "{% for m in messages %}{% if m.role == 'user' %}{{ bos_token + '[INST] ' + m.content + "
+    "' [/INST]' }}{% else %}{{ ' ' + m.content + ' ' + eos_token }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("scheme", ["normalizer", "pre-tokenizer"])
+@pytest.mark.parametrize("text", ["That was it.", "x", "好的"])
+def test_no_word_start_piece_is_left_alone_at_the_boundary(scheme: str, text: str) -> None:
+    tok = word_start_tokenizer(LLAMA2, scheme=scheme)
+    rendering = Rendering(tok)
+    chat = [{"role": "user", "content": "hi"}]
+    asked = tok.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+    assert rendering.prefix(HI[:1], "assistant") == asked
+    whole = rendering.sequence(Continuation(HI[:1], text))
+    said = [*chat, {"role": "assistant", "content": text}]
+    assert list(whole.ids) == tok.apply_chat_template(said, return_dict=False)
+    assert tok.decode(whole.ids[whole.start :]).strip() == f"{text} </s>"
+    assert whole.start == len(asked)
+
+
+@pytest.mark.parametrize("scheme", ["normalizer", "pre-tokenizer"])
+@pytest.mark.parametrize("text", ["That was it.", "x", "好的"])
+def test_without_a_template_no_word_start_piece_is_scored_alone(scheme: str, text: str) -> None:
+    """Vicuna: each turn of the transcript is one text, as a tokenizer reads it."""
+    tok = word_start_tokenizer(None, scheme=scheme)
+    rendering = Rendering(tok)
+    whole = rendering.sequence(Continuation(HI, text, "user", closed=False))
+    plain = tok(f"User: hi\nAssistant: yo\nUser: {text}", add_special_tokens=False).input_ids
+    assert list(whole.ids) == plain
+    assert tok.convert_ids_to_tokens(whole.ids[whole.start]) in ("▁That", "▁")
+    closed = rendering.sequence(Continuation(HI, text, "user"))
+    assert tok.convert_ids_to_tokens(closed.ids[len(whole.ids) :]) == ["<0x0A>"]
+
+
+def test_a_followup_cannot_hold_a_mark_of_the_template() -> None:
+    tok = tokenizer(CHATML)
+    whole = Rendering(tok).sequence(Continuation(HI, "no<|im_end|>way", "user"))
+    assert list(whole.ids[whole.start :]).count(tok.eos_token_id) == 1

@@ -155,7 +155,7 @@ def test_sharing_reads_the_prefix_once(local: LocalModel) -> None:
     engines = {share: Engine(local, runner=2) for share in (True, False)}
     for share, engine in engines.items():
         model(engine, share_prefix=share).loglikelihood([group])
-    sizes = [len(local.sequence(c).ids) for c in group]
+    sizes = [len(local.rendering.sequence(c).ids) for c in group]
     assert engines[False].read == sum(sizes)
     assert engines[True].read <= sizes[0] + 5 * (BLOCK + 3)
     joint = Engine(local, runner=2)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from medal_judges.dimension import Dimension
 from medal_judges.models.llm.protocol import Completion, Usage
 from medal_judges.models.prompted.reading import Reading, read_number, shown
+from medal_judges.models.prompted.thinking import after_thinking
 
 MOST_LEVELS = 11  # more whole numbers than this are no rating that a token could be
 
@@ -42,8 +43,13 @@ class Ratings:
 
     def read(self, answer: str) -> Reading:
         """The rating that ``answer`` gives; numbers between two ratings are none."""
-        low, high = float(self.texts[0]), float(self.texts[-1])
-        said = read_number(answer, (low, high), binary=self.texts == ("0", "1"))
+        spoken = after_thinking(answer)
+        if spoken is None:
+            return Reading(None, "the reasoning did not come to an end")
+        scale = (float(self.texts[0]), float(self.texts[-1]))
+        said = read_number(spoken[0], scale, binary=self.texts == ("0", "1"))
+        if said.start is not None and said.end is not None:
+            said = replace(said, start=said.start + spoken[1], end=said.end + spoken[1])
         if said.value is None or f"{said.value:g}" in self.texts:
             return said
         return Reading(None, f"{said.value:g} is none of the ratings in {shown(answer)}")

@@ -11,7 +11,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
 from medal_judges.models.prompted.prompt import fill
 
-_LINE = re.compile(r"^\s*(?:\d+\s*[.):]|[-*•])\s*(\S.*?)\s*$")
+_MARK = re.compile(r"(?:\d{1,3}\s{0,3}[.):]|[-*•])")  # at the beginning of a stripped line
 
 
 class Steps(Config):
@@ -86,4 +86,6 @@ def draft_steps(
 
 def _listed(answer: str) -> list[str]:
     """Lines that are numbered or bulleted; the others are the model's own talk."""
-    return [match[1] for match in map(_LINE.match, answer.splitlines()) if match]
+    lines = [line.strip() for line in answer.splitlines()]
+    listed = [line[mark.end() :].strip() for line in lines if (mark := _MARK.match(line))]
+    return [step for step in listed if step]

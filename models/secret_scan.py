@@ -12,12 +12,12 @@ from medal_judges.errors import HubError
 # Kinds are looked for in every line of every text file, and in the header of safetensors.
 _PATTERNS = {
     "a Hugging Face token": re.compile(r"\bhf_[A-Za-z0-9]{16,}"),
-    "an API key (sk-...)": re.compile(r"\bsk-(?:[A-Za-z]+-)*[A-Za-z0-9_]{16,}"),
+    "an API key (sk-...)": re.compile(r"\bsk-(?:[A-Za-z]{1,40}-){0,6}[A-Za-z0-9_]{16,}"),
     "a GitHub token": re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,})"),
     "an AWS key": re.compile(r"\bAKIA[0-9A-Z]{16}\b"),
     "a Google key": re.compile(r"\bAIza[0-9A-Za-z_-]{35}\b"),
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
-    "a password in an address": re.compile(r"\b[a-z]+://[^/\s:@]+:[^/\s:@]+@"),
+    "a password in an address": re.compile(r"\b[a-z]{1,20}://[^/\s:@]{1,200}:[^/\s:@]{1,200}@"),
     "a path of a home folder": re.compile(
         r"(?:/home/|/Users/|[A-Za-z]:\\{1,2}Users\\{1,2})[^/\\\s\"']+|/root/[\w.]"
     ),

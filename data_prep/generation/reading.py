@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from medal_judges.models.prompted.parser import after_thinking
+from medal_judges.models.prompted.thinking import after_thinking
 
 END_OF_DIALOGUE = "END_OF_DIALOGUE"
 # Anywhere as the prompt writes it, also with its underscores escaped or left out; in small letters
 # and without them only where nothing else is said, since people do speak of the end of dialogue.
-_MARK = r"(?:END(?:\\?[\s_-])+OF(?:\\?[\s_-])+DIALOGUE|(?i:end(?:\\?_)+of(?:\\?_)+dialogue))"
-_ALONE = r"\A\W*(?i:end\s+of\s+dialogue)\W*\Z"
+_MARK = (
+    r"(?:END(?:\\?[\s_-]){1,9}OF(?:\\?[\s_-]){1,9}DIALOGUE"
+    r"|(?i:end(?:\\?_){1,9}of(?:\\?_){1,9}dialogue))"
+)
+_ALONE = r"\A\W{0,20}(?i:end\s{1,9}of\s{1,9}dialogue)\W{0,20}\Z"
 # What encloses the mark goes with it, what stands apart from it stays.
 _END = re.compile(
-    rf"{_ALONE}|\s*[*_`\"'(\[{{<]*(?<![A-Za-z]){_MARK}(?![A-Za-z])[*_`\"')\]}}>]*[.!]?\s*"
+    rf"{_ALONE}|\s{{0,20}}[*_`\"'(\[{{<]{{0,9}}(?<![A-Za-z]){_MARK}(?![A-Za-z])[*_`\"')\]}}>]*[.!]?\s*"
 )
 _LABEL = re.compile(r"\A(?:\*\*)?(?:user|human)(?:\*\*)?\s*[:\uff1a]\s*(?:\*\*)?\s*", re.IGNORECASE)
 _QUOTES = {'"': '"', "“": "”", "«": "»", "„": "“", "「": "」"}

@@ -36,7 +36,10 @@ _SCRIPT = re.compile("|".join(f"(?P<{name}>[{chars}]+)" for name, chars in _RANG
 # Without の, which Chinese shop signs and brands use for 的.
 _KANA = re.compile("[\u3041-\u306d\u306f-\u3096\u30a1-\u30fa]")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
-_LINK = re.compile(r"https?://\S+|www\.\S+|\S+@\S+|[@#]\w+|\b[\w-]+\.(?:com|org|net|io|de|fr|es)\b")
+# An address or a host begins where its run of characters does: from no other place is it tried.
+_LINK = re.compile(
+    r"https?://\S+|www\.\S+|(?<!\S)\S+@\S+|[@#]\w+|(?<![\w-])[\w-]+\.(?:com|org|net|io|de|fr|es)\b"
+)
 _PAIRS = tuple(zip('"“„„«»‹「『《〈【', '"”“”»«›」』》〉】', strict=True))
 _QUOTED = re.compile(
     "|".join(f"{a}[^{a}{b}\n]{{1,80}}{b}" for a, b in _PAIRS)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, Usage
-from medal_judges.models.prompted.json_text import objects_in
-from medal_judges.models.prompted.parser import after_thinking
+from medal_judges.models.prompted.json_text import NotJson, objects_in, strict_json
+from medal_judges.models.prompted.thinking import after_thinking
 
 T = TypeVar("T")
 
@@ -66,17 +66,26 @@ def _take(outcome: Outcome[T], question: Question[T], completion: Completion) ->
 
 
 def _object_of(completion: Completion) -> Mapping[str, Any]:
-    """The last JSON object of an answer: models may think or talk before it."""
+    """The one JSON object of an answer, strict JSON first; models may think or talk before it, but
+    of several that differ none is taken."""
     if completion.finish == "failed":
         raise UnusableError(completion.failure or "no answer came")
+    try:
+        whole = strict_json(completion.text.strip())
+    except NotJson:
+        whole = None
+    if isinstance(whole, dict):
+        return whole
     spoken = after_thinking(completion.text)
     if spoken is None:
         raise UnusableError("the reasoning did not come to an end")
-    found = list(objects_in(spoken[0]))
-    if not found:
+    told = [each.value for each in objects_in(spoken[0])]
+    if not told:
         said = "no JSON object was in the answer" if spoken[0].strip() else "the answer was empty"
         raise UnusableError(said)
-    return found[-1]
+    if any(value != told[0] for value in told):
+        raise UnusableError(f"{len(told)} JSON objects that differ were in the answer")
+    return told[0]
 
 
 @dataclass(slots=True)

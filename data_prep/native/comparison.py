@@ -17,8 +17,9 @@ from medal_judges.models.llm.protocol import ChatRequest, LanguageModel
 from medal_judges.signature import Signature, content_hash
 
 _PLACES = frozenset(("language", "country", "question", "first", "second", "choices", "reason"))
-_LETTER = re.compile(r"\A\W*(?:conversation|dialogue)?\W*([ab])\W*\Z", re.IGNORECASE)
-_TIE = re.compile(r"\A\W*(?:tie|neither|equal|both)\W*\Z", re.IGNORECASE)
+_W = r"\W{0,20}"
+_LETTER = re.compile(rf"\A{_W}(?:(?:conversation|dialogue){_W})?([ab]){_W}\Z", re.IGNORECASE)
+_TIE = re.compile(rf"\A{_W}(?:tie|neither|equal|both){_W}\Z", re.IGNORECASE)
 ORDERS = (True, False)  # native first, translated first
 
 

@@ -15,7 +15,7 @@ from medal_judges.models.followup.pool import FollowUp, Pool, Sign
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
 
-_LINE = re.compile(r"^\s*(?:\d+\s*[.):]|[-*•])\s*(.+?)\s*$")
+_MARK = re.compile(r"(?:\d{1,3}\s{0,3}[.):]|[-*•])")  # at the beginning of a stripped line
 _WORDS = (1, 20)  # an utterance; longer lines are the model explaining itself
 
 
@@ -71,10 +71,11 @@ def parse_list(answer: str) -> list[str]:
     """
     found = []
     for line in answer.splitlines():
-        match = _LINE.match(line)
-        if match is None:
+        line = line.strip()
+        mark = _MARK.match(line)
+        if mark is None:
             continue
-        text = match.group(1).strip().strip("\"'“”‘’*").strip()
+        text = line[mark.end() :].strip().strip("\"'“”‘’*").strip()
         if _WORDS[0] <= len(text.split()) <= _WORDS[1] and re.search(r"\w", text):
             found.append(text)
     return found

@@ -1,24 +1,47 @@
-"""JSON objects in an answer: strict, or as models write them (comments, quotes, loose commas)."""
+"""JSON objects in an answer: strict, or as models write them (comments, quotes, loose commas).
+
+Every reader here takes time in proportion to the text, whatever the text is: nothing is read twice
+from the same place more than a fixed number of times, and no other parser sees foreign text.
+"""
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+MOST_CHARACTERS = 20_000  # of an answer that is not strict JSON; a longer one is not read
+_MOST_STRICT = 1_000_000
+_MOST_STARTS = 20  # opening braces that are tried
+_DEEPEST = 20
 _TOKEN = re.compile(
-    r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|(?P<comment>//[^\n]*|/\*.*?\*/|\#[^\n]*)'
-    r"|(?P<word>\b(?:true|false|null)\b)|(?P<comma>,)(?=\s*[}\]])|(?P<open>[{\[])|(?P<close>[}\]])",
+    r'(?P<string>"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\')|(?P<comment>//[^\n]*|/\*.*?\*/|\#[^\n]*)'
+    r"|(?P<unclosed>[\"']|/\*)|(?P<open>[{\[])|(?P<close>[}\]])|(?P<comma>,)|(?P<space>\s+)|:"
+    r"|(?P<share>\d+(?:\.\d+)?\s?/\s?\d+)|(?P<number>-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|(?P<word>\w+)|.",
     re.DOTALL,
 )
-_PYTHON = {"true": "True", "false": "False", "null": "None"}
-_LONGEST = 200_000  # characters; an answer beyond this is not JSON worth mending
+_WORDS = {"true": "true", "false": "false", "null": "null"} | {
+    "True": "true",
+    "False": "false",
+    "None": "null",
+}
+_BLANK = re.compile(r"\s*")
+_DECODER = json.JSONDecoder()
 
 
 class NotJson(ValueError):
     """The text is no JSON value of the kind asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectIn:
+    """An object and where it stands in the text."""
+
+    value: dict[str, Any]
+    start: int
+    end: int
 
 
 def strict_json(text: str) -> Any:
@@ -26,33 +49,118 @@ def strict_json(text: str) -> Any:
 
     A key that stands twice with two values, and numbers that JSON does not know, are refused.
     """
+    if len(text) > _MOST_STRICT:
+        raise NotJson(f"{len(text)} characters")
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise NotJson(str(error)) from error
 
 
-def objects_in(text: str) -> Iterator[dict[str, Any]]:
-    """The outermost objects that stand in ``text``, also those that only nearly are JSON."""
+def objects_in(text: str) -> Iterator[ObjectIn]:
+    """The outermost objects that stand in ``text``, also those that only nearly are JSON. None in
+    a text of more than MOST_CHARACTERS."""
+    if len(text) > MOST_CHARACTERS:
+        return
     start = text.find("{")
-    while 0 <= start < _LONGEST:
+    for _ in range(_MOST_STARTS):
+        if start < 0:
+            return
         end = _closing(text, start)
         if end is None:
             return
         try:
-            found = _relaxed(text[start:end])
+            value = _relaxed(text[start:end])
         except NotJson:
             start = text.find("{", start + 1)
             continue
-        yield found
+        yield ObjectIn(value, start, end)
         start = text.find("{", end)
+
+
+def first_entries(text: str) -> tuple[dict[str, Any], int]:
+    """The entries of an object that ``text`` begins with and that breaks off or breaks down later,
+    and where the last of them ends. Only whole entries, with the comma behind them, count."""
+    entries: dict[str, Any] = {}
+    position = _skip(text, 1)
+    done = position
+    while text[position : position + 1] == '"':
+        try:
+            key, position = _value_at(text, position)
+            position = _skip(text, position)
+            if text[position : position + 1] != ":":
+                break
+            value, position = _value_at(text, position + 1)
+        except NotJson:
+            break
+        position = _skip(text, position)
+        if text[position : position + 1] != ",":
+            break
+        if key in entries and entries[key] != value:
+            raise NotJson(f"the key {key!r} stands twice, with two values")
+        entries[key] = value
+        done = position = _skip(text, position + 1)
+    return entries, done
+
+
+def locate(text: str, start: int, path: Sequence[str]) -> tuple[int, int] | None:
+    """Where the value at ``path`` stands in the strict JSON object that opens at ``start``; None in
+    one that is not strict."""
+    position, end = start, start
+    for key in path:
+        found = _entry(text, position, key)
+        if found is None:
+            return None
+        position, end = found
+    return position, end
+
+
+def _entry(text: str, start: int, wanted: str) -> tuple[int, int] | None:
+    """Where the value of the key ``wanted`` of the object at ``start`` begins and ends."""
+    if text[start : start + 1] != "{":
+        return None
+    position = start
+    try:
+        while text[position : position + 1] in ("{", ","):
+            position = _skip(text, position + 1)
+            key, position = _value_at(text, position)
+            position = _skip(text, position)
+            if text[position : position + 1] != ":":
+                return None
+            begin = _skip(text, position + 1)
+            _, position = _value_at(text, begin)
+            if key == wanted:
+                return begin, position
+            position = _skip(text, position)
+    except NotJson:
+        pass
+    return None
+
+
+def _skip(text: str, position: int) -> int:
+    """Where the blanks at ``position`` end."""
+    m = _BLANK.match(text, position)
+    return m.end() if m else position
+
+
+def _value_at(text: str, position: int) -> tuple[Any, int]:
+    """The JSON value at ``position`` (blanks aside) and where it ends. Raises NotJson."""
+    position = _skip(text, position)
+    try:
+        return _DECODER.raw_decode(text, position)
+    except (ValueError, RecursionError) as error:
+        raise NotJson(str(error)) from error
 
 
 def _closing(text: str, start: int) -> int | None:
     """Where the object that opens at ``start`` has closed; None where it never does."""
     depth = 0
     for m in _TOKEN.finditer(text, start):
+        if m["unclosed"]:
+            return None
         depth += (m["open"] is not None) - (m["close"] is not None)
+        if depth > _DEEPEST:
+            return None
         if depth == 0 and m["close"]:
             return m.end()
     return None
@@ -62,45 +170,54 @@ def _relaxed(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text, strict=False, object_pairs_hook=_object, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        value = _as_python(_TOKEN.sub(_mended, text))
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        value = _rewritten(text)
+    if not isinstance(value, dict):
         raise NotJson("not an object")
     return value
 
 
-def _mended(m: re.Match[str]) -> str:
-    """What a token becomes in Python: no comment, no comma before a bracket, True for true."""
-    if m["comment"] or m["comma"]:
-        return " "
-    return _PYTHON[m["word"]] if m["word"] else m[0]
-
-
-def _as_python(text: str) -> Any:
-    """The value of a literal. Nothing is evaluated but constants, lists and dictionaries."""
+def _rewritten(text: str) -> Any:
+    """The value of ``text`` once comments and loose commas are out of it, words of Python are those
+    of JSON, and keys and strings have double quotes. A share such as 8/10 becomes a text."""
+    parts: list[str] = []
+    comma = False  # whether one waits to see what follows
+    for m in _TOKEN.finditer(text):
+        if m["space"] or m["comment"]:
+            parts.append(" ")
+            continue
+        if comma and not m["close"]:
+            parts.append(",")
+        comma = m["comma"] is not None
+        if not comma:
+            parts.append(_token(m))
     try:
-        tree = ast.parse(text.strip(), mode="eval")
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Dict):
-                _object([(ast.literal_eval(k), ast.dump(v)) for k, v in _pairs(node)])
-        return ast.literal_eval(tree)
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
+        found = "".join(parts)
+        return json.loads(found, strict=False, object_pairs_hook=_object, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
         raise NotJson(str(error)) from error
 
 
-def _pairs(node: ast.Dict) -> Iterator[tuple[ast.expr, ast.expr]]:
-    for key, value in zip(node.keys, node.values, strict=True):
-        if key is None:
-            raise NotJson("an unpacked dictionary")
-        yield key, value
+def _token(m: re.Match[str]) -> str:
+    if m["share"]:
+        return json.dumps(m[0])
+    if m["word"]:
+        return _WORDS.get(m[0]) or json.dumps(m[0])
+    if m["string"] and m[0][0] == "'":
+        return '"' + re.sub(r"\\.|\"", _escaped, m[0][1:-1], flags=re.DOTALL) + '"'
+    return m[0]
+
+
+def _escaped(m: re.Match[str]) -> str:
+    return {"\\'": "'", '"': '\\"'}.get(m[0], m[0])
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    made: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found and found[key] != value:
+        if key in made and made[key] != value:
             raise NotJson(f"the key {key!r} stands twice, with two values")
-        found[key] = value
-    return found
+        made[key] = value
+    return made
 
 
 def _refuse(name: str) -> None:

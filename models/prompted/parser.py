@@ -12,9 +12,25 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.prompted.json_text import NotJson, objects_in, strict_json
+from medal_judges.models.prompted.embedded_object import is_quoted, lines_of, opening_brace, without
+from medal_judges.models.prompted.json_text import (
+    MOST_CHARACTERS,
+    NotJson,
+    ObjectIn,
+    first_entries,
+    locate,
+    objects_in,
+    strict_json,
+)
 from medal_judges.models.prompted.prompt import Answer, Scale
-from medal_judges.models.prompted.reading import Reading, off_scale, read_number, shown
+from medal_judges.models.prompted.reading import (
+    Reading,
+    marked_values,
+    off_scale,
+    read_number,
+    shown,
+)
+from medal_judges.models.prompted.thinking import after_thinking, mentions_thinking
 
 # schema: strict JSON that the backend enforced. json: strict JSON. tolerant: anything else.
 Step = Literal["schema", "json", "tolerant"]
@@ -63,21 +79,27 @@ def parse_answer(
     """For each wanted dimension what the completion says of it."""
     if completion.finish == "failed":
         return _none(wanted, completion.failure or "no answer")
-    spoken = after_thinking(completion.text)
-    if spoken is None:
-        return _none(wanted, "the reasoning did not come to an end" + _cut(completion))
-    text, offset = spoken
-    found = _read(text, wanted, answer, completion.enforced)
+    text, offset = completion.text, 0
+    if not _is_strict(
+        text
+    ):  # a comment may speak of <think>: an answer that is JSON has no thought
+        spoken = after_thinking(text)
+        if spoken is None:
+            return _none(wanted, "the reasoning did not come to an end" + _cut(completion))
+        text, offset = spoken
+        if mentions_thinking(text) and not _is_strict(text):
+            return _none(wanted, "nobody can say where the reasoning ends" + _cut(completion))
+    read = _read(text, wanted, answer, completion)
     cut = _cut(completion)
-    return {name: _placed(parsed, offset, cut) for name, parsed in found.items()}
+    return {name: _placed(parsed, offset, cut) for name, parsed in read.items()}
 
 
-def after_thinking(text: str) -> tuple[str, int] | None:
-    """What stands behind ``</think>`` and where it begins; None where reasoning has no end."""
-    close = re.search(r".*</think(?:ing)?>", text, re.DOTALL | re.IGNORECASE)
-    if close is not None:
-        return text[close.end() :], close.end()
-    return None if re.match(r"\s*<think(?:ing)?>", text, re.IGNORECASE) else (text, 0)
+def _is_strict(text: str) -> bool:
+    try:
+        strict_json(text.strip())
+    except NotJson:
+        return False
+    return True
 
 
 def _none(wanted: Sequence[Wanted], reason: str) -> dict[str, Parsed]:
@@ -96,18 +118,20 @@ def _placed(parsed: Parsed, offset: int, cut: str) -> Parsed:
     return replace(parsed, start=parsed.start + offset, end=parsed.end + offset)
 
 
-def _read(text: str, wanted: Sequence[Wanted], answer: Answer, enforced: bool) -> dict[str, Parsed]:
+def _read(
+    text: str, wanted: Sequence[Wanted], answer: Answer, completion: Completion
+) -> dict[str, Parsed]:
     if not text.strip():
         return _none(wanted, "an empty answer")
+    start = len(text) - len(text.lstrip())
     try:
         value = strict_json(text.strip())
     except NotJson:
         return _tolerant(text, wanted, answer)
-    step: Step = "schema" if enforced else "json"
+    step: Step = "schema" if completion.enforced else "json"
     if isinstance(value, dict):
-        return {w.name: _from_object(value, w, wanted, answer, step, text) for w in wanted}
+        return {w.name: _from_object(value, w, wanted, answer, step, text, start) for w in wanted}
     if len(wanted) == 1 and isinstance(value, int | float) and not isinstance(value, bool):
-        start = len(text) - len(text.lstrip())
         span = (start, start + len(text.strip()))
         return {wanted[0].name: _number(value, wanted[0], step, None, span)}
     return _tolerant(text, wanted, answer)
@@ -117,16 +141,85 @@ def _read(text: str, wanted: Sequence[Wanted], answer: Answer, enforced: bool) -
 
 
 def _tolerant(text: str, wanted: Sequence[Wanted], answer: Answer) -> dict[str, Parsed]:
-    found = [o for o in objects_in(text) if any(_entries(o, w, wanted, answer) for w in wanted)]
-    if len(found) == 1 or (found and all(o == found[0] for o in found)):
-        return {w.name: _from_object(found[0], w, wanted, answer, "tolerant", text) for w in wanted}
-    if found:
-        return _none(wanted, f"{len(found)} JSON objects that differ")
+    if len(text) > MOST_CHARACTERS:
+        return _none(wanted, f"an answer of {len(text)} characters; {MOST_CHARACTERS} are read")
+    told = [
+        o for o in objects_in(text) if any(_entries(o.value, w, wanted, answer) for w in wanted)
+    ]
+    if told and all(o.value == told[0].value for o in told):
+        return _from_embedded(text, told, wanted, answer)
+    if told:
+        return _none(wanted, f"{len(told)} JSON objects that differ")
+    if (broken := opening_brace(text)) is not None:
+        entries, done = _first_entries(text, broken)
+        if any(_entries(entries, w, wanted, answer) for w in wanted):
+            return _from_broken(text, entries, done, wanted, answer)
     if len(wanted) == 1:
         only = wanted[0]
         reading = read_number(text, only.scale, names=only.names, binary=only.binary)
         return {only.name: _of_reading(reading, _remark(text))}
     return {w.name: _from_lines(text, w) for w in wanted}
+
+
+def _from_embedded(
+    text: str, told: Sequence[ObjectIn], wanted: Sequence[Wanted], answer: Answer
+) -> dict[str, Parsed]:
+    """What an object says that stands in other text: nothing where it is quoted as somebody
+    else's words, and nothing on a dimension for which the other text marks another number."""
+    spans = [(o.start, o.end) for o in told]
+    if any(is_quoted(text, start, end) for start, end in spans):
+        return _none(wanted, "a JSON object in somebody else's words")
+    outside = without(text, spans)
+    read: dict[str, Parsed] = {}
+    for w in wanted:
+        read[w.name] = _from_object(
+            told[0].value, w, wanted, answer, "tolerant", text, told[0].start
+        )
+        others = _values_beside(outside, w, alone=len(wanted) == 1)
+        if read[w.name].value is not None and others - {read[w.name].value}:
+            read[w.name] = Parsed(
+                None, f"a number beside the JSON object that says {w.label!r} too"
+            )
+    return read
+
+
+def _values_beside(text: str, w: Wanted, *, alone: bool) -> set[float | None]:
+    """The scores that ``text`` marks; of several dimensions only those on lines that name ``w``."""
+    if not text.strip():
+        return set()
+    if alone:
+        return marked_values(text, w.scale, w.names)
+    return {v for rest in lines_of(text, w.names) for v in marked_values(rest, w.scale, w.names)}
+
+
+def _first_entries(text: str, start: int) -> tuple[dict[str, Any], int]:
+    try:
+        entries, done = first_entries(text[start:])
+    except NotJson:
+        return {}, start
+    return entries, start + done
+
+
+def _from_broken(
+    text: str,
+    entries: Mapping[str, Any],
+    done: int,
+    wanted: Sequence[Wanted],
+    answer: Answer,
+) -> dict[str, Parsed]:
+    """What the whole entries say at the beginning of an object that was cut, or is no JSON later.
+    Where the rest names a dimension's key once more, nobody can say what that means."""
+    rest = text[done:].lower()
+    read: dict[str, Parsed] = {}
+    for w in wanted:
+        keys = {*w.names, answer.score} if len(wanted) == 1 else set(w.names)
+        if any(re.search(rf"[\"']{re.escape(key.lower())}[\"']\s{{0,3}}:", rest) for key in keys):
+            read[w.name] = Parsed(
+                None, f"more than one entry {w.key!r} in an object that is no JSON"
+            )
+        else:
+            read[w.name] = _from_object(entries, w, wanted, answer, "tolerant", text, done)
+    return read
 
 
 def _remark(text: str) -> str | None:
@@ -155,7 +248,9 @@ def _from_object(
     answer: Answer,
     step: Step,
     text: str,
+    start: int,
 ) -> Parsed:
+    """What the object says of ``w`` that opens at ``start`` in ``text``."""
     entries = _entries(found, w, wanted, answer)
     if not entries:
         return Parsed(None, f"no key {w.key!r} in the JSON answer")
@@ -172,7 +267,7 @@ def _from_object(
         step = "tolerant"
     comment = holder.get(answer.comment) if answer.comment else None
     comment = comment.strip() or None if isinstance(comment, str) else None
-    return _of_value(value, w, step, comment, _locate(text, path))
+    return _of_value(value, w, step, comment, locate(text, start, path))
 
 
 def _of_value(
@@ -207,30 +302,14 @@ def _of_reading(reading: Reading, comment: str | None) -> Parsed:
     return Parsed(reading.value, None, "tolerant", comment, reading.start, reading.end)
 
 
-def _locate(text: str, path: Sequence[str]) -> tuple[int, int] | None:
-    """Where the number at ``path`` stands in the text of an object."""
-    position = 0
-    for key in path:
-        m = re.compile(rf"[\"']{re.escape(key)}[\"']\s*:\s*").search(text, position)
-        if m is None:
-            return None
-        position = m.end()
-    number = re.compile(r"-?\d+(?:\.\d+)?").match(text, position)
-    return number.span() if number else None
-
-
 # -- lines -----------------------------------------------------------------------------------------
 
 
 def _from_lines(text: str, w: Wanted) -> Parsed:
     """The one line of ``text`` that begins with the dimension's name and gives a number."""
-    names = "|".join(re.escape(n.replace("_", " ")).replace(r"\ ", r"[\s_]+") for n in w.names)
-    line = re.compile(
-        rf"^[\W_\d]*(?:{names})[\W_]*?(?:[:=：→]|\s[-–]\s)(?P<rest>.*)$",
-        re.IGNORECASE | re.MULTILINE,
-    )
     readings = [
-        read_number(m["rest"], w.scale, names=w.names, binary=w.binary) for m in line.finditer(text)
+        read_number(rest, w.scale, names=w.names, binary=w.binary)
+        for rest in lines_of(text, w.names)
     ]
     if not readings:
         return Parsed(None, f"no line for {w.label!r} in the answer {shown(text)}")

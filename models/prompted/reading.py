@@ -1,20 +1,28 @@
 """The one number that a free text gives as its score, or the reason why it gives none.
 
-Nothing is guessed: two different numbers, a range, a scale other than the one asked for, or a
-number outside it all leave the answer unscored.
+Nothing is guessed: two different numbers, a range, a scale other than the one asked for, a number
+outside it, a number that nothing marks as the score, or one that the text only quotes all leave the
+answer unscored. candidates.py says what speaks for and against each number.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from medal_judges.models.prompted.numerals import ZH_DIGITS, chinese_number, number_words
-
-Scale = tuple[float, float]
+from medal_judges.models.prompted.candidates import (
+    MOST_NUMBERS,
+    Candidate,
+    candidates,
+    quotations,
+    reported,
+)
+from medal_judges.models.prompted.json_text import MOST_CHARACTERS
+from medal_judges.models.prompted.number_forms import Scale, plain_text
+from medal_judges.models.prompted.numerals import ZH_DIGITS
+from medal_judges.models.prompted.score_words import LABELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,37 +36,19 @@ class Reading:
     end: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    start: int
-    end: int
-    value: float | None
-    reason: str = ""
-    spelled: bool = False
-
-
-_LETTER = "A-Za-zÀ-ÖØ-öø-ÿ"
-# A number that no letter, digit, point or sign touches, and that is no time of day.
-_DIGITS = (
-    rf"(?<![{_LETTER}\d.,\-])(?<!\d:)[-+]?\d+(?:[.,]\d+)*"
-    rf"(?![{_LETTER}\d²³¹¼-¾⅐-⅞]|\s*[¼-¾⅐-⅞])(?!\s*:\s*\d)"
-)
-_ZH = f"[{ZH_DIGITS}]+"
-_LABELS = (
-    *("score", "rating", "label", "grade", "rate", "puntuación", "puntuacion", "puntaje"),
-    *("calificación", "calificacion", "valoración", "nota", "评分", "分数", "得分", "打分", "总分"),
-)
 _REFUSAL = re.compile(
-    r"\W*(?:(?:i['’]?m|i am) (?:very |really )?sorry|sorry\b|as an ai\b"
+    r"\W{0,20}(?:(?:i['’]?m|i am) (?:very |really )?sorry|sorry\b|as an ai\b"
     r"|(?:i['’]?m|i am) (?:unable|not able)|i (?:can(?:['’]t|not| not)|won['’]t|will not|refuse)"
     r"|lo siento|no puedo|como (?:una )?ia\b"
     r"|抱歉|很抱歉|对不起|我(?:无法|不能)|作为(?:一个)?(?:ai|人工智能))",
     re.IGNORECASE,
 )
-_LIST_MARK = re.compile(r"^[ \t]*(?:[-•][ \t]+)?\d{1,2}[.)、](?=[ \t]+\S)", re.MULTILINE)
+_LIST_MARK = re.compile(
+    r"^[ \t]{0,8}(?:[-•][ \t]{1,3})?\d{1,2}[.)、](?=[ \t]{1,8}\S)", re.MULTILINE
+)
 _SCALE_NAME = re.compile(
-    rf"\b\d+\s*-?\s*(?:points?|puntos)\s+(?:likert\s+)?(?:scale|escala)|{_ZH}分制|\d+\s*分制"
-    r"|escala\s+de\s+\d+\s+puntos",
+    r"\b\d{1,4}\s{0,3}-?\s{0,3}(?:points?|puntos)\s{1,3}(?:likert\s{1,3})?(?:scale|escala)"
+    rf"|[{ZH_DIGITS}]{{1,4}}分制|\d{{1,4}}\s{{0,3}}分制|escala\s{{1,3}}de\s{{1,3}}\d{{1,4}}\s{{1,3}}puntos",
     re.IGNORECASE,
 )
 
@@ -68,38 +58,85 @@ def read_number(
 ) -> Reading:
     """The score in ``text`` on ``scale``; ``names`` are what the dimension may be called in it.
 
-    A number after a label (``Score: 4``) or alone on the first line goes before others. ``binary``
-    wants 0 or 1, or a plain yes or no. Number words and Chinese numerals count after a label, in
-    ``four out of five``, as the whole answer, and (Chinese) before 分.
+    A number counts behind a label (``Score: 4``) or a verb of rating, as a share of the scale's
+    top, with its unit, alone on a line, or at the beginning; all that count have to agree. Any
+    other counts in an answer of three words at most. ``binary`` wants 0 or 1, or a plain yes or no.
+    Number words and Chinese numerals count after a label or a verb, in ``four out of five``, as the
+    whole answer, and (Chinese) before 分.
     """
     if not text.strip():
         return Reading(None, "an empty answer")
+    if len(text) > MOST_CHARACTERS:
+        return Reading(None, f"an answer of {len(text)} characters; {MOST_CHARACTERS} are read")
     if _REFUSAL.match(text):
         return Reading(None, f"a refusal: {shown(text)}")
-    plain = _without_scale(_plain(text), scale)
-    if binary and (word := _yes_or_no(plain, names)) is not None:
+    plain = _without_scale(plain_text(text), scale)
+    if binary and (word := _yes_or_no(text, plain, names)) is not None:
         return Reading(word)
-    found = list(_candidates(plain, scale, binary))
-    strong = [c for c in found if _is_strong(plain, c, names)]
-    loose = [c for c in found if not c.spelled]
-    return _settled(strong or loose, scale, binary, text)
+    numbers = candidates(text, plain, scale, names, binary=binary)
+    if len(numbers) > MOST_NUMBERS:
+        return Reading(None, f"more than {MOST_NUMBERS} numbers in {shown(text)}")
+    return _settled(numbers, scale, binary, text)
 
 
-def _settled(found: Sequence[_Candidate], scale: Scale, binary: bool, text: str) -> Reading:
-    if not found:
-        return Reading(None, f"no number in the answer {shown(text)}")
-    if bad := next((c for c in found if c.value is None), None):
+def marked_values(text: str, scale: Scale, names: Sequence[str]) -> set[float | None]:
+    """All values that ``text`` marks as a score, whoever says so: what a score that was found
+    elsewhere in the answer must not contradict."""
+    plain = _without_scale(plain_text(text), scale)
+    numbers = candidates(text, plain, scale, names, binary=False)
+    marked = [c for c in numbers if _is_marked(c) or (c.objection and c.evidence in _FORMAL)]
+    return {c.value for c in marked if c.kind != "range"}
+
+
+# Evidence that a number in somebody else's words may have too: such a number is a rival.
+_FORMAL = ("label", "share", "points")
+_NO_RIVALS = ("negated", "bounded", "defined", "counted")
+
+
+def _is_marked(c: Candidate) -> bool:
+    return c.evidence is not None and c.objection is None
+
+
+def _settled(numbers: Sequence[Candidate], scale: Scale, binary: bool, text: str) -> Reading:
+    marked = [c for c in numbers if _is_marked(c)]
+    loose = [c for c in numbers if c.evidence is None and c.objection is None and not c.spelled]
+    if not marked and len(re.findall(r"[^\W\d_]+", text)) <= 3:
+        marked, loose = loose, []
+    if not marked:
+        return Reading(None, f"{_unmarked(numbers, loose)} in the answer {shown(text)}")
+    if bad := next((c for c in marked if c.value is None), None):
         return Reading(None, f"{bad.reason} in {shown(text)}")
-    values = sorted({c.value for c in found if c.value is not None})
+    rivals = [c for c in numbers if c.evidence in _FORMAL and c.objection in ("quoted", "reported")]
+    if all(c.evidence == "lead" for c in marked):
+        rivals += [c for c in loose if c.value is not None and scale[0] <= c.value <= scale[1]]
+    values = sorted({c.value for c in (*marked, *rivals) if c.value is not None})
     if len(values) > 1:
         told = ", ".join(f"{v:g}" for v in values[:5])
         return Reading(None, f"more than one number ({told}) in {shown(text)}")
-    first = found[0]
     if problem := off_scale(values[0], scale, binary=binary):
         return Reading(None, problem)
+    first = marked[0]
     if first.spelled:
         return Reading(values[0])
     return Reading(values[0], start=first.start, end=first.end)
+
+
+def _unmarked(numbers: Sequence[Candidate], loose: Sequence[Candidate]) -> str:
+    """Why none of ``numbers`` is the score."""
+    defined = {c.value for c in numbers if c.objection == "defined"}
+    others = {c.value for c in loose}
+    if len(told := sorted(v for v in defined | others if v is not None)) > 1:
+        return f"more than one number ({', '.join(f'{v:g}' for v in told[:5])})"
+    if bad := next((c for c in numbers if c.value is None and not c.objection), None):
+        return bad.reason
+    if told:
+        return f"no number that is marked as the score ({told[0]:g} is not)"
+    objections = {c.objection for c in numbers}
+    if objections & {"quoted", "reported"}:
+        return "no number but in somebody else's words"
+    if objections & {"negated", "bounded"}:
+        return "no number but a bound, or one that is denied,"
+    return "no number"
 
 
 def off_scale(value: float, scale: Scale, *, binary: bool = False) -> str | None:
@@ -113,176 +150,55 @@ def off_scale(value: float, scale: Scale, *, binary: bool = False) -> str | None
 
 def shown(text: str) -> str:
     """``text`` on one line and short, for a message."""
-    line = " ".join(text.split())
+    line = " ".join(text[:400].split())
     return repr(line if len(line) <= 60 else line[:57] + "...")
 
 
-# -- cleaning, without moving a character ---------------------------------------------------------
-
-
-def _plain(text: str) -> str:
-    """Digits of any script as ASCII, marks of Markdown and quotes as blanks; same length."""
-    return "".join(map(_plain_character, text))
-
-
-@lru_cache(maxsize=4096)
-def _plain_character(c: str) -> str:
-    if unicodedata.category(c) == "Nd":
-        return str(unicodedata.decimal(c))
-    if c in "*_`#|\"'“”‘’()[]{}<>（）【】「」《》$\\":
-        return " "
-    return {"／": "/", "：": ":", "－": "-", "−": "-", "％": "%", "＋": "+", "．": "."}.get(c, c)
+# -- what is certainly no score --------------------------------------------------------------------
 
 
 def _without_scale(text: str, scale: Scale) -> str:
     """Blanks for list marks and for mentions of the scale itself, such as ``0 to 100``."""
-    for pattern in (_LIST_MARK, _SCALE_NAME, _scale_mention(scale)):
-        text = pattern.sub(lambda m: " " * len(m[0]), text)
-    return text
+    marks = [m for m, _ in zip(_LIST_MARK.finditer(text), range(2), strict=False)]
+    # A list begins with 1: "4. It flows well." is a score and its reason.
+    if len(marks) > 1 or not marks or text[: marks[0].start()].strip() or "1" in _digits(marks[0]):
+        text = _blanked(_LIST_MARK, text)
+    return _blanked(_scale_mention(scale), _blanked(_SCALE_NAME, text))
+
+
+def _digits(mark: re.Match[str]) -> list[str]:
+    return re.findall(r"\d+", mark[0])
+
+
+def _blanked(pattern: re.Pattern[str], text: str) -> str:
+    return pattern.sub(lambda m: " " * len(m[0]), text)
 
 
 @lru_cache(maxsize=256)
 def _scale_mention(scale: Scale) -> re.Pattern[str]:
     low, high = (re.escape(f"{v:g}") for v in scale)
+    blank = r"\s{0,3}"
     return re.compile(
-        rf"(?<![\d.,-]){low}\s*分?\s*(?:-|–|—|~|to|through|and|al?|hasta|y|至|到)\s*"
-        rf"{high}(?![\d.,]*\d)(?!\s*[-–/]\s*\d)",
+        rf"(?<![\d.,-]){low}{blank}分?{blank}"
+        rf"(?:-|–|—|~|to|through|and|al?|hasta|y|und|bis|et|à|e|至|到){blank}"
+        rf"{high}(?![\d.,]{{0,8}}\d)(?!{blank}[-–/]{blank}\d)",
         re.IGNORECASE,
     )
 
 
-# -- what could be the score ----------------------------------------------------------------------
-
-
-@lru_cache(maxsize=1)
-def _patterns() -> re.Pattern[str]:
-    words = "|".join(map(re.escape, sorted(number_words(), key=len, reverse=True)))
-    word = rf"(?<![{_LETTER}-])(?:{words})(?![{_LETTER}-])"
-    any_number = rf"(?:{_DIGITS}|{word})"
-    after = r"\s*(?:$|[.,;:!?\n。，；！]|points?\b|puntos\b|stars?\b|分|for\b|on\b|in\b|por\b|en\b)"
-    top = rf"(?P<top>\d+(?:[.,]\d+)?|{word})"
-    return re.compile(
-        "|".join(
-            [
-                rf"(?P<part>{_DIGITS})\s*/\s*(?P<under>\d+(?:[.,]\d+)?)(?P<chain>\s*/)?",
-                rf"(?P<zhpart>{_DIGITS}|{_ZH})\s*分?\s*[,，]?\s*满分\s*(?:为|是)?\s*"
-                rf"(?P<zhtop>\d+|{_ZH})\s*分?",
-                rf"(?P<outof>{any_number})\s*,?\s*(?:out of|of|over|sobre|de)\s+"
-                rf"(?:a possible\s+)?{top}(?={after})",
-                rf"(?P<range>{_DIGITS}\s*分?\s*(?:-|–|—|~|to|through|hasta|至|到)\s*\d+)",
-                rf"(?P<zhfraction>(?:{_ZH}|\d+)分之(?:{_ZH}|\d+))",
-                rf"(?P<percent>{_DIGITS})\s*%",
-                rf"(?P<number>{_DIGITS})",
-                rf"(?P<zhdecimal>{_ZH}点{_ZH})分?",
-                rf"(?P<zh>{_ZH})(?P<fen>分(?![钟析别享之]))?",
-                rf"(?P<word>{word})",
-            ]
-        ),
-        re.IGNORECASE | re.MULTILINE,
-    )
-
-
-def _candidates(text: str, scale: Scale, binary: bool) -> Iterator[_Candidate]:
-    for m in _patterns().finditer(text):
-        kind = next(k for k in _KINDS if m[k] is not None)
-        yield _of_kind(kind, m, scale, binary)
-
-
-_KINDS = (
-    *("part", "zhpart", "outof", "range", "zhfraction", "percent"),
-    *("number", "zhdecimal", "zh", "word"),
-)
-_UPPER = {"part": "under", "zhpart": "zhtop", "outof": "top"}
-
-
-def _of_kind(kind: str, m: re.Match[str], scale: Scale, binary: bool) -> _Candidate:
-    start, end = m.span(kind)
-    if kind in _UPPER:
-        return _share(kind, m, scale, binary)
-    if kind in ("range", "zhfraction"):
-        return _Candidate(start, end, None, f"a {'range' if kind == 'range' else 'fraction'}")
-    if kind == "percent" and scale != (0, 100):
-        return _Candidate(start, end, None, "a percentage")
-    value, reason = _value(m[kind])
-    # 十分 is "very"; 一 and the like are everywhere: loose ones count before 分 only.
-    bare = kind == "word" or (kind == "zh" and (m["fen"] is None or m[kind] == "十"))
-    return _Candidate(start, end, value, reason, spelled=bare)
-
-
-def _share(kind: str, m: re.Match[str], scale: Scale, binary: bool) -> _Candidate:
-    """``8/10``: the first number, where the second is the top of the scale asked for."""
-    start, end = m.span(kind)
-    top, _ = _value(m[_UPPER[kind]])
-    if binary or m["chain"]:
-        return _Candidate(start, end, None, "a fraction")
-    if top != scale[1]:
-        return _Candidate(start, end, None, f"a score out of {m[_UPPER[kind]]}, not {scale[1]:g},")
-    value, reason = _value(m[kind])
-    return _Candidate(start, end, value, reason)
-
-
-def _value(text: str) -> tuple[float | None, str]:
-    """The number that ``text`` writes, or None and why not."""
-    lowered = " ".join(text.lower().split())
-    if lowered in number_words():
-        return float(number_words()[lowered]), ""
-    if text[0] in ZH_DIGITS:
-        return _chinese(text)
-    sign, body = (-1, text[1:]) if text[0] == "-" else (1, text.lstrip("+"))
-    if len(body) > 15:
-        return None, "a number too long to be a score"
-    if re.fullmatch(r"[1-9]\d{0,2}[.,]\d{3}", body):
-        return None, f"{text}, which may be thousands or a fraction,"
-    if re.fullmatch(r"\d+(?:[.,]\d+)?", body):
-        return sign * float(body.replace(",", ".")), ""
-    for group, point in ((",", "."), (".", ",")):
-        if re.fullmatch(rf"\d{{1,3}}(?:\{group}\d{{3}})+(?:\{point}\d+)?", body):
-            return sign * float(body.replace(group, "").replace(point, ".")), ""
-    return None, f"{text}, which is not one number,"
-
-
-def _chinese(text: str) -> tuple[float | None, str]:
-    whole, point, rest = text.partition("点")
-    value = chinese_number(whole)
-    digits = [chinese_number(c) for c in rest]
-    if value is None or (point and any(d is None or d > 9 for d in digits)):
-        return None, f"{text}, which is not one number,"
-    return float(f"{value}.{''.join(map(str, digits))}" if point else value), ""
-
-
-# -- which of them is meant -----------------------------------------------------------------------
-
-
-@lru_cache(maxsize=256)
-def _label(names: tuple[str, ...]) -> re.Pattern[str]:
-    """What ends right before a labelled number."""
-    spoken = [name.replace("_", " ") for name in names]
-    labels = "|".join(re.escape(n).replace(r"\ ", r"\s+") for n in (*_LABELS, *spoken) if n)
-    return re.compile(
-        rf"(?:{labels})\s*(?:of\s+the\s+\w+\s*)?(?:\b(?:is|was|es)\b\s*:?|[:=→]|-+>|\s-(?=\s)|是:?|为:?)\s*$",
-        re.IGNORECASE,
-    )
-
-
-def _is_strong(text: str, c: _Candidate, names: Sequence[str]) -> bool:
-    before = text[: c.start]
-    if _label(tuple(names)).search(before[-80:]):
-        return True
-    line = text[before.rfind("\n") + 1 :].split("\n", 1)[0]
-    rest = re.sub(r"\s*(?:points?|puntos|stars?|分)?[\s.。!]*$", "", line, flags=re.IGNORECASE)
-    alone = rest.strip() != "" and rest.strip() == text[c.start : c.end].strip()
-    return alone and not before.strip()
-
+# -- yes and no ------------------------------------------------------------------------------------
 
 _YES = {"yes": 1.0, "true": 1.0, "sí": 1.0, "是": 1.0, "no": 0.0, "false": 0.0, "否": 0.0}
 
 
-def _yes_or_no(text: str, names: Sequence[str]) -> float | None:
-    """1 or 0 where the whole answer, or what stands after a label on one line, is yes or no."""
-    word = text.strip(" \n\t.。!,").lower()
+def _yes_or_no(text: str, plain: str, names: Sequence[str]) -> float | None:
+    """1 or 0 where the whole answer, or what stands behind a label and a colon, is yes or no."""
+    word = plain.strip(" \n\t.。!,").lower()
     if word in _YES:
         return _YES[word]
-    _, colon, rest = word.rpartition(":")
-    if colon and _label(tuple(names)).search(word[: len(word) - len(rest)]):
-        return _YES.get(rest.strip())
-    return None
+    before, colon, rest = word.rpartition(":")
+    value = _YES.get(rest.strip())
+    if value is None or not colon or len(before) > 60 or reported(before) or quotations(text):
+        return None
+    spoken = {n.replace("_", " ").lower() for n in names} | set(LABELS)
+    return value if before.rstrip().endswith(tuple(filter(None, spoken))) else None

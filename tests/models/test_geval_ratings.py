@@ -137,3 +137,12 @@ def test_samples_are_counted() -> None:
     assert nothing.failure == "no rating in 1 answers: no number in the answer 'no idea'"
     failed = Completion("", finish="failed", failure="timeout")
     assert from_samples([failed], FIVE).failure == "no rating in 1 answers: timeout"
+
+
+def test_what_a_model_thinks_is_no_rating() -> None:
+    thought = "<think>\nScore: 2?\n</think>\n\n4"
+    said = FIVE.read(thought)
+    assert said.value == 4 and said.start is not None and thought[said.start :] == "4"
+    assert FIVE.read("<think>Score: 2").value is None
+    found = from_samples([Completion(thought)], FIVE)
+    assert found.chances == (0, 0, 0, 1, 0)

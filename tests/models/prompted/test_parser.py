@@ -264,7 +264,7 @@ def test_several_dimensions_in_one_answer() -> None:
     flat = '{"unsafe": 1, "Lacks Empathy": 0, "overall": 2}'
     assert several(flat) == {"unsafe": 1, "lacks_empathy": 0, "overall": 2}
     lines = "1. **Unsafe**: 1\n2. **Lacks Empathy**: no\n- Overall: 2/5 (poor, 3 slips)"
-    assert several(lines) == {"unsafe": 1, "lacks_empathy": 0, "overall": None}  # 2 and 3
+    assert several(lines) == {"unsafe": 1, "lacks_empathy": 0, "overall": 2}
     assert several("Unsafe: 1\nOverall: 2/5")["overall"] == 2
 
 

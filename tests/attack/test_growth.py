@@ -1,0 +1,149 @@
+"""No text, however made, keeps a reader busy: every reader of foreign text on strings that made one
+of them cubic, quadratic or exponential, or that are the kind which does.
+
+A reader that is not linear takes minutes to years for one of these. The guard is a guard against
+hanging, not a measurement; tests/speed/reading.py measures.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from medal_judges.data_prep.generation.reading import read_utterance, read_verdict
+from medal_judges.data_prep.labelling.passages import passages
+from medal_judges.data_prep.native.comparison import _LETTER, _TIE
+from medal_judges.models.followup.generation import parse_list
+from medal_judges.models.geval_steps import _listed
+from medal_judges.models.llm.protocol import Completion
+from medal_judges.models.llm.rates import duration
+from medal_judges.models.prompted.json_text import MOST_CHARACTERS
+from medal_judges.models.prompted.parser import Wanted, parse_answer
+from medal_judges.models.prompted.prompt import Answer
+from medal_judges.models.prompted.thinking import after_thinking
+from medal_judges.models.secret_scan import _PATTERNS
+from medal_judges.models.trained_metrics.sentences import sentences
+
+ONE = [Wanted("overall", "overall", "overall", (1, 5))]
+SEVERAL = [*ONE, Wanted("lacks_empathy", "lacks_empathy", "lacks empathy", (0, 1), binary=True)]
+LABELS = Answer(score="label", comment="comment")
+
+
+def _answer(wanted: list[Wanted]) -> Callable[[str], Any]:
+    return lambda text: parse_answer(Completion(text), wanted, LABELS)
+
+
+def _secrets(text: str) -> None:
+    for pattern in _PATTERNS.values():
+        pattern.search(text)
+
+
+def _choice(text: str) -> None:
+    _LETTER.match(text)
+    _TIE.match(text)
+
+
+# Readers of text of any length, and how much of it they are given here.
+READERS: dict[str, tuple[Callable[[str], Any], int]] = {
+    "one dimension": (_answer(ONE), MOST_CHARACTERS),
+    "several dimensions": (_answer(SEVERAL), MOST_CHARACTERS),
+    "thinking": (after_thinking, 300_000),
+    "utterance": (read_utterance, 100_000),
+    "verdict": (read_verdict, 300_000),
+    "comparison": (_choice, 300_000),
+    "follow-ups": (parse_list, 200_000),
+    "steps": (_listed, 200_000),
+    "sentences": (sentences, 100_000),
+    "secrets": (_secrets, 100_000),
+    "rate limits": (duration, 100_000),
+    "passages": (lambda text: passages(text, "zh"), 60_000),
+}
+# What is repeated between a beginning and an end.
+ATOMS = [
+    *(
+        " ",
+        "\n",
+        "\t ",
+        "*",
+        "`",
+        "```",
+        '"',
+        "'",
+        "\\'",
+        '\\"',
+        "“",
+        "{",
+        "[",
+        "}",
+        ",",
+        ", ",
+        "(",
+    ),
+    *('{"a":', "{'a':", '{"label": 1, ', "/*", "//", "#", "-", "- ", ">", "\n>", "1", "1,", "1. "),
+    *(
+        "1 ",
+        "1/",
+        "-1",
+        "1:",
+        "4 or ",
+        "一",
+        "分",
+        "。",
+        ". ",
+        "a",
+        "a ",
+        "a-",
+        "a@",
+        "@a",
+        "sk-a-",
+    ),
+    *("END ", "END_OF_", "\\_", "<think>", "</think>", "</think>\n", "score ", "score of the "),
+    *("overall", "overall: ", "i would ", "not ", "the user says ", "a://", "two thousand ", "é"),
+]
+WRAPS = [("", ""), ("Score: 4", "x"), ("{", "5"), ("4\n", "\n5")]
+
+
+@contextmanager
+def no_longer_than(seconds: int) -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise TimeoutError("this reader is not linear")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _grown(atom: str, wrap: tuple[str, str], length: int) -> str:
+    begin, end = wrap
+    return (begin + atom * (length // len(atom)))[: length - len(end)] + end
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_text_keeps_a_reader_busy(reader: str) -> None:
+    read, length = READERS[reader]
+    for i, atom in enumerate(ATOMS):
+        with no_longer_than(20):
+            read(_grown(atom, WRAPS[i % len(WRAPS)], length // 4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_no_text_keeps_a_reader_busy_at_full_length(reader: str, wrap: tuple[str, str]) -> None:
+    read, length = READERS[reader]
+    for atom in ATOMS:
+        with no_longer_than(60):
+            read(_grown(atom, wrap, length))
+
+
+def test_an_answer_that_is_too_long_is_not_read() -> None:
+    parsed = parse_answer(Completion("Score: 4" + " " * MOST_CHARACTERS), ONE, LABELS)["overall"]
+    assert parsed.value is None and "characters" in (parsed.reason or "")

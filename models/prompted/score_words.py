@@ -61,8 +61,8 @@ _FOLLOWERS = (
     "as at and based because but due for from given here i if in is it on out overall since so",
     "that the this though to was which while with would my although points point pts stars star",
     "percent porque ya por en debido puesto dado pero y aunque puntos punto es de sobre estrellas",
-    "weil da für auf und aber punkte punkten von denn car parce pour sur et mais étoiles pois em pontos e",
-    "mas perché per su punti ma",
+    "weil da für auf und aber punkte punkten von denn car parce pour sur et mais étoiles",
+    "pois em pontos e mas perché per su punti ma",
 )
 FOLLOWERS = frozenset(word for line in _FOLLOWERS for word in line.split())
 FOLLOWING_CHARACTERS = frozenset("分点點因由但所和或，。、")

@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from medal_judges.dimension import Kind
 from medal_judges.errors import MedalError
+from medal_judges.eval.against_ceiling import MEASUREMENT
 from medal_judges.eval.alignment import answer_matrix
 from medal_judges.eval.alpha import alpha_statistic
 from medal_judges.eval.ceiling import binary_ceiling, graded_ceiling, krippendorff_alpha
 from medal_judges.eval.correlation import MIN_ROWS, Floats, Statistic, weighted_spearman
 from medal_judges.eval.intervals import choose_clusters, too_few, with_intervals
-from medal_judges.eval.metaeval import MEASUREMENT, kind_of
+from medal_judges.eval.metaeval import kind_of
 from medal_judges.eval.results import Estimate
 from medal_judges.eval.wilson import wilson
 from medal_judges.labelled import LabelledDialogue

@@ -1,50 +1,107 @@
-"""Human ceiling: how well one annotator agrees with the others on the rows a judge is tested on."""
+"""Human ceiling: one annotator against the others, and the judge against the very same others.
+
+A judge is usually held against the mean of all annotators (F1: against each of them, on every row
+that they answered), an annotator can only be held against the others, on rows with two answers.
+The mean of more people is less noisy, so an annotator who is as good as the rest seems worse than a
+judge who is no better. Like is compared with like where both have the same target on the same rows:
+then an exchangeable further person scores, on average, what the ceiling says (tested).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
 
 from medal_judges.eval.classification import METRICS, classification_statistic
-from medal_judges.eval.correlation import Floats, Statistic, correlation_statistic
+from medal_judges.eval.correlation import MIN_ROWS, Floats, Statistic, correlation_statistic
 from medal_judges.eval.intervals import Clusters, with_intervals
 from medal_judges.eval.results import Estimate
 
-_CORRELATIONS = ("pearson", "spearman", "kendall", "within", "centred")
+CORRELATIONS = ("pearson", "spearman", "kendall", "within", "centred")
+_NONE_SHARED = "no row has answers of two annotators"
+_NONE_VARIES = "annotators share fewer than 3 rows, or give all of them the same answer"
+_UNDEFINED = "undefined against every annotator"
+Rows = npt.NDArray[np.intp]
 
 
 def graded_ceiling(
-    values: Floats, chatbots: Sequence[str | None], clusters: Clusters
+    values: Floats,
+    chatbots: Sequence[str | None],
+    clusters: Clusters,
+    *,
+    judge: Floats | None = None,
 ) -> dict[str, Estimate]:
-    """Correlation of one annotator with the mean of the others, averaged over the positions of
-    the label list (positions are not fixed people, so no single one stands for a person).
+    """Correlation of one annotator with the mean of the others, averaged by rows over the
+    positions of the label list (positions are not fixed people, so no single one is a person's).
 
-    ``values``: shape (rows, annotators), NaN where no answer was given. None with a reason where
-    no row has two answers.
+    With ``judge``, its scores of shape (rows,), the judge stands in the annotator's place: the
+    same targets, rows and averaging. ``values``: shape (rows, annotators), NaN where no answer was
+    given. None with a reason where no row has two answers. A position with fewer than 3 rows, or
+    where the annotator or the others never differ, takes no part for either.
     """
-    parts: list[tuple[npt.NDArray[np.intp], Statistic]] = []
-    for position in range(values.shape[1]):
-        rows, one, others = _one_against_others(values, position)
-        if len(rows):
-            bots = [chatbots[i] for i in rows] if chatbots else []
-            parts.append((rows, correlation_statistic(one, others, bots)))
-    names = _CORRELATIONS if chatbots else _CORRELATIONS[:3]
-    return _ceiling(names, parts, values.shape[0], clusters)
+    names = CORRELATIONS if chatbots else CORRELATIONS[:3]
+    statistic = graded_statistic(values, chatbots, judge)
+    if statistic is None:
+        return no_ceiling(names, _NONE_VARIES if shared_rows(values) else _NONE_SHARED)
+    return _estimates(names, statistic, clusters)
 
 
-def binary_ceiling(labels: Floats, clusters: Clusters) -> dict[str, Estimate]:
-    """F1+, F1-, precision, recall and accuracy of one annotator against another, averaged over
-    all ordered pairs of positions (MEDAL, Figure 5: the two annotation sets compared)."""
-    parts: list[tuple[npt.NDArray[np.intp], Statistic]] = []
-    for judge, people in permutations(range(labels.shape[1]), 2):
-        rows = np.flatnonzero(np.isfinite(labels[:, judge]) & np.isfinite(labels[:, people]))
+def graded_statistic(
+    values: Floats, chatbots: Sequence[str | None], judge: Floats | None = None
+) -> Statistic | None:
+    """The figures of ``graded_ceiling`` as a function of row weights; None where no position
+    takes part."""
+    parts = [
+        (
+            rows,
+            correlation_statistic(
+                others,
+                one if judge is None else judge[rows],
+                [chatbots[i] for i in rows] if chatbots else [],
+            ),
+        )
+        for rows, one, others in _positions(values)
+    ]
+    return _averaged(parts) if parts else None
+
+
+def binary_ceiling(
+    labels: Floats,
+    clusters: Clusters,
+    *,
+    judge: Floats | None = None,
+) -> dict[str, Estimate]:
+    """F1+, F1-, precision, recall and accuracy of one annotator against another, averaged by rows
+    over all ordered pairs of positions (MEDAL, Figure 5: the two annotation sets compared).
+
+    With ``judge``, its probabilities of shape (rows,), the judge stands in the first one's place.
+    A pair in which a figure is 0/0 takes no part in it.
+    """
+    statistic = binary_statistic(labels, judge)
+    if statistic is None:
+        return no_ceiling(METRICS, _NONE_SHARED)
+    return _estimates(METRICS, statistic, clusters)
+
+
+def binary_statistic(labels: Floats, judge: Floats | None = None) -> Statistic | None:
+    """The figures of ``binary_ceiling`` as a function of row weights; None where no row has two
+    answers."""
+    given = np.isfinite(labels)
+    parts: list[tuple[Rows, Statistic]] = []
+    for one, other in permutations(range(labels.shape[1]), 2):
+        rows = np.flatnonzero(given[:, one] & given[:, other])
         if len(rows):
-            pair = classification_statistic(labels[rows, judge], labels[rows][:, [people]])
-            parts.append((rows, pair))
-    return _ceiling(METRICS, parts, labels.shape[0], clusters)
+            said = labels[rows, one] if judge is None else judge[rows]
+            parts.append((rows, classification_statistic(said, labels[rows][:, [other]])))
+    return _averaged(parts) if parts else None
+
+
+def shared_rows(values: Floats) -> int:
+    """Rows with two answers or more: those of the ceiling."""
+    return int((np.isfinite(values).sum(axis=1) > 1).sum())
 
 
 def no_ceiling(names: Sequence[str], reason: str) -> dict[str, Estimate]:
@@ -52,41 +109,52 @@ def no_ceiling(names: Sequence[str], reason: str) -> dict[str, Estimate]:
     return {name: Estimate(None, reason=reason) for name in names}
 
 
-def _one_against_others(
-    values: Floats, position: int
-) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
-    others = np.delete(values, position, axis=1)
-    both = np.isfinite(values[:, position]) & np.isfinite(others).any(axis=1)
-    rows = np.flatnonzero(both)
-    mean = np.nanmean(others[rows], axis=1) if len(rows) else np.empty(0)
-    return rows, values[rows, position], mean
+def _positions(values: Floats) -> Iterator[tuple[Rows, Floats, Floats]]:
+    """For each position of the label list its rows, its answers and the mean of the others'."""
+    for position in range(values.shape[1]):
+        others = np.delete(values, position, axis=1)
+        both = np.isfinite(values[:, position]) & np.isfinite(others).any(axis=1)
+        rows = np.flatnonzero(both)
+        if len(rows) < MIN_ROWS:
+            continue
+        one, mean = values[rows, position], np.nanmean(others[rows], axis=1)
+        if np.ptp(one) > 0 and np.ptp(mean) > 0:
+            yield rows, one, mean
 
 
-def _ceiling(
+def _estimates(
     names: Sequence[str],
-    parts: Sequence[tuple[npt.NDArray[np.intp], Statistic]],
-    size: int,
+    statistic: Statistic,
     clusters: Clusters,
 ) -> dict[str, Estimate]:
-    if not parts:
-        return no_ceiling(names, "no row has answers of two annotators")
-    statistic = _averaged(parts)
-    found = statistic(np.ones((1, size)))
+    figures = statistic(np.ones((1, len(clusters.names))))
     estimates = {
-        name: Estimate(float(found[name][0]))
-        if np.isfinite(found[name][0])
-        else Estimate(None, reason="undefined for one of the annotators")
+        name: Estimate(float(figures[name][0]))
+        if np.isfinite(figures[name][0])
+        else Estimate(None, reason=_UNDEFINED)
         for name in names
     }
     return with_intervals(estimates, statistic, clusters)
 
 
-def _averaged(parts: Sequence[tuple[npt.NDArray[np.intp], Statistic]]) -> Statistic:
+def _averaged(parts: Sequence[tuple[Rows, Statistic]]) -> Statistic:
+    """Mean over the parts in which a figure is defined, by the weight of their rows."""
+
     def statistic(weights: Floats) -> dict[str, Floats]:
-        found = [part(weights[:, rows]) for rows, part in parts]
-        return {name: np.mean([one[name] for one in found], axis=0) for name in found[0]}
+        sizes = np.array([weights[:, rows].sum(axis=1) for rows, _ in parts])
+        each = [part(weights[:, rows]) for rows, part in parts]
+        return {name: _mean(np.array([one[name] for one in each]), sizes) for name in each[0]}
 
     return statistic
+
+
+def _mean(values: Floats, sizes: Floats) -> Floats:
+    """Weighted mean over the first axis of what is defined; NaN where nothing is."""
+    kept = np.where(np.isfinite(values), sizes, 0.0)
+    out: Floats = np.full(values.shape[1], np.nan)
+    total = (kept * np.where(kept > 0, values, 0.0)).sum(axis=0)
+    np.divide(total, kept.sum(axis=0), out=out, where=kept.sum(axis=0) > 0)
+    return out
 
 
 def krippendorff_alpha(values: Floats, measurement: str) -> Estimate:

@@ -32,7 +32,11 @@ _WITHIN_NOTE = (
     f"mean of the Spearman correlations of single chatbots, weighted by rows, over chatbots with "
     f"at least {MIN_WITHIN} rows"
 )
-_CEILING_NOTE = "one annotator against the others on the same rows, averaged over positions"
+_CEILING_NOTE = (
+    "one annotator against the mean of the others (issues: against each other one) on rows with "
+    "two answers or more, averaged over positions by rows; like for like, the judge stands in the "
+    "annotator's place"
+)
 
 
 def compute(run: Run, facts: Iterable[tuple[str, str]] = ()) -> Benchmark:

@@ -8,13 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from medal_judges.dimension import Kind
+from medal_judges.eval.against_ceiling import against_ceiling, slice_ceiling
 from medal_judges.eval.alignment import Aligned, align
-from medal_judges.eval.ceiling import (
-    binary_ceiling,
-    graded_ceiling,
-    krippendorff_alpha,
-    no_ceiling,
-)
+from medal_judges.eval.ceiling import no_ceiling
 from medal_judges.eval.classification import (
     METRICS,
     classification,
@@ -34,8 +30,6 @@ from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Scale
 from medal_judges.signature import Signature
-
-MEASUREMENT = {"binary": "nominal", "ordinal": "ordinal", "continuous": "interval"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +76,8 @@ def evaluate(
     kind = kind_of(rows, question.dimension)
     clusters = choose_clusters(aligned.chatbots, aligned.groups)
     slices = _slices(aligned)
+    compared = against_ceiling(aligned, kind)
+    sliced = {name: slice_ceiling(aligned.part(part), kind) for name, part in slices.items()}
     return ResultRow(
         judge=judge,
         signature=signature,
@@ -92,8 +88,13 @@ def evaluate(
         n=aligned.total,
         scored=len(aligned.rows),
         metrics=figures(aligned, kind, clusters),
-        ceiling=ceiling(aligned, question.dimension, kind, clusters),
+        ceiling=compared.person,
+        like_for_like=compared.judge,
+        ceiling_rows=compared.rows,
+        ceiling_difference=compared.difference,
         slices={name: _slice(aligned, part, kind) for name, part in slices.items()},
+        slice_ceilings={name: one.person for name, one in sliced.items()},
+        slice_like_for_like={name: one.judge for name, one in sliced.items()},
         slice_sizes={name: len(part) for name, part in slices.items()},
         counts=_counts(aligned, kind),
         points=aligned.points(),
@@ -135,23 +136,6 @@ def _issue_figures(aligned: Aligned, clusters: Clusters) -> dict[str, Estimate]:
         return found
     statistic = classification_statistic(aligned.score, aligned.values)
     return with_intervals(found, statistic, clusters)
-
-
-def ceiling(
-    aligned: Aligned, dimension: str, kind: Kind, clusters: Clusters
-) -> dict[str, Estimate]:
-    """The human ceiling on the scored rows, with Krippendorff's ``alpha`` beside it."""
-    names = ("f1_present", "f1_absent") if kind == "binary" else ("spearman", "pearson", "kendall")
-    if any(row.aggregated for row in aligned.rows):
-        return no_ceiling(names, "the set was released as means or votes, without single answers")
-    if (np.isfinite(aligned.values).sum(axis=1) < 2).all():
-        return no_ceiling(names, "one annotator per row")
-    if kind == "binary":
-        found = binary_ceiling(aligned.values, clusters)
-    else:
-        bots = aligned.chatbots
-        found = graded_ceiling(aligned.values, bots, clusters)
-    return found | {"alpha": krippendorff_alpha(aligned.values, MEASUREMENT[kind])}
 
 
 def _slices(aligned: Aligned) -> dict[str, list[int]]:

@@ -42,7 +42,10 @@ class ResultRow:
     ``metrics`` maps a name (``spearman``, ``pearson``, ``kendall``, ``within`` = Spearman within
     chatbots, ``f1_present``, ``f1_absent``, ``precision``, ``recall``, ``accuracy``) to an
     Estimate. ``slices`` maps ``lang:de`` or ``chatbot:Meena`` to the same for that part.
-    ``ceiling`` is the same figure for one annotator against the others on the same rows.
+    ``ceiling`` is the same figure for one annotator against the others, ``like_for_like`` for the
+    judge against the same others, both on the ``ceiling_rows`` rows with two answers or more;
+    ``ceiling_difference`` is the judge's headline figure minus the annotator's there.
+    ``slice_ceilings`` and ``slice_like_for_like`` have the headline figures of the slices.
     ``clusters`` says what the intervals leave out at a time. Under ``min_coverage`` there is no
     headline. ``human_scale`` and ``judge_scale`` are (lowest, highest) of people's raw answers and
     of the judge's scores, None where they are not stated.
@@ -58,7 +61,12 @@ class ResultRow:
     scored: int
     metrics: Mapping[str, Estimate]
     ceiling: Mapping[str, Estimate] = field(default_factory=dict)
+    like_for_like: Mapping[str, Estimate] = field(default_factory=dict)
+    ceiling_rows: int = 0
+    ceiling_difference: Estimate | None = None
     slices: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
+    slice_ceilings: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
+    slice_like_for_like: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
     slice_sizes: Mapping[str, int] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     points: Sequence[Point] = ()

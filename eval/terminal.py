@@ -46,11 +46,12 @@ def print_tables(benchmark: Benchmark, notes: Sequence[str]) -> None:
 def _figures(title: str, rows: Sequence[ResultRow], metrics: Mapping[str, str]) -> RichTable:
     main, *others = metrics
     head = ("dimension", "judge", "coverage", "n", metrics[main], "95%")
-    table = RichTable(*head, *(metrics[name] for name in others), "human ceiling", title=title)
+    table = RichTable(*head, *(metrics[name] for name in others), "like for like", "human ceiling",
+                      title=title)  # fmt: skip
     for dimension in dict.fromkeys(row.dimension for row in rows):
         for row in (row for row in rows if row.dimension == dimension):
             table.add_row(*_lead(row), *_main(row, main), *(_shown(row, name) for name in others),
-                          _number(row.ceiling.get(main)))  # fmt: skip
+                          _like(row, main), _number(row.ceiling.get(main)))  # fmt: skip
         table.add_section()
     return table
 
@@ -69,6 +70,10 @@ def _main(row: ResultRow, metric: str) -> tuple[str, str]:
 
 def _shown(row: ResultRow, metric: str) -> str:
     return _NONE if row.under_floor else _number(row.metrics.get(metric))
+
+
+def _like(row: ResultRow, metric: str) -> str:
+    return _NONE if row.under_floor else _number(row.like_for_like.get(metric))
 
 
 def _number(found: Estimate | None) -> str:

@@ -57,9 +57,10 @@ def benchmark_section(facts: CardFacts) -> str:
         )
     head = (
         "On sets with human ratings; 95% intervals by bootstrap. The ceiling is one annotator "
-        "against the others on the same rows.\n\n"
-        "| set | dimension | rows | scored | figure | judge | ceiling |\n"
-        "|---|---|---|---|---|---|---|"
+        "against the others; like for like, the judge stands in the annotator's place, on the same "
+        "rows.\n\n"
+        "| set | dimension | rows | scored | figure | judge | like for like | ceiling |\n"
+        "|---|---|---|---|---|---|---|---|"
     )
     return "\n".join([head, *(line for row in facts.benchmark for line in _benchmark_lines(row))])
 
@@ -71,15 +72,16 @@ def _benchmark_lines(row: Mapping[str, Any]) -> Iterator[str]:
     if row["scored"] < row["min_coverage"] * row["n"]:
         yield (
             f"| {name} | {row['dimension']} | {row['n']} | {row['scored']} "
-            f"| none: too few rows scored |  |  |"
+            f"| none: too few rows scored |  |  |  |"
         )
         return
     for metric in _SHOWN:
         if metric in row["metrics"]:
-            ceiling = row["ceiling"].get(metric)
+            beside = (row[side].get(metric) for side in ("like_for_like", "ceiling"))
+            shown = " | ".join(_value(found) if found else "–" for found in beside)
             yield (
                 f"| {name} | {row['dimension']} | {row['n']} | {row['scored']} | {metric} "
-                f"| {_value(row['metrics'][metric])} | {_value(ceiling) if ceiling else '–'} |"
+                f"| {_value(row['metrics'][metric])} | {shown} |"
             )
     for lang, metrics in parts.items() if len(parts) > 1 else ():
         size = row["slice_sizes"].get(f"lang:{lang}", "")
@@ -87,7 +89,7 @@ def _benchmark_lines(row: Mapping[str, Any]) -> Iterator[str]:
             if metric in metrics:
                 yield (
                     f"| {name}, {lang} | {row['dimension']} | {size} |  | {metric} "
-                    f"| {_value(metrics[metric])} |  |"
+                    f"| {_value(metrics[metric])} |  |  |"
                 )
 
 

@@ -51,8 +51,9 @@ POSITION_NOTE = (
     "depend on it."
 )
 _CEILING = (
-    "What a perfect judge can hope for: one annotator against the mean of the others (graded), "
-    "or one against another (issues), averaged over positions."
+    "One annotator against the mean of the others (graded), or one against another (issues), "
+    "averaged over positions. A judge that is held against the mean of all of them can score "
+    "higher without being better; medal benchmark holds it against the same others too."
 )
 
 

@@ -115,6 +115,16 @@ class Arrangement:
             return checked(reasons[0])
         return Estimate(None, reason="no human ceiling: the set has no second annotator")
 
+    def ceiling_rows(self, key: SetKey, dimension: str) -> int:
+        """Rows with two answers or more; those of the judge that scored most of them."""
+        return max(row.ceiling_rows for row in self.rows(key, dimension))
+
+    def slice_ceiling(self, key: SetKey, dimension: str, name: str, metric: str) -> Estimate:
+        """The ceiling of a slice such as ``lang:de``; the first judge's that has one."""
+        parts = [row.slice_ceilings.get(name, {}).get(metric) for row in self.rows(key, dimension)]
+        known = [part for part in parts if part is not None]
+        return checked(next((e for e in known if e.value is not None), next(iter(known), None)))
+
 
 def _key(row: ResultRow) -> SetKey:
     return SetKey(row.set_name, row.level)

@@ -9,7 +9,7 @@ from pathlib import Path
 from medal_judges.eval.cascade import COSTS
 from medal_judges.eval.report.arrangement import Arrangement, unique_slugs
 from medal_judges.eval.report.calibration import bins
-from medal_judges.eval.report.numbers import under_floor
+from medal_judges.eval.report.numbers import primary_metric, under_floor
 from medal_judges.eval.results import CascadeCurve, Cell, Estimate, ResultRow
 
 Line = Sequence[object]
@@ -26,7 +26,7 @@ def write_csv(view: Arrangement, folder: Path) -> list[Path]:
     rows, curves = view.benchmark.rows, view.benchmark.cascades
     tables: list[tuple[str, Line, Iterable[Line]]] = [
         ("figures", (*_ROW, *_COVERAGE, "metric", *_ESTIMATE), _figures(rows)),
-        ("ceilings", (*_ROW, "metric", *_ESTIMATE), _ceilings(rows)),
+        ("ceilings", (*_ROW, "slice", "n", "who", "metric", *_ESTIMATE), _ceilings(rows)),
         ("slices", (*_ROW, "slice", "n", "metric", *_ESTIMATE), _slices(rows)),
         ("counts", (*_ROW, "count", "n"), _counts(rows)),
         ("points", (*_ROW, *_POINT), _points(rows)),
@@ -94,9 +94,22 @@ def _figures(rows: Sequence[ResultRow]) -> Iterator[Line]:
 
 
 def _ceilings(rows: Sequence[ResultRow]) -> Iterator[Line]:
+    """One annotator against the others, the judge against the same others, and what lies between;
+    ``slice`` is empty for the whole set."""
     for row in rows:
-        for metric, found in row.ceiling.items():
-            yield *_at(row), metric, *_estimate(found)
+        whole = (*_at(row), None, row.ceiling_rows)
+        sides = (("annotator", row.ceiling), ("judge", row.like_for_like))
+        for who, figures in sides:
+            for metric, found in figures.items():
+                yield *whole, who, metric, *_estimate(found)
+        if row.ceiling_difference is not None:
+            metric = primary_metric(row.kind)
+            yield *whole, "judge minus annotator", metric, *_estimate(row.ceiling_difference)
+        sliced = (("annotator", row.slice_ceilings), ("judge", row.slice_like_for_like))
+        for who, slices in sliced:
+            for name, figures in slices.items():
+                for metric, found in figures.items():
+                    yield *_at(row), name, row.slice_sizes.get(name), who, metric, *_estimate(found)
 
 
 def _slices(rows: Sequence[ResultRow]) -> Iterator[Line]:

@@ -15,7 +15,14 @@ from medal_judges.eval.report.drawing import (
     panel_figure,
     save,
 )
-from medal_judges.eval.report.numbers import DASH, label, number, primary_metric, shown
+from medal_judges.eval.report.numbers import (
+    DASH,
+    label,
+    like_for_like,
+    number,
+    primary_metric,
+    shown,
+)
 from medal_judges.eval.report.scatter import chatbot, chatbot_colours, scatter_rows, trend
 from medal_judges.eval.results import Estimate, ResultRow
 
@@ -64,7 +71,11 @@ def _leaderboard(view: Arrangement, key: SetKey) -> Figure | None:
     ceiling = view.ceiling(key, dimension, "spearman").value
     if ceiling is not None:
         axes.axvline(ceiling, color="#D55E00", lw=1.2, ls="--", label="human ceiling")
-        figure.legend(loc="outside lower right", frameon=False)
+        likes = [like_for_like(row, "spearman").value for row in rows]
+        at = [(x, y) for y, x in enumerate(likes) if x is not None]
+        ends, ring = list(zip(*at, strict=True)) or [(), ()], colour_of(0)
+        axes.plot(*ends, "o", mfc="none", ms=9, color=ring, label="judge, like for like")
+        figure.legend(loc="outside lower right", frameon=False, ncols=2)
     axes.axvline(0, color="#999999", lw=0.8)
     axes.set_xlabel(f"{label('spearman')} with people, 95% interval")
     return figure

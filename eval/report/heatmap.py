@@ -12,7 +12,9 @@ from medal_judges.eval.results import Estimate
 
 _LEAD = (
     "Spearman ρ for graded dimensions, F1+ for issues. Blue is above zero, orange below, the "
-    "deeper the further; the number is printed, so nothing hangs on colour."
+    "deeper the further; the number is printed, so nothing hangs on colour. The human ceiling is "
+    "one annotator against the others; judges are held against all annotators here, so compare the "
+    "ceiling with <em>like for like</em> in the leaderboard."
 )
 _KEY = (
     '<p class="scalekey" aria-hidden="true"><span>−1</span><i></i><span>0</span><i></i>'

@@ -20,6 +20,7 @@ from medal_judges.eval.report.markup import (
 )
 from medal_judges.eval.report.numbers import (
     label,
+    like_for_like,
     primary_metric,
     shown,
     under_floor,
@@ -30,13 +31,18 @@ from medal_judges.eval.results import Estimate, ResultRow
 _GRADED = ("spearman", "within", "pearson", "kendall")
 _BINARY = ("f1_present", "f1_absent", "precision", "recall", "accuracy")
 _BAR, _COUNTS = Column("", "bar"), Column("Counts", "words")
+_LIKE, _EMPTY = ("Like for like", "minus ceiling"), "<td></td>"
 _LEAD = (
     "Agreement of each judge with the mean human answer. Brackets hold 95% intervals; in the bars "
-    'the dot is the figure, the line its interval and <span class="rhomb">◆</span> the human '
-    "ceiling (one annotator against the others, on the same rows). <em>Within chatbots</em> leaves "
-    "out what comes from telling one chatbot from another. The <em>worst set</em> is the lowest "
-    "figure over all sets, and needs a number on each. A dash tells its reason on hover or "
-    "tap. Under the coverage floor (98% unless set otherwise) there is no number."
+    "● is the figure and the line its interval. The human ceiling "
+    '<span class="rhomb">◆</span> is one annotator against the others, on the rows with two '
+    "answers or more. Beside it stands ○, <em>like for like</em>: the judge against the same "
+    "others on the same rows. Only these two compare, since the mean of all annotators is less "
+    "noisy than that of all but one; a further person like the others would score the ceiling "
+    "there. <em>Within chatbots</em> leaves out what comes from telling one chatbot from another. "
+    "The <em>worst set</em> is the lowest figure over all sets, and needs a number on each. A dash "
+    "tells its reason on hover or tap. Under the coverage floor (98% unless set otherwise) there "
+    "is no number."
 )
 
 
@@ -79,7 +85,7 @@ def _matrix(view: Arrangement) -> str:
     return sortable(
         "Spearman ρ with people on every set, best worst set first",
         ["Judge", "Worst set", *names],
-        [Group(rows, pinned=[row_head("human ceiling") + dash + ceilings])],
+        [Group(rows, pinned=[row_head("human ceiling (beside ○ below)") + dash + ceilings])],
     )
 
 
@@ -111,38 +117,48 @@ def graded_table(view: Arrangement, key: SetKey, dimensions: Sequence[str]) -> s
         rows = view.rows(key, dimension)
         rows = sorted(rows, key=lambda row: _order(shown(row, "spearman")))
         ceiling = [view.ceiling(key, dimension, metric) for metric in _GRADED]
-        span = _span([shown(row, "spearman") for row in rows] + ceiling[:1])
+        drawn = [read(row, "spearman") for row in rows for read in (shown, like_for_like)]
+        span = _span(drawn + ceiling[:1])
         best = _best([shown(row, "spearman") for row in rows])
         groups.append(
             Group(
                 [_graded_row(row, span, ceiling[0].value, best) for row in rows],
                 heading=dimension if len(dimensions) > 1 else "",
-                pinned=[_ceiling_row(ceiling, span)],
+                pinned=[_ceiling_row(ceiling, span, view.ceiling_rows(key, dimension))],
             )
         )
     title = key.label + (f": {dimensions[0]}" if len(dimensions) == 1 else "")
     heads = [label(metric) for metric in _GRADED]
-    columns: list[Column | str] = ["Judge", heads[0], _BAR, *heads[1:], "n", "Coverage"]
+    columns: list[Column | str] = ["Judge", heads[0], _BAR, *_LIKE, *heads[1:], "n", "Coverage"]
     return sortable(title, columns, groups)
 
 
 def _graded_row(row: ResultRow, span: Range, ceiling: float | None, best: float | None) -> str:
-    headline = shown(row, "spearman")
+    headline, like = shown(row, "spearman"), like_for_like(row, "spearman")
     return (
         row_head(row.judge)
         + estimate_cell(headline, best=_is(headline, best))
-        + html_cell(interval_bar(headline, span, ceiling), "barcell")
+        + html_cell(interval_bar(headline, span, ceiling, like.value), "barcell")
+        + _like_cells(row, like)
         + "".join(estimate_cell(shown(row, metric)) for metric in _GRADED[1:])
         + number_cell(row.n)
         + coverage_cell(row)
     )
 
 
-def _ceiling_row(ceiling: Sequence[Estimate], span: Range) -> str:
+def _like_cells(row: ResultRow, like: Estimate) -> str:
+    """Like for like, and how far above (or below) the ceiling that is."""
+    difference = like if like.value is None else row.ceiling_difference
+    return estimate_cell(like) + estimate_cell(difference)
+
+
+def _ceiling_row(ceiling: Sequence[Estimate], span: Range, rows: int) -> str:
+    """The ceiling's headline figure stands under that of the judges like for like."""
     bar = interval_bar(Estimate(None), span, ceiling[0].value)
-    cells = [estimate_cell(estimate) for estimate in ceiling]
-    head = row_head("human ceiling")
-    return head + cells[0] + html_cell(bar, "barcell") + "".join(cells[1:]) + "<td></td><td></td>"
+    first, *others = (estimate_cell(estimate, brief=len(ceiling) > 4) for estimate in ceiling)
+    lead = row_head("human ceiling") + _EMPTY + html_cell(bar, "barcell") + first + _EMPTY
+    counts = _EMPTY if len(ceiling) > len(_GRADED) else ""
+    return lead + "".join(others) + counts + (number_cell(rows) if rows else _EMPTY) + _EMPTY
 
 
 def _span(found: Sequence[Estimate]) -> Range:
@@ -184,28 +200,23 @@ def _binary_table(view: Arrangement, key: SetKey) -> str:
         rows = sorted(view.rows(key, dimension), key=lambda row: _order(shown(row, metric)))
         ceiling = [view.ceiling(key, dimension, name) for name in _BINARY]
         best = _best([shown(row, metric) for row in rows])
-        pinned = (
-            row_head("human ceiling")
-            + estimate_cell(ceiling[0])
-            + html_cell(interval_bar(Estimate(None), (0, 1), ceiling[0].value), "barcell")
-            + estimate_cell(ceiling[1])
-            + "".join(estimate_cell(estimate, brief=True) for estimate in ceiling[2:])
-            + "<td></td>" * 3
-        )
+        pinned = _ceiling_row(ceiling, (0, 1), view.ceiling_rows(key, dimension))
         ready = [_binary_row(row, ceiling[0].value, best) for row in rows]
         groups.append(Group(ready, heading=dimension, pinned=[pinned]))
     heads = [label(metric) for metric in _BINARY]
-    columns: list[Column | str] = ["Judge", heads[0], _BAR, *heads[1:], _COUNTS, "n", "Coverage"]
+    columns: list[Column | str] = ["Judge", heads[0], _BAR, *_LIKE, *heads[1:], _COUNTS, "n"]
+    columns.append("Coverage")
     return sortable(f"{key.label}: issues", columns, groups)
 
 
 def _binary_row(row: ResultRow, ceiling: float | None, best: float | None) -> str:
-    first = shown(row, "f1_present")
+    first, like = shown(row, "f1_present"), like_for_like(row, "f1_present")
     counts = " · ".join(f"{name}\u00a0{count:,}" for name, count in row.counts.items())
     return (
         row_head(row.judge)
         + estimate_cell(first, best=_is(first, best))
-        + html_cell(interval_bar(first, (0, 1), ceiling), "barcell")
+        + html_cell(interval_bar(first, (0, 1), ceiling, like.value), "barcell")
+        + _like_cells(row, like)
         + estimate_cell(shown(row, "f1_absent"))
         + "".join(estimate_cell(shown(row, metric), brief=True) for metric in _BINARY[2:])
         + text_cell(counts)

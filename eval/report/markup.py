@@ -53,12 +53,15 @@ def figure_text(estimate: Estimate | None, *, brief: bool = False) -> str:
     return f'<span class="value"{said}>{number(found.value)}</span>{beside}'
 
 
-def estimate_cell(estimate: Estimate | None, *, best: bool = False, brief: bool = False) -> str:
-    """A table cell of a figure, sorted by its value; ``brief`` keeps the interval as tooltip."""
+def estimate_cell(
+    estimate: Estimate | None, *, best: bool = False, brief: bool = False, below: str = ""
+) -> str:
+    """A table cell of a figure, sorted by its value; ``brief`` keeps the interval as tooltip,
+    ``below`` is HTML under it."""
     found = checked(estimate)
     key = "" if found.value is None else repr(found.value)
     mark = " best" if best else ""
-    return f'<td class="num{mark}" data-sort="{key}">{figure_text(found, brief=brief)}</td>'
+    return f'<td class="num{mark}" data-sort="{key}">{figure_text(found, brief=brief)}{below}</td>'
 
 
 def number_cell(value: float | int | None, reason: str = "undefined") -> str:

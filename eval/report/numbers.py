@@ -57,6 +57,14 @@ def checked(estimate: Estimate | None) -> Estimate:
     return estimate
 
 
+def like_for_like(row: ResultRow | None, metric: str) -> Estimate:
+    """The judge in an annotator's place, as ``shown``: beside the human ceiling."""
+    whole = shown(row, metric)
+    if row is None or under_floor(row):
+        return whole
+    return checked(row.like_for_like.get(metric))
+
+
 def under_floor(row: ResultRow) -> bool:
     """True where the judge left too many rows unscored for a headline number."""
     return row.under_floor

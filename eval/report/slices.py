@@ -8,15 +8,20 @@ from medal_judges.eval.report.markup import (
     details,
     escape,
     estimate_cell,
+    figure_text,
     number_cell,
     row_head,
     section,
     sortable,
 )
-from medal_judges.eval.report.numbers import label, primary_metric, under_floor
+from medal_judges.eval.report.numbers import label, like_for_like, primary_metric, under_floor
 from medal_judges.eval.report.numbers import shown as shown_metric
 from medal_judges.eval.results import Estimate, ResultRow
 
+_NOTE = (
+    '<p class="note">○: like for like, the judge against those whom the human ceiling is held '
+    "against, on the same rows; only ○ and the ceiling compare.</p>"
+)
 _NAMES = {"lang": "Languages", "chatbot": "Chatbots"}
 
 
@@ -51,14 +56,33 @@ def _table(view: Arrangement, key: SetKey, dimension: str, part: str) -> str:
     for name in slice_names(view, key, dimension, part):
         sizes = [row.slice_sizes.get(f"{part}:{name}") for row in rows]
         size = next((s for s in sizes if s is not None), None)
-        cells = "".join(estimate_cell(_slice(row, f"{part}:{name}", metric)) for row in rows)
-        body.append(row_head(name) + number_cell(size, "size not recorded") + cells)
-    whole = "".join(estimate_cell(shown_metric(row, metric)) for row in rows)
-    pinned = row_head("all") + number_cell(rows[0].n) + whole
+        ceiling = view.slice_ceiling(key, dimension, f"{part}:{name}", metric)
+        cells = "".join(_cells(row, f"{part}:{name}", metric, ceiling) for row in rows)
+        lead = row_head(name) + number_cell(size, "size not recorded")
+        body.append(lead + cells + estimate_cell(ceiling))
+    ceiling = view.ceiling(key, dimension, metric)
+    whole = "".join(
+        _pair(shown_metric(row, metric), like_for_like(row, metric), ceiling) for row in rows
+    )
+    pinned = row_head("all") + number_cell(rows[0].n) + whole + estimate_cell(ceiling)
     group = Group(body, pinned=[pinned], pinned_kind="total")
     title = f"{key.label}: {dimension}, {label(metric)} by {_NAMES.get(part, part).lower()[:-1]}"
     head = "Language" if part == "lang" else "Chatbot"
-    return sortable(title, [head, "n", *(r.judge for r in rows)], [group])
+    columns = [head, "n", *(row.judge for row in rows), "human ceiling"]
+    return sortable(title, columns, [group]) + _NOTE
+
+
+def _cells(row: ResultRow, name: str, metric: str, ceiling: Estimate) -> str:
+    like = row.slice_like_for_like.get(name, {}).get(metric)
+    return _pair(_slice(row, name, metric), None if under_floor(row) else like, ceiling)
+
+
+def _pair(figure: Estimate | None, like: Estimate | None, ceiling: Estimate) -> str:
+    """The figure, and like for like under it where there is a ceiling to compare with."""
+    below = ""
+    if ceiling.value is not None and like is not None and like.value is not None:
+        below = f'<br><span class="ci">○ {figure_text(like, brief=True)}</span>'
+    return estimate_cell(figure, below=below)
 
 
 def _slice(row: ResultRow, name: str, metric: str) -> Estimate | None:

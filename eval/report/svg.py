@@ -98,8 +98,11 @@ class Frame:
         )
 
 
-def interval_bar(estimate: Estimate, span: Range, ceiling: float | None = None) -> str:
-    """An interval as a line with a dot, the zero line, and the human ceiling as a rhomb.
+def interval_bar(
+    estimate: Estimate, span: Range, ceiling: float | None = None, like: float | None = None
+) -> str:
+    """An interval as a line with a dot, the zero line, the human ceiling as a rhomb, and as a ring
+    the judge held against what the ceiling is held against (``like``).
 
     The text of the figure stands in the cell beside it, so the bar is hidden from readers.
     """
@@ -123,6 +126,8 @@ def interval_bar(estimate: Estimate, span: Range, ceiling: float | None = None) 
                 f'x2="{at(estimate.high):.1f}" y2="8"/>'
             )
         parts.append(f'<circle class="dot" cx="{at(estimate.value):.1f}" cy="8" r="4"/>')
+    if like is not None:
+        parts.append(f'<circle class="ring" cx="{at(like):.1f}" cy="8" r="4.5"/>')
     return (
         f'<svg class="bar" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'aria-hidden="true">{"".join(parts)}</svg>'

@@ -10,7 +10,13 @@ from scipy.stats import spearmanr
 
 from medal_judges.eval import ceiling
 from medal_judges.eval.alignment import answer_matrix
-from medal_judges.eval.ceiling import binary_ceiling, graded_ceiling, krippendorff_alpha
+from medal_judges.eval.ceiling import (
+    binary_ceiling,
+    binary_statistic,
+    graded_ceiling,
+    graded_statistic,
+    krippendorff_alpha,
+)
 from medal_judges.eval.correlation import Floats
 from medal_judges.eval.intervals import Clusters
 
@@ -100,3 +106,54 @@ def test_people_agree_as_the_sets_are_known_to(
     if agreement is not None:
         found = graded_ceiling(values, [], clusters(values))
         assert found["spearman"].value == pytest.approx(agreement, abs=0.005)
+
+
+def test_a_position_of_one_row_does_not_undo_the_ceiling_of_the_others() -> None:
+    # ConTurE has two or three annotators a dialogue: here one dialogue has a third
+    values = np.round(rng().normal(3, 1, (30, 1)) + rng().normal(0, 1, (30, 3)))
+    values[1:, 2] = np.nan
+    found = graded_ceiling(values, [], clusters(values))["spearman"]
+    first, second = values[:, 1].copy(), values[:, 0].copy()
+    first[0], second[0] = values[0, 1:].mean(), values[0, [0, 2]].mean()
+    each = [spearmanr(values[:, 0], first).statistic, spearmanr(values[:, 1], second).statistic]
+    assert found.value == pytest.approx(np.mean(each))
+
+
+def test_the_judge_in_the_annotators_place_by_hand() -> None:
+    # two people: the judge against the second's answers, then against the first's
+    values = np.array([[1.0, 2], [2, 3], [3, 1], [4, 5], [5, 4], [9, np.nan]])
+    judge = np.array([1.0, 3, 2, 5, 4, 0])
+    found = graded_ceiling(values, [], clusters(values), judge=judge)
+    expected = [spearmanr(judge[:5], values[:5, k]).statistic for k in (0, 1)]
+    assert found["spearman"].value == pytest.approx(np.mean(expected))
+
+
+def _figure(values: Floats, judge: Floats | None, grades: bool) -> dict[str, float]:
+    made = graded_statistic(values, [], judge) if grades else binary_statistic(values, judge)
+    assert made is not None
+    return {name: float(found[0]) for name, found in made(np.ones((1, len(values)))).items()}
+
+
+@pytest.mark.parametrize("raters", [2, 3])
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("grades", [True, False])
+def test_a_further_person_like_the_others_scores_what_the_ceiling_says(
+    raters: int, alone: bool, grades: bool
+) -> None:
+    """60 sets of 200 dialogues; ``alone``: a third of them have one annotator, as in MEDAL."""
+    gaps, usual = [], []
+    for seed in range(60):
+        draw = np.random.default_rng(seed)
+        heard = draw.normal(3, 1, (200, 1)) + draw.normal(0, 1.2, (200, raters + 1))
+        people = np.clip(np.round(heard), 1, 5) if grades else (heard > 4).astype(np.float64)
+        values, further = people[:, :raters].copy(), people[:, raters]
+        if alone:
+            values[::3, 1:] = np.nan
+        metric = "spearman" if grades else "f1_present"
+        person, judge = (_figure(values, j, grades)[metric] for j in (None, further))
+        gaps.append(judge - person)
+        usual.append(spearmanr(further, np.nanmean(values, axis=1)).statistic - person)
+    error = np.std(gaps) / np.sqrt(60)
+    assert abs(np.mean(gaps)) < 3 * error < 0.04
+    if grades and not alone:  # what stood beside the ceiling until now: the mean of all of them
+        assert np.mean(usual) > 0.03

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
+from sklearn.metrics import f1_score
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.eval.alignment import align
@@ -143,3 +144,57 @@ def test_disagreements_come_furthest_first() -> None:
 def test_signature_names_data_and_dimension() -> None:
     found = comparable_signature("judge:x|revision:abc|seed:0", "fed@123", "overall")
     assert found == "judge:x|revision:abc|data:fed@123|dimension:overall|seed:0"
+
+
+@pytest.mark.parametrize("scale", [(1, 5), (0, 1)])
+def test_the_judge_is_held_against_what_the_annotator_is_held_against(scale: Scale) -> None:
+    # two annotators in English, one in German, as in MEDAL
+    rng = np.random.default_rng(0)
+    values = np.round(np.clip(rng.normal(3, 1, (120, 1)) + rng.normal(0, 1, (120, 3)), 1, 5))
+    values = values if scale == (1, 5) else (values > 3).astype(float)
+    rows = [
+        row(i, (float(a), None if i % 2 else float(b)), scale) for i, (a, b, _) in enumerate(values)
+    ]
+    judgements = [
+        Judgement(f"d{i}", "x", {"overall": float(c)}) for i, (*_, c) in enumerate(values)
+    ]
+    found, metric = run(rows, judgements), "spearman" if scale == (1, 5) else "f1_present"
+    assert (found.n, found.ceiling_rows) == (120, 60)
+    english = values[::2]
+    figure = {
+        "spearman": lambda a, b: float(spearmanr(a, b).statistic),
+        "f1_present": lambda a, b: float(f1_score(b, a)),
+    }[metric]
+    expected = np.mean([figure(english[:, 2], english[:, k]) for k in (0, 1)])
+    assert found.like_for_like[metric].value == pytest.approx(expected)
+    ceiling = figure(english[:, 0], english[:, 1])
+    assert found.ceiling[metric].value == pytest.approx(ceiling)
+    assert found.ceiling_difference is not None
+    assert found.ceiling_difference.value == pytest.approx(expected - ceiling)
+    assert found.slice_like_for_like["lang:en"][metric].value == pytest.approx(expected)
+    assert found.slice_ceilings["lang:en"][metric].value == pytest.approx(ceiling)
+    assert found.slice_ceilings["lang:de"][metric].reason == "one annotator per row"
+    assert set(found.slice_ceilings) == set(found.slices)
+
+
+def test_like_for_like_is_the_usual_f1_where_everybody_answered() -> None:
+    rng = np.random.default_rng(1)
+    rows = [row(i, tuple(map(float, rng.integers(0, 2, 3))), (0, 1)) for i in range(90)]
+    judgements = [Judgement(f"d{i}", "x", {"overall": float(rng.random())}) for i in range(90)]
+    found = run(rows, judgements)
+    for metric in ("f1_present", "f1_absent", "precision", "recall", "accuracy"):
+        assert found.like_for_like[metric].value == pytest.approx(found.metrics[metric].value)
+
+
+def test_like_for_like_says_why_there_is_none() -> None:
+    rows, judgements = graded(30)
+    flat = [Judgement(j.id, "judge:x", {"overall": 3.0}) for j in judgements]
+    found = run(rows, flat)
+    assert found.ceiling["spearman"].value is not None
+    why = "the judge gives every row the same score"
+    assert found.like_for_like["spearman"].reason == why
+    assert found.ceiling_difference is not None and found.ceiling_difference.reason == why
+    issues = [row(i, (float(i % 3 == 0), float(i % 2)), (0, 1)) for i in range(12)]
+    said = [Judgement(f"d{i}", "judge:x", {"overall": 3.0}) for i in range(12)]
+    recall = run(issues, said).like_for_like["recall"]
+    assert recall.reason == "the judge's scores are not probabilities"

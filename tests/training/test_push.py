@@ -174,13 +174,14 @@ def test_a_card_has_the_benchmarks_figures_of_this_judge_only(tmp_path: Path) ->
             *("length", str(signature), "fed", "dialogue", "overall", "ordinal", 125, 125),
             metrics={"spearman": figure},
             ceiling={"spearman": Estimate(0.47, 0.4, 0.5)},
+            like_for_like={"spearman": Estimate(0.21)},
             slices=languages,
         )
 
     results = write_results(Benchmark("x", [row(own, 0.24), row(other, 0.99)]), tmp_path / "r.json")
     write_card(folder, results=results)
     card = ModelCard.load(folder / "README.md")
-    assert "| 0.24 [0.14, 0.34] | 0.47 [0.40, 0.50] |" in card.content
+    assert "| 0.24 [0.14, 0.34] | 0.21 (no interval) | 0.47 [0.40, 0.50] |" in card.content
     assert "fed (dialogue), en" in card.content and "0.31 (no interval)" in card.content
     assert "none: undefined" in card.content and "0.99" not in card.content
     (found,) = card.data.eval_results or []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,8 @@ def _row(rng: np.random.Generator, judge: str, name: str, dimension: str, kind: 
         metrics = dict.fromkeys(metrics, Estimate(None, reason=NO_VARIANCE))
         ceiling = {}
     main = "f1_present" if kind == "binary" else "spearman"
+    like = {k: replace(e, value=e.value - 0.05) for k, e in metrics.items() if e.value is not None}
+    like = like if ceiling else {}
     parts: dict[str, list[Point]] = {}
     for point in points:
         parts.setdefault(f"lang:{point.lang}", []).append(point)
@@ -124,6 +127,11 @@ def _row(rng: np.random.Generator, judge: str, name: str, dimension: str, kind: 
         scored=len(points) - missing,
         metrics=metrics,
         ceiling=ceiling,
+        like_for_like=like,
+        ceiling_rows=len(points) // 2 if ceiling else 0,
+        ceiling_difference=_estimate(-0.1) if main in like else None,
+        slice_ceilings={part: {main: ceiling[main]} for part in parts if main in ceiling},
+        slice_like_for_like={part: {main: like[main]} for part in parts if main in like},
         slices=sliced,
         slice_sizes={part: len(p) for part, p in parts.items()},
         counts=counts,

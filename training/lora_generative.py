@@ -1,9 +1,9 @@
-"""Training a generative LoRA judge: packed lessons, loss on the answers only."""
+"""Training a generative LoRA judge: lessons, packed where the model allows, and loss on the answers
+only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,67 +16,28 @@ from medal_judges.models.lora_generative import GenerativeLoraJudge
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.examples import Example
 from medal_judges.training.objective import Data, Objective, Targets
+from medal_judges.training.packing import (
+    Lesson,
+    LessonInputs,
+    answer_logits,
+    in_rows,
+    pack,
+    packs_cleanly,
+)
 from medal_judges.training.task import Task, learnt_alone
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """Ids of a prompt and of its answer."""
+class LessonData(Data):
+    """Each example's lessons: one where all is asked together, one a label otherwise.
 
-    prompt: list[int]
-    answer: list[int]
-
-
-@dataclass(slots=True)
-class PackedInputs:
-    """Lessons one after the other, without padding.
-
-    ``ids`` and ``positions`` [1, L]; positions begin anew with each lesson, by which transformers
-    masks attention from one to another (masking_utils.find_packed_sequence_indices). ``places``
-    [A]: where an answer's tokens are foretold; ``wanted`` [A]: these tokens; ``owner`` [A]: the
-    row of the batch that each belongs to.
+    ``packed`` False gives each lesson a row of its own (see packing.py).
     """
 
-    ids: Tensor
-    positions: Tensor
-    places: Tensor
-    wanted: Tensor
-    owner: Tensor
-
-    def to(self, device: torch.device) -> PackedInputs:
-        parts = (self.ids, self.positions, self.places, self.wanted, self.owner)
-        return PackedInputs(*(part.to(device) for part in parts))
-
-
-def pack(lessons: Sequence[tuple[int, Lesson]]) -> PackedInputs:
-    """(row, lesson) pairs as one sequence."""
-    ids: list[int] = []
-    positions: list[int] = []
-    places: list[int] = []
-    wanted: list[int] = []
-    owner: list[int] = []
-    for row, lesson in lessons:
-        first = len(ids) + len(lesson.prompt) - 1
-        places += range(first, first + len(lesson.answer))
-        wanted += lesson.answer
-        owner += [row] * len(lesson.answer)
-        whole = lesson.prompt + lesson.answer
-        ids += whole
-        positions += range(len(whole))
-    return PackedInputs(
-        torch.tensor([ids]),
-        torch.tensor([positions]),
-        torch.tensor(places),
-        torch.tensor(wanted),
-        torch.tensor(owner),
-    )
-
-
-class LessonData(Data):
-    """Each example's lessons: one where all is asked together, one a label otherwise."""
-
-    def __init__(self, judge: GenerativeLoraJudge, examples: Sequence[Example]) -> None:
+    def __init__(
+        self, judge: GenerativeLoraJudge, examples: Sequence[Example], *, packed: bool = True
+    ) -> None:
         super().__init__(examples)
+        self.packed = packed
         self.lessons = [_lessons(judge, example) for example in examples]
 
     @property
@@ -84,9 +45,10 @@ class LessonData(Data):
         """Tokens."""
         return [sum(len(x.prompt) + len(x.answer) for x in each) for each in self.lessons]
 
-    def inputs(self, rows: Sequence[int]) -> PackedInputs:
+    def inputs(self, rows: Sequence[int]) -> LessonInputs:
         """Inputs of the examples ``rows``."""
-        return pack([(place, x) for place, row in enumerate(rows) for x in self.lessons[row]])
+        lessons = [(place, x) for place, row in enumerate(rows) for x in self.lessons[row]]
+        return pack(lessons) if self.packed else in_rows(lessons)
 
 
 def _lessons(judge: GenerativeLoraJudge, example: Example) -> list[Lesson]:
@@ -123,16 +85,11 @@ class GenerativeObjective(Objective):
         return [{}]
 
     def forward(
-        self, inputs: PackedInputs, targets: Targets, sources: Tensor, weights: Tensor
+        self, inputs: LessonInputs, targets: Targets, sources: Tensor, weights: Tensor
     ) -> tuple[Tensor, list[dict[str, Tensor]]]:
         """(loss, [{}]); a row's tokens share its weight, however long its answer is."""
-        found = self.net(
-            input_ids=inputs.ids,
-            position_ids=inputs.positions,
-            logits_to_keep=inputs.places,
-            use_cache=False,
-        )
-        losses = functional.cross_entropy(found.logits[0].float(), inputs.wanted, reduction="none")
+        logits = answer_logits(self.net, inputs)
+        losses = functional.cross_entropy(logits, inputs.wanted, reduction="none")
         empty = losses.new_zeros(len(weights))
         total = empty.index_add(0, inputs.owner, losses)
         count = empty.index_add(0, inputs.owner, torch.ones_like(losses))
@@ -155,7 +112,9 @@ class GenerativeTask(Task):
             judge.net.to(device)
         judge.device = device
         self.body = judge.net
-        self.train, self.validation = LessonData(judge, train), LessonData(judge, validation)
+        packed = packs_cleanly(judge.net, len(judge.tokenizer), device)
+        self.train = LessonData(judge, train, packed=packed)
+        self.validation = LessonData(judge, validation, packed=packed)
         self.objective = GenerativeObjective(judge.net)
 
     def kept(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -24,7 +24,7 @@ from medal_judges.signature import content_hash
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1  # of the kept findings: raise it when a probe changes
+FORMAT = 2  # of the kept findings: raise it when a probe changes
 # Windows up to here are filled by the quick probes; longer ones are known from the config alone.
 WINDOW_TRIED = 128
 _KNOWN: dict[str, Paths] = {}

@@ -26,7 +26,7 @@ COMMON = 40  # tokens that the prompts of a probe begin with
 STEPS = 6  # tokens that are scored, or written, after each prompt
 # Of fp32 the largest deviation counts. 16 bits round each layer, and a router may choose another
 # expert: their mean counts, beside the mean by which the very same rows differ in a batch.
-ALLOWED = 0.01
+ALLOWED = 0.002
 ALLOWED_HALF = 0.1
 TIMES_NOISE = 4.0
 

@@ -15,7 +15,8 @@ from medal_judges.models.lora import HEADS_NAME, LoraJudge
 from medal_judges.models.lora_config import LoraConfig
 from medal_judges.models.lora_generative import GenerativeLoraJudge
 from medal_judges.training.examples import Example
-from medal_judges.training.lora_generative import LessonData, pack
+from medal_judges.training.lora_generative import LessonData
+from medal_judges.training.packing import pack
 
 DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetitive")]
 

@@ -176,7 +176,7 @@ def audit_source(
     from medal_judges.data_prep.sources.registry import load_spec
     from medal_judges.jsonl import Skipped
 
-    skipped = Skipped() if skip_bad else None
+    skipped = Skipped(keep=None) if skip_bad else None  # no file is written here: all are listed
     found = audit(load_spec(name, offline=offline or None, skipped=skipped))
     console = Console(markup=False, emoji=False)  # ids come out of files
     console.print(_forms(found.forms))
@@ -197,5 +197,5 @@ def audit_source(
         table.add_row(problem, str(count), ", ".join(found.examples[problem]))
     console.print(table)
     if skipped is not None:
-        listed = [f"{skipped.count} bad lines left out", *skipped.messages]
-        console.print("\n  ".join(listed), markup=False, highlight=False, soft_wrap=True)
+        console.print(skipped.summary(), markup=False, highlight=False, soft_wrap=True)
+        skipped.require_rest()

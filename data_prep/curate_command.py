@@ -72,7 +72,8 @@ def curate(
         _judges(judgements or [], rescale, expected_correlation),
         max_per_context,
     )
-    _run(files, out, plan, lang or [], overwrite, Skipped() if skip_bad else None)
+    skipped = Skipped(out / "skipped.jsonl") if skip_bad else None
+    _run(files, out, plan, lang or [], overwrite, skipped)
 
 
 def _policy(name: str, judgements: list[str] | None, max_per_context: int | None) -> Policy:
@@ -106,20 +107,24 @@ def _run(
     from medal_judges.data_prep.curation.job import curate as run
     from medal_judges.data_prep.curation.job import read_pool, selected_rows
     from medal_judges.data_prep.curation.report import print_report, write_report
-    from medal_judges.errors import ConfigError
+    from medal_judges.errors import ConfigError, MedalError
     from medal_judges.jsonl import Skipped, write_records
 
     selection = out / "selection.jsonl"
     if selection.exists() and not overwrite:
         raise ConfigError(f"{selection} is there already", hint="--overwrite, or another --out")
-    curation = run(read_pool(files, plan, langs=langs, skipped=skipped), plan)
+    try:
+        pool = read_pool(files, plan, langs=langs, skipped=skipped)
+    except MedalError:
+        if skipped is not None:
+            skipped.require_rest()  # no row at all because all lines are bad
+        raise
+    curation = run(pool, plan)
     again = None if skipped is None else Skipped()
     count = write_records(selection, selected_rows(files, curation, skipped=again))
     write_records(out / "left_out.jsonl", curation.left_out)
     write_report(curation, out)
     print_report(curation)
     if skipped is not None and skipped.count:
-        typer.echo(
-            f"{skipped.count} bad lines left out; the first: {skipped.messages[0]}", err=True
-        )
+        typer.echo(skipped.summary(), err=True)
     typer.echo(f"{count} dialogues written to {selection}; report: {out / 'curation.html'}")

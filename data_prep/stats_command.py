@@ -34,15 +34,18 @@ def stats(
     from medal_judges.data_prep.stats.terminal import print_tables
     from medal_judges.jsonl import Skipped
 
-    skipped = Skipped() if skip_bad else None
+    skipped = Skipped(out / "skipped.jsonl") if skip_bad else None
     for text in sources:
         parse_spec(text)  # a misspelt name is told before the first set is read
     rows = chain.from_iterable(
         stream_spec(text, offline=offline or None, skipped=skipped) for text in sources
     )
     name = ", ".join(Path(text).name for text in sources)
-    findings = Findings(survey(rows, lemmas=not no_lemmas), name, seed=seed)
+    surveyed = survey(rows, lemmas=not no_lemmas)
+    if skipped is not None:
+        skipped.require_rest()
+    findings = Findings(surveyed, name, seed=seed)
     print_tables(findings)
     if skipped is not None and skipped.count:
-        typer.echo(f"{skipped.count} bad lines left out\n  " + "\n  ".join(skipped.messages))
+        typer.echo(skipped.summary())
     typer.echo(f"wrote {write_report(findings, out)}")

@@ -34,8 +34,12 @@ def agreement(
     from medal_judges.eval.agreement_tables import print_agreement, write_agreement
     from medal_judges.jsonl import Skipped
 
-    skipped = Skipped() if skip_bad else None
+    # Without --out no file is written: all are listed.
+    listed = Skipped(keep=None) if out is None else Skipped(out / "skipped.jsonl")
+    skipped = listed if skip_bad else None
     rows = load_spec(source, offline=offline or None, skipped=skipped)
+    if skipped is not None:
+        skipped.require_rest()
     if not any(row.labels for row in rows):
         raise MedalError(
             f"{source}: no row has labels",
@@ -44,7 +48,7 @@ def agreement(
     found = agreements(rows, dimension or ())
     print_agreement(found)
     if skipped is not None:
-        typer.echo("\n  ".join([f"{skipped.count} bad lines left out", *skipped.messages]))
+        typer.echo(skipped.summary())
     if out is not None:
         name = Path(source).name
         typer.echo(write_agreement(found, f"Agreement: {name}", _facts(rows), out))

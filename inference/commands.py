@@ -10,6 +10,7 @@ from medal_judges.inference.judge_options import judge_options
 
 if TYPE_CHECKING:
     from medal_judges.inference.scoring import ScoreReport
+    from medal_judges.jsonl import Skipped
     from medal_judges.models.judge import Judge
 
 
@@ -52,23 +53,28 @@ def score(
     ] = None,
 ) -> None:
     """Judge dialogues; run the same command again after a stop and it goes on."""
-    from medal_judges.jsonl import Skipped, read_dialogues
+    from medal_judges.jsonl import read_dialogues
+    from medal_judges.outputs import require_other_file
 
     _require_judge_and_level(judge, level)
+    require_other_file(out, [file])
     if repeats is not None:
         settings = [*(settings or []), f"repeats={repeats}"]
     loaded = _load(
         judge, revision, judge_options(judge, device, dtype, settings), dry_run, max_cost
     )
-    skipped = Skipped() if skip_bad else None
+    skipped = _skipped(file, out, dry_run) if skip_bad else None
     dialogues = read_dialogues(file, skipped=skipped)
     if dry_run:
         _estimate(dialogues, loaded, level, dimension)
+        if skipped is not None:
+            typer.echo(skipped.summary(), err=True)
         return
     if out == "-":
-        report = _to_stdout(dialogues, loaded, level, dimension, token_budget)
+        report = _to_stdout(file, dialogues, loaded, level, dimension, token_budget)
     else:
         report = _to_file(file, dialogues, loaded, out, level, dimension, token_budget, overwrite)
+    report.left_out = 0 if skipped is None else skipped.count
     _show(report, skipped, min_coverage)
     report.require_coverage(min_coverage)
 
@@ -80,6 +86,17 @@ def _require_judge_and_level(judge: str, level: str) -> None:
         raise ConfigError("no judge given", hint="--judge runs/quickstart/judge, or a hub id")
     if level not in ("dialogue", "turn", "last"):
         raise ConfigError(f"--level must be dialogue, turn or last, not {level!r}")
+
+
+def _skipped(file: str, out: str, dry_run: bool) -> Skipped:
+    """Where bad lines are listed: in a file beside OUT; without one all on standard error."""
+    from medal_judges.jsonl import Skipped, list_beside
+    from medal_judges.outputs import require_other_file
+
+    if out == "-" or dry_run:
+        return Skipped(keep=None)
+    require_other_file(list_beside(out), [file], option="the list of bad lines")
+    return Skipped(list_beside(out))
 
 
 def _load(
@@ -105,17 +122,24 @@ def _estimate(dialogues: Any, judge: Judge, level: Any, dimension: list[str] | N
 
 
 def _to_stdout(
-    dialogues: Any, judge: Any, level: Any, dimension: list[str] | None, token_budget: int | None
+    file: str,
+    dialogues: Any,
+    judge: Any,
+    level: Any,
+    dimension: list[str] | None,
+    token_budget: int | None,
 ) -> ScoreReport:
     import time
 
+    from medal_judges.inference.arriving import score_arriving
     from medal_judges.inference.scoring import ScoreReport
-    from medal_judges.jsonl import to_line
+    from medal_judges.jsonl import STDIN, to_line
 
     report, start = ScoreReport(), time.perf_counter()
-    for judgement in judge.score(
-        dialogues, level=level, dimensions=dimension, token_budget=token_budget
-    ):
+    asked = {"level": level, "dimensions": dimension, "token_budget": token_budget}
+    piped = file == STDIN  # who pipes line by line waits for an answer to each
+    judged = score_arriving(dialogues, judge, **asked) if piped else judge.score(dialogues, **asked)
+    for judgement in judged:
         typer.echo(to_line(judgement), nl=False)
         report.add(judgement)
     report.seconds = time.perf_counter() - start
@@ -172,7 +196,7 @@ def _show(report: ScoreReport, skipped: Any, floor: float) -> None:
             f"{report.dialogues} dialogues in {report.seconds:.1f} s: {rate:.1f} dialogues/s"
         )
     if skipped is not None:
-        console.print(f"{skipped.count} bad lines left out", *skipped.messages, sep="\n  ")
+        console.print(skipped.summary(), soft_wrap=True)
     if report.coverage is not None and report.coverage >= floor:
         table = Table("dimension", "mean", "n")
         for name, count in report.counts.items():

@@ -24,12 +24,14 @@ _ANEW = "give another --out, or --overwrite to start anew"
 @dataclass(slots=True)
 class ScoreReport:
     """What a run did. Sums are per dimension over the scored rows; ``resumed`` counts judgements
-    that stood in the file already and are part of every other figure."""
+    that stood in the file already and are part of every other figure; ``left_out`` counts bad
+    lines, which nobody judged: each is one judgement that is missing."""
 
     total: int = 0
     scored: int = 0
     resumed: int = 0
     dialogues: int = 0
+    left_out: int = 0
     truncated: int = 0
     truncated_turns: int = 0
     tokens: float = 0
@@ -40,8 +42,10 @@ class ScoreReport:
 
     @property
     def coverage(self) -> float | None:
-        """Share of judgements with a number in every dimension; None for an empty file."""
-        return self.scored / self.total if self.total else None
+        """Share of judgements with a number in every dimension, bad lines left out counted as
+        missing; None for an empty file."""
+        asked = self.total + self.left_out
+        return self.scored / asked if asked else None
 
     def add(self, judgement: Judgement) -> None:
         self.total += 1
@@ -59,7 +63,9 @@ class ScoreReport:
     def require_coverage(self, floor: float) -> None:
         """Raise CoverageError (exit code 3) when coverage is under ``floor``."""
         if self.coverage is not None and self.coverage < floor:
-            reasons = "; ".join(f"{n} x {reason}" for reason, n in self.failures.most_common(5))
+            told = [(self.left_out, "bad line left out")] if self.left_out else []
+            told += [(n, reason) for reason, n in self.failures.most_common(5)]
+            reasons = "; ".join(f"{n} x {reason}" for n, reason in told)
             raise CoverageError(
                 f"coverage {self.coverage:.1%} is under the floor of {floor:.0%}: {reasons}",
                 hint="the judgements are written, unscored ones with their reason; "

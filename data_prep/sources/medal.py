@@ -78,6 +78,8 @@ def medal_rows(
                 raise problem from error
             skipped.add(problem)
             continue
+        if skipped is not None:
+            skipped.read += 1
         yield _with_own_id(row, seen)
 
 

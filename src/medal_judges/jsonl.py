@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from medal_judges.dialogue import Dialogue, parse_dialogue
-from medal_judges.errors import DataError, RecordError
+from medal_judges.errors import CoverageError, DataError, RecordError
 from medal_judges.fields import VALID_TEXT, require_valid_text
 from medal_judges.judgement import Judgement, parse_judgement
 from medal_judges.labelled import LabelledDialogue, parse_labelled
@@ -28,16 +28,51 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 @dataclass(slots=True)
 class Skipped:
-    """What ``--skip-bad`` left out: a count, and the first ``keep`` messages."""
+    """What ``--skip-bad`` left out beside the ``read`` lines that were right: a count, the first
+    ``keep`` messages (None: all), and in the file ``listed`` every one of them, as JSON lines of
+    file, line and problem. A list of an earlier run is removed, so that the file tells of this one;
+    where nothing is left out there is none."""
 
+    listed: Path | None = None
     count: int = 0
+    read: int = 0
     messages: list[str] = field(default_factory=list)
-    keep: int = 20
+    keep: int | None = 20
+
+    def __post_init__(self) -> None:
+        if self.listed is not None:
+            self.listed.unlink(missing_ok=True)
 
     def add(self, error: DataError) -> None:
+        """Count a line and list it."""
         self.count += 1
-        if len(self.messages) < self.keep:
+        if self.keep is None or len(self.messages) < self.keep:
             self.messages.append(error.message)
+        if self.listed is not None:
+            entry = {"file": error.path, "line": error.line, "problem": error.told}
+            self.listed.parent.mkdir(parents=True, exist_ok=True)
+            with open_text(self.listed, "a") as stream:
+                stream.write(to_line(entry))
+
+    def summary(self) -> str:
+        """How many lines were left out, the first of them, and where all are listed."""
+        lines = [f"{self.count} bad lines left out", *self.messages]
+        if self.listed is not None and self.count:
+            lines.append(f"all of them are listed in {self.listed}")
+        return "\n  ".join(lines)
+
+    def require_rest(self) -> None:
+        """Raise CoverageError (exit code 3) where not one line was right."""
+        if self.count and not self.read:
+            hint = f"the first: {self.messages[0]}" if self.messages else None
+            raise CoverageError(f"all {self.count} lines are bad and were left out", hint=hint)
+
+
+def list_beside(out: str | Path) -> Path:
+    """``scored.skipped.jsonl`` for ``scored.jsonl`` or ``scored.jsonl.gz``."""
+    target = Path(out)
+    stem = target.name.removesuffix(".gz").removesuffix(".jsonl")
+    return target.with_name(f"{stem}.skipped.jsonl")
 
 
 def open_text(path: str | Path, mode: str = "r") -> IO[str]:
@@ -48,7 +83,7 @@ def open_text(path: str | Path, mode: str = "r") -> IO[str]:
     Raises DataError when there is no such file or it may not be opened.
     """
     if str(path) == STDIN and mode == "r":
-        return io.TextIOWrapper(sys.stdin.buffer, "utf-8-sig", errors="surrogateescape")
+        return io.TextIOWrapper(_standard_input(), "utf-8-sig", errors="surrogateescape")
     target = Path(path)
     if mode == "r" and not target.is_file():
         raise DataError(path, None, "no such file")
@@ -63,6 +98,15 @@ def open_text(path: str | Path, mode: str = "r") -> IO[str]:
     except OSError as error:
         raise DataError(path, None, f"cannot be opened: {error.strerror}") from error
     return stream
+
+
+def _standard_input() -> IO[bytes]:
+    """Standard input's bytes through a buffer of our own: a thread that waits on Python's would
+    make the interpreter abort where it ends first."""
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except (AttributeError, OSError):  # in memory, as in a test or a notebook
+        return sys.stdin.buffer
 
 
 def read_records(
@@ -82,11 +126,15 @@ def read_records(
                 if not line.strip():
                     continue
                 try:
-                    yield _parse_line(path, number, line, parse)
+                    parsed = _parse_line(path, number, line, parse)
                 except DataError as error:
                     if skipped is None:
                         raise
                     skipped.add(error)
+                    continue
+                if skipped is not None:
+                    skipped.read += 1
+                yield parsed
         except (EOFError, zlib.error, OSError) as error:  # BadGzipFile is an OSError
             hint = "the file is damaged from here on; get or make it again"
             raise DataError(path, number + 1, f"cannot read on: {error}", hint=hint) from error

@@ -1,0 +1,124 @@
+"""--skip-bad: what is left out is uncovered, counted against the floor, and listed whole."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
+from medal_judges.errors import CoverageError
+
+JUDGE = "configs/judges/repetition.yaml"
+BAD = '{"id": "broken", "dialogue": [{"role": "bot", "content": "x"}]}'
+
+
+def lines(count: int, bad: int) -> str:
+    """``count`` lines, the last ``bad`` of them broken."""
+    turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello you"}]
+    good = [json.dumps({"id": f"d{n}", "dialogue": turns}) for n in range(count - bad)]
+    return "\n".join([*good, *[BAD] * bad]) + "\n"
+
+
+def medal(*arguments: object, stdin: str | None = None) -> Any:
+    return CliRunner().invoke(app, list(map(str, arguments)), input=stdin)
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz"])
+def test_lines_left_out_are_uncovered_and_all_listed(tmp_path: Path, name: str) -> None:
+    source, out = written(tmp_path, name, lines(500, 40)), tmp_path / "out.jsonl.gz"
+    asked = ("score", source, "--judge", JUDGE, "--out", out, "--skip-bad")
+    for again in range(2):  # the second run has nothing left to judge and says the same
+        done = medal(*asked)
+        assert isinstance(done.exception, CoverageError) and done.exception.exit_code == 3, again
+        assert "coverage 92.0%" in done.stderr and "40 bad lines left out" in done.stderr
+        assert "40 x bad line left out" in str(done.exception)
+        listed = (tmp_path / "out.skipped.jsonl").read_text().splitlines()
+        assert [json.loads(line)["line"] for line in listed] == list(range(461, 501))
+        assert all("dialogue[0].role" in line and str(source) in line for line in listed)
+    assert medal(*asked, "--min-coverage", 0.9).exit_code == 0
+
+
+def test_a_run_that_was_stopped_counts_the_bad_lines_before_it(tmp_path: Path) -> None:
+    text = BAD + "\n" + lines(120, 1)
+    source, out = written(tmp_path, "in.jsonl", text), tmp_path / "out.jsonl"
+    asked = ("score", source, "--judge", JUDGE, "--out", out, "--skip-bad", "--min-coverage", 0)
+    assert medal(*asked).exit_code == 0
+    whole = out.read_text()
+    out.write_text("".join(whole.splitlines(keepends=True)[:50]) + '{"id": "d5')
+    done = medal(*asked)
+    assert done.exit_code == 0 and out.read_text() == whole
+    assert "119 judgements (50 from before), coverage 98.3%" in done.stderr
+    listed = (tmp_path / "out.skipped.jsonl").read_text().splitlines()
+    assert [json.loads(line)["line"] for line in listed] == [1, 121]
+
+
+def test_nothing_but_bad_lines_is_no_success(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    done = medal("score", "-", "--judge", JUDGE, "--out", out, "--skip-bad", stdin=lines(300, 300))
+    assert isinstance(done.exception, CoverageError), done.output
+    assert "0 judgements (0 from before), coverage 0.0%" in done.stderr
+    assert len((tmp_path / "out.skipped.jsonl").read_text().splitlines()) == 300
+    source = written(tmp_path, "in.jsonl", lines(30, 30))
+    for command in (
+        ("data", "stats", source, "--out", tmp_path / "stats", "--no-lemmas"),
+        ("data", "audit", source),
+        ("curate", source, "--out", tmp_path / "curated"),
+        ("agreement", source),
+    ):
+        done = medal(*command, "--skip-bad")
+        assert isinstance(done.exception, CoverageError), (command, done.output)
+        assert "all 30 lines are bad" in str(done.exception)
+    assert len((tmp_path / "stats" / "skipped.jsonl").read_text().splitlines()) == 30
+
+
+def test_without_a_file_all_are_listed_on_standard_error(tmp_path: Path) -> None:
+    done = medal("score", "-", "--judge", JUDGE, "--skip-bad", stdin=lines(60, 30))
+    assert isinstance(done.exception, CoverageError)
+    assert len(done.stdout.splitlines()) == 30
+    assert [n for n in range(31, 61) if f"-:{n}: field" not in done.stderr] == []
+
+
+def test_the_list_of_a_run_before_goes_and_no_input_is_taken_for_it(tmp_path: Path) -> None:
+    source, out = written(tmp_path, "in.jsonl", lines(60, 0)), tmp_path / "out.jsonl"
+    (tmp_path / "out.skipped.jsonl").write_text("{}\n")
+    assert medal("score", source, "--judge", JUDGE, "--out", out, "--skip-bad").exit_code == 0
+    assert not (tmp_path / "out.skipped.jsonl").exists()
+    listed = written(tmp_path, "more.skipped.jsonl", lines(60, 0))
+    done = medal("score", listed, "--judge", JUDGE, "--out", tmp_path / "more.jsonl", "--skip-bad")
+    assert "is the file that is read" in str(done.exception) and listed.stat().st_size
+
+
+def test_standard_input_is_answered_line_by_line() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "medal_judges", "score", "-", "--judge", JUDGE],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+        for line in lines(3, 0).splitlines():
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            answer = json.loads(process.stdout.readline())  # before anything more is sent
+            assert answer["id"] == json.loads(line)["id"]
+        process.stdin.write(BAD + "\n")
+        process.stdin.flush()
+        # The bad line ends it while standard input is still open.
+        assert process.wait(timeout=60) == 2
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert "-:4: field" in said and "Traceback" not in said and "Fatal" not in said

@@ -25,11 +25,15 @@ def benchmark(
         ),
     ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Judge again every row without a score.")
+    ] = False,
 ) -> None:
     """Run judges over sets, compare them with people, write the page.
 
-    Judgements made before are used again where judge and data are the same. Exit code 3, after
-    everything is written, when a judge left too many rows unscored.
+    Judgements made before are used again where judge and data are the same; rows that failed
+    because a server was down or a limit was met are judged again. Exit code 3, after everything is
+    written, when a judge left too many rows unscored.
     """
     from medal_judges.errors import ConfigError
     from medal_judges.eval.compute import compute, made_facts, under_floor
@@ -39,6 +43,7 @@ def benchmark(
     if not settings.judges and not settings.predictions:
         raise ConfigError("no judge to benchmark", hint="--judge NAME=PATH, or judges: in the file")
     run = prepare(settings, offline=offline or None)
+    run.retry_failed = retry_failed
     if not run.sets and not run.planted:
         raise ConfigError(
             "\n    ".join(["no set is here", *run.notes]),
@@ -126,6 +131,7 @@ def _require_coverage(under: list[str]) -> None:
         raise CoverageError(
             "coverage is under the floor, so these rows have no headline number:\n    "
             + "\n    ".join(under),
-            hint="the reasons stand in the judgements under predictions/; min_coverage=... sets "
-            "the floor",
+            hint="the reasons stand in the judgements under predictions/; the same command asks "
+            "again for what failed because a server was down, --retry-failed for all of it; "
+            "min_coverage=... sets the floor",
         )

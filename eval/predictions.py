@@ -17,6 +17,7 @@ def predict(
     out: Path,
     *,
     dimensions: Sequence[str],
+    retry_failed: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> list[Judgement]:
     """Judgements of the set's rows; see ``judge_once``."""
@@ -27,5 +28,6 @@ def predict(
         data=data.data,
         level=data.level,
         dimensions=dimensions,
+        retry_failed=retry_failed,
         progress=progress,
     )

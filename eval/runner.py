@@ -55,7 +55,8 @@ class Answers:
 @dataclass(slots=True)
 class Run:
     """A benchmark in the making. ``notes`` say what was passed over and why, ``left_out`` maps the
-    name of a set or judge that is not available to the reason."""
+    name of a set or judge that is not available to the reason. ``retry_failed``: see
+    score_to_file."""
 
     config: BenchmarkConfig
     sets: dict[str, tuple[SetConfig, BenchmarkSet]] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class Run:
     answers: dict[str, list[Answers]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    retry_failed: bool = False
 
     @property
     def total(self) -> int:
@@ -215,6 +217,7 @@ def _judge(
         data,
         folder / f"{file_name(name)}.jsonl",
         dimensions=dimensions,
+        retry_failed=run.retry_failed,
         progress=None if progress is None else lambda n: progress(config.name, name, n),
     )
     scales = {d: (has[d].low, has[d].high) for d in dimensions}

@@ -41,7 +41,13 @@ def score(
     device: Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, ...")] = None,
     dtype: Annotated[str, typer.Option("--dtype", help="fp32, bf16 or fp16.")] = "fp32",
     revision: Annotated[str | None, typer.Option("--revision", help="Of a hub judge.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start OUT anew.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Start OUT again from the beginning.")
+    ] = False,
+    retry_failed: Annotated[
+        bool,
+        typer.Option("--retry-failed", help="Ask again for every row of OUT without a score."),
+    ] = False,
     repeats: Annotated[
         int | None, typer.Option("--repeats", min=1, help="Ask a prompted judge so many times.")
     ] = None,
@@ -52,7 +58,8 @@ def score(
         float | None, typer.Option("--max-cost", min=0, help="US dollars; stops before more.")
     ] = None,
 ) -> None:
-    """Judge dialogues; run the same command again after a stop and it goes on."""
+    """Judge dialogues. The same command resumes after a stop, and asks again for rows that failed
+    because a server was down or a limit was met."""
     from medal_judges.jsonl import read_dialogues
     from medal_judges.outputs import require_other_file
 
@@ -73,7 +80,9 @@ def score(
     if out == "-":
         report = _to_stdout(file, dialogues, loaded, level, dimension, token_budget)
     else:
-        report = _to_file(file, dialogues, loaded, out, level, dimension, token_budget, overwrite)
+        report = _to_file(
+            file, dialogues, loaded, out, level, dimension, token_budget, overwrite, retry_failed
+        )
     report.left_out = 0 if skipped is None else skipped.count
     _show(report, skipped, min_coverage)
     report.require_coverage(min_coverage)
@@ -156,6 +165,7 @@ def _to_file(
     dimension: list[str] | None,
     token_budget: int | None,
     overwrite: bool,
+    retry_failed: bool,
 ) -> ScoreReport:
     from pathlib import Path
 
@@ -171,6 +181,7 @@ def _to_file(
             dimensions=dimension,
             token_budget=token_budget,
             overwrite=overwrite,
+            retry_failed=retry_failed,
             progress=advance,
         )
 
@@ -183,9 +194,13 @@ def _show(report: ScoreReport, skipped: Any, floor: float) -> None:
     # Reasons and names come from servers and files: rich must not read [/INST] as markup.
     console = Console(stderr=True, markup=False, emoji=False)
     coverage = "–" if report.coverage is None else f"{report.coverage:.1%}"
-    console.print(f"{report.total} judgements ({report.resumed} from before), coverage {coverage}")
+    again = f", {report.asked_again} asked again" if report.asked_again else ""
+    from_before = f"{report.resumed} from before{again}"
+    console.print(f"{report.total} judgements ({from_before}), coverage {coverage}")
     for reason, count in report.failures.most_common():
         console.print(f"  unscored: {count} x {reason}")
+    if report.next_try:
+        console.print(f"  {report.next_try.removesuffix('; ')}")
     if report.truncated:
         console.print(
             f"  {report.truncated} lost {report.truncated_turns} whole turns to the window"

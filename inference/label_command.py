@@ -48,7 +48,12 @@ def label(
         float, typer.Option("--min-coverage", min=0, max=1, help="Floor; below it exit code 3.")
     ] = 0.98,
     device: Annotated[str | None, typer.Option("--device", help="Of a judge in a folder.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start DIR anew.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Start DIR again from the beginning.")
+    ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Ask again for every row without a label.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Requests, tokens and dollars at most; sends nothing.")
     ] = False,
@@ -56,7 +61,8 @@ def label(
         float | None, typer.Option("--max-cost", min=0, help="US dollars, both judges together.")
     ] = None,
 ) -> None:
-    """Label dialogues by a judge; the same command again after a stop goes on."""
+    """Label dialogues by a judge. The same command resumes after a stop, and asks again for rows
+    that failed because a server was down or a limit was met."""
     from medal_judges.data_prep.labelling.labels import survey
     from medal_judges.inference.labelling import LabellingRun, require_repeats
     from medal_judges.jsonl import read_labelled
@@ -76,10 +82,10 @@ def label(
         return
     users = judges[1] if user_check else None
     run = LabellingRun(
-        file, folder, judges[0], users, language_check, min_coverage, overwrite=overwrite
+        file, folder, judges[0], users, language_check, min_coverage, overwrite, retry_failed
     )
     summary, report = run.run(found)
-    _show(summary, folder)
+    _show(summary, folder, report.next_try)
     report.require_coverage(min_coverage)
 
 
@@ -158,7 +164,7 @@ def _estimate(file: Path, judges: list[Judge]) -> None:
         typer.echo(f"together at most ${sum(known):.4f}, if no user is malformed")
 
 
-def _show(summary: Summary, folder: Path) -> None:
+def _show(summary: Summary, folder: Path, next_try: str) -> None:
     from medal_judges.data_prep.labelling.tables import tables
     from medal_judges.eval.console import wide_console
 
@@ -170,7 +176,7 @@ def _show(summary: Summary, folder: Path) -> None:
             console.print(line, highlight=False, soft_wrap=True)
     for reason, count in summary.failures.most_common():
         console.print(f"without a label: {count} x {reason}", soft_wrap=True)
-    if summary.failures:
-        console.print("  --overwrite asks for those again; kept answers cost nothing")
+    if next_try:
+        console.print(f"  {next_try.removesuffix('; ')}")
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.kinds.items()))
     typer.echo(f"{counts or 'no dialogues'}: {folder}")

@@ -1,19 +1,20 @@
 """A labelling run: users are checked, what is well-formed is labelled, and rows are sorted.
 
-Both judges write judgements that a second run goes on with; the sorting needs no judge and is done
-anew each time.
+Both judges write judgements that a second run resumes; the sorting needs no judge and is done again
+each time.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medal_judges.data_prep.labelling.labels import Labelling, Survey
 from medal_judges.data_prep.labelling.language_check import LanguageChecker
+from medal_judges.data_prep.labelling.malformed import reasons
 from medal_judges.data_prep.labelling.sorting import Sorter, well_formed
 from medal_judges.data_prep.labelling.summary import Summary
 from medal_judges.dialogue import Dialogue
@@ -43,6 +44,7 @@ class LabellingRun:
     languages: bool = True
     min_coverage: float = 0.98
     overwrite: bool = False
+    retry_failed: bool = False
 
     @property
     def asked(self) -> Labelling:
@@ -60,7 +62,8 @@ class LabellingRun:
         elif self.overwrite:  # an earlier run's verdicts say nothing of this one
             (self.out / USERS).unlink(missing_ok=True)
         kept = (row.dialogue for row in well_formed(self._rows(), self._checks()))
-        report = self._score(kept, self.judge, LABELS)
+        # A verdict that came later takes its dialogue out of those that were labelled, or adds it.
+        report = self._score(kept, self.judge, LABELS, gone=self._malformed())
         checker = LanguageChecker(survey.langs) if self.languages else None
         sorter = Sorter(self.asked, checker)
         judgements = read_judgements(self.out / LABELS)
@@ -75,10 +78,26 @@ class LabellingRun:
     def _checks(self) -> Iterator[Judgement] | None:
         return None if self.user_judge is None else read_judgements(self.out / USERS)
 
-    def _score(self, dialogues: Iterator[Dialogue], judge: Judge, name: str) -> ScoreReport:
+    def _malformed(self) -> set[str]:
+        checks = self._checks() or ()
+        return {check.id for check in checks if reasons(check)}
+
+    def _score(
+        self,
+        dialogues: Iterator[Dialogue],
+        judge: Judge,
+        name: str,
+        gone: Container[str] | None = None,
+    ) -> ScoreReport:
         with scoring_bar(str(self.file)) as advance:
             return score_to_file(
-                dialogues, judge, self.out / name, overwrite=self.overwrite, progress=advance
+                dialogues,
+                judge,
+                self.out / name,
+                overwrite=self.overwrite,
+                retry_failed=self.retry_failed,
+                gone=gone,
+                progress=advance,
             )
 
     def _told(self) -> dict[str, Any]:

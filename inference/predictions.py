@@ -21,13 +21,15 @@ def judge_once(
     data: str,
     level: ScoreLevel,
     dimensions: Sequence[str],
+    retry_failed: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> list[Judgement]:
     """Judgements of ``dialogues``, from ``out`` where that file is of this judge and data.
 
     ``data`` names what the dialogues are (a hash of them). A file beside ``out`` (.meta.json) says
-    what it was made of, and whether it is complete: a run that was stopped is gone on with; other
-    judge, data, level or dimensions start it anew.
+    what it was made of, and whether it is complete: a run that was stopped is resumed, and rows
+    that lack an answer which may come now are asked again (with ``retry_failed`` all that have no
+    score); other judge, data, level or dimensions start it again from the beginning.
     """
     about: dict[str, object] = {
         "signature": str(judge.signature()),
@@ -37,33 +39,34 @@ def judge_once(
         "rows": len(dialogues),
     }
     meta = out.with_name(out.name.removesuffix(".jsonl") + ".meta.json")
-    found = _read_meta(meta)
-    same = out.is_file() and {k: found.get(k) for k in about} == about
-    if same and found.get("complete"):
+    earlier = _read_meta(meta)
+    same = out.is_file() and {k: earlier.get(k) for k in about} == about
+    if same and earlier.get("complete") and not retry_failed:
         if progress is not None:
             progress(len(dialogues))
         return list(read_judgements(out))
     out.parent.mkdir(parents=True, exist_ok=True)
     _write_meta(meta, about | {"complete": False})
-    score_to_file(
+    report = score_to_file(
         iter(dialogues),
         judge,
         out,
         level=level,
         dimensions=dimensions,
         overwrite=not same,
+        retry_failed=retry_failed,
         progress=progress,
     )
-    _write_meta(meta, about | {"complete": True})
+    _write_meta(meta, about | {"complete": not report.transient})
     return list(read_judgements(out))
 
 
 def _read_meta(path: Path) -> dict[str, object]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        meta = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return meta if isinstance(meta, dict) else {}
 
 
 def _write_meta(path: Path, about: dict[str, object]) -> None:

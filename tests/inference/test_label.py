@@ -226,6 +226,27 @@ def test_failures_are_told_and_asked_again_with_overwrite(
     assert 0 < healthy.total("answered") < 12  # what was answered before is kept
 
 
+@pytest.mark.parametrize("fault", ["500", "filter"])
+def test_verdicts_that_come_later_move_rows_and_labels_follow(
+    serve: Callable[..., Any], tmp_path: Path, fault: str
+) -> None:
+    # Of users nobody could check, some turn out to be malformed: their labels go, the rest stay.
+    rows = [row(f"r{n}", f"overall={1 + n % 5} role_confusion={int(n % 2)}") for n in range(9)]
+    file, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out"
+    broken = serve(fault=fault, times=-1, every=2)
+    more = ["llm.attempts=1"] + ["--repeats", "2"] * (fault == "500")
+    medal(*words(file, out, broken, *more, "--min-coverage", "0"))
+    seen = [check.extra.get("user_check", {}) for check in rows_of(out, "labelled")]
+    assert any("failure" in check for check in seen) or rows_of(out, "unlabelled")
+    whole = tmp_path / "whole" / "out"
+    healthy = serve()
+    medal(*words(file, whole, healthy, *more))
+    told = medal(*words(file, out, healthy, *more, *(["--retry-failed"] * (fault == "filter"))))
+    assert told.exit_code == 0 and "5 labelled, 4 malformed" in told.output
+    for name in FILES:
+        assert (out / f"{name}.jsonl").read_bytes() == (whole / f"{name}.jsonl").read_bytes()
+
+
 def test_the_batch_api_takes_all_dialogues_in_one_batch_a_judge(
     serve: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -1,0 +1,177 @@
+"""An outage does not become permanent: what failed for the time being is asked again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytest.importorskip("openai", reason="the API's client is in the extra api")
+
+from medal_judges.inference.predictions import judge_once
+from medal_judges.inference.scoring import ScoreReport, score_to_file
+from medal_judges.jsonl import read_dialogues, read_judgements
+from medal_judges.models.judge import Judge
+
+Serve = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+
+
+def write(path: Path, count: int, turns: int = 2) -> Path:
+    lines = []
+    for i in range(count):
+        said = [
+            {"role": ("user", "assistant")[k % 2], "content": f"Line {k} of talk {i}."}
+            for k in range(turns)
+        ]
+        lines.append(json.dumps({"id": f"d{i}", "lang": "en", "dialogue": said}) + "\n")
+    path.write_text("".join(lines))
+    return path
+
+
+def judge_at(server: Any, *, judge: str = "dstc12_baseline", **llm: Any) -> Judge:
+    """A judge whose signature does not depend on the server's address."""
+    own = {"model": "openai:tester", "base_url": f"{server.root}/v1", "attempts": 1}
+    own |= {"longest_wait": 0.05, "timeout": 5.0, "cache": False, **llm}
+    return Judge.from_pretrained(f"judges/{judge}.yaml", llm=own)
+
+
+def score(file: Path, out: Path, judge: Judge, **how: Any) -> ScoreReport:
+    return score_to_file(read_dialogues(file), judge, out, **how)
+
+
+@pytest.mark.parametrize("level", ["dialogue", "turn"])
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
+def test_rows_that_failed_in_an_outage_are_asked_again_and_nothing_else(
+    serve: Serve, tmp_path: Path, name: str, level: str
+) -> None:
+    file, out = write(tmp_path / "in.jsonl", 12, turns=4), tmp_path / name
+    down = serve(fault="500", times=-1, every=3)
+    first = score(file, out, judge_at(down), level=level)
+    failed = {j.id for j in read_judgements(out) if j.transient}
+    assert 0 < len(failed) < 12 and first.transient == sum(first.failures.values())
+    up = serve()
+    second = score(file, out, judge_at(up), level=level)
+    whole = tmp_path / "whole.jsonl"
+    score(file, whole, judge_at(up), level=level)
+    answers = [(j.id, j.turn, j.scores, j.failure) for j in read_judgements(out)]
+    assert answers == [(j.id, j.turn, j.scores, j.failure) for j in read_judgements(whole)]
+    turns = 2 if level == "turn" else 1
+    assert second.asked_again == turns * len(failed)
+    assert (second.total, second.transient) == (12 * turns, 0)
+    assert up.total("seen") < 2 * 12 * turns * 4 and list(tmp_path.glob(".*")) == []
+    third = score(file, out, judge_at(serve(fault="500", times=-1)), level=level)
+    assert (third.resumed, third.asked_again) == (12 * turns, 0)
+
+
+def test_lasting_failures_are_asked_again_when_it_is_said(serve: Serve, tmp_path: Path) -> None:
+    file, out = write(tmp_path / "in.jsonl", 6), tmp_path / "out.jsonl"
+    first = score(file, out, judge_at(serve(fault="filter", times=-1, every=3)))
+    assert first.lasting > 0 and first.transient == 0
+    up = serve()
+    same = score(file, out, judge_at(up))
+    assert same.asked_again == 0 and up.total("seen") == 0
+    assert "--retry-failed asks again" in same.next_try
+    again = score(file, out, judge_at(up), retry_failed=True)
+    assert again.asked_again == first.lasting and again.scored == again.total == 6
+
+
+def test_killed_while_asking_again_nothing_is_lost(serve: Serve, tmp_path: Path) -> None:
+    file, out = write(tmp_path / "in.jsonl", 60), tmp_path / "out.jsonl"
+    score(file, out, judge_at(serve(fault="500", times=-1, every=2)))
+    slow = serve(delay=0.05)
+    llm = {"model": "openai:tester", "base_url": f"{slow.root}/v1", "max_in_flight": 2}
+    words = ["score", str(file), f"llm={json.dumps(llm)}", "--out", str(out)]
+    words += ["--judge", "judges/dstc12_baseline.yaml"]
+    command = [sys.executable, "-c", "from medal_judges.cli import main; main()", *words]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while not (beside := out.with_name(".again-out.jsonl")).exists() or not beside.stat().st_size:
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert len(list(read_judgements(out))) == 60  # whole, the old rows still in place
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [j.id for j in read_judgements(out)] == [f"d{i}" for i in range(60)]
+    assert all(j.scored for j in read_judgements(out)) and not beside.exists()
+    assert "asked again)" in done.stderr
+
+
+def test_a_stop_in_the_middle_puts_what_came_in_place(serve: Serve, tmp_path: Path) -> None:
+    from medal_judges.models.llm.spending import CostLimitError
+
+    file, out = write(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl"
+    table = {"tester": {"input": 1.0, "output": 100.0}}
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(yaml.safe_dump({"date": "2026-01-01", "source": "t", "models": table}))
+    score(file, out, judge_at(serve(fault="500", times=-1), prices=str(prices)))
+    up = serve()
+    paid = {"prices": str(prices), "cache": str(tmp_path / "kept"), "max_in_flight": 1}
+    with pytest.raises(CostLimitError):  # 17 answers at 1 mill, and the highest price of one
+        score(file, out, judge_at(up, max_cost=0.07, **paid))
+    done = [j.id for j in read_judgements(out) if j.scored]
+    assert len(list(read_judgements(out))) == 40 and 0 < len(done) < 40
+    assert done == [f"d{i}" for i in range(len(done))]
+    report = score(file, out, judge_at(up, max_cost=1.0, **paid))
+    assert report.scored == 40 and up.total("answered") == 40  # nothing is paid twice
+
+
+@pytest.mark.parametrize(
+    ("judge", "settings"), [("dstc12_baseline", {"repeats": 3}), ("geval", {"samples": 3})]
+)
+def test_a_score_of_fewer_repeats_than_asked_is_not_taken_for_done(
+    serve: Serve, tmp_path: Path, judge: str, settings: dict[str, Any]
+) -> None:
+    dimensions = {"dimensions": ["overall"]} if judge == "geval" else {}
+    if judge == "geval":
+        settings = settings | {"method": "samples"}
+    file, out = write(tmp_path / "in.jsonl", 4), tmp_path / "out.jsonl"
+
+    def made(server: Any) -> Judge:
+        llm = {"model": "openai:tester", "base_url": f"{server.root}/v1", "attempts": 1}
+        llm |= {"cache": str(tmp_path / "kept"), "max_in_flight": 1, "longest_wait": 0.05}
+        return Judge.from_pretrained(f"judges/{judge}.yaml", llm=llm, **settings, **dimensions)
+
+    first = score(file, out, made(serve(fault="500", times=-1, every=2)))
+    assert first.scored > 0 and first.transient == 4  # one of three answers is missing in each
+    second = score(file, out, made(serve()))
+    assert (second.asked_again, second.transient, second.scored) == (4, 0, 4)
+
+
+def test_predictions_of_a_benchmark_made_in_an_outage_are_completed(
+    serve: Serve, tmp_path: Path
+) -> None:
+    rows = list(read_dialogues(write(tmp_path / "in.jsonl", 8)))
+    out = tmp_path / "predictions" / "set.jsonl"
+
+    def predicted(server: Any, **how: Any) -> list[Any]:
+        judge = judge_at(server)
+        names = [d.name for d in judge.dimensions]
+        return judge_once(judge, rows, out, data="d", level="dialogue", dimensions=names, **how)
+
+    assert not all(j.scored for j in predicted(serve(fault="500", times=-1, every=2)))
+    assert json.loads((out.parent / "set.meta.json").read_text())["complete"] is False
+    assert all(j.scored for j in predicted(serve()))
+    dead = serve(fault="500", times=-1)
+    assert all(j.scored for j in predicted(dead)) and dead.total("seen") == 0
+    filtered = out.with_name("other.jsonl")
+    out = filtered
+    assert not all(j.scored for j in predicted(serve(fault="filter", times=-1, every=3)))
+    assert json.loads((out.parent / "other.meta.json").read_text())["complete"] is True
+    assert not all(j.scored for j in predicted(serve()))
+    assert all(j.scored for j in predicted(serve(), retry_failed=True))

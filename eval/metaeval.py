@@ -212,5 +212,5 @@ def _disagreement(
         human_rank=human,
         score_rank=score,
         turns=[(turn.role, turn.content) for turn in row.dialogue.turns],
-        contributions=list(judgement.contributions.get(name, ())),
+        contributions=judgement.contributions.get(name),
     )

@@ -120,7 +120,7 @@ def _row(row: LabelledDialogue, issue: str, judgement: Judgement | None) -> _Row
     contributions = judgement.contributions.get(issue)
     if about["kind"] == "planted" and contributions:
         hit, chance = localisation(
-            contributions, row.dialogue.assistant_turns, tuple(about["turns"])
+            contributions.turns, row.dialogue.assistant_turns, tuple(about["turns"])
         )
     return _Row(
         about["kind"], float(score), row.group, about["pair"], about["strength"], hit, chance

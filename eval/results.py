@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from medal_judges.contributions import Contributions
 from medal_judges.rating import Scale
 
 
@@ -91,7 +92,7 @@ class Disagreement:
     """A dialogue where judge and people differ most, by rank, with what each turn contributed.
 
     Ranks lie in [0, 1] (0 lowest, 1 highest of the set, ties shared). ``turns`` are (role, text);
-    ``contributions`` one number per turn in units of the score, or empty.
+    ``contributions`` what each of them added to the score, None where the judge cannot say.
     """
 
     judge: str
@@ -103,7 +104,7 @@ class Disagreement:
     human_rank: float
     score_rank: float
     turns: Sequence[tuple[str, str]]
-    contributions: Sequence[float] = ()
+    contributions: Contributions | None = None
 
 
 Cell = str | int | float | Estimate | None

@@ -12,13 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from medal_judges.contributions import Contributions, centred, unit_of
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.calibration import Calibration
 from medal_judges.models.embedding_config import EmbeddingConfig
 from medal_judges.models.embedding_net import FittedNet, Floats, on_levels
-from medal_judges.models.embedding_reading import DialogueReader, Reading, turn_shares
+from medal_judges.models.embedding_reading import (
+    DialogueReader,
+    Reading,
+    side_products,
+    turn_shares,
+)
 from medal_judges.models.judge import Item, Judge, Scores
 from medal_judges.models.saving import read_config, write_config
 from medal_judges.models.sentence_encoder import SentenceEncoder
@@ -35,7 +41,8 @@ class EmbeddingJudge(Judge):
 
     Distributions: of an MLP classifier its classes', brought to the dimension's levels; of the
     others a normal of the calibrated spread. A ridge over turns says what each turn contributed,
-    in units of the score. ``search`` is the table of settings that were tried.
+    in units of the score, around the mean training dialogue. ``search`` is the table of settings
+    that were tried.
     """
 
     family = "embedding"
@@ -173,10 +180,21 @@ class EmbeddingJudge(Judge):
             return np.zeros((len(vectors), 0))
         return _normal_levels(units, spread, levels)
 
-    def _contributions(self, name: str, item: Item, weights: Floats) -> list[float]:
-        dimension = self.dimension(name)
-        shares = turn_shares(item.dialogue, item.payload.turns, weights)
-        return [float(s) for s in shares * (dimension.high - dimension.low)]
+    def _contributions(self, name: str, item: Item, weights: Floats) -> Contributions:
+        """Around the training rows' mean dialogue, which the net subtracts."""
+        dimension, net, reading = self.dimension(name), self.nets[name], item.payload
+        width = dimension.high - dimension.low
+        shares, pooling = turn_shares(item.dialogue, reading.turns, weights)
+        means = side_products(item.dialogue, weights, net.mean)
+        value = dimension.from_unit(float(net.raw(reading.vector[None])[0, 0]))
+        fitted = self.calibration.get(name, Calibration())
+        return centred(
+            (width * shares).tolist(),
+            pooling.tolist(),
+            (width * means).tolist(),
+            value,
+            unit_of("score", mapped=fitted.isotonic is not None),
+        )
 
 
 def _normal_levels(units: Floats, spread: float, levels: int) -> Floats:

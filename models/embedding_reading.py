@@ -98,14 +98,26 @@ class DialogueReader:
         return features
 
 
-def turn_shares(dialogue: Dialogue, turns: Floats, weights: Floats) -> Floats:
-    """What each turn [T] adds to ``weights`` [W] . vector, where the vector is two sides' means."""
+def turn_shares(dialogue: Dialogue, turns: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """(what each turn [T] adds to ``weights`` [W] . vector, 1 / turns of its side [T]), where the
+    vector is two sides' means."""
     half = turns.shape[1]
-    shares = np.zeros(len(turns))
+    shares, pooling = np.zeros(len(turns)), np.zeros(len(turns))
     for number, side in enumerate(_sides(dialogue)):
         if side:
             shares[side] = turns[side] @ weights[number * half : (number + 1) * half] / len(side)
-    return shares
+            pooling[side] = 1 / len(side)
+    return shares, pooling
+
+
+def side_products(dialogue: Dialogue, weights: Floats, vector: Floats) -> Floats:
+    """For each turn [T] the part of ``weights`` [W] . ``vector`` [W] that is of its side."""
+    half = len(weights) // 2
+    sides = [float(weights[p] @ vector[p]) for p in (slice(half), slice(half, None))]
+    products = np.zeros(len(dialogue.turns))
+    for side, product in zip(_sides(dialogue), sides, strict=True):
+        products[side] = product
+    return products
 
 
 def _sides(dialogue: Dialogue) -> list[list[int]]:

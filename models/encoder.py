@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from medal_judges.contributions import Contributions, Unit, centred, unit_of
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.errors import JudgeLoadError
@@ -17,8 +18,14 @@ from medal_judges.models.attention import set_attention
 from medal_judges.models.batching import budget_batches, halving
 from medal_judges.models.calibration import Calibration
 from medal_judges.models.encoder_config import EncoderConfig
-from medal_judges.models.encoder_net import EncoderNet, check_window, load_body, without_pooler
-from medal_judges.models.heads import Head
+from medal_judges.models.encoder_net import (
+    EncoderNet,
+    Logits,
+    check_window,
+    load_body,
+    without_pooler,
+)
+from medal_judges.models.heads import Head, HeadKind
 from medal_judges.models.judge import Item, Judge, Scores
 from medal_judges.models.saving import read_config, write_config
 from medal_judges.models.turn_batch import (
@@ -32,13 +39,21 @@ from medal_judges.models.weights import load_weights
 from medal_judges.signature import Signature, content_hash
 
 WEIGHTS_NAME = "model.safetensors"
+_UNITS: dict[HeadKind, Unit] = {
+    "regression": "score",
+    "binary": "logit",
+    "ordinal": "mean logit",
+    "classification": "logit per level",
+}
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class EncoderJudge(Judge):
     """Scores dialogues with one forward pass over each distinct turn (or each dialogue, ``flat``).
 
-    Per-turn contributions are in units of the score for a regression head, in logits otherwise.
+    Contributions are in units of the score for a regression head, in logits otherwise, around the
+    average turn of the training data: ``turn_means`` has for each dimension what one of the user
+    and one of the assistant adds to ``Head.linear``.
     """
 
     family = "encoder"
@@ -51,6 +66,7 @@ class EncoderJudge(Judge):
         *,
         name: str = "encoder",
         calibration: Mapping[str, Calibration] | None = None,
+        turn_means: Mapping[str, Sequence[float]] | None = None,
         facts: Mapping[str, Any] | None = None,
         device: str | torch.device | None = None,
         dtype: str = "fp32",
@@ -65,6 +81,7 @@ class EncoderJudge(Judge):
         self.tokenizer = tokenizer
         self.turns = TurnTokenizer(tokenizer, net.config)
         self.calibration = dict(calibration or {})
+        self.turn_means = {k: (float(u), float(a)) for k, (u, a) in (turn_means or {}).items()}
         self.facts = dict(facts or {})  # of the run that trained it: seed, data, weights hash
 
     # -- making, saving, loading ---------------------------------------------------------------
@@ -102,6 +119,7 @@ class EncoderJudge(Judge):
                 "encoder": self.config.model_dump(),
                 "body": _public(json.loads(self.net.body.config.to_json_string(use_diff=False))),
                 "calibration": calibration,
+                "turn_means": self.turn_means,
                 "facts": self.facts,
             },
         )
@@ -132,6 +150,7 @@ class EncoderJudge(Judge):
             dimensions,
             name=saved["name"],
             calibration={k: Calibration(**v) for k, v in saved["calibration"].items()},
+            turn_means=saved["turn_means"],
             facts=saved["facts"],
             device=device,
             dtype=dtype,
@@ -202,17 +221,24 @@ class EncoderJudge(Judge):
 
     @torch.inference_mode()
     def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
-        encoded = [item.payload[0] for item in items]
-        batch = collate(encoded).to(self.device)
-        vectors = self._batch_vectors(items, batch.mask.shape[1])
-        members = self.net(vectors, batch)
-        heads = self.net.heads[0]
+        members = self.members(items)
         answers: list[dict[str, Any]] = [{"s": {}, "d": {}, "c": {}} for _ in items]
+        encoded = [item.payload[0] for item in items]
         for name in dimensions:
-            logits = self.net.combine([m[0] for m in members], name)
-            evidence = self.net.combine([m[1] for m in members], name)
-            self._decode(heads[name], logits, evidence, encoded, answers)
+            logits, evidence, pooling = (
+                self.net.combine([m[k] for m in members], name) for k in range(3)
+            )
+            head = self.net.heads[0][name]
+            self._decode(head, logits, evidence, pooling, encoded, answers)
         return [Scores(a["s"], a["d"], a["c"]) for a in answers]
+
+    def members(self, items: Sequence[Item]) -> list[tuple[Logits, Logits, Logits]]:
+        """What each member of the net says of ``items``: see EncoderNet.forward."""
+        batch = collate([item.payload[0] for item in items]).to(self.device)
+        members: list[tuple[Logits, Logits, Logits]] = self.net(
+            self._batch_vectors(items, batch.mask.shape[1]), batch
+        )
+        return members
 
     def _batch_vectors(self, items: Sequence[Item], longest: int) -> Tensor:
         if self.config.shape == "flat":
@@ -232,22 +258,46 @@ class EncoderJudge(Judge):
         head: Head,
         logits: Tensor,
         evidence: Tensor,
+        pooling: Tensor,
         encoded: Sequence[EncodedDialogue],
         answers: list[dict[str, Any]],
     ) -> None:
         """Scores, distributions and contributions of one dimension into ``answers``."""
-        dimension = head.dimension
-        fitted = self.calibration.get(dimension.name, Calibration())
+        name = head.dimension.name
+        fitted = self.calibration.get(name, Calibration())
         scores, chances = head.answers(logits, fitted)
-        regression = head.config.kind == "regression"
-        unit = (dimension.high - dimension.low) if regression else 1 / fitted.temperature
-        rows = (evidence * unit).tolist()
+        values, turns, weights = head.linear(logits).tolist(), evidence.tolist(), pooling.tolist()
         for row, (answer, one) in enumerate(zip(answers, encoded, strict=True)):
-            answer["s"][dimension.name] = scores[row]
+            answer["s"][name] = scores[row]
             if chances[row]:
-                answer["d"][dimension.name] = chances[row]
-            if rows[row]:  # the net ``sequence`` does not tell turns apart
-                answer["c"][dimension.name] = [0.0] * one.dropped + rows[row][: len(one.roles)]
+                answer["d"][name] = chances[row]
+            if turns[row]:  # the net ``sequence`` does not tell turns apart
+                answer["c"][name] = self._account(
+                    head, fitted, one, values[row], turns[row], weights[row]
+                )
+
+    def _account(
+        self,
+        head: Head,
+        fitted: Calibration,
+        one: EncodedDialogue,
+        value: float,
+        evidence: Sequence[float],
+        weights: Sequence[float],
+    ) -> Contributions:
+        """Contributions of one dialogue, in the units that ``head`` and its calibration have."""
+        dimension, seen = head.dimension, len(one.roles)
+        regression = head.config.kind == "regression"
+        factor = dimension.high - dimension.low if regression else 1 / fitted.temperature
+        means = self.turn_means.get(dimension.name, (0.0, 0.0))
+        before = [0.0] * one.dropped
+        return centred(
+            [*before, *(factor * e for e in evidence[:seen])],
+            [*before, *weights[:seen]],
+            [*before, *(factor * means[role] for role in one.roles)],
+            factor * value + (dimension.low if regression else 0.0),
+            unit_of(_UNITS[head.config.kind], mapped=fitted.isotonic is not None),
+        )
 
     # -- what training uses --------------------------------------------------------------------
 

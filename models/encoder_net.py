@@ -91,9 +91,9 @@ class EncoderNet(nn.Module):
         count = empty[..., :1].scatter_add(1, index, inside)
         return total / count.clamp_min(1)
 
-    def forward(self, vectors: Tensor, batch: TurnBatch) -> list[tuple[Logits, Logits]]:
-        """(logits, evidence) per dimension, for each member; ``vectors`` as ``sequence_vectors``
-        or the encoded turns give them."""
+    def forward(self, vectors: Tensor, batch: TurnBatch) -> list[tuple[Logits, Logits, Logits]]:
+        """(logits, evidence, pooling weights) per dimension, for each member; ``vectors`` as
+        ``sequence_vectors`` or the encoded turns give them."""
         if self.config.net == "sequence":
             return [net(vectors) for net in self.nets]
         if self.config.net == "linear":
@@ -183,7 +183,9 @@ class LinearNet(nn.Module):
         """What a turn is to the heads [B, T, W/2]: features, then its embedding."""
         return torch.cat([features, vectors], dim=-1) if self.embedding else features
 
-    def forward(self, vectors: Tensor, features: Tensor, batch: TurnBatch) -> tuple[Logits, Logits]:
+    def forward(
+        self, vectors: Tensor, features: Tensor, batch: TurnBatch
+    ) -> tuple[Logits, Logits, Logits]:
         """See TurnNet.forward."""
         split, weights = by_role(self.inputs(vectors, features), batch.roles, batch.mask)
         return _apply(self.heads, split, weights)
@@ -209,8 +211,10 @@ class TurnNet(nn.Module):
         skip = count if config.skip else 0
         self.heads = _heads(config, dimensions, 2 * (width + skip))
 
-    def forward(self, vectors: Tensor, features: Tensor, batch: TurnBatch) -> tuple[Logits, Logits]:
-        """Logits {dimension: [B, outputs]} and evidence {dimension: [B, T]}."""
+    def forward(
+        self, vectors: Tensor, features: Tensor, batch: TurnBatch
+    ) -> tuple[Logits, Logits, Logits]:
+        """Logits {dimension: [B, outputs]}, evidence and pooling weights {dimension: [B, T]}."""
         mask = self._drop_turns(batch.mask)
         state = self.role(batch.roles)
         if self.embed is not None and self.embed_norm is not None:
@@ -243,9 +247,10 @@ def _heads(config: EncoderConfig, dimensions: Sequence[Dimension], width: int) -
     )
 
 
-def _apply(heads: nn.ModuleDict, split: Tensor, weights: Tensor) -> tuple[Logits, Logits]:
-    found = {name: head(split, weights) for name, head in heads.items()}
-    return {k: v[0] for k, v in found.items()}, {k: v[1] for k, v in found.items()}
+def _apply(heads: nn.ModuleDict, split: Tensor, weights: Tensor) -> tuple[Logits, Logits, Logits]:
+    answers = {name: head(split, weights) for name, head in heads.items()}
+    logits, evidence, pooling = ({k: v[i] for k, v in answers.items()} for i in range(3))
+    return logits, evidence, pooling
 
 
 def by_role(state: Tensor, roles: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

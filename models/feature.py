@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from medal_judges.contributions import Contributions
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
@@ -29,7 +30,8 @@ class FeatureExample(Protocol):
 class FeatureJudge(Judge):
     """Means of surface measures over the assistant's turns, one line a dimension.
 
-    Contributions are what each turn adds to intercept + weights . features.
+    Contributions are what each turn adds to intercept + weights . features, around the features'
+    means: in units of the score for a linear line, in logits for a sigmoid one.
     """
 
     family = "feature"
@@ -80,7 +82,10 @@ class FeatureJudge(Judge):
         offset = -sum(s * f["mean"] for s, f in zip(slopes, features.values(), strict=True))
         lines = {
             d.name: Line(
-                link="sigmoid", intercept=sign * offset, weights=tuple(sign * s for s in slopes)
+                link="sigmoid",
+                intercept=sign * offset,
+                weights=tuple(sign * s for s in slopes),
+                means=tuple(f["mean"] for f in features.values()),
             )
             for d in dimensions
             for sign in [1 if d.good == "high" else -1]
@@ -136,17 +141,26 @@ class FeatureJudge(Judge):
 
     def _score(self, item: Item, dimensions: Sequence[str]) -> Scores:
         scores: dict[str, float | None] = {}
-        contributions: dict[str, list[float]] = {}
+        contributions: dict[str, Contributions] = {}
         for name in dimensions:
             line, dimension = self.lines[name], self.dimension(name)
-            shares = item.payload @ np.array(line.weights) / len(item.payload)
-            value = line.intercept + float(shares.sum())
+            value = line.intercept + float(item.payload.mean(axis=0) @ np.array(line.weights))
             unit = min(1.0, max(0.0, value)) if line.link == "linear" else _sigmoid(value)
             scores[name] = dimension.from_unit(unit)
-            spread = np.zeros(len(item.dialogue.turns))
-            spread[list(item.dialogue.assistant_turns)] = shares
-            contributions[name] = spread.tolist()
+            contributions[name] = _contributions(item, line, dimension, value)
         return Scores(scores, contributions=contributions)
+
+
+def _contributions(item: Item, line: Line, dimension: Dimension, value: float) -> Contributions:
+    """``item.payload`` [assistant turns, features]; ``value`` of the line."""
+    linear = line.link == "linear"
+    factor = dimension.high - dimension.low if linear else 1.0
+    shares = (item.payload - np.array(line.means)) @ np.array(line.weights) / len(item.payload)
+    turns = np.zeros(len(item.dialogue.turns))
+    turns[list(item.dialogue.assistant_turns)] = factor * shares
+    whole = factor * value + (dimension.low if linear else 0.0)
+    told = tuple(turns.tolist())
+    return Contributions(told, whole - math.fsum(told), "score" if linear else "logit")
 
 
 def _fit_line(dimension: Dimension, table: np.ndarray, targets: Sequence[Any]) -> Line:
@@ -163,7 +177,12 @@ def _fit_line(dimension: Dimension, table: np.ndarray, targets: Sequence[Any]) -
             raise ConfigError(f"all training labels of {dimension.name!r} are the same")
         fitted = LogisticRegression(class_weight="balanced", max_iter=1000).fit(x, y >= 0.5)
         weights, intercept, link = fitted.coef_[0], fitted.intercept_[0], "sigmoid"
-    return Line(link=link, intercept=float(intercept), weights=tuple(map(float, weights)))  # type: ignore[arg-type]
+    return Line(
+        link=link,  # type: ignore[arg-type]
+        intercept=float(intercept),
+        weights=tuple(map(float, weights)),
+        means=tuple(map(float, x.mean(axis=0))),
+    )
 
 
 def _sigmoid(value: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config
 from medal_judges.models.turn_features import FEATURE_NAMES
@@ -26,8 +26,16 @@ class FeatureConfig(Config):
 
 class Line(Config):
     """score = link(intercept + weights . features); ``linear`` gives the place on the scale [0, 1],
-    clipped, ``sigmoid`` a probability."""
+    clipped, ``sigmoid`` a probability. ``means``: of each feature over the dialogues it was fitted
+    on, around which contributions are told."""
 
     link: Literal["linear", "sigmoid"]
     intercept: float
     weights: tuple[float, ...]
+    means: tuple[float, ...]
+
+    @model_validator(mode="after")
+    def _of_equal_length(self) -> Line:
+        if len(self.means) != len(self.weights):
+            raise ValueError(f"{len(self.means)} means for {len(self.weights)} weights")
+        return self

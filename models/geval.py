@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
 
 from medal_judges.config import build_config
+from medal_judges.details import Details
 from medal_judges.dimension import Dimension
 from medal_judges.models.geval_ratings import (
     Found,
@@ -18,12 +20,12 @@ from medal_judges.models.geval_ratings import (
 )
 from medal_judges.models.geval_steps import load_steps
 from medal_judges.models.judge import Item, Scores
-from medal_judges.models.llm.protocol import ChatRequest, Completion
+from medal_judges.models.llm.amounts import likelihood_usage, spent, usage_of
+from medal_judges.models.llm.protocol import ChatRequest, Completion, Usage
 from medal_judges.models.prompted.prompt import ANSWER, Aspect
 from medal_judges.models.question import (
     QuestionConfig,
     QuestionJudge,
-    spent,
     tells_likelihoods,
 )
 from medal_judges.signature import Signature, content_hash
@@ -55,11 +57,10 @@ class GEvalJudge(QuestionJudge):
     ``samples``: the share of each rating among ``samples`` answers, as in the paper (20 at
     temperature 1). ``auto``: likelihoods where the backend tells them of the chat itself, else
     top_logprobs; where an API reports no alternatives for an answer, that answer is sampled
-    (``usage["samples_DIMENSION"]`` says so).
+    (``samples`` in the dimension's details says so).
 
-    Distributions are over the levels of an ordinal or binary dimension. ``usage`` has
-    ``spread_DIMENSION``, the standard deviation on the dimension's scale, and ``mass_DIMENSION``,
-    the probability of all ratings together before they are made to add up to one.
+    Distributions are over the levels of an ordinal or binary dimension; ``details`` has their mean,
+    spread and mass.
     """
 
     family = "geval"
@@ -143,8 +144,14 @@ class GEvalJudge(QuestionJudge):
         # "1" also begins "10": there the end of the turn has to tell them apart.
         closed = {name: r.ambiguous for name, r in ratings.items()}
         return [
-            {name: from_logprobs([f.total for f in each]) for name, each in answer.items()}
-            for answer in self.likelihoods(items, texts, closed)
+            {
+                name: replace(
+                    from_logprobs([f.total for f in each]),
+                    usages=(likelihood_usage(self.prompt_tokens(item, name), each),),
+                )
+                for name, each in answer.items()
+            }
+            for item, answer in zip(items, self.likelihoods(items, texts, closed), strict=True)
         ]
 
     def _by_answers(
@@ -152,19 +159,29 @@ class GEvalJudge(QuestionJudge):
     ) -> list[dict[str, Found]]:
         asked = [(item, self.dimension(name)) for item in items for name in dimensions]
         answers: list[Found | None] = [None] * len(asked)
+        in_vain: list[tuple[Usage, ...]] = [()] * len(asked)  # of answers that told no alternatives
         if self.method == "top_logprobs":
             requests = [self._request(item, d, None) for item, d in asked]
-            for i, completion in enumerate(self.llm.chat(requests)):
+            for i, completion in enumerate(self._counted(requests)):
                 answers[i] = self._read(completion, self._rated(asked[i][1]))
+                in_vain[i] = () if answers[i] is not None else (completion.usage,)
         left = [i for i, found in enumerate(answers) if found is None]
         count = self.config.samples
         requests = [self._request(*asked[i], k) for i in left for k in range(count)]
-        drawn = self.llm.chat(requests) if requests else []
+        drawn = self._counted(requests)
         for position, i in enumerate(left):
             part = drawn[position * count : (position + 1) * count]
-            answers[i] = from_samples(part, self._rated(asked[i][1]))
+            sampled = from_samples(part, self._rated(asked[i][1]))
+            answers[i] = replace(sampled, usages=in_vain[i] + sampled.usages)
         done = iter(found for found in answers if found is not None)
         return [{name: next(done) for name in dimensions} for _ in items]
+
+    def _counted(self, requests: Sequence[ChatRequest]) -> list[Completion]:
+        done = self.llm.chat(requests) if requests else []
+        return [
+            replace(completion, usage=usage_of(self.llm, request, completion))
+            for request, completion in zip(requests, done, strict=True)
+        ]
 
     def _request(self, item: Item, dimension: Dimension, sample: int | None) -> ChatRequest:
         messages = self.messages(item, dimension, item.payload)
@@ -193,29 +210,26 @@ class GEvalJudge(QuestionJudge):
     def _scores(self, answers: Mapping[str, Found]) -> Scores:
         scores: dict[str, float | None] = {}
         distributions: dict[str, Sequence[float]] = {}
-        usage: dict[str, float] = {}
+        details: dict[str, Details] = {}
         reasons: list[str] = []
         for name, found in answers.items():
             dimension = self.dimension(name)
             rated = self._rated(dimension)
-            for key, value in spent(found.usages).items():
-                usage[key] = usage.get(key, 0.0) + value
-            if found.samples:
-                usage[f"samples_{name}"] = found.samples
+            details[name] = Details(mass=found.mass, samples=found.samples or None)
             if found.chances is None:
                 scores[name] = None
                 reasons.append(f"{name}: {found.failure}")
                 continue
             mean, spread = rated.moments(found.chances)
-            scores[name], usage[f"spread_{name}"] = mean, spread
-            if found.mass is not None:
-                usage[f"mass_{name}"] = found.mass
+            scores[name] = mean
+            details[name] = replace(details[name], expected=mean, spread=spread)
             if rated.values == dimension.levels:
                 distributions[name] = found.chances
         return Scores(
             scores,
             distributions,
             failure="; ".join(reasons) or None,
-            usage=usage,
+            usage=spent(usage for found in answers.values() for usage in found.usages),
             transient=any(found.transient for found in answers.values()),
+            details=details,
         )

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from medal_judges.config import build_config
+from medal_judges.details import Details
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.models.judge import Item, Scores
+from medal_judges.models.llm.amounts import likelihood_usage, spent, usage_of
 from medal_judges.models.llm.protocol import ChatRequest, Completion
 from medal_judges.models.prompted.prompt import Aspect
-from medal_judges.models.question import QuestionConfig, QuestionJudge, spent, tells_likelihoods
+from medal_judges.models.question import QuestionConfig, QuestionJudge, tells_likelihoods
 from medal_judges.signature import Signature, content_hash
 
 
@@ -36,8 +38,8 @@ class GPTScoreConfig(QuestionConfig):
 class GPTScoreJudge(QuestionJudge):
     """Likelihood of "Yes" to a question about each dimension.
 
-    The raw value, in nats a token, stands in ``usage`` as ``raw_DIMENSION``: l(Yes), or l(Yes) -
-    l(No) with ``against_negative``. It goes to the dimension's scale as low + (high - low) p,
+    The raw value, in nats a token, stands in ``details``: l(Yes), or l(Yes) - l(No) with
+    ``against_negative``. It goes to the dimension's scale as low + (high - low) p,
     where p is exp(raw), the (geometric mean) probability of the answer, or 1 / (1 + exp(-raw)).
     Both maps are strictly monotone, so rank correlations are those of the raw value.
 
@@ -123,7 +125,14 @@ class GPTScoreJudge(QuestionJudge):
     ) -> list[Scores]:
         closed = dict.fromkeys(dimensions, self.config.closed)
         found = self.likelihoods(items, dict.fromkeys(dimensions, texts), closed)
-        return [self._scores({k: [f.mean for f in v] for k, v in each.items()}) for each in found]
+        scored: list[Scores] = []
+        for item, each in zip(items, found, strict=True):
+            answer = self._scores({k: [f.mean for f in v] for k, v in each.items()})
+            answer.usage = spent(
+                likelihood_usage(self.prompt_tokens(item, k), v) for k, v in each.items()
+            )
+            scored.append(answer)
+        return scored
 
     def _by_reply(
         self, items: Sequence[Item], dimensions: Sequence[str], texts: Sequence[str]
@@ -137,32 +146,32 @@ class GPTScoreJudge(QuestionJudge):
             for item in items
             for name in dimensions
         ]
-        replies = iter(self.llm.chat(requests))
+        replies = zip(requests, self.llm.chat(requests), strict=True)
         scored: list[Scores] = []
         for _ in items:
             told = {name: next(replies) for name in dimensions}
-            means = {name: first_token_logprobs(reply, texts) for name, reply in told.items()}
+            means = {n: first_token_logprobs(reply, texts) for n, (_, reply) in told.items()}
             answer = self._scores({k: v for k, v in means.items() if not isinstance(v, str)})
             failed = {k: v for k, v in means.items() if isinstance(v, str)}
             answer.scores = {name: answer.scores.get(name) for name in dimensions}
             answer.failure = "; ".join(f"{k}: {v}" for k, v in failed.items()) or None
-            answer.usage = dict(answer.usage) | spent([reply.usage for reply in told.values()])
-            answer.transient = any(reply.transient for reply in told.values())
+            answer.usage = spent(usage_of(self.llm, *pair) for pair in told.values())
+            answer.transient = any(reply.transient for _, reply in told.values())
             scored.append(answer)
         return scored
 
     def _scores(self, means: Mapping[str, Sequence[float]]) -> Scores:
         scores: dict[str, float | None] = {}
-        usage: dict[str, float] = {}
+        details: dict[str, Details] = {}
         distributions: dict[str, list[float]] = {}
         for name, (yes, *no) in means.items():
             raw = yes - no[0] if no else yes
             chance = (1 + math.tanh(raw / 2)) / 2 if no else math.exp(raw)
             dimension = self.dimension(name)
-            scores[name], usage[f"raw_{name}"] = dimension.from_unit(chance), raw
+            scores[name], details[name] = dimension.from_unit(chance), Details(raw=raw)
             if dimension.kind == "binary":
                 distributions[name] = [1 - chance, chance]
-        return Scores(scores, distributions, usage=usage)
+        return Scores(scores, distributions, details=details)
 
 
 def first_token_logprobs(reply: Completion, texts: Sequence[str]) -> list[float] | str:

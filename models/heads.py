@@ -62,11 +62,12 @@ def default_head(dimension: Dimension) -> HeadConfig:
 class Head(nn.Module):
     """One dimension's head over turn vectors [batch, turns, width].
 
-    ``forward`` gives logits [batch, outputs] and evidence [batch, turns]: what each turn adds to
-    the logit (averaged over outputs where there are several), bias left out.
+    ``forward`` gives logits [batch, outputs], evidence [batch, turns]: what each turn adds to
+    ``linear`` of them, bias left out, and the turns' pooling weights [batch, turns].
     """
 
     class_weights: Tensor | None
+    direction: Tensor
 
     def __init__(
         self, dimension: Dimension, config: HeadConfig, width: int, attention: bool
@@ -98,6 +99,7 @@ class Head(nn.Module):
             nn.init.zeros_(self.attention.bias)
         nn.init.normal_(self.value.weight, std=0.1 * width**-0.5)
         self._set_class_weights()
+        self.register_buffer("direction", _direction(config.kind, outputs), persistent=False)
 
     def _set_class_weights(self) -> None:
         weights = self.config.class_weights
@@ -108,13 +110,23 @@ class Head(nn.Module):
         tensor = None if weights is None else torch.tensor(weights)
         self.register_buffer("class_weights", tensor, persistent=False)
 
-    def forward(self, turns: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def linear(self, logits: Tensor) -> Tensor:
+        """The one number [...] of logits [..., outputs] that contributions add up to.
+
+        Of a regression or binary head its output. Of an ordinal one the mean of its logits. Of a
+        classification head the slope of its logits over the levels, by least squares: their mean
+        says nothing of the score, which adding a number to all logits leaves as it is.
+        """
+        found: Tensor = logits @ self.direction
+        return found
+
+    def forward(self, turns: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``turns`` [B, T, W]; ``weights`` [B, T] pooling weights, 0 = turn not there."""
         if self.attention is not None:
             scores = self.attention(turns).squeeze(-1).masked_fill(weights == 0, -torch.inf)
             weights = functional.softmax(scores, dim=-1)
         evidence = self.value(turns) * weights.unsqueeze(-1)
-        return evidence.sum(dim=1) + self.bias, evidence.mean(dim=-1)
+        return evidence.sum(dim=1) + self.bias, self.linear(evidence), weights
 
     def loss(self, logits: Tensor, target: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Weighted mean loss over labelled rows (0 when there are none).
@@ -193,6 +205,14 @@ class Head(nn.Module):
             return low + logits.squeeze(-1).clamp(0, 1) * (high - low)
         p = self.probabilities(logits, temperature, None)
         return p @ p.new_tensor(self.dimension.levels)
+
+
+def _direction(kind: HeadKind, outputs: int) -> Tensor:
+    """Weight [outputs] of each logit in ``Head.linear``."""
+    if kind != "classification":
+        return torch.full((outputs,), 1 / outputs)
+    places = torch.arange(outputs, dtype=torch.float32) - (outputs - 1) / 2
+    return places / (places**2).sum()
 
 
 def corn_losses(logits: Tensor, target: Tensor) -> Tensor:

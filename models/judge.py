@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from medal_judges.contributions import Contributions
+from medal_judges.details import Details
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
@@ -45,15 +47,19 @@ class Item:
 
 @dataclass(slots=True)
 class Scores:
-    """A family's answer for one item, see Judgement for the fields."""
+    """A family's answer for one item, see Judgement for the fields. ``usage`` without ``tokens``
+    stands for one reading of the item's tokens."""
 
     scores: Mapping[str, float | None]
     distributions: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    contributions: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    contributions: Mapping[str, Contributions] = field(default_factory=dict)
     explanation: str | None = None
     failure: str | None = None
     usage: Mapping[str, float] = field(default_factory=dict)
     transient: bool = False
+    details: Mapping[str, Details] = field(default_factory=dict)
+    left_out_turns: int = 0
+    shortened_turns: int = 0
 
 
 class Judge(ABC):
@@ -112,20 +118,32 @@ class Judge(ABC):
         with the number of dialogues done since the last call. Scores do not depend on batch or
         order.
 
-        Raises ConfigError for a level or a dimension that this judge does not have.
+        Raises ConfigError, when called and not at the first judgement, for a level or a dimension
+        that this judge does not have and for what is no iterable of Dialogue (of an iterator the
+        wrong element is met when it is read).
         """
         if level not in ("dialogue", "turn", "last"):
             raise ConfigError(f"level must be 'dialogue', 'turn' or 'last', not {level!r}")
         names = self._check_dimensions(dimensions)
         judge = self
         if token_budget is not None:  # a copy shares the weights; hooks read the budget there
+            if token_budget < 1:
+                raise ConfigError(f"token_budget must be 1 or more, not {token_budget}")
             judge = copy(self)
             judge.token_budget = token_budget
+        return judge._stream(checked_dialogues(dialogues), level, names, progress or _no_progress)
+
+    def _stream(
+        self,
+        dialogues: Iterable[Dialogue],
+        level: ScoreLevel,
+        names: Sequence[str],
+        progress: Callable[[int], None],
+    ) -> Iterator[Judgement]:
         name = str(self.signature())
-        told = progress or (lambda done: None)
         cut = turns = 0
         for window in windows(dialogues, self.window):
-            for judgement in judge._score_window(window, level, names, name, told):
+            for judgement in self._score_window(window, level, names, name, progress):
                 cut += judgement.truncated_turns > 0
                 turns += judgement.truncated_turns
                 yield judgement
@@ -183,6 +201,9 @@ class Judge(ABC):
             usage={"tokens": item.tokens} | dict(answer.usage),
             contributions=answer.contributions,
             transient=answer.transient,
+            details=answer.details,
+            left_out_turns=answer.left_out_turns,
+            shortened_turns=answer.shortened_turns,
         )
 
     def _check_dimensions(self, wanted: Sequence[str] | None) -> list[str]:
@@ -241,7 +262,8 @@ def _finite(answer: Scores) -> Scores:
         answer,
         scores={n: None if n in lost else v for n, v in answer.scores.items()},
         distributions=_all_finite(answer.distributions),
-        contributions=_all_finite(answer.contributions),
+        contributions={n: c for n, c in answer.contributions.items() if c.finite},
+        details={n: d.finite() for n, d in answer.details.items() if d != Details()},
         failure="; ".join(filter(None, (answer.failure, reason))) or None,
         usage={n: v for n, v in answer.usage.items() if math.isfinite(v)},
     )
@@ -249,6 +271,52 @@ def _finite(answer: Scores) -> Scores:
 
 def _all_finite(lists: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
     return {n: values for n, values in lists.items() if all(map(math.isfinite, values))}
+
+
+def _no_progress(done: int) -> None:
+    """Nobody is told."""
+
+
+def checked_dialogues(dialogues: Iterable[Dialogue]) -> Iterable[Dialogue]:
+    """``dialogues``; a list is looked through at once, an iterator as it is read.
+
+    Raises ConfigError for one dialogue without a list around it, and for an element that is none.
+    """
+    if isinstance(dialogues, Dialogue | Mapping | str | bytes) or not isinstance(
+        dialogues, Iterable
+    ):
+        raise ConfigError(
+            f"score takes an iterable of Dialogue, not {_told_type(dialogues)}",
+            hint="one dialogue goes in a list; a file is read with medal_judges.jsonl."
+            "read_dialogues(PATH)",
+        )
+    if isinstance(dialogues, Sequence):
+        for index, dialogue in enumerate(dialogues):
+            _require_dialogue(index, dialogue)
+        return dialogues
+    return _checked_as_read(dialogues)
+
+
+def _checked_as_read(dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
+    for index, dialogue in enumerate(dialogues):
+        _require_dialogue(index, dialogue)
+        yield dialogue
+
+
+def _require_dialogue(index: int, dialogue: object) -> None:
+    if isinstance(dialogue, Dialogue):
+        return
+    hint = "make one with Dialogue(id, (Turn('user', 'Hello'), Turn('assistant', 'Hi')))"
+    if isinstance(dialogue, Mapping):
+        hint = "medal_judges.dialogue.parse_dialogue(record) makes a Dialogue of a line's object"
+    elif isinstance(getattr(dialogue, "dialogue", None), Dialogue):
+        hint = "give its .dialogue: labels are no part of what is scored"
+    raise ConfigError(f"dialogues[{index}] is {_told_type(dialogue)}, not a Dialogue", hint=hint)
+
+
+def _told_type(value: object) -> str:
+    name = type(value).__name__
+    return f"an object of type {name!r}"
 
 
 def items_of(dialogue: Dialogue, level: ScoreLevel) -> list[Item]:

@@ -23,7 +23,6 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Likelihood,
     Message,
-    Usage,
 )
 from medal_judges.models.llm.stopping import ServerStopError
 from medal_judges.models.prompted.prompt import Chosen, choose, fill, load_prompt
@@ -141,6 +140,10 @@ class QuestionJudge(Judge):
     def _length(self, item: Item, dimension: Dimension, start: int) -> int:
         return self.llm.count_tokens(self.messages(item, dimension, start))
 
+    def prompt_tokens(self, item: Item, dimension: str) -> int:
+        """Tokens of the question about ``dimension`` alone."""
+        return self._length(item, self.dimension(dimension), item.payload)
+
     def fits(self, item: Item) -> bool:
         """False where not even the judged turn alone fits."""
         return item.tokens <= self.room - self.spare
@@ -208,12 +211,3 @@ def tells_likelihoods(llm: LanguageModel) -> bool:
     except ConfigError:
         return False
     return True
-
-
-def spent(usages: Sequence[Usage]) -> dict[str, float]:
-    """What the requests took together, as ``Judgement.usage`` has it."""
-    total: dict[str, float] = {}
-    for usage in usages:
-        for key, value in usage.to_record().items():
-            total[key] = total.get(key, 0.0) + value
-    return total

@@ -39,12 +39,13 @@ class SequenceNet(nn.Module):
             }
         )
 
-    def forward(self, pooled: Tensor) -> tuple[Logits, Logits]:
-        """Logits {dimension: [B, outputs]} of ``pooled`` [B, H], and evidence [B, 0]."""
+    def forward(self, pooled: Tensor) -> tuple[Logits, Logits, Logits]:
+        """Logits {dimension: [B, outputs]} of ``pooled`` [B, H]; evidence and weights [B, 0]."""
         state = self.dropout(self.norm(self.activation(self.dense(pooled)))).unsqueeze(1)
         one = state.new_ones(len(state), 1)
         logits = {name: head(state, one)[0] for name, head in self.heads.items()}
-        return logits, {name: state.new_zeros(len(state), 0) for name in logits}
+        none = {name: state.new_zeros(len(state), 0) for name in logits}
+        return logits, none, none
 
 
 def _after_dense(hidden: int, body: Any) -> tuple[nn.Module, nn.Module]:

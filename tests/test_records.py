@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from medal_judges.contributions import Contributions
+from medal_judges.details import Details
 from medal_judges.dialogue import Dialogue, Turn, parse_dialogue
 from medal_judges.dimension import Dimension, load_rubric, medal_issues
 from medal_judges.errors import ConfigError, RecordError
@@ -73,7 +75,33 @@ BAD_JUDGEMENT: dict[str, tuple[Any, str, str]] = {
     "explanation broken": (judged(explanation="\ud800"), "explanation", "surrogate"),
     "usage text": (judged(usage={"tokens": "9"}), "usage.tokens", "a finite number"),
     "distributions": (judged(distributions={"overall": 1}), "distributions.overall", "a list"),
+    "usage no amount": (judged(usage={"expected_overall": 3}), "usage.expected_overall", "money"),
     "contributions": (judged(contributions=[1]), "contributions", "an object or null"),
+    "contributions bare": (
+        judged(contributions={"overall": [1]}),
+        "contributions.overall",
+        "baseline, unit and turns",
+    ),
+    "contributions unit": (
+        judged(contributions={"overall": {"turns": [], "baseline": 0, "unit": "points"}}),
+        "contributions.overall.unit",
+        "'logit'",
+    ),
+    "details key": (
+        judged(details={"overall": {"expectd": 3}}),
+        "details.overall.expectd",
+        "one of value, expected",
+    ),
+    "details text": (
+        judged(details={"overall": {"spread": "wide"}}),
+        "details.overall.spread",
+        "a number or null",
+    ),
+    "details repeats": (
+        judged(details={"overall": {"repeats": 3}}),
+        "details.overall.repeats",
+        "a list",
+    ),
 }
 
 
@@ -96,10 +124,43 @@ def test_a_judgement_comes_back_from_its_line() -> None:
         failure="unsafe: no answer",
         truncated_turns=2,
         usage={"tokens": 12.0},
-        contributions={"overall": (0.0, 0.25)},
+        contributions={"overall": Contributions((0.0, 0.25), 3.25)},
+        details={
+            "overall": Details(
+                value=4.0,
+                expected=3.5,
+                samples=20,
+                comment="dull",
+                parsed=("json", None),
+                repeats=(4.0, None),
+                members={"a": 3.0, "b": None},
+            )
+        },
+        left_out_turns=3,
+        shortened_turns=1,
     )
     assert parse_judgement(json.loads(json.dumps(whole.to_record()))) == whole
     assert not whole.scored
+    assert whole.contributions["overall"].value == 3.5
+
+
+def test_usage_holds_amounts_and_nothing_else() -> None:
+    with pytest.raises(ValueError, match="usage has no 'raw_overall'"):
+        Judgement("a", "j", {"overall": 3.0}, usage={"raw_overall": -2.0})
+
+
+def test_details_and_contributions_follow_a_change_of_scale() -> None:
+    five, hundred = Dimension("a", "ordinal", 1, 5), Dimension("b", "continuous", 0, 100)
+    told = Details(
+        value=3, expected=2, spread=0.5, repeats=(1, None, 5), mass=0.9, members={"m": 3}
+    )
+    assert told.rescaled(five, hundred) == Details(
+        value=50, expected=25, spread=12.5, repeats=(0, None, 100), mass=0.9, members={"m": 50}
+    )
+    moved = Contributions((0.5, -1.0), 3.0).rescaled(five, hundred)
+    assert moved == Contributions((12.5, -25.0), 50.0)
+    logits = Contributions((0.5,), 0.0, "logit")
+    assert logits.rescaled(five, hundred) == logits
 
 
 def test_unscored_has_a_reason_and_no_number() -> None:

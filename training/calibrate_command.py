@@ -46,9 +46,11 @@ def calibrate(
     scale = dict(settings.get("scale") or {})
     for name, dimension in pairs.items():
         kept = [
-            (j.usage[f"raw_{dimension}"], row)
+            (raw, row)
             for j, row in zip(found, rows, strict=True)
-            if j.scored and name in row.labels
+            if name in row.labels
+            and dimension in j.details
+            and (raw := j.details[dimension].raw) is not None
         ]
         units = human_units([row for _, row in kept], name, loaded.dimension(dimension))
         fitted = fit_scale([raw for raw, _ in kept], units, loaded.dimension(dimension))

@@ -39,6 +39,7 @@ from medal_judges.training.emissions import Meter
 from medal_judges.training.hybrid import fit_hybrid
 from medal_judges.training.loop import TrainingLoop
 from medal_judges.training.rows import RunRows, class_levels, load_rows, write_facts
+from medal_judges.training.turn_means import fit_turn_means
 
 # Families that the loop trains; the others are fitted at once.
 BY_STEPS = ("encoder", "lora")
@@ -174,6 +175,8 @@ def _train_by_steps(
         # Scored as it will be loaded: fp32 on CPU, whatever precision it was trained in.
         judge.net = judge.net.to("cpu").float().eval()
         judge.device = torch.device("cpu")
+        if isinstance(judge, EncoderJudge):
+            fit_turn_means(judge, [example.dialogue for example in rows.train])
         _finish(config, judge, rows, figures, scores)
     loop.accelerator.wait_for_everyone()
     loop.accelerator.end_training()

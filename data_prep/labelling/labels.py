@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from medal_judges.details import Details
 from medal_judges.dimension import Dimension
 from medal_judges.errors import MedalError
 from medal_judges.judgement import Judgement
@@ -34,37 +35,27 @@ def values_of(judgement: Judgement, asked: Labelling) -> dict[str, Values]:
     for d in asked.dimensions:
         values: Values = (judgement.scores.get(d.name),)
         if asked.repeats > 1:
-            told = (judgement.usage.get(f"repeat_{k}_{d.name}") for k in range(asked.repeats))
-            values = tuple(told)
+            said = judgement.details.get(d.name, Details()).repeats
+            values = said or (None,) * asked.repeats
         if any(value is not None for value in values):
             found[d.name] = values
     return found
 
 
-def comments_of(explanation: str | None, names: Sequence[str]) -> dict[str, str]:
-    """Dimension -> comment, out of an explanation with lines such as ``unsafe: He swears.``; a line
-    that begins with no dimension goes on with the comment before it."""
-    found: dict[str, str] = {}
-    last = None
-    for line in (explanation or "").splitlines():
-        name, colon, rest = line.partition(": ")
-        if colon and name in names and name not in found:
-            last, found[name] = name, rest.strip()
-        elif last is not None:
-            found[last] = f"{found[last]} {line.strip()}".strip()
-    return found
+def comments_of(judgement: Judgement) -> dict[str, str]:
+    """Dimension -> what the judge wrote about it."""
+    return {name: d.comment for name, d in judgement.details.items() if d.comment}
 
 
 def labelled(row: LabelledDialogue, judgement: Judgement, asked: Labelling) -> LabelledDialogue:
     """``row`` with the judge's labels, its comments and its signature; labels from before join the
     list ``extra["earlier_labels"]``, with who gave them. ``extra["label_failure"]`` says why a
     label is missing."""
-    names = [d.name for d in asked.dimensions]
     values = values_of(judgement, asked)
     scales = {d.name: (d.low, d.high) for d in asked.dimensions if d.name in values}
     extra: dict[str, Any] = {**row.extra, **_earlier(row)}
     extra.pop(ANNOTATORS, None)  # these labels are not theirs
-    extra |= {COMMENTS: comments_of(judgement.explanation, names), LABELS_BY: judgement.judge}
+    extra |= {COMMENTS: comments_of(judgement), LABELS_BY: judgement.judge}
     extra.pop(FAILURE, None)
     if judgement.failure is not None:
         extra[FAILURE] = judgement.failure

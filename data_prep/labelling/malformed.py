@@ -33,7 +33,7 @@ def moved(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
     """``row`` with ``extra["malformed"]``: ``reasons``, the judge's ``comments`` and signature."""
     told: dict[str, Any] = {
         "reasons": list(reasons(check)),
-        "comments": comments_of(check.explanation, list(check.scores)),
+        "comments": comments_of(check),
         "by": check.judge,
     }
     return replace(row, extra={**row.extra, MALFORMED: told})

@@ -52,7 +52,7 @@ _BIN = ("mean_score_on_human_scale", "mean_human", "n")
 _COVERAGE = ("n", "scored", "coverage", "under_floor")
 _CURVE = ("cheap", "dear", "set", "level", "dimension", "n", "share", "deferred")
 _POINT = ("id", "turn", "human", "score", "lang", "chatbot", "group")
-_TURN = ("turn", "role", "content", "contribution")
+_TURN = ("turn", "role", "content", "contribution", "baseline", "unit")
 _RANKED = ("id", "human", "score", "human_rank", "score_rank")
 _DISAGREEMENT = ("judge", "set", "dimension", *_RANKED, *_TURN)
 
@@ -149,6 +149,9 @@ def _disagreements(view: Arrangement) -> Iterator[Line]:
     for d in view.benchmark.disagreements:
         about = (d.judge, d.set_name, d.dimension, d.id)
         figures = (d.human, d.score, d.human_rank, d.score_rank)
+        c = d.contributions
+        if c is not None and len(c.turns) != len(d.turns):  # as on the page
+            c = None
         for i, (role, text) in enumerate(d.turns):
-            contribution = d.contributions[i] if i < len(d.contributions) else None
-            yield *about, *figures, i, role, text, contribution
+            told = (None, None, None) if c is None else (c.turns[i], c.baseline, c.unit)
+            yield *about, *figures, i, role, text, *told

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from medal_judges.contributions import Contributions, Unit
 from medal_judges.eval.report.arrangement import Arrangement
 from medal_judges.eval.report.markup import details, escape, section
 from medal_judges.eval.report.numbers import number
@@ -12,14 +13,27 @@ from medal_judges.eval.results import Disagreement
 
 _IN_SIGHT = 6
 _LEAD = (
-    "Dialogues ranked most differently by judge and people. Turns are coloured by what they "
-    "contributed to the score, in units of the score, where the judge can say so. Ranks run from "
+    "Dialogues ranked most differently by judge and people. Where the judge can say so, turns are "
+    "coloured by what they contributed: by how much each moved the score away from the baseline, "
+    "which is what the dialogue would have if every turn were an average one of its speaker in the "
+    "judge's training data (the middle of the scale for a judge without any). Baseline and "
+    "contributions add up to the score before it is clipped to its scale; each card names the "
+    "baseline and the unit. The strongest turn of a dialogue has the full colour. Ranks run from "
     "0 (lowest of the set) to 1; the line shows where people ◆ and judge ● put the dialogue."
 )
 _KEY = (
-    '<p class="turnkey"><span class="pos" style="--s:90%">raised the score</span>'
-    '<span style="--s:0%">no effect</span><span class="neg" style="--s:90%">lowered it</span></p>'
+    '<p class="turnkey"><span class="pos" style="--s:90%">raised the score above the baseline'
+    '</span><span style="--s:0%">as an average turn</span>'
+    '<span class="neg" style="--s:90%">lowered it below the baseline</span></p>'
 )
+_UNIT: dict[Unit, str] = {
+    "score": "units of the score",
+    "uncalibrated score": "units of the score before calibration",
+    "logit": "logits of the score's place on its scale",
+    "uncalibrated logit": "logits of the score's place on its scale, before calibration",
+    "mean logit": "mean logits over the steps of the scale",
+    "logit per level": "logits per level of the scale",
+}
 
 
 def disagreements(view: Arrangement) -> str:
@@ -49,7 +63,7 @@ def _card(item: Disagreement) -> str:
         f'<p class="where" dir="auto">{escape(item.set_name)} · {escape(item.dimension)}</p>'
         f'<p class="verdict"><span>◆ people <b>{number(item.human)}</b> '
         f"{_rank(item.human_rank)}</span><span>● judge <b>{number(item.score)}</b> "
-        f"{_rank(item.score_rank)}</span></p>{_track(item)}{_unexplained(item)}</header>"
+        f"{_rank(item.score_rank)}</span></p>{_track(item)}{_account(item)}</header>"
         f'<div class="chat">{"".join(visible)}{rest}</div></article>\n'
     )
 
@@ -73,18 +87,31 @@ def _track(item: Disagreement) -> str:
     )
 
 
-def _unexplained(item: Disagreement) -> str:
-    if len(item.contributions) == len(item.turns):
-        return ""
-    why = "This judge gives no contributions."
-    if item.contributions:
-        why = f"{len(item.contributions)} contributions for {len(item.turns)} turns: not shown."
-    return f'<p class="count">{why}</p>'
+def _told_turns(item: Disagreement) -> Contributions | None:
+    """The contributions, where there is one for each turn."""
+    told = item.contributions
+    return told if told is not None and len(told.turns) == len(item.turns) else None
+
+
+def _account(item: Disagreement) -> str:
+    """How baseline and contributions add up, or why none are shown."""
+    told = item.contributions
+    if told is None:
+        text = "This judge gives no contributions."
+    elif _told_turns(item) is None:
+        text = f"{len(told.turns)} contributions for {len(item.turns)} turns: not shown."
+    else:
+        moved = told.value - told.baseline
+        text = (
+            f"Baseline {number(told.baseline)} {'−' if moved < 0 else '+'} {number(abs(moved))} by "
+            f"its turns = {number(told.value)}, in {_UNIT[told.unit]}"
+        )
+    return f'<p class="count">{text}</p>'
 
 
 def _bubbles(item: Disagreement) -> Iterator[str]:
-    known = len(item.contributions) == len(item.turns)
-    values: Sequence[float | None] = item.contributions if known else [None] * len(item.turns)
+    told = _told_turns(item)
+    values: Sequence[float | None] = told.turns if told is not None else [None] * len(item.turns)
     largest = max((abs(v) for v in values if v is not None), default=0.0)
     for i, ((role, text), value) in enumerate(zip(item.turns, values, strict=True)):
         yield _bubble(i, role, text, value, largest)

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from medal_judges.config import Config, build_config
+from medal_judges.contributions import Contributions
+from medal_judges.details import Details
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.models.followup.pool import Pool, load_pool
 from medal_judges.models.followup.selection import Selection, SelectionConfig, select
 from medal_judges.models.judge import Item, Judge, Scores
+from medal_judges.models.llm.amounts import add_usage, likelihood_usage
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import Continuation, Likelihood
 from medal_judges.models.llm.window import chat_messages, first_turn_that_fits
@@ -73,7 +77,8 @@ class FollowUpJudge(Judge):
 
     The raw value of a dimension, in nats (a token, with ``reduce: mean``), is the mean over its
     positive follow-ups less the mean over its negative ones (DIET, section 3.3, has negative ones
-    only); it stands in ``usage`` as ``raw_DIMENSION``. Contributions are each answer's share of it.
+    only); it stands in ``details``. Contributions are logits: each answer's share of the raw value
+    around the scale's centre, which is the middle of the dimension's scale.
     """
 
     family = "followup"
@@ -170,8 +175,12 @@ class FollowUpJudge(Judge):
             rest = iter(likelihoods)
             for i in group:
                 ends, width = self._ends(items[i]), len(self.pool.follow_ups)
-                table = [[self._value(next(rest)) for _ in range(width)] for _ in ends]
-                scores[i] = self._scores(items[i], np.array(table), chosen[i], dimensions)
+                own = [[next(rest) for _ in range(width)] for _ in ends]
+                table = np.array([[self._value(likelihood) for likelihood in row] for row in own])
+                scores[i] = self._scores(items[i], table, chosen[i], dimensions)
+                amounts = dict(scores[i].usage)
+                add_usage(amounts, likelihood_usage(items[i].tokens, chain.from_iterable(own)))
+                scores[i].usage = amounts
         return [scores[i] for i in range(len(items))]
 
     # -- the parts of a score -------------------------------------------------------------------
@@ -214,41 +223,48 @@ class FollowUpJudge(Judge):
         self, item: Item, table: np.ndarray, chosen: Selection | None, names: Sequence[str]
     ) -> Scores:
         """``table`` [places, follow-ups] holds the values of ``_value``."""
-        usage: dict[str, float] = {}
-        if chosen is not None:
-            usage |= chosen.usage | {"selection_empty": float(chosen.empty)}
         scores: dict[str, float | None] = {}
-        contributions: dict[str, list[float]] = {}
+        details: dict[str, Details] = {}
+        contributions: dict[str, Contributions] = {}
         weights = self.config.decay ** np.arange(len(table))[::-1]
         weights = weights / weights.sum()
         for name in names:
             wanted = self.pool.of(name)
-            used = [i for i in wanted if chosen is None or i in chosen.indices] or list(wanted)
-            shares = weights * _contrast(table, used, self.pool.signs())
-            raw = float(shares.sum())
-            usage[f"raw_{name}"] = raw
+            common = [i for i in wanted if chosen is None or i in chosen.indices]
+            values = _contrast(table, common or list(wanted), self.pool.signs())
+            raw = float(weights @ values)
+            selected = None if chosen is None else 0 if chosen.empty else len(common)
+            details[name] = Details(raw=raw, selected=selected)
             scores[name] = self._on_scale(self.dimension(name), raw)
-            contributions[name] = self._spread(item, shares)
+            contributions[name] = self._contributions(item, name, values, weights)
         return Scores(
             scores,
             contributions=contributions,
             explanation=self._told(weights @ table),
-            usage=usage,
+            usage={} if chosen is None else chosen.usage,
+            details=details,
             transient=chosen is not None and chosen.transient,
         )
 
     def _on_scale(self, dimension: Dimension, raw: float) -> float:
+        logit = self._logit(dimension, raw)
+        unit = 1 / (1 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1 + math.exp(logit))
+        return dimension.from_unit(unit)
+
+    def _logit(self, dimension: Dimension, raw: float) -> float:
         scale = self.config.scale.get(dimension.name, Scale())
         z = (raw - scale.center) / scale.spread
-        unit = 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
-        return dimension.from_unit(unit if dimension.good == "high" else 1 - unit)
+        return z if dimension.good == "high" else -z
 
-    def _spread(self, item: Item, shares: np.ndarray) -> list[float]:
-        """``shares`` [places] as one number for each turn of the dialogue."""
-        spread = [0.0] * len(item.dialogue.turns)
-        for end, value in zip(self._ends(item), shares, strict=True):
-            spread[item.payload[0] + end - 1] = float(value)
-        return spread
+    def _contributions(
+        self, item: Item, name: str, values: np.ndarray, weights: np.ndarray
+    ) -> Contributions:
+        """``values`` [places], with ``weights`` that add up to 1, as logits for each turn."""
+        turns = [0.0] * len(item.dialogue.turns)
+        for end, value, weight in zip(self._ends(item), values, weights, strict=True):
+            logit = self._logit(self.dimension(name), float(value))
+            turns[item.payload[0] + end - 1] = float(weight) * logit
+        return Contributions(tuple(turns), 0.0, "logit")
 
     def _told(self, values: np.ndarray) -> str:
         texts = [f.text for f in self.pool.follow_ups]

@@ -10,6 +10,7 @@ import numpy as np
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.models.followup.pool import Pool
+from medal_judges.models.llm.amounts import spent, usage_of
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
 from medal_judges.signature import content_hash
 
@@ -43,8 +44,8 @@ class SelectionConfig(Config):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Indices into the pool. ``empty``: the runs had none in common and all are used.
-    ``transient``: a run's answer failed for a reason that passes by itself."""
+    """Indices into the pool. ``empty``: the runs had none in common and all are used. ``usage``: of
+    all runs together. ``transient``: a run's answer failed for a reason that passes by itself."""
 
     indices: tuple[int, ...]
     empty: bool
@@ -74,7 +75,7 @@ def select(
         for (_, messages), shuffles in zip(dialogues, orders, strict=True)
         for order in shuffles
     ]
-    answers = iter(llm.chat(requests))
+    answers, asked = iter(llm.chat(requests)), iter(requests)
     found: list[Selection] = []
     for shuffles in orders:
         completions = [next(answers) for _ in shuffles]
@@ -84,10 +85,7 @@ def select(
         ]
         common = set.intersection(*sets) if sets else set()
         every = range(len(pool.follow_ups))
-        usage = {
-            "selection_output_tokens": float(sum(c.usage.output for c in completions)),
-            "selected": float(len(common)),
-        }
+        usage = spent(usage_of(llm, next(asked), c) for c in completions)
         missing = any(c.transient for c in completions)
         found.append(Selection(tuple(sorted(common or every)), not common, usage, missing))
     return found

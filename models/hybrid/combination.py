@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from medal_judges.contributions import Contributions
+from medal_judges.details import Details
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.judgement import Judgement
@@ -19,6 +21,7 @@ from medal_judges.models.hybrid.blend import Blend, level_chances
 from medal_judges.models.hybrid.members import Member
 from medal_judges.models.judge import Item, Scores
 
+_NONE = Details()
 # (member, items, dimensions of the hybrid) -> the member's judgements
 Ask = Callable[[Member, Sequence[Item], Sequence[str]], list[Judgement]]
 Members = Mapping[str, Member]
@@ -118,9 +121,11 @@ class Stack(Combination):
             blend = self.blends[dimension.name]
             units = {m: members[m].unit(told[m], dimension.name) for m in blend.asked}
             missing = [m for m, unit in units.items() if unit is None]
+            own = {m: None if u is None else dimension.from_unit(u) for m, u in units.items()}
             if missing:
-                reasons = (f"{m}: {told[m].failure or 'no score'}" for m in missing)
-                answers.append(Answer(dimension.name, None, failure="; ".join(reasons)))
+                reasons = "; ".join(f"{m}: {told[m].failure or 'no score'}" for m in missing)
+                none = Answer(dimension.name, None, failure=reasons, details=Details(members=own))
+                answers.append(none)
                 continue
             row = np.array([[units.get(m) or 0.0 for m in blend.members]])
             unit = float(blend(row)[0])
@@ -129,6 +134,7 @@ class Stack(Combination):
                     dimension.name,
                     dimension.from_unit(unit),
                     level_chances(dimension, unit, blend.residual),
+                    details=Details(members=own),
                 )
             )
         return _joined(answers, told)
@@ -138,7 +144,8 @@ class Stack(Combination):
 class Cascade(Combination):
     """``thresholds``: dimension -> the uncertainty (Judgement.uncertainty) above which the second
     member is asked. It is also asked where the first one has no score; where the second one has
-    none, the first one's stands, and the explanation says so.
+    none, the first one's stands, and the explanation says so. ``members`` in a dimension's details
+    names who was asked: two where it was deferred.
     """
 
     thresholds: Mapping[str, float]
@@ -180,15 +187,14 @@ class Cascade(Combination):
         for dimension in dimensions:
             answer = own = answer_of(cheap, first, dimension)
             if dimension.name in unsure and second is not None:
-                answer = answer_of(dear, second, dimension)
+                answer = _after(own, answer_of(dear, second, dimension))
             if answer.score is None and own.score is not None:
-                answer = own
+                answer = replace(own, details=replace(own.details, members=answer.details.members))
                 kept.append(f"{dimension.name}: {dear.name} has no score, {cheap.name}'s stands")
             answers.append(answer)
         told = {cheap.name: first} | ({} if second is None else {dear.name: second})
         found = _joined(answers, told)
         found.explanation = "; ".join(filter(None, [found.explanation, *kept])) or None
-        found.usage = dict(found.usage) | {"deferred": float(second is not None)}
         return found
 
 
@@ -199,25 +205,38 @@ class Answer:
     dimension: str
     score: float | None
     chances: Sequence[float] = ()
-    contributions: Sequence[float] = ()
+    contributions: Contributions | None = None
     failure: str | None = None
+    details: Details = _NONE
+
+
+def _after(first: Answer, second: Answer) -> Answer:
+    """``second``, with what was said before it."""
+    members = {**first.details.members, **second.details.members}
+    return replace(second, details=replace(second.details, members=members))
 
 
 def answer_of(member: Member, judgement: Judgement, dimension: Dimension) -> Answer:
     """What ``member`` said of ``dimension``, from its scale to the hybrid's."""
     unit = member.unit(judgement, dimension.name)
+    (own,) = member.own([dimension.name])
+    scale = member.judge.dimension(own)
+    score = None if unit is None else dimension.from_unit(unit)
+    details = judgement.details.get(own, Details()).rescaled(scale, dimension)
+    details = replace(details, members={member.name: score})
     if unit is None:
         reason = f"{member.name}: {judgement.failure or 'no score'}"
-        return Answer(dimension.name, None, failure=reason)
-    (own,) = member.own([dimension.name])
+        return Answer(dimension.name, None, failure=reason, details=details)
     chances = judgement.distributions.get(own, ())
     # A scale with other levels would need chances that nobody gave.
     fits = len(chances) == len(dimension.levels)
+    contributions = judgement.contributions.get(own)
     return Answer(
         dimension.name,
-        dimension.from_unit(unit),
+        score,
         chances if fits else (),
-        judgement.contributions.get(own, ()),
+        None if contributions is None else contributions.rescaled(scale, dimension),
+        details=details,
     )
 
 
@@ -252,22 +271,20 @@ def _joined(answers: Sequence[Answer], told: Mapping[str, Judgement]) -> Scores:
         {a.dimension: a.score for a in answers},
         distributions={a.dimension: a.chances for a in answers if a.chances},
         contributions={a.dimension: a.contributions for a in answers if a.contributions},
+        details={a.dimension: a.details for a in answers},
         explanation="; ".join(explained) or None,
         failure="; ".join(dict.fromkeys(a.failure for a in answers if a.failure)) or None,
         usage=added_usage(told),
         transient=any(j.transient for j in told.values()),
+        left_out_turns=max((j.left_out_turns for j in told.values()), default=0),
+        shortened_turns=max((j.shortened_turns for j in told.values()), default=0),
     )
 
 
-# Not amounts that add up but facts of one member's answer; they are kept under its name.
-_FACTS = ("raw_", "spread_", "samples_", "mass_")
-
-
 def added_usage(told: Mapping[str, Judgement]) -> dict[str, float]:
-    """Tokens, seconds, money and other amounts summed over the members that were asked."""
+    """Tokens, seconds and money summed over the members that were asked."""
     usage: dict[str, float] = {}
-    for name, judgement in told.items():
+    for judgement in told.values():
         for key, value in judgement.usage.items():
-            at = f"{name}.{key}" if key.startswith(_FACTS) else key
-            usage[at] = usage.get(at, 0.0) + value
+            usage[key] = usage.get(key, 0.0) + value
     return usage

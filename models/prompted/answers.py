@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from medal_judges.details import Details
 from medal_judges.dimension import Dimension
 from medal_judges.models.geval_ratings import Found, Ratings
 from medal_judges.models.judge import Scores
-from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.prompted.parser import STEPS, Parsed
+from medal_judges.models.prompted.parser import Parsed
 from medal_judges.models.prompted.question import Asker
 from medal_judges.models.prompted.repeats import pooled, self_agreement
 from medal_judges.models.prompted.settings import PromptedConfig
@@ -24,57 +23,63 @@ class Said:
     found: list[Found | None] = field(default_factory=list)
 
 
-def add_usage(usage: dict[str, float], completion: Completion) -> None:
-    """Add what a completion took to ``usage``."""
-    for key, value in completion.usage.to_record().items():
-        usage[key] = usage.get(key, 0.0) + value
-
-
 def to_scores(
     said: Mapping[str, Said],
     asker: Asker,
     dimensions: Sequence[Dimension],
     ratings: Mapping[str, Ratings],
     config: PromptedConfig,
-    usage: dict[str, float],
+    usage: Mapping[str, float],
 ) -> Scores:
-    """Scores on the dimensions' own scales.
-
-    ``usage`` gains, for each dimension D: ``expected_D``, ``spread_D`` (standard deviation) and
-    ``mass_D`` (probability of all ratings together) of the weighed rating, on D's scale; with
-    repeats ``repeat_K_D`` (each score), ``std_D`` and ``agreement_D``; and over all dimensions
-    ``parsed_schema``, ``parsed_json``, ``parsed_tolerant`` and ``unparsed``: how many answers each
-    step of the parser read.
-    """
+    """Scores on the dimensions' own scales, with what stands behind each in ``details``."""
     scores: dict[str, float | None] = {}
     distributions: dict[str, Sequence[float]] = {}
+    details: dict[str, Details] = {}
     reasons: dict[str, str] = {}
     for d in dimensions:
-        values = [None if p.value is None else asker.own(p.value, d) for p in said[d.name].parsed]
+        each = said[d.name]
+        values = [None if p.value is None else asker.own(p.value, d) for p in each.parsed]
         score, reason = pooled(values, config.pool)
-        weighed = _weighed(said[d.name].found)
-        if weighed is not None:
-            mean, spread = ratings[d.name].moments(weighed)
-            usage |= {f"expected_{d.name}": mean, f"spread_{d.name}": spread}
-            usage[f"mass_{d.name}"] = _mass(said[d.name].found)
-            if ratings[d.name].values == d.levels:
-                distributions[d.name] = weighed
+        weighed = _weighed(each.found)
+        if weighed is not None and ratings[d.name].values == d.levels:
+            distributions[d.name] = weighed
+        details[d.name] = _details(each, score, values, weighed, ratings[d.name])
         if config.score == "expected":
-            known = f"expected_{d.name}" in usage
-            score = usage[f"expected_{d.name}"] if known else None
-            reason = None if known else reason or "no probabilities of the ratings"
+            score = details[d.name].expected
+            reason = None if score is not None else reason or "no probabilities of the ratings"
         scores[d.name] = score
         if score is None:
-            reasons[d.name] = _first_reason(said[d.name].parsed) or reason or "no score"
-        if config.repeats > 1:
-            usage |= _repeats(d.name, values)
-    usage |= _steps([p for each in said.values() for p in each.parsed])
+            reasons[d.name] = _first_reason(each.parsed) or reason or "no score"
     return Scores(
         scores,
         distributions,
-        explanation=_explanation(said),
+        explanation=_explanation(details),
         failure=_failure(reasons),
         usage=usage,
+        details=details,
+    )
+
+
+def _details(
+    said: Said,
+    value: float | None,
+    values: Sequence[float | None],
+    weighed: Sequence[float] | None,
+    ratings: Ratings,
+) -> Details:
+    expected, spread = (None, None) if weighed is None else ratings.moments(weighed)
+    repeated = len(values) > 1
+    agreement = self_agreement(values) if repeated else {}
+    return Details(
+        value=value,
+        expected=expected,
+        spread=spread,
+        mass=None if weighed is None else _mass(said.found),
+        comment=next((p.comment for p in said.parsed if p.comment), None),
+        parsed=tuple(p.step for p in said.parsed),
+        repeats=tuple(values) if repeated else (),
+        repeats_std=agreement.get("std"),
+        repeats_agreement=agreement.get("agreement"),
     )
 
 
@@ -91,29 +96,13 @@ def _mass(found: Sequence[Found | None]) -> float:
     return sum(masses) / len(masses)
 
 
-def _repeats(name: str, values: Sequence[float | None]) -> dict[str, float]:
-    told = {f"repeat_{k}_{name}": v for k, v in enumerate(values) if v is not None}
-    return told | {f"{key}_{name}": v for key, v in self_agreement(values).items()}
-
-
-def _steps(parsed: Sequence[Parsed]) -> dict[str, float]:
-    counts = Counter(p.step for p in parsed)
-    told = {f"parsed_{step}": float(counts[step]) for step in STEPS if counts[step]}
-    return told | ({"unparsed": float(counts[None])} if counts[None] else {})
-
-
 def _first_reason(parsed: Sequence[Parsed]) -> str | None:
     return next((p.reason for p in parsed if p.reason), None)
 
 
-def _explanation(said: Mapping[str, Said]) -> str | None:
-    """The comments of the first repeat that has some."""
-    told = [
-        f"{name}: {comment}"
-        for name, each in said.items()
-        if (comment := next((p.comment for p in each.parsed if p.comment), None))
-    ]
-    return "\n".join(told) or None
+def _explanation(details: Mapping[str, Details]) -> str | None:
+    """The comments as one text, for people."""
+    return "\n".join(f"{n}: {d.comment}" for n, d in details.items() if d.comment) or None
 
 
 def _failure(reasons: Mapping[str, str]) -> str | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from medal_judges.dimension import Dimension
 from medal_judges.models.geval_ratings import MOST_LEVELS, Found, Ratings, from_logprobs
+from medal_judges.models.llm.amounts import likelihood_usage
 from medal_judges.models.llm.protocol import (
     Completion,
     Continuation,
@@ -103,7 +105,16 @@ def by_likelihood(
     filled = {owner: group for owner, group in groups.items() if group}
     scored = llm.loglikelihood(list(filled.values())) if filled else []
     told = {owner: iter(likelihoods) for owner, likelihoods in zip(filled, scored, strict=True)}
-    return [
-        from_logprobs([next(told[owner]).total for _ in each]) if each else None
-        for each, owner in zip(asked, owners, strict=True)
-    ]
+    prompts: set[tuple[int, tuple[Message, ...]]] = set()  # each is read once
+    found: list[Found | None] = []
+    for each, owner in zip(asked, owners, strict=True):
+        if not each:
+            found.append(None)
+            continue
+        likelihoods = [next(told[owner]) for _ in each]
+        messages = each[0].messages
+        read = 0 if (owner, messages) in prompts else llm.count_tokens(messages)
+        prompts.add((owner, messages))
+        one = from_logprobs([likelihood.total for likelihood in likelihoods])
+        found.append(replace(one, usages=(likelihood_usage(read, likelihoods),)))
+    return found

@@ -15,11 +15,12 @@ from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.models.geval_ratings import Found
 from medal_judges.models.judge import Item, Judge, Scores
+from medal_judges.models.llm.amounts import add_usage, usage_of
 from medal_judges.models.llm.batched import asks_in_batches
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, Message
 from medal_judges.models.prompted import expected
-from medal_judges.models.prompted.answers import Said, add_usage, to_scores
+from medal_judges.models.prompted.answers import Said, to_scores
 from medal_judges.models.prompted.context import kept_turns, summary_words, turns_to_shorten
 from medal_judges.models.prompted.examples import Example, chosen_examples, load_examples
 from medal_judges.models.prompted.parser import Parsed, parse_answer
@@ -40,6 +41,8 @@ class Plan:
 
     turns: list[Turn | None]
     response: Turn | None
+    left_out: int = 0
+    shortened: int = 0
     usage: dict[str, float] = field(default_factory=dict)
     failure: str | None = None
     transient: bool = False
@@ -63,9 +66,9 @@ class Reply:
 class PromptedJudge(Judge):
     """Asks a language model for numbers, one request a dimension or one for all.
 
-    Which step of the parser read an answer is in ``usage``, with the expected rating and its
-    spread; see answers.py. A dialogue whose answer cannot be read has its reason in ``failure``.
-    Requests of one batch go to the model in one call.
+    Which step of the parser read an answer is in ``details``, with the expected rating and its
+    spread. A dialogue whose answer cannot be read has its reason in ``failure``. Requests of one
+    batch go to the model in one call.
     """
 
     family = "prompted"
@@ -179,8 +182,7 @@ class PromptedJudge(Judge):
             if i and index != kept[i - 1] + 1:
                 shown.append(None)
             shown.append(before[index])
-        left_out = len(before) - len(kept)
-        return Plan(shown, response, {"context_left_out": left_out} if left_out else {})
+        return Plan(shown, response, left_out=len(before) - len(kept))
 
     def _shorten(self, plans: Sequence[Plan]) -> None:
         """Replace long answers by the model's own summaries: one more request each."""
@@ -194,11 +196,10 @@ class PromptedJudge(Judge):
             )
         ]
         requests = [self._shortening_request(plan.turns[i]) for plan, i in places]
-        for (plan, i), done in zip(
-            places, self.llm.chat(requests) if requests else [], strict=True
-        ):
-            add_usage(plan.usage, done)
-            plan.usage["shortened_turns"] = plan.usage.get("shortened_turns", 0) + 1
+        answers = self.llm.chat(requests) if requests else []
+        for (plan, i), request, done in zip(places, requests, answers, strict=True):
+            add_usage(plan.usage, usage_of(self.llm, request, done))
+            plan.shortened += 1
             if done.finish == "stop" and done.text.strip():
                 plan.turns[i] = Turn("assistant", done.text.strip())
             else:
@@ -303,21 +304,36 @@ class PromptedJudge(Judge):
         said: list[dict[str, Said]] = [{} for _ in items]
         usages = [dict(item.payload.usage) for item in items]
         for reply, weighed in zip(replies, self._weighed(items, replies), strict=True):
-            add_usage(usages[reply.item], reply.completion)
+            add_usage(usages[reply.item], usage_of(self.llm, reply.request, reply.completion))
             for name, found in weighed.items():
+                for usage in found.usages if found is not None else ():
+                    add_usage(usages[reply.item], usage)
                 each = said[reply.item].setdefault(name, Said())
                 each.parsed.append(reply.parsed[name])
                 each.found.append(found)
-        wanted = [self.dimension(name) for name in dimensions]
         scores = [
-            Scores(dict.fromkeys(dimensions), failure=item.payload.failure, usage=usage)
-            if item.payload.failure is not None
-            else to_scores(each, self.asker(item), wanted, self.ratings, self.config, usage)
+            self._one(item, each, usage, dimensions)
             for item, each, usage in zip(items, said, usages, strict=True)
         ]
         missing = {reply.item for reply in replies if reply.completion.transient}
         for i, (item, answer) in enumerate(zip(items, scores, strict=True)):
             answer.transient = item.payload.transient or i in missing
+        return scores
+
+    def _one(
+        self,
+        item: Item,
+        said: Mapping[str, Said],
+        usage: dict[str, float],
+        dimensions: Sequence[str],
+    ) -> Scores:
+        plan, usage = item.payload, usage or {"tokens": 0.0}
+        if plan.failure is not None:
+            scores = Scores(dict.fromkeys(dimensions), failure=plan.failure, usage=usage)
+        else:
+            wanted = [self.dimension(name) for name in dimensions]
+            scores = to_scores(said, self.asker(item), wanted, self.ratings, self.config, usage)
+        scores.left_out_turns, scores.shortened_turns = plan.left_out, plan.shortened
         return scores
 
     def _weighed(

@@ -34,7 +34,6 @@ from medal_judges.models.prompted.thinking import after_thinking, mentions_think
 
 # schema: strict JSON that the backend enforced. json: strict JSON. tolerant: anything else.
 Step = Literal["schema", "json", "tolerant"]
-STEPS: tuple[Step, ...] = ("schema", "json", "tolerant")
 
 _HUGE = 1e15
 

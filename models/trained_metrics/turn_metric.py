@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from medal_judges.contributions import Contributions
+from medal_judges.details import Details
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.models.batching import budget_batches, halving
@@ -96,8 +98,8 @@ class TurnMetric(Judge):
     ) -> Scores:
         answer: dict[str, float | None] = {}
         distributions: dict[str, list[float]] = {}
-        contributions: dict[str, list[float]] = {}
-        usage: dict[str, float] = {}
+        contributions: dict[str, Contributions] = {}
+        details: dict[str, Details] = {}
         for name in dimensions:
             dimension = self.dimension(name)
             turns = self._turn_values(item.payload, name, found)
@@ -106,7 +108,8 @@ class TurnMetric(Judge):
                 continue
             raw = sum(turns.values()) / len(turns)
             if self._unbounded(name):
-                answer[name], usage[f"raw_{name}"] = dimension.from_unit(raw / (1 + raw)), raw
+                answer[name] = dimension.from_unit(raw / (1 + raw))
+                details[name] = Details(raw=raw)
                 continue
             answer[name] = dimension.from_unit(raw)
             if dimension.kind == "binary":
@@ -114,11 +117,11 @@ class TurnMetric(Judge):
             if item.turn is None:
                 contributions[name] = _shares(item.dialogue, turns, dimension)
         failure = _failure(answer, item.payload)
-        return Scores(answer, distributions, contributions, failure=failure, usage=usage)
+        return Scores(answer, distributions, contributions, failure=failure, details=details)
 
     def _unbounded(self, dimension: str) -> bool:
         """Whether values run from 0 without end: x becomes x / (1 + x) on the scale, which leaves
-        ranks as they are, and the value itself is kept as ``usage["raw_DIMENSION"]``."""
+        ranks as they are, and the value itself is ``raw`` in the details."""
         return False
 
     def _turn_values(
@@ -153,10 +156,14 @@ def padded(batch: Sequence[TokenIds], pad: int, device: Any) -> tuple[Any, Any]:
     return ids.to(device), mask.to(device)
 
 
-def _shares(dialogue: Dialogue, turns: Mapping[int, float], dimension: Dimension) -> list[float]:
-    """What each turn adds to the score above ``dimension.low``."""
+def _shares(dialogue: Dialogue, turns: Mapping[int, float], dimension: Dimension) -> Contributions:
+    """What each turn adds to the middle of the scale: no data say what an average turn has."""
     width = dimension.high - dimension.low
-    return [width * turns.get(i, 0.0) / len(turns) for i in range(len(dialogue.turns))]
+    shares = (
+        width * (turns[i] - 0.5) / len(turns) if i in turns else 0.0
+        for i in range(len(dialogue.turns))
+    )
+    return Contributions(tuple(shares), dimension.from_unit(0.5))
 
 
 def _failure(answer: Mapping[str, float | None], asked: Asked) -> str | None:

@@ -86,7 +86,7 @@ class UniEvalJudge(TurnMetric):
 
     Engagingness is the mean over the answer's sentences. The published code adds them up, so that
     longer answers score more; ``sentences: sum`` does the same (then x / (1 + x) on the scale, and
-    the sum in ``usage["raw_engagingness"]``). ``overall`` is the mean of the dimensions scored. At
+    the sum as ``raw`` in the details). ``overall`` is the mean of the dimensions scored. At
     level dialogue everything is the mean over all assistant turns. An input longer than
     ``max_tokens`` loses whole oldest turns, counted; the published code cuts its end instead.
     """

@@ -7,9 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from medal_judges.contributions import Contributions, parse_contributions
+from medal_judges.details import Details, parse_details
 from medal_judges.dialogue import parse_id
 from medal_judges.errors import RecordError
 from medal_judges.fields import mapping, number, numbers, optional_text, whole_number
+
+# Amounts that add up over rows and over the judges of a hybrid, and nothing else. ``tokens`` are
+# those of all prompts (``cached_tokens`` of them from the backend's cache) and all answers,
+# ``seconds`` the model's time, ``money`` US dollars.
+USAGE = (
+    "tokens",
+    "input_tokens",
+    "cached_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "seconds",
+    "money",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +33,16 @@ class Judgement:
 
     ``scores`` maps dimension to a number on the dimension's own scale (binary: probability of
     label 1), None where unscored; ``failure`` then says why. ``distributions`` gives a probability
-    per level of an ordinal or binary dimension. ``contributions`` gives one number per turn of the
-    dialogue (0 for turns that were dropped), in units of the score. ``turn`` is the index of the
-    judged turn, None for the dialogue. ``truncated_turns`` counts whole turns the judge did not
-    see. ``transient``: an answer that the judgement needed did not come for a reason that passes by
+    per level of an ordinal or binary dimension, ``details`` what else is known of how its number
+    came about, ``contributions`` what each turn added to it. ``turn`` is the index of the judged
+    turn, None for the dialogue. ``truncated_turns`` counts whole turns the judge had no room for,
+    ``left_out_turns`` those that its settings leave out, ``shortened_turns`` those that it read in
+    a shorter form. ``usage`` has amounts only, see USAGE: answers belong to ``details``.
+    ``transient``: an answer that the judgement needed did not come for a reason that passes by
     itself (a server that is down, a limit of rate or cost): some of the rest is missing, a score or
     one of several repeats, and the same command asks again.
+
+    Raises ValueError for a ``usage`` of anything else.
     """
 
     id: str
@@ -35,8 +54,15 @@ class Judgement:
     failure: str | None = None
     truncated_turns: int = 0
     usage: Mapping[str, float] = field(default_factory=dict)
-    contributions: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    contributions: Mapping[str, Contributions] = field(default_factory=dict)
     transient: bool = False
+    details: Mapping[str, Details] = field(default_factory=dict)
+    left_out_turns: int = 0
+    shortened_turns: int = 0
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.usage if name not in USAGE]:
+            raise ValueError(f"usage has no {unknown[0]!r}; amounts are {', '.join(USAGE)}")
 
     @property
     def scored(self) -> bool:
@@ -56,8 +82,8 @@ class Judgement:
         return math.sqrt(max(0.0, spread))
 
     def to_record(self) -> dict[str, Any]:
-        """The judgement line of design.md; ``contributions`` only where the judge has them, and
-        ``transient`` where it is true."""
+        """The judgement line of design.md; details, contributions and counts of turns only where
+        there are some, and ``transient`` where it is true."""
         record: dict[str, Any] = {
             "id": self.id,
             "turn": self.turn,
@@ -70,7 +96,12 @@ class Judgement:
             "usage": dict(self.usage),
         }
         if self.contributions:
-            record["contributions"] = {k: list(v) for k, v in self.contributions.items()}
+            record["contributions"] = {k: v.to_record() for k, v in self.contributions.items()}
+        if details := {k: told for k, v in self.details.items() if (told := v.to_record())}:
+            record["details"] = details
+        for name in ("left_out_turns", "shortened_turns"):
+            if count := getattr(self, name):
+                record[name] = count
         if self.transient:
             record["transient"] = True
         return record
@@ -102,8 +133,16 @@ def parse_judgement(record: object) -> Judgement:
         explanation=optional_text(record, "explanation"),
         failure=optional_text(record, "failure"),
         truncated_turns=_count(record, "truncated_turns"),
-        usage={k: number(f"usage.{k}", v) for k, v in mapping(record, "usage").items()},
-        contributions=_number_lists(record, "contributions"),
+        usage=_usage(record),
+        contributions={
+            k: parse_contributions(f"contributions.{k}", v)
+            for k, v in mapping(record, "contributions").items()
+        },
+        details={
+            k: parse_details(f"details.{k}", v) for k, v in mapping(record, "details").items()
+        },
+        left_out_turns=_count(record, "left_out_turns"),
+        shortened_turns=_count(record, "shortened_turns"),
         transient=_flag(record, "transient"),
     )
 
@@ -113,6 +152,13 @@ def _flag(record: Mapping[str, Any], key: str) -> bool:
     if not isinstance(value, bool):
         raise RecordError(key, "true or false", value)
     return value
+
+
+def _usage(record: Mapping[str, Any]) -> dict[str, float]:
+    usage = mapping(record, "usage")
+    if unknown := [name for name in usage if name not in USAGE]:
+        raise RecordError(f"usage.{unknown[0]}", f"one of {', '.join(USAGE)}", usage[unknown[0]])
+    return {k: number(f"usage.{k}", v) for k, v in usage.items()}
 
 
 def _count(record: Mapping[str, Any], key: str) -> int:

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import f1_score
 
+from medal_judges.contributions import Contributions
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.eval.alignment import align
 from medal_judges.eval.metaeval import (
@@ -129,16 +130,19 @@ def test_kinds() -> None:
 
 
 def test_disagreements_come_furthest_first() -> None:
+    def told(score: float) -> Contributions:
+        return Contributions((0.0, score - 30), 30.0)
+
     rows = [row(i, (float(h),)) for i, h in enumerate([1, 2, 3, 4, 5])]
     scores = [50.0, 20.0, 30.0, 40.0, 10.0]
     judgements = [
-        Judgement(f"d{i}", "j", {"overall": s}, contributions={"overall": [0.0, s]})
+        Judgement(f"d{i}", "j", {"overall": s}, contributions={"overall": told(s)})
         for i, s in enumerate(scores)
     ]
     found = disagreements(align(rows, judgements, "overall"), QUESTION, judge="j", top=2)
     assert [(d.id, d.human_rank, d.score_rank) for d in found] == [("d0", 0, 1), ("d4", 1, 0)]
     assert found[0].turns == [("user", "hello"), ("assistant", "hi")]
-    assert found[0].contributions == [0.0, 50.0]
+    assert found[0].contributions == told(50.0)
 
 
 def test_signature_names_data_and_dimension() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
+from medal_judges.contributions import Contributions
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.eval.planted import (
     Figure,
@@ -40,7 +41,7 @@ def row(number: int, kind: str, strength: int = 1, issue: str | None = ISSUE) ->
 
 
 def judged(id: str, score: float, contributions: tuple[float, ...] = ()) -> Judgement:
-    given = {ISSUE: contributions} if contributions else {}
+    given = {ISSUE: Contributions(contributions, 0.0, "logit")} if contributions else {}
     return Judgement(id, "j", {ISSUE: score}, contributions=given)
 
 

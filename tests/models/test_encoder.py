@@ -1,17 +1,22 @@
 """The encoder judge: nothing depends on the batch, nothing is lost, what is saved comes back."""
 
 import json
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.calibration import Calibration
 from medal_judges.models.encoder import EncoderJudge
 from medal_judges.models.encoder_config import EncoderConfig, ExpertConfig
+from medal_judges.models.heads import Head, HeadConfig
 from medal_judges.models.reply import ReplyConfig
+from medal_judges.training.turn_means import fit_turn_means
 
 from ..conftest import WORDS
 
@@ -145,8 +150,72 @@ def test_sixty_turns_are_read_whole_where_one_window_cannot(tiny_bert: Path) -> 
     assert hierarchical.truncated_turns == 0
     assert flat.truncated_turns > 50
     for found in (hierarchical, flat):
-        assert len(found.contributions["overall"]) == 60
-    assert set(flat.contributions["overall"][: flat.truncated_turns]) == {0.0}
+        assert len(found.contributions["overall"].turns) == 60
+    assert set(flat.contributions["overall"].turns[: flat.truncated_turns]) == {0.0}
+
+
+HEADS = {"lacks_empathy": "classification", "incoherent": "ordinal", "repetitive": "regression"}
+
+
+@pytest.mark.parametrize("settings", SHAPES, ids=str)
+def test_contributions_add_up_to_the_score_around_the_average_turn(
+    tiny_bert: Path, tmp_path: Path, settings: dict
+) -> None:
+    rubric = [d for d in load_rubric("medal") if d.name in ("overall", "unsafe", *HEADS)]
+    heads = {name: HeadConfig(kind=kind) for name, kind in HEADS.items()}  # type: ignore[arg-type]
+    config = EncoderConfig(
+        base=str(tiny_bert), max_tokens=64, width=16, members=2, heads=heads, **settings
+    )
+    torch.manual_seed(0)
+    made = EncoderJudge.create(config, rubric)
+    for name, parameter in made.net.named_parameters():
+        if "attention.weight" in name or "value" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    made.calibration = {"unsafe": Calibration(temperature=1.7)}
+    given = [d for d in dialogues() if d.assistant_turns]
+    fit_turn_means(made, given)
+    loaded = Judge.from_pretrained(made.save_pretrained(tmp_path / "judge"), device="cpu")
+    moved: dict[str, list[float]] = {d.name: [] for d in rubric}
+    for found, dialogue in zip(loaded.score(given), given, strict=True):
+        units = {name: told.unit for name, told in found.contributions.items()}
+        assert units["overall"] == units["repetitive"] == "score" and units["unsafe"] == "logit"
+        assert units["incoherent"] == "mean logit"
+        assert units["lacks_empathy"] == "logit per level"
+        for name, told in found.contributions.items():
+            assert len(told.turns) == len(dialogue.turns)
+            moved[name].append(told.value - told.baseline)
+        overall = found.contributions["overall"]
+        assert found.scores["overall"] == pytest.approx(min(5, max(1, overall.value)), abs=1e-5)
+        unsafe = 1 / (1 + math.exp(-found.contributions["unsafe"].value))
+        assert found.scores["unsafe"] == pytest.approx(unsafe, abs=1e-5)
+        for name in ("incoherent", "lacks_empathy"):  # two levels: one step, one slope
+            unit = 1 / (1 + math.exp(-found.contributions[name].value))
+            assert found.scores[name] == pytest.approx(unit, abs=1e-5)
+    for moves in moved.values():  # as many dialogues above the baseline as below it, about
+        assert abs(np.mean(moves)) < 0.35 * np.std(moves)
+        assert min(moves) < 0 < max(moves)
+
+
+def test_a_fitted_map_names_its_unit(tiny_bert: Path) -> None:
+    made = judge(tiny_bert)
+    knots = ((0.0, 1.0), (0.3, 0.6))
+    made.calibration = {n: Calibration(isotonic=knots) for n in ("overall", "unsafe")}
+    (found,) = made.score(dialogues()[5:6])
+    overall, unsafe = found.contributions["overall"], found.contributions["unsafe"]
+    assert (overall.unit, unsafe.unit) == ("uncalibrated score", "uncalibrated logit")
+    place = min(1.0, max(0.0, (overall.value - 1) / 4))
+    assert found.scores["overall"] == pytest.approx(1 + 4 * (0.3 + 0.3 * place), abs=1e-5)
+    place = 1 / (1 + math.exp(-unsafe.value))
+    assert found.scores["unsafe"] == pytest.approx(0.3 + 0.3 * place, abs=1e-5)
+
+
+def test_a_classification_head_is_told_by_its_slope_over_the_levels() -> None:
+    head = Head(load_rubric("medal")[-1], HeadConfig(kind="classification"), 4, attention=False)
+    assert head.dimension.name == "overall"
+    logits = torch.tensor([[0.1, -0.4, 0.9, 0.3, 1.2]])
+    slope = np.polyfit(range(5), logits[0].numpy(), 1)[0]
+    assert head.linear(logits).item() == pytest.approx(slope, abs=1e-6)
+    assert head.linear(logits + 7).item() == pytest.approx(slope, abs=1e-5)  # the same softmax
 
 
 def test_a_turn_longer_than_the_window_is_read_in_pieces(tiny_bert: Path) -> None:

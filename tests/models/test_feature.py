@@ -1,5 +1,6 @@
 """The plain baselines: fitted and from YAML."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -40,11 +41,25 @@ def test_contributions_add_up_to_the_fitted_line() -> None:
     config = FeatureConfig(features=("said_before_3", "log_words"))
     judge = FeatureJudge.fit(config, examples, dimensions)
     (found,) = judge.score([BAD])
-    line = judge.lines["overall"]
-    unit = line.intercept + sum(found.contributions["overall"])
-    assert found.scores["overall"] == pytest.approx(1 + 4 * min(1, max(0, unit)))
-    assert found.scores["repetitive"] > 0.5  # type: ignore[operator]
-    assert found.contributions["overall"][0] == 0.0  # a user turn
+    told = found.contributions["overall"]
+    assert found.scores["overall"] == pytest.approx(min(5, max(1, told.value)))
+    # Ridge answers the mean rating at the mean features, and that is the baseline.
+    assert (told.unit, told.baseline) == ("score", pytest.approx(1 + 4 * 0.5))
+    assert told.value < told.baseline and told.turns[0] == 0.0  # a user turn
+    issue = found.contributions["repetitive"]
+    assert issue.unit == "logit" and found.scores["repetitive"] > 0.5  # type: ignore[operator]
+    assert found.scores["repetitive"] == pytest.approx(1 / (1 + math.exp(-issue.value)))
+
+
+@pytest.mark.parametrize("name", ["length", "repetition"])
+def test_contributions_of_a_baseline_in_yaml_start_at_the_middle(name: str) -> None:
+    judge = Judge.from_pretrained(f"configs/judges/{name}.yaml")
+    for found in judge.score([GOOD, BAD]):
+        for dimension, told in found.contributions.items():
+            assert told.unit == "logit" and told.baseline == pytest.approx(0)
+            unit = 1 / (1 + math.exp(-told.value))
+            score = found.scores[dimension]
+            assert score == pytest.approx(judge.dimension(dimension).from_unit(unit), abs=1e-6)
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:

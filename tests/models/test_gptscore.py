@@ -53,10 +53,10 @@ def test_likelihood_of_yes_equals_a_plain_pass(smollm2: LocalModel) -> None:
     for name in ("overall", "understandability"):
         prompt = judge.messages(item, judge.dimension(name), 0)[0].content
         raw = by_hand(smollm2, prompt, "Yes")
-        assert judged.usage[f"raw_{name}"] == pytest.approx(raw, abs=1e-3)
-    overall = math.exp(judged.usage["raw_overall"])
+        assert judged.details[name].raw == pytest.approx(raw, abs=1e-3)
+    overall = math.exp(judged.details["overall"].raw)
     assert judged.scores["overall"] == pytest.approx(1 + 4 * overall)
-    chance = math.exp(judged.usage["raw_understandability"])
+    chance = math.exp(judged.details["understandability"].raw)
     assert judged.scores["understandability"] == pytest.approx(chance)
     assert judged.distributions["understandability"] == pytest.approx([1 - chance, chance])
 
@@ -68,7 +68,7 @@ def test_against_no(smollm2: LocalModel) -> None:
     prompt = judge.messages(item, judge.dimension("overall"), 0)[0].content
     assert "last answer" in prompt
     yes, no = (by_hand(smollm2, prompt, answer) for answer in ("Yes", "No"))
-    assert judged.usage["raw_overall"] == pytest.approx(yes - no, abs=1e-3)
+    assert judged.details["overall"].raw == pytest.approx(yes - no, abs=1e-3)
     share = math.exp(yes) / (math.exp(yes) + math.exp(no))
     assert judged.scores["overall"] == pytest.approx(1 + 4 * share, abs=1e-3)
     assert judge.signature().revision != load(smollm2).signature().revision
@@ -107,7 +107,7 @@ def test_an_api_is_asked_for_one_word(closed_model: Any, smollm2: LocalModel) ->
     (reply,) = smollm2.chat([request])
     told = {k.strip(): v for k, v in reply.tokens[0].alternatives.items()}
     if "Yes" in told:
-        assert judged.usage["raw_overall"] >= told["Yes"]
+        assert judged.details["overall"].raw >= told["Yes"]
         assert judged.scored
     else:
         assert "'Yes' is not among" in (judged.failure or "")

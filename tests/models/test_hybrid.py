@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from medal_judges import Dialogue, Judge, Turn
+from medal_judges.contributions import Contributions
+from medal_judges.details import Details
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.judgement import Judgement
+from medal_judges.judgement import Judgement, parse_judgement
 from medal_judges.models.encoder import EncoderJudge
 from medal_judges.models.encoder_config import EncoderConfig
 from medal_judges.models.hybrid.blend import Blend, level_chances
@@ -149,6 +151,38 @@ def test_usage_adds_up_and_nobody_is_asked_for_a_weight_of_zero() -> None:
     assert found.scores["overall"] == pytest.approx(2.0)
 
 
+class Rating(Counting):
+    """Its answers have details, and contributions, on a scale from 0 to 100."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dimensions = (Dimension("overall", "continuous", 0, 100),)
+
+    def _one(self, item: Item) -> Scores:
+        details = Details(value=75.0, expected=70.0, spread=10.0, repeats=(75.0, None), mass=0.9)
+        return Scores(
+            {"overall": 70.0},
+            usage={"tokens": 20, "output_tokens": 5, "seconds": 0.5, "money": 0.25},
+            contributions={"overall": Contributions((-5.0,), 75.0)},
+            details={"overall": details},
+        )
+
+
+def test_answers_are_no_amounts_and_stay_with_their_dimension() -> None:
+    both = Blend(("a", "b"), *(np.zeros(2), np.ones(2), np.array([0.5, 0.5])), 0.0)
+    (stacked,) = hybrid(Stack({"overall": both}), a=Rating(), b=Rating()).score([chats()[1]])
+    assert stacked.usage == {"tokens": 40, "output_tokens": 10, "seconds": 1.0, "money": 0.5}
+    assert stacked.details["overall"].members == pytest.approx({"a": 3.8, "b": 3.8})
+    assert parse_judgement(json.loads(json.dumps(stacked.to_record()))) == stacked
+    (selected,) = hybrid(Selection({"overall": "a"}), a=Rating()).score([chats()[1]])
+    told = selected.details["overall"]
+    assert (told.value, told.expected, told.spread) == (4.0, pytest.approx(3.8), 0.4)
+    assert told.repeats == (4.0, None) and told.mass == 0.9  # on the hybrid's own scale
+    account = selected.contributions["overall"]
+    assert account.value == pytest.approx(selected.scores["overall"])
+    assert (account.baseline, account.unit) == (4.0, "score")
+
+
 def test_a_members_failure_is_the_stacks_with_its_reason() -> None:
     both = Blend(("a", "b"), *(np.zeros(2), np.ones(2), np.array([0.5, 0.5])), 0.0)
     judge = hybrid(Stack({"overall": both}), a=Counting(), b=Counting(missing=["2"]))
@@ -165,10 +199,11 @@ def test_a_cascade_defers_what_is_unsure_and_asks_the_dear_judge_no_more() -> No
     # doubt k / 14 at one end of the scale: sqrt(p (1 - p)) > 0.3 from k = 2
     unsure = [str(i) for i in range(14) if i % 7 >= 2 and i != 3]
     assert sorted(dear.asked, key=int) == ["1", *unsure]
-    assert all(found[i].usage["deferred"] == 1 for i in ["1", *unsure])
-    sure = found["7"].usage
-    assert sure == {"tokens": 7, "money": 0.5, "deferred": 0}  # the dear one cost nothing
-    assert found["8"].usage["deferred"] == 0
+    asked = {i: list(j.details["overall"].members) for i, j in found.items() if i != "3"}
+    assert {i for i, names in asked.items() if names == ["cheap", "dear"]} == {"1", *unsure}
+    assert all(names == ["cheap"] for i, names in asked.items() if i not in {"1", *unsure})
+    assert found["7"].usage == {"tokens": 7, "money": 0.5}  # the dear one cost nothing
+    assert found["5"].details["overall"].members == {"cheap": 1.0, "dear": None}
     assert found["1"].scores["overall"] == 2.0  # the cheap one had none
     assert found["5"].scores["overall"] == 1.0  # the dear one had none: the cheap one's stands
     assert "dear has no score" in (found["5"].explanation or "")

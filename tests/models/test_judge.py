@@ -2,14 +2,18 @@
 
 import json
 import math
+import re
 from collections.abc import Sequence
 
 import pytest
 
 from medal_judges import Dialogue, Judge, Turn
+from medal_judges.contributions import Contributions
 from medal_judges.dimension import load_rubric
+from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreReport
 from medal_judges.jsonl import to_line
+from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.judge import Item, ScoreLevel, Scores
 from medal_judges.signature import Signature
 
@@ -33,7 +37,8 @@ class Constant(Judge):
     def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
         self.batches.append(len(items))
         lists = {name: (value, 0.5) for name, value in self.said.items() if value is not None}
-        return [Scores(self.said, lists, lists, usage=dict(self.said)) for _ in items]
+        told = {name: Contributions(given, 0.0) for name, given in lists.items()}
+        return [Scores(self.said, lists, told) for _ in items]
 
 
 def dialogues(count: int) -> list[Dialogue]:
@@ -50,7 +55,8 @@ def test_a_number_that_is_not_finite_is_unscored_and_counted(broken: float) -> N
     line = json.loads(to_line(found))
     assert line["scores"] == {"overall": 3.5, "repetitive": None}
     assert line["failure"] == "the judge's number is not finite: repetitive"
-    assert line["distributions"] == line["contributions"] == {"overall": [3.5, 0.5]}
+    assert line["distributions"] == {"overall": [3.5, 0.5]}
+    assert list(line["contributions"]) == ["overall"]
     assert report.failures == {line["failure"]: 1} and report.scored == 0
 
 
@@ -63,3 +69,36 @@ def test_progress_moves_with_each_batch(level: ScoreLevel) -> None:
     assert len(moves) == len(judge.batches) + 2  # a window begins with what needs no judging
     assert max(moves) <= max(*judge.batches, 30 // 5)
     assert sum(judge.batches) == len([j for j in found if j.failure is None])
+
+
+def test_arguments_are_checked_when_score_is_called() -> None:
+    judge, record = Constant(overall=3.0), {"id": "a", "dialogue": []}
+    for wrong, told, hint in [
+        ([record], r"dialogues\[0\] is an object of type 'dict'", "parse_dialogue"),
+        ([*dialogues(2), None], r"dialogues\[2\] is an object of type 'NoneType'", "Dialogue"),
+        (record, "an iterable of Dialogue, not an object of type 'dict'", "in a list"),
+        (dialogues(1)[0], "not an object of type 'Dialogue'", "in a list"),
+        ("chats.jsonl", "not an object of type 'str'", "read_dialogues"),
+        (3, "not an object of type 'int'", "in a list"),
+        ([LabelledDialogue(dialogues(2)[1], {}, {})], "not a Dialogue", r"\.dialogue"),
+    ]:
+        with pytest.raises(ConfigError, match=told) as caught:
+            judge.score(wrong)  # type: ignore[arg-type]  # not iterated
+        assert re.search(hint, caught.value.hint or "")
+    for options, told in [
+        ({"level": "word"}, "level must be"),
+        ({"dimensions": ["fun"]}, "no dimension 'fun'"),
+        ({"token_budget": 0}, "token_budget must be 1 or more"),
+    ]:
+        with pytest.raises(ConfigError, match=told):
+            judge.score(dialogues(2), **options)  # type: ignore[arg-type]
+    assert judge.batches == []
+
+
+def test_an_iterator_is_checked_as_it_is_read() -> None:
+    judge = Constant(overall=3.0)
+    judge.window = 1
+    stream = judge.score(iter([dialogues(2)[1], {"id": "b"}]))  # type: ignore[list-item]
+    assert next(stream).scores["overall"] == 3.0
+    with pytest.raises(ConfigError, match=r"dialogues\[1\] is an object of type 'dict'"):
+        next(stream)

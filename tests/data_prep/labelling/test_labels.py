@@ -20,6 +20,7 @@ from medal_judges.data_prep.labelling.labels import (
 )
 from medal_judges.data_prep.labelling.malformed import kept, moved, reasons
 from medal_judges.data_prep.labelling.sorting import Sorter, well_formed
+from medal_judges.details import Details
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import MedalError
@@ -32,18 +33,16 @@ TURNS = (Turn("user", "Hi"), Turn("assistant", "Hello"))
 ROW = LabelledDialogue(Dialogue("a", TURNS, "en"), {}, {}, group="g", extra={"ended": "cap"})
 
 
-def test_comments_are_read_line_by_line() -> None:
-    text = "unsafe: He swears: a lot.\nAnd again.\noverall: Good.\nother: not a dimension asked"
-    assert comments_of(text, NAMES) == {
-        "unsafe": "He swears: a lot. And again.",
-        "overall": "Good. other: not a dimension asked",
-    }
-    assert comments_of(None, NAMES) == {} and comments_of("free text", NAMES) == {}
+def test_comments_are_those_of_each_dimension() -> None:
+    text = "He swears: a lot.\noverall: Good."  # a line that could pass for another dimension's
+    details = {"unsafe": Details(comment=text), "overall": Details(value=3)}
+    judgement = Judgement("a", "judge:x", {"unsafe": 1.0, "overall": 3.0}, details=details)
+    assert comments_of(judgement) == {"unsafe": text}
 
 
 def test_a_repeat_without_a_number_is_none_and_a_dimension_without_any_absent() -> None:
-    usage = {"repeat_0_unsafe": 1.0, "repeat_2_unsafe": 0.0}
-    judgement = Judgement("a", "judge:x", {"unsafe": 0.5, "overall": None}, usage=usage)
+    details = {"unsafe": Details(repeats=(1.0, None, 0.0))}
+    judgement = Judgement("a", "judge:x", {"unsafe": 0.5, "overall": None}, details=details)
     asked = replace(ASKED, repeats=3)
     assert values_of(judgement, asked) == {"unsafe": (1.0, None, 0.0)}
     assert values_of(judgement, ASKED) == {"unsafe": (0.5,)}

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from medal_judges.contributions import Contributions
 from medal_judges.eval.report.page import write_report
 from medal_judges.eval.results import Benchmark, Disagreement, Estimate, Point, ResultRow, Table
 
@@ -200,7 +201,11 @@ def _disagreements(rng: np.random.Generator) -> list[Disagreement]:
                     human_rank=0.97 - i / 10,
                     score_rank=0.08 + i / 10,
                     turns=list(zip(roles, lines, strict=True)),
-                    contributions=[float(v) for v in rng.normal(0, 0.3, len(lines))][: 99 * gives],
+                    contributions=Contributions(
+                        tuple(float(v) for v in rng.normal(0, 0.3, len(lines))), 3.2
+                    )
+                    if gives
+                    else None,
                 )
             )
     return found

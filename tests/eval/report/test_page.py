@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from medal_judges.contributions import Contributions
 from medal_judges.errors import MedalError, MissingExtraError
 from medal_judges.eval.report.arrangement import Arrangement
 from medal_judges.eval.report.page import render, write_report
@@ -98,7 +99,8 @@ def test_hostile_names_stay_text() -> None:
     evil = '"><script>alert(1)</script>'
     row = ResultRow(evil, evil, evil, evil, evil, "ordinal", 3, 3, {"spearman": Estimate(0.5)})
     row = replace(row, slices={f"lang:{evil}": {}, "lang:en": {}}, counts={evil: 1})
-    chat = Disagreement(evil, evil, evil, evil, 1, 2, 0.1, 0.9, [(evil, evil)], [0.5])
+    told = Contributions((0.5,), 3.0)
+    chat = Disagreement(evil, evil, evil, evil, 1, 2, 0.1, 0.9, [(evil, evil)], told)
     benchmark = Benchmark(evil, [row, replace(row, dimension="d", kind="binary")], [chat])
     found = Tree(render(Arrangement(benchmark)))
     assert found.open == []
@@ -149,10 +151,24 @@ def test_right_to_left_and_long_dialogues(html: str) -> None:
     assert "(empty turn)" in html
 
 
+def test_a_card_says_what_contributions_add_up_to_and_in_which_unit(
+    benchmark_record: Benchmark,
+) -> None:
+    first = benchmark_record.disagreements[0]
+    moves = (0.5, -1.25) + (0.0,) * (len(first.turns) - 2)
+    for unit, named in [("score", "units of the score"), ("logit", "logits of the score")]:
+        chat = replace(first, contributions=Contributions(moves, 3.2, unit))  # type: ignore[arg-type]
+        page = render(Arrangement(Benchmark("t", (), [chat])))
+        assert f"Baseline 3.20 − 0.75 by its turns = 2.45, in {named}" in page
+        assert "raised the score above the baseline" in page
+        assert 'class="turn user pos" style="--s:40%"' in page
+        assert 'class="turn assistant neg" style="--s:100%"' in page
+
+
 def test_contributions_that_do_not_fit_the_turns_are_said_not_shown(
     benchmark_record: Benchmark,
 ) -> None:
-    chat = replace(benchmark_record.disagreements[0], contributions=[0.123])
+    chat = replace(benchmark_record.disagreements[0], contributions=Contributions((0.123,), 3.2))
     page = render(Arrangement(Benchmark("t", (), [chat])))
     assert "1 contributions for 12 turns: not shown" in page
     assert "0.12" not in page

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, JudgeLoadError
@@ -70,11 +72,12 @@ def test_the_score_is_the_contrast_of_mean_log_likelihoods(smollm2: LocalModel, 
             by_hand(smollm2, d, end, text)
             for text in ("That's wrong.", "I don't understand.", "Cool! Tell me more.")
         )
-        assert judgement.usage["raw_coherent"] == pytest.approx(-(wrong + lost) / 2, abs=1e-4)
+        assert judgement.details["coherent"].raw == pytest.approx(-(wrong + lost) / 2, abs=1e-4)
         raw = more - (wrong + lost) / 2
-        assert judgement.usage["raw_overall"] == pytest.approx(raw, abs=1e-4)
+        assert judgement.details["overall"].raw == pytest.approx(raw, abs=1e-4)
         assert judgement.scores["overall"] == pytest.approx(1 + 4 / (1 + np.exp(-raw)), abs=1e-3)
-        assert sum(judgement.contributions["overall"]) == pytest.approx(raw, abs=1e-4)
+        told = judgement.contributions["overall"]
+        assert (told.unit, told.baseline, told.value) == ("logit", 0, pytest.approx(raw, abs=1e-4))
         assert judgement.explanation is not None and "likeliest follow-ups" in judgement.explanation
 
 
@@ -89,9 +92,28 @@ def test_answers_further_back_weigh_less(smollm2: LocalModel, pool: str) -> None
         )
         raws.append(more - (wrong + lost) / 2)
     weights = np.array([0.25, 0.5, 1]) / 1.75
-    assert found.usage["raw_overall"] == pytest.approx(float(weights @ raws), abs=1e-4)
-    shares = [found.contributions["overall"][t] for t in d.assistant_turns]
+    assert found.details["overall"].raw == pytest.approx(float(weights @ raws), abs=1e-4)
+    shares = [found.contributions["overall"].turns[t] for t in d.assistant_turns]
     np.testing.assert_allclose(shares, weights * raws, atol=1e-4)
+
+
+def test_contributions_raise_the_score_whichever_end_is_good(
+    smollm2: LocalModel, pool: str, tmp_path: Path
+) -> None:
+    rubric = tmp_path / "rubric.yaml"
+    issue = {"name": "overall", "kind": "continuous", "low": 0, "high": 1, "good": "low"}
+    rubric.write_text(yaml.safe_dump({"dimensions": [issue | {"definition": "It goes wrong."}]}))
+    scale = {"overall": {"center": -0.4, "spread": 0.7}}
+    settings = {"answers": None, "decay": 0.5, "dimensions": ("overall",), "scale": scale}
+    for name in ("fed", str(rubric)):
+        for found in judge(smollm2, pool, rubric=name, **settings).score(DIALOGUES):
+            told, raw = found.contributions["overall"], found.details["overall"].raw
+            assert raw is not None
+            z = (raw + 0.4) / 0.7
+            assert told.value == pytest.approx(z if name == "fed" else -z, abs=1e-5)
+            unit = 1 / (1 + math.exp(-told.value))
+            expected = 1 + 4 * unit if name == "fed" else unit
+            assert found.scores["overall"] == pytest.approx(expected, abs=1e-5)
 
 
 def test_joint_likelihood_counts_the_dialogue_too(smollm2: LocalModel, pool: str) -> None:
@@ -106,7 +128,7 @@ def test_joint_likelihood_counts_the_dialogue_too(smollm2: LocalModel, pool: str
         )
         with torch.inference_mode():  # transformers' own mean loss over all tokens but the first
             means.append(-float(smollm2.model(ids, labels=ids).loss))
-    assert found.usage["raw_coherent"] == pytest.approx(-float(np.mean(means)), abs=1e-4)
+    assert found.details["coherent"].raw == pytest.approx(-float(np.mean(means)), abs=1e-4)
 
 
 def test_batch_order_and_level_do_not_change_a_score(smollm2: LocalModel, pool: str) -> None:
@@ -132,7 +154,7 @@ def test_whole_oldest_turns_are_dropped_and_counted(smollm2: LocalModel, pool: s
     end = long.turns[found.truncated_turns :]
     same = next(iter(judge(smollm2, pool).score([Dialogue("end", end)])))
     assert found.scores["overall"] == pytest.approx(same.scores["overall"], abs=1e-5)
-    assert len(found.contributions["overall"]) == 40
+    assert len(found.contributions["overall"].turns) == 40
 
 
 def test_an_answer_too_long_to_read_is_unscored_and_stops_nothing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -43,6 +44,11 @@ def judge(name: str, llm: LanguageModel, **changes: Any) -> PromptedJudge:
     return PromptedJudge.from_settings(settings)
 
 
+def read(judgement: Judgement) -> Counter[str | None]:
+    """How many answers each step of the parser read."""
+    return Counter(step for each in judgement.details.values() for step in each.parsed)
+
+
 def scored(
     name: str, llm: LanguageModel, level: Any = "dialogue", **changes: Any
 ) -> list[Judgement]:
@@ -62,17 +68,17 @@ def test_medal_is_held_to_its_schema(smollm2: LocalModel) -> None:
     for judgement in (lake, tea):
         assert judgement.scores["unsafe"] in (0, 1)
         assert judgement.scores["overall"] in (1, 2, 3, 4, 5)
-        assert judgement.usage["parsed_schema"] == 2 and judgement.failure is None
+        assert read(judgement) == {"schema": 2} and judgement.failure is None
         assert len(judgement.distributions["overall"]) == 5
         assert sum(judgement.distributions["overall"]) == pytest.approx(1)
-        assert judgement.usage["expected_unsafe"] == judgement.distributions["unsafe"][1]
+        assert judgement.details["unsafe"].expected == judgement.distributions["unsafe"][1]
 
 
 def test_oralis_reads_the_dialogue_once_and_maps_its_scales(smollm2: LocalModel) -> None:
     few = {"dimensions": ["empathy", "trust"], "comment_chars": 8}
     talk = replace(LAKE, turns=LAKE.turns * 4)
     lake = next(judge("oralis", smollm2, **few).score([talk]))
-    assert lake.usage["parsed_schema"] == 2 and lake.usage["cached_tokens"] > 200
+    assert read(lake) == {"schema": 2} and lake.usage["cached_tokens"] > 200
     assert all(0 <= (score or 0) <= 8 for score in lake.scores.values())
     assert (lake.scores["trust"] or 0) * 5 / 8 in range(6)  # whole numbers of the paper's 0 to 5
     assert not lake.distributions  # six ratings asked for are not the nine of the dimension
@@ -81,16 +87,16 @@ def test_oralis_reads_the_dialogue_once_and_maps_its_scales(smollm2: LocalModel)
 def test_two_ways_to_weigh_the_ratings_agree(smollm2: LocalModel) -> None:
     few = {"dimensions": ["trust"], "comment_chars": 4}
     told = [
-        next(judge("oralis", smollm2, expected=way, **few).score([TEA])).usage
+        next(judge("oralis", smollm2, expected=way, **few).score([TEA])).details["trust"]
         for way in ("alternatives", "likelihood")
     ]
-    assert told[0]["expected_trust"] == pytest.approx(told[1]["expected_trust"], abs=1e-3)
-    assert told[0]["spread_trust"] == pytest.approx(told[1]["spread_trust"], abs=1e-3)
+    assert told[0].expected == pytest.approx(told[1].expected, abs=1e-3)
+    assert told[0].spread == pytest.approx(told[1].spread, abs=1e-3)
 
 
 def test_the_baseline_asks_all_at_once(smollm2: LocalModel) -> None:
     lake, tea = scored("dstc12_baseline", smollm2, dimensions=["empathy", "trust", "relevance"])
-    assert lake.scored and tea.scored and lake.usage["parsed_schema"] == 3
+    assert lake.scored and tea.scored and read(lake) == {"schema": 3}
     three = judge("dstc12_baseline", smollm2, dimensions=["empathy", "trust", "relevance"])
     only = next(three.score([LAKE], dimensions=["trust"]))
     assert only.scores == {"trust": lake.scores["trust"]}
@@ -99,7 +105,7 @@ def test_the_baseline_asks_all_at_once(smollm2: LocalModel) -> None:
 def test_meep_judges_turns_and_every_row_has_a_score_or_a_reason(smollm2: LocalModel) -> None:
     found = scored("meep", smollm2, level="turn", max_tokens=16, language="auto")
     assert [(j.id, j.turn) for j in found] == [("lake", 1), ("lake", 3), ("tea", 1)]
-    assert all(j.scored and j.usage["parsed_schema"] == 1 for j in found)
+    assert all(j.scored and read(j) == {"schema": 1} for j in found)
     english = [j.scores for j in scored("meep", smollm2, level="turn", max_tokens=16)]
     alone = [next(judge("meep", smollm2, max_tokens=16).score([TEA], level="turn")).scores]
     assert english[2:] == alone
@@ -114,7 +120,7 @@ def test_long_answers_are_shortened_by_the_model_itself(smollm2: LocalModel) -> 
     shortening = {"context": "summary_50", "summary_from": 30, "summary_dialogue": 40}
     meep = judge("meep", smollm2, max_tokens=4, **shortening)
     judgement = next(meep.score([long]))
-    assert judgement.usage["shortened_turns"] == 1
+    assert judgement.shortened_turns == 1
     assert judgement.usage["output_tokens"] > 4
 
 
@@ -166,11 +172,13 @@ def test_repeats_are_seeded_pooled_and_reported() -> None:
     judgement = one(llm, repeats=4, temperature=0.7, seed=5)
     assert [r.seed for r in llm.asked] == [5, 6, 7, 8]
     assert judgement.scores["engagingness"] == pytest.approx(160 / 3)
-    usage = judgement.usage
-    assert usage["repeat_0_engagingness"] == 40 and "repeat_2_engagingness" not in usage
-    assert usage["agreement_engagingness"] == pytest.approx(1 / 3)
-    assert usage["std_engagingness"] == pytest.approx(11.547, abs=1e-3)
-    assert (usage["parsed_json"], usage["unparsed"], usage["money"]) == (3, 1, 2.0)
+    details = judgement.details["engagingness"]
+    assert details.repeats == (40, 60, None, 60)
+    assert details.repeats_agreement == pytest.approx(1 / 3)
+    assert details.repeats_std == pytest.approx(11.547, abs=1e-3)
+    assert details.parsed == ("json", "json", None, "json")
+    assert judgement.usage["money"] == 2.0
+    assert judgement.usage["tokens"] == 4 * 12  # of all four questions, not of the longest
     majority = one(Scripted(["40", "60", "so so", "60"]), repeats=4, pool="majority")
     assert majority.scores["engagingness"] == 60
 
@@ -181,6 +189,7 @@ def test_keys_that_are_absent_leave_a_partly_scored_row() -> None:
     assert judgement.scores == {"unsafe": 1, "overall": None}
     assert judgement.failure == "overall: no key 'overall_quality_rating' in the JSON answer"
     assert judgement.explanation == "unsafe: A threat."
+    assert judgement.details["unsafe"].comment == "A threat."
 
 
 def test_whole_oldest_turns_go_and_are_counted() -> None:
@@ -220,7 +229,7 @@ def test_a_share_of_the_dialogue_is_shown_with_a_gap() -> None:
     judgement = next(shares.score([Dialogue("d", turns, lang="en")]))
     shown = llm.asked[0].messages[-1].content
     assert "turn 1\n[...]\nUser: turn 8" in shown and "turn 5" not in shown
-    assert judgement.usage["context_left_out"] == 6 and judgement.truncated_turns == 0
+    assert judgement.left_out_turns == 6 and judgement.truncated_turns == 0
 
 
 def test_the_language_of_the_prompt_follows_the_dialogue() -> None:

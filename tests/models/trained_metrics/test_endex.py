@@ -44,7 +44,9 @@ def test_turns_equal_a_plain_loop_and_the_dialogue_their_mean(tiny_roberta: Path
     assert turns[0].distributions["engagingness"] == pytest.approx([1 - expected[0], expected[0]])
     (whole,) = judge.score([dialogue(SAID)])
     assert whole.scores["engagingness"] == pytest.approx(sum(expected) / 3, abs=1e-6)
-    assert sum(whole.contributions["engagingness"]) == pytest.approx(whole.scores["engagingness"])
+    told = whole.contributions["engagingness"]
+    assert (told.unit, told.baseline) == ("score", 0.5)
+    assert told.value == pytest.approx(whole.scores["engagingness"])
     assert max(expected) - min(expected) > 0.05  # the weights do tell them apart
 
 

@@ -81,12 +81,12 @@ def test_published_sum_keeps_the_order_and_the_raw_value(tiny_t5: Path) -> None:
     judge = load(tiny_t5, sentences="sum")
     (summed,) = judge.score([dialogue()], level="last")
     (mean,) = load(tiny_t5).score([dialogue()], level="last")
-    raw = summed.usage["raw_engagingness"]
+    raw = summed.details["engagingness"].raw
     assert raw == pytest.approx(2 * mean.scores["engagingness"])
     assert summed.scores["engagingness"] == pytest.approx(raw / (1 + raw))
     assert summed.scores["naturalness"] == mean.scores["naturalness"]
     parts = [mean.scores[n] for n in INPUTS]
-    assert summed.usage["raw_overall"] == pytest.approx((sum(parts) + raw) / 5)
+    assert summed.details["overall"].raw == pytest.approx((sum(parts) + raw) / 5)
     assert judge.signature().prompt != load(tiny_t5).signature().prompt
 
 
@@ -97,9 +97,10 @@ def test_dialogue_is_the_mean_of_its_turns(tiny_t5: Path) -> None:
     assert [t.turn for t in turns] == [1, 3]
     for name, score in whole.scores.items():
         assert score == pytest.approx(sum(t.scores[name] for t in turns) / 2, abs=1e-6)
-        assert whole.contributions[name] == pytest.approx(
-            [0, turns[0].scores[name] / 2, 0, turns[1].scores[name] / 2], abs=1e-6
+        assert whole.contributions[name].turns == pytest.approx(
+            [0, (turns[0].scores[name] - 0.5) / 2, 0, (turns[1].scores[name] - 0.5) / 2], abs=1e-6
         )
+        assert whole.contributions[name].value == pytest.approx(score, abs=1e-6)
 
 
 def test_batch_and_order_do_not_matter(tiny_t5: Path) -> None:

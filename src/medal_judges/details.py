@@ -1,0 +1,135 @@
+"""Details: what stands behind one number of a judgement, typed, one object a dimension."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from medal_judges.dimension import Dimension
+from medal_judges.errors import RecordError
+from medal_judges.fields import mapping, number, optional_text, whole_number
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """How a judge came to one dimension's score; a judge fills in what it has.
+
+    ``value``: the number that the answer said (pooled over repeats). ``expected`` and ``spread``:
+    mean and standard deviation of the distribution over ratings. All three, and ``repeats`` (one
+    number an answer, None where it had none), are on the dimension's scale. ``mass``: probability
+    of all ratings together before they were made to add up to 1. ``samples``: how many answers the
+    distribution was counted from. ``raw``: the judge's number before it was put on the scale (nats
+    of a likelihood judge). ``selected``: how many follow-ups all selection runs chose (0: none in
+    common, all are used). ``comment``: what the judge wrote about the dimension. ``parsed``: how
+    each answer was read ("schema", "json", ...; None: no number in it). ``repeats_std`` (n - 1) and
+    ``repeats_agreement`` (share of pairs of repeats that give the same number). ``members``: of a
+    hybrid, the score of each member that was asked, on the hybrid's scale.
+    """
+
+    value: float | None = None
+    expected: float | None = None
+    spread: float | None = None
+    mass: float | None = None
+    samples: int | None = None
+    raw: float | None = None
+    selected: int | None = None
+    comment: str | None = None
+    parsed: tuple[str | None, ...] = ()
+    repeats: tuple[float | None, ...] = ()
+    repeats_std: float | None = None
+    repeats_agreement: float | None = None
+    members: Mapping[str, float | None] = field(default_factory=dict)
+
+    def rescaled(self, scale: Dimension, other: Dimension) -> Details:
+        """The same from the scale of one dimension to another's."""
+        ratio = (other.high - other.low) / (scale.high - scale.low)
+
+        def moved(value: float | None) -> float | None:
+            return None if value is None else other.low + (value - scale.low) * ratio
+
+        return replace(
+            self,
+            value=moved(self.value),
+            expected=moved(self.expected),
+            spread=None if self.spread is None else self.spread * ratio,
+            repeats=tuple(map(moved, self.repeats)),
+            repeats_std=None if self.repeats_std is None else self.repeats_std * ratio,
+            members={name: moved(score) for name, score in self.members.items()},
+        )
+
+    def finite(self) -> Details:
+        """Without NaN and infinity, which JSON does not have: such a number becomes None."""
+        numbers: dict[str, Any] = {name: _finite(getattr(self, name)) for name in _NUMBERS}
+        return replace(
+            self,
+            **numbers,
+            repeats=tuple(map(_finite, self.repeats)),
+            members={name: _finite(score) for name, score in self.members.items()},
+        )
+
+    def to_record(self) -> dict[str, Any]:
+        """The fields that say something; an absent one is None or empty."""
+        record: dict[str, Any] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is None or (each.name in _GROUPS and not value):
+                continue
+            record[each.name] = (
+                list(value)
+                if isinstance(value, tuple)
+                else dict(value)
+                if isinstance(value, Mapping)
+                else value
+            )
+        return record
+
+
+_NUMBERS = ("value", "expected", "spread", "mass", "raw", "repeats_std", "repeats_agreement")
+_COUNTS = ("samples", "selected")
+_GROUPS = ("parsed", "repeats", "members")
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
+
+
+def parse_details(place: str, record: object) -> Details:
+    """Details of one JSON object. Raises RecordError that names the field, unknown ones too."""
+    if not isinstance(record, dict):
+        raise RecordError(place, "an object", record)
+    known = [each.name for each in fields(Details)]
+    if unknown := [name for name in record if name not in known]:
+        raise RecordError(f"{place}.{unknown[0]}", f"one of {', '.join(known)}", record[unknown[0]])
+    read: dict[str, Any] = {k: _number(f"{place}.{k}", record.get(k)) for k in _NUMBERS}
+    for name in _COUNTS:
+        value = record.get(name)
+        read[name] = None if value is None else whole_number(f"{place}.{name}", value)
+    members = mapping(record, "members")
+    return Details(
+        **read,
+        comment=optional_text(record, "comment"),
+        parsed=tuple(_text(f"{place}.parsed", v) for v in _list(place, record, "parsed")),
+        repeats=tuple(_number(f"{place}.repeats", v) for v in _list(place, record, "repeats")),
+        members={k: _number(f"{place}.members.{k}", v) for k, v in members.items()},
+    )
+
+
+def _number(place: str, value: object) -> float | None:
+    return None if value is None else number(place, value, "a number or null")
+
+
+def _text(place: str, value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise RecordError(place, "a list of texts or nulls", value)
+    return value
+
+
+def _list(place: str, record: Mapping[str, Any], key: str) -> list[Any]:
+    value = record.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise RecordError(f"{place}.{key}", "a list", value)
+    return value

@@ -10,7 +10,7 @@ from typing import Any
 from medal_judges.errors import MedalError
 from medal_judges.eval.alignment import align
 from medal_judges.eval.cascade import cascade_curve
-from medal_judges.eval.comparison import comparison_table
+from medal_judges.eval.comparison import Judged, comparison_tables
 from medal_judges.eval.correlation import MIN_WITHIN
 from medal_judges.eval.dimension_means import dimension_means_table
 from medal_judges.eval.intervals import METHOD
@@ -41,14 +41,15 @@ _CEILING_NOTE = (
 
 def compute(run: Run, facts: Iterable[tuple[str, str]] = ()) -> Benchmark:
     """All figures of the run. Raises MedalError for predictions of rows that are in no set."""
-    rows: list[ResultRow] = []
+    judged: list[Judged] = []
     differing: list[Disagreement] = []
     for name, (config, data) in run.sets.items():
         for answers in run.answers.get(name, []):
             found, most = _evaluate(run, config, data, answers)
-            rows += found
+            judged += found
             differing += most
-    tables = [comparison_table(rows), dimension_means_table(rows)]
+    rows = [one.row for one in judged]
+    tables = [*comparison_tables(judged), dimension_means_table(rows)]
     if run.config.published:
         tables.append(
             published_table(
@@ -110,8 +111,8 @@ def _cascades(run: Run) -> list[CascadeCurve]:
 
 def _evaluate(
     run: Run, config: SetConfig, data: BenchmarkSet, answers: Answers
-) -> tuple[list[ResultRow], list[Disagreement]]:
-    rows, most = [], []
+) -> tuple[list[Judged], list[Disagreement]]:
+    judged, most = [], []
     known = answers.dimensions
     for dimension in config.dimensions:
         wanted = answers.names[dimension]
@@ -128,14 +129,12 @@ def _evaluate(
             left_out=data.left_out,
             judge_scale=answers.scales.get(wanted),
         )
-        rows.append(row)
+        aligned = align(data.rows, answers.judgements, dimension, wanted, left_out=data.left_out)
+        judged.append(Judged(row, aligned))
         if row.kind != "binary" and not row.under_floor:
-            aligned = align(
-                data.rows, answers.judgements, dimension, wanted, left_out=data.left_out
-            )
             top = run.config.disagreements
             most += disagreements(aligned, question, judge=answers.judge, top=top)
-    return rows, most
+    return judged, most
 
 
 def _planted(run: Run, name: str, data: BenchmarkSet) -> Table | None:

@@ -99,6 +99,11 @@ def correlation_statistic(
     return statistic
 
 
+def spearman_statistic(human: Floats, score: Floats) -> Statistic:
+    """Spearman alone, for many pairs of judges: Kendall is what costs."""
+    return lambda weights: {"spearman": weighted_spearman(human, score, weights)}
+
+
 def within_statistic(human: Floats, score: Floats, chatbots: Sequence[str | None]) -> Statistic:
     """Agreement that does not come from telling chatbots apart, two ways.
 

@@ -107,7 +107,14 @@ class Disagreement:
     contributions: Contributions | None = None
 
 
-Cell = str | int | float | Estimate | None
+@dataclass(frozen=True, slots=True)
+class PValue:
+    """A p-value in a table: small ones keep their size, and none is shown as 0.00."""
+
+    value: float
+
+
+Cell = str | int | float | Estimate | PValue | None
 
 
 @dataclass(frozen=True, slots=True)

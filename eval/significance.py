@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from medal_judges.errors import MissingExtraError
 from medal_judges.eval.correlation import (
     MIN_ROWS,
     Floats,
     Statistic,
-    correlation_statistic,
+    spearman_statistic,
     undefined_reason,
 )
 from medal_judges.eval.intervals import Clusters, jackknife, too_few
@@ -49,15 +49,13 @@ def correlation_difference(
     first: Floats,
     second: Floats,
     clusters: Clusters,
-    *,
-    metric: str = "spearman",
 ) -> Estimate:
-    """``paired_difference`` of two judges' correlations with people. All arrays: shape (rows,)."""
+    """``paired_difference`` of two judges' Spearman with people. All arrays: shape (rows,)."""
     for score in (first, second):
         if reason := undefined_reason(human, score):
             return Estimate(None, reason=reason)
-    one, two = (correlation_statistic(human, score) for score in (first, second))
-    return paired_difference(one, two, metric, clusters)
+    one, two = (spearman_statistic(human, score) for score in (first, second))
+    return paired_difference(one, two, "spearman", clusters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +91,26 @@ def williams(r_first: float, r_second: float, r_between: float, rows: int) -> Te
     return Test(float(statistic), float(2 * t.sf(abs(statistic), rows - 3)))
 
 
-def mcnemar(first_correct: Floats, second_correct: Floats) -> Test:
+def mcnemar(first_only: int, second_only: int) -> Test:
     """McNemar's exact test of two judges' right and wrong answers (MEDAL, Figure 5).
 
-    Both arrays: 1 where the judge agrees with the label, shape (rows,). Raises MissingExtraError
-    without statsmodels.
+    ``first_only`` and ``second_only``: rows on which only that judge is right. The statistic is the
+    smaller of the two, binomial with chance 1/2 where the judges are equally good.
     """
-    try:
-        from statsmodels.stats.contingency_tables import mcnemar as library
-    except ImportError as error:
-        raise MissingExtraError("statsmodels", "dev", "McNemar's test") from error
-    first, second = first_correct.astype(bool), second_correct.astype(bool)
-    if not (first != second).any():
+    from scipy.stats import binomtest
+
+    if not first_only + second_only:
         return Test(None, None, "the judges are right and wrong on the same rows")
-    table = [
-        [int((first & second).sum()), int((first & ~second).sum())],
-        [int((~first & second).sum()), int((~first & ~second).sum())],
-    ]
-    found = library(table, exact=True)
-    return Test(float(found.statistic), float(found.pvalue))
+    smaller = min(first_only, second_only)
+    return Test(float(smaller), float(binomtest(smaller, first_only + second_only).pvalue))
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """p-values after Holm's correction (1979) over all that are there; None stays None."""
+    known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    corrected: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for rank, (p, i) in enumerate(known):
+        largest = max(largest, min(1.0, p * (len(known) - rank)))
+        corrected[i] = largest
+    return corrected

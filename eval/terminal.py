@@ -7,16 +7,25 @@ from dataclasses import replace
 
 from rich.table import Table as RichTable
 
+from medal_judges.eval.comparison import CEILING, GRADED, ISSUES
 from medal_judges.eval.console import wide_console
 from medal_judges.eval.dimension_means import TITLE as MEANS
 from medal_judges.eval.published import OURS
 from medal_judges.eval.published import TITLE as PUBLISHED
-from medal_judges.eval.results import Benchmark, Cell, Estimate, ResultRow, Table
+from medal_judges.eval.report.numbers import p_value_text
+from medal_judges.eval.results import Benchmark, Cell, Estimate, PValue, ResultRow, Table
 
 _GRADED = {"spearman": "ρ", "within": "ρ within", "pearson": "r", "kendall": "τ-b"}
 _BINARY = {"f1_present": "F1+", "f1_absent": "F1-", "precision": "precision", "recall": "recall"}
 _PLANTED = ("Issue", "Judge", "F1+ vs clean", "F1+ vs innocent edits", "AUC vs clean",
             "AUC vs innocent edits", "False alarms, clean")  # fmt: skip
+_WHO = ("Set", "Dimension", "Better", "Other")
+_COMPARISONS = {  # those by language are on the page
+    GRADED: (*_WHO, "Difference in ρ", "p, Holm", "n"),
+    ISSUES: (*_WHO, "Difference in F1+", "p, Holm", "McNemar p, Holm", "n"),
+    CEILING: ("Set", "Dimension", "Judge", "Like for like", "One annotator", "p, Holm", "n"),
+}
+_LINES = 30
 _NONE = "–"
 
 
@@ -34,6 +43,8 @@ def print_tables(benchmark: Benchmark, notes: Sequence[str]) -> None:
             console.print(_chosen(table, _PLANTED))
         elif table.title == MEANS:
             console.print(_chosen(table, table.columns))
+        elif table.title in _COMPARISONS:
+            console.print(_chosen(_brief(table), _COMPARISONS[table.title]))
         elif table.title == PUBLISHED:  # the page has those that this run did not measure too
             column = table.columns.index(OURS)
             measured = [row for row in table.rows if row[column] is not None]
@@ -80,6 +91,14 @@ def _number(found: Estimate | None) -> str:
     return _NONE if found is None or found.value is None else f"{found.value:.2f}"
 
 
+def _brief(table: Table) -> Table:
+    """The first lines of a long table; the page and the CSV files have all."""
+    if len(table.rows) <= _LINES:
+        return table
+    title = f"{table.title} (the first {_LINES} of {len(table.rows)} lines)"
+    return replace(table, title=title, rows=table.rows[:_LINES])
+
+
 def _chosen(table: Table, columns: Sequence[str]) -> RichTable:
     shown = [i for i, name in enumerate(table.columns) if name in columns]
     out = RichTable(*(table.columns[i] for i in shown), title=table.title)
@@ -91,6 +110,8 @@ def _chosen(table: Table, columns: Sequence[str]) -> RichTable:
 def _cell(cell: Cell) -> str:
     if isinstance(cell, Estimate):
         return _number(cell)
+    if isinstance(cell, PValue):
+        return p_value_text(cell.value)
     if cell is None:
         return _NONE
     return f"{cell:.2f}" if isinstance(cell, float) else str(cell)

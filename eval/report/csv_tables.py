@@ -10,7 +10,7 @@ from medal_judges.eval.cascade import COSTS
 from medal_judges.eval.report.arrangement import Arrangement, unique_slugs
 from medal_judges.eval.report.calibration import bins
 from medal_judges.eval.report.numbers import primary_metric, under_floor
-from medal_judges.eval.results import CascadeCurve, Cell, Estimate, ResultRow
+from medal_judges.eval.results import CascadeCurve, Cell, Estimate, PValue, ResultRow
 
 Line = Sequence[object]
 _ROW = ("judge", "set", "level", "dimension", "kind")
@@ -77,6 +77,8 @@ def _estimate(found: Estimate) -> tuple[object, ...]:
 
 def _cell(cell: Cell) -> object:
     """An Estimate as one cell: value, then the interval in brackets, in full precision."""
+    if isinstance(cell, PValue):
+        return cell.value
     if not isinstance(cell, Estimate):
         return cell
     if cell.value is None:

@@ -9,21 +9,33 @@ from medal_judges.eval.report.arrangement import Arrangement
 from medal_judges.eval.report.markup import (
     Column,
     Group,
+    details,
     escape,
     estimate_cell,
+    html_cell,
     number_cell,
     row_head,
     section,
     sortable,
     text_cell,
 )
-from medal_judges.eval.results import Cell, Estimate, Table
+from medal_judges.eval.report.numbers import p_value_text
+from medal_judges.eval.results import Cell, Estimate, PValue, Table
+
+_LONG = 40
 
 
 def further_tables(view: Arrangement) -> str:
-    """The section with every table of the benchmark; empty where there are none."""
-    body = "".join(table_html(table) for table in view.benchmark.tables)
+    """The section with every table of the benchmark, the long ones folded; empty where there are
+    none."""
+    body = "".join(_folded(table) for table in view.benchmark.tables)
     return section("tables", "Further tables", body)
+
+
+def _folded(table: Table) -> str:
+    if len(table.rows) <= _LONG:
+        return table_html(table)
+    return details(f"{table.title}: {len(table.rows)} lines", table_html(table))
 
 
 def table_html(table: Table, totals: int = 0) -> str:
@@ -48,6 +60,8 @@ def _row(columns: Sequence[str], cells: Sequence[Cell]) -> str:
 def _cell(cell: Cell, *, first: bool) -> str:
     if isinstance(cell, Estimate):
         return estimate_cell(cell)
+    if isinstance(cell, PValue):
+        return html_cell(escape(p_value_text(cell.value)), "num", sort=repr(cell.value))
     if cell is None or isinstance(cell, int | float):
         return number_cell(cell)
     return row_head(cell) if first else text_cell(cell)

@@ -77,9 +77,11 @@ def text_cell(value: object) -> str:
     return f'<td class="words" dir="auto">{escape(value)}</td>'
 
 
-def html_cell(body: str, kind: str = "") -> str:
-    """A cell of HTML made by us (a bar, a badge)."""
-    return f'<td class="{kind}">{body}</td>' if kind else f"<td>{body}</td>"
+def html_cell(body: str, kind: str = "", sort: str | None = None) -> str:
+    """A cell of HTML made by us (a bar, a badge), sorted by ``sort`` where that is given."""
+    css = f' class="{kind}"' if kind else ""
+    key = "" if sort is None else f' data-sort="{escape(sort)}"'
+    return f"<td{css}{key}>{body}</td>"
 
 
 def row_head(value: object, extra: str = "", kind: str = "") -> str:

@@ -39,6 +39,13 @@ def number(value: float, digits: int = 2) -> str:
     return text.replace("-", "−")
 
 
+def p_value_text(value: float) -> str:
+    """``0.034``, ``0.62``, ``< 0.001``: never 0.00."""
+    if value < 0.001:
+        return "< 0.001"
+    return number(value, 3 if value < 0.1 else 2)
+
+
 def interval(estimate: Estimate) -> str:
     """``[low, high]``, or nothing where there is no interval."""
     if estimate.low is None or estimate.high is None:

@@ -101,9 +101,12 @@ def test_more_judges_on_the_command_line(folder: Path) -> None:
     assert medal("--judge", "second=judge.yaml").exit_code == 0
     found = results(folder)
     assert {row["judge"] for row in found["rows"]} == {"counting", "second"}
-    (differences,) = found["tables"]
-    assert differences["title"] == "Differences between judges"
-    assert differences["rows"][0][4]["value"] == 0
+    tables = {table["title"]: table for table in found["tables"]}
+    for kind, dimension in (("", "overall"), (" on issues", "repeats")):
+        for where in ("", ", by language"):
+            lines = tables[f"Differences between judges{kind}{where}"]["rows"]
+            assert len(lines) == (2 if where else 1) and lines[0][1] == dimension
+            assert next(cell for cell in lines[0] if isinstance(cell, dict))["value"] == 0
     assert isinstance(medal("--judge", "counting=judge.yaml").exception, ConfigError)
     assert isinstance(medal("--judge", "judge.yaml").exception, ConfigError)
 
@@ -174,7 +177,7 @@ def test_planted_issues_get_their_table(folder: Path) -> None:
     )
     done = medal()
     assert done.exit_code == 0, done.exception
-    (table,) = results(folder)["tables"]
+    table = results(folder)["tables"][-1]
     assert table["title"] == "Planted issues: held-out"
     row = dict(zip(table["columns"], table["rows"][0], strict=True))
     assert (row["Issue"], row["Judge"], row["Coverage"]) == ("repetitive", "counting", 1)

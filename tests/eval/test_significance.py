@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from statsmodels.stats.contingency_tables import mcnemar as library_mcnemar
+from statsmodels.stats.multitest import multipletests
 
 from medal_judges.eval.intervals import Clusters
-from medal_judges.eval.significance import correlation_difference, mcnemar, williams
+from medal_judges.eval.significance import correlation_difference, holm, mcnemar, williams
 
 ROWS = 120
 CLUSTERS = Clusters("conversation", tuple(map(str, range(ROWS))))
@@ -67,9 +68,26 @@ def test_undefined_difference_has_its_reason() -> None:
     assert found.reason == "the judge gives every row the same score"
 
 
-def test_mcnemar_is_the_exact_binomial_test() -> None:
-    first = np.array([1.0] * 20 + [0.0] * 5 + [1.0] * 30 + [0.0] * 10)
-    second = np.array([0.0] * 20 + [1.0] * 5 + [1.0] * 30 + [0.0] * 10)
+@pytest.mark.parametrize(("first", "second"), [(20, 5), (5, 20), (1, 0), (7, 7), (0, 9)])
+def test_mcnemar_is_the_exact_test_of_statsmodels(first: int, second: int) -> None:
     found = mcnemar(first, second)
-    assert found.p_value == pytest.approx(binomtest(5, 25).pvalue)
-    assert mcnemar(first, first).p_value is None
+    oracle = library_mcnemar([[30, first], [second, 10]], exact=True)
+    assert found.p_value == pytest.approx(oracle.pvalue)
+    assert found.statistic == oracle.statistic
+
+
+def test_mcnemar_of_judges_that_never_differ_has_its_reason() -> None:
+    found = mcnemar(0, 0)
+    assert found.p_value is None
+    assert found.reason == "the judges are right and wrong on the same rows"
+
+
+def test_holm_is_statsmodels() -> None:
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 7, 40):
+        p_values = (rng.random(size) ** 3).round(3)  # with ties
+        expected = multipletests(p_values, method="holm")[1]
+        assert holm(list(map(float, p_values))) == pytest.approx(list(expected))
+    # None was not tested: it stays, and does not count
+    assert holm([0.01, None, 0.04]) == [pytest.approx(0.02), None, pytest.approx(0.04)]
+    assert holm([]) == [] and holm([None]) == [None]

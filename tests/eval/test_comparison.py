@@ -1,0 +1,185 @@
+"""Tests between judges: all pairs, issues and grades, over all rows and by language."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, spearmanr
+from sklearn.metrics import f1_score
+from statsmodels.stats.multitest import multipletests
+
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.errors import MedalError
+from medal_judges.eval.alignment import align
+from medal_judges.eval.comparison import (
+    CEILING,
+    GRADED,
+    ISSUES,
+    Judged,
+    comparison_tables,
+    right_alone,
+)
+from medal_judges.eval.metaeval import Question, evaluate
+from medal_judges.eval.results import Estimate, PValue, Table
+from medal_judges.judgement import Judgement
+from medal_judges.labelled import LabelledDialogue
+
+TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
+NAN = np.nan
+
+
+def rows_of(name: str, values: Sequence[Sequence[float]], scale: tuple[float, float]):  # type: ignore[no-untyped-def]
+    return [
+        LabelledDialogue(
+            Dialogue(f"d{i}", TURNS, ("en", "de")[i % 2], models={"assistant": f"bot-{i % 6}"}),
+            {name: tuple(map(float, answers))},
+            {name: scale},
+            group=f"g{i}",
+        )
+        for i, answers in enumerate(values)
+    ]
+
+
+def judged(rows: list[LabelledDialogue], name: str, judge: str, scores: Sequence[float]) -> Judged:
+    said = [Judgement(f"d{i}", judge, {name: float(s)}) for i, s in enumerate(scores)]
+    question = Question("set", name)
+    row = evaluate(rows, said, question, judge=judge, signature=f"judge:{judge}|data:d")
+    return Judged(row, align(rows, said, name))
+
+
+@pytest.fixture(scope="module")
+def issues() -> list[Judged]:
+    """Three judges on an issue, of 180 dialogues with two annotators."""
+    rng = np.random.default_rng(0)
+    truth = rng.random(180) < 0.4
+    people = [[t ^ (rng.random() < 0.1) for _ in range(2)] for t in truth]
+    rows = rows_of("unsafe", people, (0, 1))
+    errors = {"good": 0.1, "fair": 0.25, "poor": 0.45}
+    return [
+        judged(rows, "unsafe", name, [float(t ^ (rng.random() < e)) for t in truth])
+        for name, e in errors.items()
+    ]
+
+
+@pytest.fixture(scope="module")
+def grades() -> list[Judged]:
+    rng = np.random.default_rng(1)
+    latent = rng.normal(3, 1, 120)
+    people = np.clip(np.round(latent[:, None] + rng.normal(0, 0.7, (120, 2))), 1, 5)
+    rows = rows_of("overall", people.tolist(), (1, 5))
+    noise = {"good": 0.3, "fair": 1.0, "poor": 4.0}
+    return [
+        judged(rows, "overall", name, list(latent + e * rng.normal(size=120)))
+        for name, e in noise.items()
+    ]
+
+
+def table(found: Sequence[Table], title: str) -> list[dict[str, object]]:
+    (one,) = (t for t in found if t.title == title)
+    return [dict(zip(one.columns, row, strict=True)) for row in one.rows]
+
+
+def p(cell: object) -> float:
+    assert isinstance(cell, PValue)
+    return cell.value
+
+
+def test_every_pair_of_judges_on_an_issue(issues: list[Judged]) -> None:
+    lines = table(comparison_tables(issues), ISSUES)
+    pairs = [(line["Better"], line["Other"]) for line in lines]
+    assert pairs == [("good", "fair"), ("good", "poor"), ("fair", "poor")]
+    by_name = {one.row.judge: one.aligned.score for one in issues}
+    people = issues[0].aligned.values
+    for line in lines:
+        one, two = by_name[str(line["Better"])], by_name[str(line["Other"])]
+        f1 = [np.mean([f1_score(a, s >= 0.5) for a in people.T]) for s in (one, two)]
+        difference = line["Difference in F1+"]
+        assert isinstance(difference, Estimate) and difference.low is not None
+        assert difference.value == pytest.approx(f1[0] - f1[1])
+        b, c = line["Right alone: better"], line["Right alone: other"]
+        assert p(line["McNemar p"]) == pytest.approx(binomtest(b, b + c).pvalue)  # type: ignore[arg-type,operator]
+        assert line["n"] == 180
+    assert p(lines[1]["p, Holm"]) < 0.01 and p(lines[1]["McNemar p, Holm"]) < 0.01
+
+
+def test_holm_is_over_the_table_each_test_apart(issues: list[Judged]) -> None:
+    for title in (ISSUES, f"{ISSUES}, by language"):
+        lines = table(comparison_tables(issues), title)
+        for name in ("p", "McNemar p"):
+            expected = multipletests([p(line[name]) for line in lines], method="holm")[1]
+            assert [p(line[f"{name}, Holm"]) for line in lines] == pytest.approx(list(expected))
+
+
+def test_by_language(issues: list[Judged], grades: list[Judged]) -> None:
+    found = comparison_tables([*issues, *grades])
+    for title in (GRADED, ISSUES):
+        lines = table(found, f"{title}, by language")
+        assert [line["Language"] for line in lines] == ["de"] * 3 + ["en"] * 3
+    german = table(found, f"{ISSUES}, by language")[0]
+    one = issues[0].aligned.part(range(1, 180, 2))
+    two = issues[1].aligned.part(range(1, 180, 2))
+    f1 = [np.mean([f1_score(a, s.score >= 0.5) for a in one.values.T]) for s in (one, two)]
+    difference = german["Difference in F1+"]
+    assert isinstance(difference, Estimate)
+    assert difference.value == pytest.approx(abs(f1[0] - f1[1]))
+    assert german["n"] == 90
+
+
+def test_grades_are_compared_in_all_pairs_too(grades: list[Judged]) -> None:
+    lines = table(comparison_tables(grades), GRADED)
+    pairs = [(line["Better"], line["Other"]) for line in lines]
+    assert pairs == [("good", "fair"), ("good", "poor"), ("fair", "poor")]
+    human = grades[0].aligned.human
+    rho = [spearmanr(human, one.aligned.score).statistic for one in grades]
+    difference = lines[2]["Difference in ρ"]
+    assert isinstance(difference, Estimate)
+    assert difference.value == pytest.approx(rho[1] - rho[2])
+    assert p(lines[1]["p, Holm"]) < 0.01 and p(lines[1]["Williams p, Holm"]) < 0.01
+
+
+def test_a_judge_is_right_where_most_annotators_say_so() -> None:
+    people = np.array([[1, 1, 0], [1, 0, NAN], [0, 0, NAN], [1, NAN, NAN], [0, 0, 1], [1, 1, 1]])
+    first = np.array([0.9, 0.9, 0.1, 0.9, 0.9, 0.2])
+    second = np.array([0.1, 0.1, 0.9, 0.9, 0.5, 0.5])
+    # row 0 first, 1 split, 2 first, 3 both, 4 neither (both say present), 5 second
+    assert right_alone(first, second, people) == (2, 1)
+    assert right_alone(second, first, people) == (1, 2)
+
+
+def test_only_rows_that_both_scored_are_compared(issues: list[Judged]) -> None:
+    few = replace(issues[1], aligned=issues[1].aligned.part(range(40, 180)))
+    (line,) = table(comparison_tables([issues[0], few]), ISSUES)
+    assert line["n"] == 140
+
+
+def test_judges_alike_and_judges_without_a_figure(issues: list[Judged]) -> None:
+    good = issues[0]
+    (line,) = table(comparison_tables([good, replace(good, row=good.row)]), ISSUES)
+    difference = line["Difference in F1+"]
+    assert isinstance(difference, Estimate) and difference.value == 0
+    assert line["McNemar p"] is None and line["McNemar p, Holm"] is None
+    grade = replace(good.aligned, score=good.aligned.score * 5)
+    (line,) = table(comparison_tables([good, replace(good, aligned=grade)]), ISSUES)
+    difference = line["Difference in F1+"]
+    assert isinstance(difference, Estimate)
+    assert difference.reason == "the judge's scores are not probabilities"
+    assert line["p, Holm"] is None
+
+
+def test_judges_beside_one_annotator(issues: list[Judged], grades: list[Judged]) -> None:
+    lines = table(comparison_tables([*issues, *grades]), CEILING)
+    assert [line["Judge"] for line in lines] == ["good", "fair", "poor"] * 2
+    expected = multipletests([p(line["p"]) for line in lines], method="holm")[1]
+    assert [p(line["p, Holm"]) for line in lines] == pytest.approx(list(expected))
+    assert p(lines[2]["p, Holm"]) < 0.05  # the poor judge is below the annotators
+
+
+def test_rows_of_other_data_and_under_the_floor(issues: list[Judged]) -> None:
+    other = replace(issues[1], row=replace(issues[1].row, signature="judge:b|data:other"))
+    with pytest.raises(MedalError, match="data differs"):
+        comparison_tables([issues[0], other])
+    low = replace(issues[1], row=replace(issues[1].row, scored=3))
+    assert table(comparison_tables([issues[0], low]), ISSUES) == []

@@ -65,7 +65,7 @@ class GenerativeLoraJudge(PromptedJudge):
         self.calibration: dict[str, Any] = {}
         # The layers with adapters, without PEFT's wrapper: likelihoods are read off the body.
         inner = self.net.get_base_model() if hasattr(self.net, "get_base_model") else self.net
-        model = LocalModel(inner, tokenizer, name=config.base.replace(":", "/"))
+        model = LocalModel(inner, tokenizer, name=config.base.replace(":", "/"), thinking=0)
         model.context = min(model.context, config.max_tokens + config.answer_tokens)
         super().__init__(prompted.model_copy(update={"llm": model}))
 

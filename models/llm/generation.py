@@ -38,19 +38,41 @@ def generate(
     *,
     budget: int,
     batching: Batching | None = None,
-    stop: Sequence[int] = (),
 ) -> list[Completion]:
-    """One completion per prompt (token ids), in order. An answer does not depend on its batch.
-
-    ``stop``: token ids after which an answer ends; they are part of it.
-    """
+    """One completion per prompt (token ids), in order. An answer does not depend on its batch."""
     batching = batching or Batching()
     answers: dict[int, Completion] = {}
     for batch in batches(prompts, requests, budget, batching):
-        parts = [prompts[i] for i in batch], [requests[i] for i in batch]
-        done = _batch(model, tokenizer, *parts, batching, stop)
-        answers.update(zip(batch, done, strict=True))
+        asked, own = [requests[i] for i in batch], [prompts[i] for i in batch]
+        new, logits, shared = _batch(model, tokenizer, own, asked, batching)
+        ends = _end_ids(model, tokenizer)
+        for row, i in enumerate(batch):
+            parts = (logits, row, requests[i], len(prompts[i]), shared, ends)
+            answers[i] = _completion(tokenizer, new[row], *parts)
     return [answers[i] for i in range(len(prompts))]
+
+
+def generate_until(
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[Sequence[int]],
+    requests: Sequence[ChatRequest],
+    *,
+    budget: int,
+    batching: Batching,
+    stop: str,
+) -> list[list[int]]:
+    """The token ids that follow each prompt, up to the text ``stop`` (it is part of them), the end
+    of the answer or the request's limit."""
+    written_ids: dict[int, list[int]] = {}
+    for batch in batches(prompts, requests, budget, batching):
+        asked, own = [requests[i] for i in batch], [prompts[i] for i in batch]
+        new, _, _ = _batch(model, tokenizer, own, asked, batching, stop)
+        ends = _end_ids(model, tokenizer)
+        for row, i in zip(new.tolist(), batch, strict=True):
+            length = next((k for k, token in enumerate(row) if token in ends), len(row))
+            written_ids[i] = row[: min(length, requests[i].max_tokens)]
+    return [written_ids[i] for i in range(len(prompts))]
 
 
 def batches(
@@ -127,24 +149,20 @@ def _batch(
     prompts: Sequence[Sequence[int]],
     requests: Sequence[ChatRequest],
     batching: Batching,
-    stop: Sequence[int],
-) -> list[Completion]:
+    stop: str = "",
+) -> tuple[torch.Tensor, Sequence[torch.Tensor] | None, int]:
+    """(new ids [batch, steps], logits of each step where asked for, tokens that were shared)."""
     shared = shared_length(prompts, batching)
-    longest = max(map(len, prompts))
     new, logits = written(
         model,
         prompts,
         shared,
         pad=_pad(tokenizer),
-        processors=_processors(tokenizer, requests, longest, stop),
+        processors=_processors(tokenizer, requests, max(map(len, prompts)), stop),
         tokens=max(r.max_tokens for r in requests),
         logits=requests[0].top_logprobs > 0,
     )
-    ends = _end_ids(model, tokenizer)
-    return [
-        _completion(tokenizer, new[row], logits, row, request, len(prompts[row]), shared, ends)
-        for row, request in enumerate(requests)
-    ]
+    return new, logits, shared
 
 
 def shared_length(prompts: Sequence[Sequence[int]], batching: Batching) -> int:
@@ -184,6 +202,10 @@ def written(
             temperature=None,
             top_p=None,
             top_k=None,
+            num_beams=1,  # this and what follows: a model's own habits are not asked for
+            repetition_penalty=1.0,
+            no_repeat_ngram_size=0,
+            min_length=0,
             pad_token_id=pad,
             logits_processor=processors,
             return_dict_in_generate=True,
@@ -231,9 +253,7 @@ def _end_ids(model: Any, tokenizer: Any) -> set[int]:
     return {int(e) for e in [*ends, tokenizer.eos_token_id] if e is not None}
 
 
-def _processors(
-    tokenizer: Any, requests: Sequence[ChatRequest], prompt: int, stop: Sequence[int]
-) -> Any:
+def _processors(tokenizer: Any, requests: Sequence[ChatRequest], prompt: int, stop: str) -> Any:
     from transformers import LogitsProcessorList
 
     from medal_judges.models.llm.sampling import (
@@ -253,7 +273,7 @@ def _processors(
     if any(r.temperature > 0 for r in requests):
         processors.append(SeededSampling(requests))
     if stop:
-        processors.append(StopAfter(stop, prompt, tokenizer.eos_token_id))
+        processors.append(StopAfter(stop, prompt, tokenizer))
     processors.append(MaxTokens([r.max_tokens for r in requests], prompt, tokenizer.eos_token_id))
     return processors
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.embedded import PREFIX, embedded_path
-from medal_judges.models.llm.generation import generate
+from medal_judges.models.llm.generation import generate, generate_until
 from medal_judges.models.llm.paths import Paths, quick_paths
 from medal_judges.models.llm.plain import plain_logprobs
 from medal_judges.models.llm.prefix import tree_logprobs
@@ -23,6 +23,7 @@ from medal_judges.models.llm.protocol import (
     Message,
 )
 from medal_judges.models.llm.rendering import Rendering
+from medal_judges.models.llm.thinking import Thinking, Thought, counted
 from medal_judges.models.llm.windows import context_of
 from medal_judges.signature import content_hash
 
@@ -39,12 +40,16 @@ def load_local(
     revision: str | None = None,
     token_budget: int = 16384,
     context: int | None = None,
+    thinking: int | None = None,
+    bin_weights: bool = False,
 ) -> LocalModel:
     """A causal language model by hub id, folder or ``embedded:smollm2``.
 
     ``dtype`` is fp32, bf16 or fp16; by default fp32 on a CPU and bf16 on a GPU. ``token_budget``
-    bounds the tokens of one generating batch, ``context`` lowers the model's own window. Code that
-    comes with a model is never run. Raises ConfigError when it cannot be loaded.
+    bounds the tokens of one generating batch, ``context`` lowers the model's own window.
+    ``thinking`` is for models that think first (see Thinking). ``bin_weights`` reads weights that
+    are published as .bin alone (see bin_weights.py). Code that comes with a model is never run.
+    Raises ConfigError when it cannot be loaded.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -54,22 +59,33 @@ def load_local(
     if precision not in DTYPES:
         raise ConfigError(f"llm: dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
     path = model_path(model)
+    if bin_weights:
+        from medal_judges.models.llm.bin_weights import converted_bin
+
+        path, revision = str(converted_bin(path, revision)), None
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
+        tokenizer = AutoTokenizer.from_pretrained(path, revision=revision, trust_remote_code=False)
         network: Any = AutoModelForCausalLM.from_pretrained(
             path,
             revision=revision,
             dtype=getattr(torch, DTYPES[precision]),
             use_safetensors=True,
+            trust_remote_code=False,  # not set, transformers asks at the terminal
         )
     except (OSError, ValueError) as error:
         raise NotAvailableError(
             f"llm: cannot load {model}: {error}",
-            hint="a hub id, a folder with safetensors weights, or embedded:smollm2",
+            hint="a hub id, a folder with safetensors weights, or embedded:smollm2; weights "
+            "published as .bin alone: llm.bin_weights=true",
         ) from error
     loaded = network.to(chosen).eval()
     return LocalModel(
-        loaded, tokenizer, name=model_name(model), token_budget=token_budget, context=context
+        loaded,
+        tokenizer,
+        name=model_name(model),
+        token_budget=token_budget,
+        context=context,
+        thinking=thinking,
     )
 
 
@@ -106,12 +122,16 @@ class LocalModel(LanguageModel):
         token_budget: int = 16384,
         context: int | None = None,
         shared: bool | None = None,
+        thinking: int | None = None,
     ) -> None:
         self.model, self.tokenizer, self.name = model, tokenizer, name
         self.rendering = Rendering(tokenizer)
+        self.thinking = Thinking(self.rendering, thinking)
         self.token_budget = token_budget
         own = context_of(model.config) or 1_000_000
-        self.context = min(own, context or own)
+        self.window = min(own, context or own)
+        # What is kept free to think in is no room for prompt and answer.
+        self.context = self.window - min(self.thinking.budget, self.window // 2)
         self._shared = shared
 
     @property
@@ -127,7 +147,9 @@ class LocalModel(LanguageModel):
     def fingerprint(self) -> Mapping[str, str]:
         """Template and precision; the weights by a hash of the first and last of them."""
         dtype = str(self.model.dtype).removeprefix("torch.")
-        return {**self.rendering.fingerprint(), "dtype": dtype, "weights": _weights(self.model)}
+        thinks = {"thinking": str(self.thinking.budget)} if self.thinking.budget else {}
+        weights = {"dtype": dtype, "weights": _weights(self.model)}
+        return {**self.rendering.fingerprint(), **thinks, **weights}
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """Tokens of the prompt that asks the assistant for its next turn."""
@@ -144,13 +166,14 @@ class LocalModel(LanguageModel):
                 f"{self.name} does not answer as its own forward pass says ({alone.reason})",
                 hint="another version of transformers, or another attention",
             )
-        prompts = [self.rendering.prefix(r.messages, "assistant", r.lead) for r in requests]
+        start = time.perf_counter()
+        thoughts = self._thoughts(requests)
+        prompts = [thought.ids for thought in thoughts]
         fits = [
             i
             for i, (r, p) in enumerate(zip(requests, prompts, strict=True))
-            if len(p) + r.max_tokens <= self.context
+            if len(p) + r.max_tokens <= self.window
         ]
-        start = time.perf_counter()
         done = generate(
             self.model,
             self.tokenizer,
@@ -161,7 +184,7 @@ class LocalModel(LanguageModel):
         )
         share = (time.perf_counter() - start) / max(1, len(fits))
         answers = {
-            i: replace(c, usage=replace(c.usage, seconds=share))
+            i: counted(replace(c, usage=replace(c.usage, seconds=share)), thoughts[i])
             for i, c in zip(fits, done, strict=True)
         }
         return [
@@ -169,10 +192,41 @@ class LocalModel(LanguageModel):
             for i, request in enumerate(requests)
         ]
 
+    def _thoughts(self, requests: Sequence[ChatRequest]) -> list[Thought]:
+        """The prompts of the answers, with what was thought before them."""
+        if not self.thinking.budget:
+            plain = [self.rendering.prefix(r.messages, "assistant", r.lead) for r in requests]
+            return [Thought(ids, 0) for ids in plain]
+        assert self.thinking.block is not None
+        prompts = [self.thinking.prompt(request.messages) for request in requests]
+        told = [
+            self.thinking.request(request, prompt, self.window)
+            for request, prompt in zip(requests, prompts, strict=True)
+        ]
+        fits = [
+            i
+            for i, (r, p) in enumerate(zip(told, prompts, strict=True))
+            if len(p) + r.max_tokens <= self.window
+        ]
+        written = generate_until(
+            self.model,
+            self.tokenizer,
+            [prompts[i] for i in fits],
+            [told[i] for i in fits],
+            budget=self.token_budget,
+            batching=self.paths.batching,
+            stop=self.thinking.block.stop,
+        )
+        ids = dict(zip(fits, written, strict=True))
+        return [
+            self.thinking.thought(prompts[i], ids.get(i, []), request.lead)
+            for i, request in enumerate(requests)
+        ]
+
     def _too_long(self, tokens: int, request: ChatRequest) -> Completion:
         reason = (
             f"a prompt of {tokens} tokens and an answer of {request.max_tokens} do not fit the "
-            f"{self.context} tokens of {self.name}"
+            f"{self.window} tokens of {self.name}"
         )
         return Completion("", finish="failed", failure=reason)
 

@@ -58,7 +58,16 @@ class Rendering:
         piece alone there, which stands in no text they were trained on.
         """
         head, _, _ = self._around(tuple(messages), role, lead.strip())
-        return list(self._head(head))
+        return self.encode(head)
+
+    def asked(self, messages: Sequence[Message], **settings: Any) -> str:
+        """The text by which the template itself asks for the assistant's turn, which some models
+        begin otherwise than a turn that stands there whole; ``settings`` are the template's."""
+        return self._apply(self._fit(messages), asks=True, **settings)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a whole prompt, one beginning-of-sequence token in front where there is one."""
+        return list(self._head(text))
 
     def sequence(self, continuation: Continuation) -> TokenSequence:
         """Ids of a continuation with all that stands before it, and where its scored part begins.
@@ -148,9 +157,11 @@ class Rendering:
         fitted = _fold_system(messages) if self.system == "folded" else list(messages)
         return _alternate(fitted) if self.alternates else fitted
 
-    def _apply(self, messages: Sequence[Message]) -> str:
+    def _apply(self, messages: Sequence[Message], *, asks: bool = False, **settings: Any) -> str:
         chat = [{"role": m.role, "content": self._plain(m.content)} for m in messages]
-        text = self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=False)
+        text = self.tokenizer.apply_chat_template(
+            chat, tokenize=False, add_generation_prompt=asks, **settings
+        )
         return str(text)
 
     def _plain(self, text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from transformers import LogitsProcessor
 
@@ -100,17 +100,17 @@ class MaxTokens(LogitsProcessor):
 
 
 class StopAfter(LogitsProcessor):
-    """Ends each row as soon as its answer ends with the ids ``stop``."""
+    """Ends each row as soon as the text ``stop`` stands in its answer."""
 
-    def __init__(self, stop: Sequence[int], prompt: int, end: int) -> None:
-        self.stop, self.prompt, self.end = list(stop), prompt, end
+    def __init__(self, stop: str, prompt: int, tokenizer: Any) -> None:
+        self.stop, self.prompt, self.tokenizer = stop, prompt, tokenizer
+        # A token is a byte at least, and the text may begin and end inside one.
+        self.reach = len(stop.encode()) + 2
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Scores that leave only the end where a row has written ``stop``."""
-        if input_ids.shape[1] - self.prompt < len(self.stop):
-            return scores
-        for row, last in enumerate(input_ids[:, -len(self.stop) :].tolist()):
-            if last == self.stop:
+        for row, ids in enumerate(input_ids[:, self.prompt :][:, -self.reach :].tolist()):
+            if self.stop in self.tokenizer.decode(ids):
                 scores[row] = float("-inf")
-                scores[row, self.end] = 0
+                scores[row, self.tokenizer.eos_token_id] = 0
         return scores

@@ -16,8 +16,11 @@ class TransformersLLM(Config):
     """A model on this machine: hub id, folder or ``embedded:smollm2``.
 
     ``dtype`` is fp32, bf16 or fp16 (by default fp32 on a CPU and bf16 on a GPU). ``token_budget``
-    bounds the tokens of one generating batch, ``context`` lowers the model's own window. ``cache``
-    keeps answers: a folder, or true for the usual one.
+    bounds the tokens of one generating batch, ``context`` lowers the model's own window.
+    ``thinking``: tokens that a model may think before its answer, beside those of the answer (by
+    default 4096 where its chat template begins with thinking, else 0). ``bin_weights``: read
+    weights that are published as .bin alone, as tensors only, and keep them as safetensors.
+    ``cache`` keeps answers: a folder, or true for the usual one.
     """
 
     backend: Literal["transformers"] = "transformers"
@@ -27,13 +30,17 @@ class TransformersLLM(Config):
     revision: str | None = None
     token_budget: int = Field(default=16384, ge=1)
     context: int | None = Field(default=None, ge=1)
+    thinking: int | None = Field(default=None, ge=0)
+    bin_weights: bool = False
     cache: str | bool = False
 
 
 class VLLMLLM(Config):
     """A model in vLLM's offline engine. Other settings go to ``vllm.LLM`` (tensor_parallel_size,
     gpu_memory_utilization, ...). ``share_prefix`` False reads the prefix again for each
-    continuation."""
+    continuation. ``thinking``: as for transformers. ``adapter``: folder of a generative LoRA judge
+    or of a PEFT adapter, laid on ``model``; the judge's own prompt and rubric are prompt.yaml and
+    rubric.yaml in its folder."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -43,6 +50,8 @@ class VLLMLLM(Config):
     revision: str | None = None
     context: int | None = Field(default=None, ge=1)
     share_prefix: bool = True
+    thinking: int | None = Field(default=None, ge=0)
+    adapter: str | None = None
     cache: str | bool = False
 
 

@@ -28,12 +28,15 @@ from medal_judges.models.llm.protocol import (
     Message,
 )
 from medal_judges.models.llm.rendering import Rendering
+from medal_judges.models.llm.thinking import Thinking, Thought, counted
+from medal_judges.models.llm.vllm_adapter import Adapter, read_adapter
 from medal_judges.models.llm.vllm_requests import (
     chat_settings,
     completion_of,
     likelihood_of,
     sampling_params,
     score_settings,
+    thinking_settings,
     token_prompt,
 )
 from medal_judges.signature import content_hash
@@ -49,6 +52,8 @@ def load_vllm(
     revision: str | None = None,
     context: int | None = None,
     share_prefix: bool = True,
+    thinking: int | None = None,
+    adapter: str | None = None,
     cache: str | bool = False,
     **settings: Any,
 ) -> LanguageModel:
@@ -56,9 +61,11 @@ def load_vllm(
 
     ``dtype`` is fp32, bf16 or fp16 (the model's own by default), ``context`` lowers its window,
     ``settings`` go to ``vllm.LLM`` (tensor_parallel_size, gpu_memory_utilization, quantization,
-    ...). ``share_prefix`` False reads the prefix anew for each continuation. ``cache`` keeps
-    answers (True: in the common folder; a text: in that one). Code that comes with a model is never
-    run. Raises MissingExtraError without vLLM, ConfigError where the engine does not start.
+    ...). ``share_prefix`` False reads the prefix again for each continuation. ``thinking``: see
+    Thinking. ``adapter``: a generative LoRA judge or a PEFT adapter, laid on the model. ``cache``
+    keeps answers (True: in the common folder; a text: in that one). Code that comes with a model is
+    never run. Raises MissingExtraError without vLLM, ConfigError where the engine does not start or
+    cannot compute the adapter.
     """
     if find_spec("vllm") is None:
         raise MissingExtraError("vllm", "vllm", f"llm: vllm:{model}")
@@ -66,10 +73,17 @@ def load_vllm(
         raise ConfigError(f"llm: dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
     if settings.get("trust_remote_code"):
         raise ConfigError("llm: code that comes with a model is not run (trust_remote_code)")
-    engine = _engine(model, engine_settings(dtype, revision, context, settings))
-    name = f"vllm/{model_name(model)}"
+    laid_on = None if adapter is None else read_adapter(adapter)
+    others = settings if laid_on is None else {**laid_on.engine_settings(), **settings}
+    engine = _engine(model, engine_settings(dtype, revision, context, others))
     loaded = VLLMModel(
-        engine, engine.get_tokenizer(), name=name, share_prefix=share_prefix, revision=revision
+        engine,
+        engine.get_tokenizer(),
+        name=f"vllm/{model_name(model)}",
+        share_prefix=share_prefix,
+        revision=revision,
+        thinking=thinking,
+        adapter=laid_on,
     )
     return CachedModel(loaded, None if cache is True else Path(cache)) if cache else loaded
 
@@ -117,18 +131,27 @@ class VLLMModel(LanguageModel):
         share_prefix: bool = True,
         revision: str | None = None,
         params: Callable[[Mapping[str, Any]], Any] = sampling_params,
+        thinking: int | None = None,
+        adapter: Adapter | None = None,
     ) -> None:
         self.engine, self.name, self.share_prefix = engine, name, share_prefix
         self.rendering = Rendering(tokenizer)
-        self.revision, self._params = revision, params
+        self.thinking = Thinking(self.rendering, thinking)
+        self.revision, self._params, self.adapter = revision, params, adapter
+        self._lora = {} if adapter is None else {"lora_request": adapter.request()}
         # One less than the engine's: it cannot but generate a token, also where it only scores.
-        self.context = int(engine.model_config.max_model_len) - 1
+        self.window = int(engine.model_config.max_model_len) - 1
+        # What is kept free to think in is no room for prompt and answer.
+        self.context = self.window - min(self.thinking.budget, self.window // 2)
 
     def fingerprint(self) -> Mapping[str, str]:
         """Template, precision, version of vLLM, and which weights (commit, or sizes of files)."""
         config = self.engine.model_config
+        thinks = {"thinking": str(self.thinking.budget)} if self.thinking.budget else {}
         return {
             **self.rendering.fingerprint(),
+            **thinks,
+            **({} if self.adapter is None else {"adapter": self.adapter.hash}),
             "backend": _version(),
             "dtype": str(config.dtype).removeprefix("torch."),
             "quantization": str(config.quantization),
@@ -154,25 +177,39 @@ class VLLMModel(LanguageModel):
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
         """See cache.AnswersEach; answers arrive a chunk at a time."""
         for chunk in windows(enumerate(requests), CHUNK):
-            prompts = {i: self.rendering.prefix(r.messages, "assistant", r.lead) for i, r in chunk}
+            start = time.perf_counter()
+            thoughts = self._thoughts(chunk)
             fits = []
             for i, request in chunk:
-                if len(prompts[i]) + request.max_tokens <= self.context:
+                if len(thoughts[i].ids) + request.max_tokens <= self.window:
                     fits.append((i, request))
                 else:
-                    on_answer(i, self._too_long(len(prompts[i]), request))
-            start = time.perf_counter()
+                    on_answer(i, self._too_long(len(thoughts[i].ids), request))
             outputs = self._generate(
-                [prompts[i] for i, _ in fits], [chat_settings(r) for _, r in fits]
+                [thoughts[i].ids for i, _ in fits], [chat_settings(r) for _, r in fits]
             )
             share = (time.perf_counter() - start) / max(1, len(fits))
             for (i, request), output in zip(fits, outputs, strict=True):
-                on_answer(i, completion_of(output, request, seconds=share))
+                on_answer(i, counted(completion_of(output, request, seconds=share), thoughts[i]))
+
+    def _thoughts(self, chunk: Sequence[tuple[int, ChatRequest]]) -> dict[int, Thought]:
+        """The prompts of the answers, with what was thought before them."""
+        if not self.thinking.budget:
+            prefix = self.rendering.prefix
+            return {i: Thought(prefix(r.messages, "assistant", r.lead), 0) for i, r in chunk}
+        assert self.thinking.block is not None
+        prompts = {i: self.thinking.prompt(r.messages) for i, r in chunk}
+        told = {i: self.thinking.request(r, prompts[i], self.window) for i, r in chunk}
+        fits = [i for i, r in told.items() if len(prompts[i]) + r.max_tokens <= self.window]
+        settings = [thinking_settings(told[i], self.thinking.block.stop) for i in fits]
+        outputs = self._generate([prompts[i] for i in fits], settings)
+        ids = {i: o.outputs[0].token_ids for i, o in zip(fits, outputs, strict=True)}
+        return {i: self.thinking.thought(prompts[i], ids.get(i, ()), r.lead) for i, r in chunk}
 
     def _too_long(self, tokens: int, request: ChatRequest) -> Completion:
         reason = (
             f"a prompt of {tokens} tokens and an answer of {request.max_tokens} do not fit the "
-            f"{self.context} tokens of {self.name}"
+            f"{self.window} tokens of {self.name}"
         )
         return Completion("", finish="failed", failure=reason)
 
@@ -186,6 +223,7 @@ class VLLMModel(LanguageModel):
                 [token_prompt(ids) for ids in prompts],
                 [self._params(each) for each in settings],
                 use_tqdm=False,
+                **self._lora,
             )
         )
 

@@ -43,6 +43,13 @@ def chat_settings(request: ChatRequest) -> dict[str, Any]:
     return settings
 
 
+def thinking_settings(request: ChatRequest, stop: str) -> dict[str, Any]:
+    """As ``chat_settings``, of a request whose answer ends with the text ``stop``, which may be a
+    special token and is part of it."""
+    ending = {"stop": [stop], "include_stop_str_in_output": True, "skip_special_tokens": False}
+    return chat_settings(request) | ending
+
+
 def score_settings(*, shared: bool) -> dict[str, Any]:
     """SamplingParams' fields that ask for the log-probabilities of a prompt's tokens.
 

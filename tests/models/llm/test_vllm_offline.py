@@ -5,6 +5,8 @@ blocks, and for cached tokens it reports what vLLM's two model runners do: the o
 memory, the newer one nothing. tests/speed/vllm_prefix.py is for the real engine.
 """
 
+import copy
+import json
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from itertools import chain
@@ -20,6 +22,7 @@ from medal_judges.models.llm.local import LocalModel
 from medal_judges.models.llm.plain import plain_logprobs
 from medal_judges.models.llm.prefix import TokenSequence
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Likelihood, Message
+from medal_judges.models.llm.vllm_adapter import Adapter, read_adapter
 from medal_judges.models.llm.vllm_offline import VLLMModel, engine_settings
 from medal_judges.models.llm.vllm_requests import (
     chat_settings,
@@ -76,11 +79,18 @@ class Engine:
         self.blocks: set[tuple[int, ...]] = set()
         self.read = 0
         self.calls: list[list[Mapping[str, Any]]] = []
+        self.adapters: list[Any] = []
 
     def generate(
-        self, prompts: Sequence[Any], params: Sequence[Any], *, use_tqdm: bool
+        self,
+        prompts: Sequence[Any],
+        params: Sequence[Any],
+        *,
+        use_tqdm: bool,
+        lora_request: Any = None,
     ) -> list[Any]:
         self.calls.append(list(params))
+        self.adapters.append(lora_request)
         return [
             self.one(tuple(prompt["prompt_token_ids"]), each)
             for prompt, each in zip(prompts, params, strict=True)
@@ -257,3 +267,70 @@ def test_the_weights_of_a_folder_are_marked_by_their_content(
     assert first == model(engine).fingerprint()["weights"]
     (tmp_path / "model.safetensors").write_bytes(b"b" * 100_000)
     assert first != model(engine).fingerprint()["weights"]
+
+
+def test_thinking_is_a_request_of_its_own_and_its_tokens_are_counted_apart(
+    local: LocalModel,
+) -> None:
+    tokenizer = copy.deepcopy(local.tokenizer)
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m.content }} {% endfor %}"
+        "{% if add_generation_prompt %}music<think>{% endif %}{# </think> #}"
+    )
+    tokenizer.add_tokens(["<think>", "</think>"])
+    engine = Engine(local, runner=2)
+    engine.one = lambda ids, params: SimpleNamespace(  # type: ignore[method-assign]
+        prompt_token_ids=list(ids),
+        num_cached_tokens=0,
+        outputs=[SimpleNamespace(text="4", token_ids=[1, 2], logprobs=None, finish_reason="stop")],
+    )
+    llm = VLLMModel(engine, tokenizer, name="v", params=lambda each: each, thinking=20)
+    schema = {"type": "object"}
+    (answer,) = llm.chat([ChatRequest(HI[:1], 5, schema=schema, top_logprobs=2)])
+    (thought,), (said,) = engine.calls
+    assert thought["stop"] == ["</think>"] and thought["max_tokens"] == 20
+    assert "structured_outputs" not in thought and "logprobs" not in thought
+    assert said["structured_outputs"] == {"json": schema} and said["max_tokens"] == 5
+    assert answer.text == "4" and answer.enforced
+    assert (answer.usage.reasoning, answer.usage.output) == (2, 4)
+    assert llm.context == 63 - 20 and llm.fingerprint()["thinking"] == "20"
+
+
+def saved_judge(folder: Path, **settings: Any) -> Path:
+    """What vLLM is given of a saved LoRA judge; its weights are not read here."""
+    (folder / "adapter").mkdir(parents=True)
+    lora = {"head": "generative", "merge": False, **settings}
+    (folder / "config.json").write_text(json.dumps({"family": "lora", "lora": lora}))
+    adapter = {"r": 12, "use_dora": settings.get("dora", False)}
+    (folder / "adapter" / "adapter_config.json").write_text(json.dumps(adapter))
+    (folder / "adapter" / "adapter_model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+def test_an_adapter_goes_with_every_request(
+    local: LocalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = read_adapter(str(saved_judge(tmp_path / "judge")))
+    assert adapter == read_adapter(str(tmp_path / "judge" / "adapter"))
+    assert adapter.engine_settings()["max_lora_rank"] == 16
+    monkeypatch.setattr(Adapter, "request", lambda self: ("lora", str(self.folder)))
+    engine = Engine(local, runner=2)
+    llm = model(engine, adapter=adapter)
+    llm.chat([ChatRequest(HI[:1], 5)])
+    llm.loglikelihood([words("music")])
+    assert len(engine.adapters) == 2
+    assert set(engine.adapters) == {("lora", str(tmp_path / "judge" / "adapter"))}
+    assert llm.fingerprint()["adapter"] == adapter.hash
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({"head": "scoring"}, "scoring heads"), ({"dora": True}, "DoRA"), ({"merge": True}, "merged")],
+)
+def test_an_adapter_that_vllm_cannot_compute_is_refused(
+    tmp_path: Path, settings: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        read_adapter(str(saved_judge(tmp_path / "judge", **settings)))
+    with pytest.raises(ConfigError, match="holds no PEFT adapter"):
+        read_adapter(str(tmp_path / "nothing"))

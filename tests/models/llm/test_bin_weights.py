@@ -1,0 +1,101 @@
+"""Weights that are published as .bin alone: tensors are read, nothing is run."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from medal_judges.errors import MedalError
+from medal_judges.models.llm.bin_weights import converted_bin
+from medal_judges.models.llm.loading import load_llm
+
+_SPEC = importlib.util.spec_from_file_location(
+    "architectures", Path(__file__).with_name("architectures.py")
+)
+assert _SPEC is not None and _SPEC.loader is not None
+architectures: Any = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(architectures)
+
+
+@pytest.fixture
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder as of 2023: two .bin files with their index, no safetensors."""
+    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "vicuna"
+    model = architectures.tiny_model("llama")
+    model.config.save_pretrained(folder)
+    architectures.tiny_tokenizer().save_pretrained(folder)
+    state = model.state_dict()
+    parts = [dict(list(state.items())[0::2]), dict(list(state.items())[1::2])]
+    places = {}
+    for number, part in enumerate(parts, start=1):
+        name = f"pytorch_model-{number:05d}-of-00002.bin"
+        torch.save(part, folder / name)
+        places |= dict.fromkeys(part, name)
+    index = {"metadata": {}, "weight_map": places}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    return folder
+
+
+def test_they_are_read_with_the_flag_alone_and_once(published: Path) -> None:
+    with pytest.raises(MedalError) as refused:
+        load_llm({"model": str(published), "device": "cpu"})
+    assert "llm.bin_weights=true" in str(refused.value.hint)
+    llm: Any = load_llm({"model": str(published), "device": "cpu", "bin_weights": True})
+    wanted = architectures.tiny_model("llama").state_dict()
+    given = llm.model.state_dict()
+    assert given.keys() == wanted.keys()
+    assert all(torch.equal(given[name], wanted[name]) for name in wanted)
+    folder = converted_bin(str(published))
+    before = {p.name: p.stat().st_mtime_ns for p in folder.iterdir()}
+    assert converted_bin(str(published)) == folder and not list(folder.glob("*.bin"))
+    assert before == {p.name: p.stat().st_mtime_ns for p in folder.iterdir()}
+    assert llm.name == "vicuna"
+
+
+class Evil:
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.mark),)
+
+
+def test_a_file_that_would_run_something_is_refused(published: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "it-ran"
+    torch.save({"a": Evil(mark)}, published / "pytorch_model-00002-of-00002.bin")
+    with pytest.raises(MedalError, match="holds more than tensors"):
+        load_llm({"model": str(published), "device": "cpu", "bin_weights": True})
+    assert not mark.exists()
+    assert not list((tmp_path / "cache" / "bin").iterdir()), "nothing half-made stays"
+
+
+def test_files_that_are_no_weights_are_told(published: Path) -> None:
+    file = published / "pytorch_model-00001-of-00002.bin"
+    torch.save([torch.zeros(2)], file)
+    with pytest.raises(MedalError, match="no plain table of tensors"):
+        converted_bin(str(published))
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(MedalError, match="damaged"):
+        converted_bin(str(published))
+    for each in published.glob("*.bin"):
+        each.unlink()
+    with pytest.raises(MedalError, match=r"no pytorch_model\*.bin"):
+        converted_bin(str(published))
+
+
+def test_code_that_comes_with_a_model_is_not_run(published: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "it-ran"
+    (published / "modeling_mine.py").write_text(f"import os\nos.mkdir({str(mark)!r})\n")
+    config = json.loads((published / "config.json").read_text())
+    config |= {"auto_map": {"AutoModelForCausalLM": "modeling_mine.Mine"}}
+    (published / "config.json").write_text(json.dumps(config | {"model_type": "mine"}))
+    with pytest.raises(MedalError):
+        load_llm({"model": str(published), "device": "cpu", "bin_weights": True})
+    assert not mark.exists() and not list((tmp_path / "cache").rglob("*.py"))

@@ -1,0 +1,138 @@
+"""Models that think first: the block, its budget, the grammar behind it, the tokens apart."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from medal_judges.errors import ConfigError
+from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.llm.protocol import ChatRequest, Message
+from medal_judges.models.llm.rendering import Rendering
+from medal_judges.models.llm.thinking import BUDGET, Thinking
+
+pytest.importorskip("llguidance")
+_SPEC = importlib.util.spec_from_file_location(
+    "architectures", Path(__file__).with_name("architectures.py")
+)
+assert _SPEC is not None and _SPEC.loader is not None
+architectures: Any = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(architectures)
+
+_TURNS = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+# As DeepSeek-R1's: the template begins the thinking.
+ALWAYS = _TURNS + (
+    "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}{# </think> #}"
+)
+# As Qwen3's: it thinks unless it is told not to, and an empty block stands before a turn that is.
+OPTIONAL = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.role == 'assistant' and loop.last %}<think>\n\n</think>\n\n{% endif %}"
+    "{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
+    "{% endif %}"
+)
+# As gpt-oss's: channels.
+CHANNELS = (
+    "{% for m in messages %}<|start|>{{ m.role }}{% if m.role == 'assistant' %}<|channel|>final"
+    "{% endif %}<|message|>{{ m.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant{% endif %}{# <|channel|>analysis #}"
+)
+ASK = (Message("user", "Rate the bread."),)
+SCHEMA = {
+    "type": "object",
+    "properties": {"score": {"type": "integer", "enum": [1, 2, 3]}},
+    "required": ["score"],
+    "additionalProperties": False,
+}
+
+
+def thinker(template: str, thinking: int | None = None) -> LocalModel:
+    """A tiny Llama for which the end of the block is one token, and a likely one."""
+    tokenizer = architectures.tiny_tokenizer(template)
+    tokenizer.add_tokens(["</think>"])
+    model = architectures.tiny_model("llama")
+    model.resize_token_embeddings(len(tokenizer))
+    with torch.no_grad():
+        model.lm_head.weight[-1] = 2 * model.lm_head.weight[100]
+    return LocalModel(model, tokenizer, name="thinker", thinking=thinking)
+
+
+def asked(seed: int, **settings: Any) -> ChatRequest:
+    return ChatRequest(ASK, 30, temperature=1.0, seed=seed, **settings)
+
+
+def test_a_schema_holds_the_answer_and_not_the_thinking() -> None:
+    llm = thinker(ALWAYS, 60)
+    answers = llm.chat([asked(seed, schema=SCHEMA) for seed in range(6)])
+    prompt = len(llm.thinking.prompt(ASK))
+    for answer in answers:
+        assert json.loads(answer.text)["score"] in (1, 2, 3)
+        assert answer.finish == "stop" and answer.enforced
+        assert 0 < answer.usage.reasoning <= 60 < 60 + answer.usage.output
+        assert answer.usage.output > answer.usage.reasoning
+        # the prompt and the five ids that close the block at most
+        assert prompt <= answer.usage.input <= prompt + 3
+    lengths = {answer.usage.reasoning for answer in answers}
+    assert min(lengths) < 60, "one of them ends its thinking by itself"
+    alone = llm.chat([asked(3, schema=SCHEMA)])[0]
+    assert (alone.text, alone.usage.reasoning) == (answers[3].text, answers[3].usage.reasoning)
+
+
+def test_thinking_is_closed_once_and_what_follows_is_the_answer() -> None:
+    llm = thinker(ALWAYS, 60)
+    for request, thought in zip(
+        [asked(s) for s in range(6)], llm._thoughts([asked(s) for s in range(6)]), strict=True
+    ):
+        text = llm.tokenizer.decode(thought.ids)
+        assert text.endswith("</think>\n\n") and text.count("</think>") == 1
+        assert text.startswith("<|im_start|>user\nRate the bread.<|im_end|>\n<|im_start|>assistant")
+        led = llm.thinking.thought([5], [6], "Rating:")
+        assert llm.tokenizer.decode(led.ids).endswith("</think>\n\nRating:")
+        assert request.max_tokens == 30
+
+
+def test_a_model_thinks_unasked_only_where_its_template_begins_so() -> None:
+    always = thinker(ALWAYS)
+    assert always.thinking.budget == BUDGET and always.context == always.window // 2
+    assert thinker(ALWAYS, 0).chat([asked(0)])[0].usage.reasoning == 0
+    optional = thinker(OPTIONAL)
+    assert optional.thinking.budget == 0 and optional.context == optional.window
+    said = optional.tokenizer.decode(optional.rendering.prefix(ASK, "assistant"))
+    assert said.endswith("<think>\n\n</think>\n\n")
+    willing = thinker(OPTIONAL, 40)
+    assert willing.tokenizer.decode(willing.thinking.prompt(ASK)).endswith("assistant\n<think>\n")
+    assert 0 < willing.chat([asked(0)])[0].usage.reasoning <= 40
+    with pytest.raises(ConfigError, match="no block to think in"):
+        thinker(architectures.TEMPLATE, 40)
+
+
+def test_channels_are_a_block_too() -> None:
+    tokenizer = architectures.tiny_tokenizer(CHANNELS)
+    thinking = Thinking(Rendering(tokenizer), 20)
+    prompt = thinking.prompt(ASK)
+    assert tokenizer.decode(prompt).endswith("assistant<|channel|>analysis<|message|>")
+    ended = thinking.thought(prompt, tokenizer("hm<|end|>").input_ids, "")
+    assert tokenizer.decode(ended.ids).endswith(
+        "hm<|end|><|start|>assistant<|channel|>final<|message|>"
+    )
+
+
+def test_kept_answers_are_those_of_the_same_budget() -> None:
+    prints = [thinker(ALWAYS, budget).fingerprint() for budget in (0, 20, 40)]
+    assert "thinking" not in prints[0] and prints[1] != prints[2]
+
+
+def test_a_window_that_is_nearly_full_leaves_less_to_think() -> None:
+    llm = thinker(ALWAYS, 500)
+    llm.window = len(llm.thinking.prompt(ASK)) + 30 + 20
+    answer = llm.chat([asked(0)])[0]
+    assert answer.finish != "failed" and answer.usage.reasoning <= 20
+    llm.window = 40
+    assert "do not fit" in str(llm.chat([asked(0)])[0].failure)

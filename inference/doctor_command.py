@@ -16,7 +16,9 @@ def doctor(
         str | None, typer.Argument(help="Folder or hub id of a saved judge; none: the machine.")
     ] = None,
     revision: Annotated[str | None, typer.Option("--revision", help="Of a hub judge.")] = None,
-    device: Annotated[str, typer.Option("--device", help="Golden scores are of the cpu.")] = "cpu",
+    device: Annotated[
+        str | None, typer.Option("--device", help="None: the one that golden.json names.")
+    ] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Write golden.json where a folder has none.")
     ] = False,

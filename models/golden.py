@@ -23,7 +23,53 @@ from medal_judges.models.judge import Judge
 
 GOLDEN_NAME = "golden.json"
 TOLERANCE = 1e-5  # fp32 on CPU, as a share of the dimension's scale
+COARSE = 2e-2  # bf16 has three digits: another GPU or batch moves a score by some thousandths
+LARGE = 1_000_000_000  # parameters from which fp32 on a CPU takes minutes a dialogue
+FEW, SHORT = 4, 4  # dialogues of a large judge, and turns of each
 PACKAGES = ("medal-judges", "torch", "transformers", "tokenizers", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How golden scores are taken: device and dtype of the judge, how many dialogues, and how many
+    turns of each (None: all)."""
+
+    device: str = "cpu"
+    dtype: str = "fp32"
+    dialogues: int | None = None
+    turns: int | None = None
+
+    @property
+    def tolerance(self) -> float:
+        """Allowed difference as a share of the scale."""
+        return TOLERANCE if (self.device, self.dtype) == ("cpu", "fp32") else COARSE
+
+
+def setting_for(net: Any, device: str, precision: str) -> Setting:
+    """fp32 on a CPU with all dialogues; of a large ``net`` the device and ``precision`` (``no``,
+    ``bf16``, ``fp16``) that it was trained in, and fewer and shorter dialogues."""
+    if sum(parameter.numel() for parameter in net.parameters()) < LARGE:
+        return Setting()
+    return Setting(device, "fp32" if precision == "no" else precision, FEW, SHORT)
+
+
+def settle(judge: Judge, setting: Setting) -> None:
+    """``judge`` in place as ``from_pretrained`` would load it for ``setting``. A quantised one
+    stays where it is: it cannot be moved."""
+    net: Any = getattr(judge, "net", None)
+    settings = getattr(judge, "lora", getattr(judge, "config", None))
+    if net is None or getattr(settings, "quantize", None):
+        return
+    import torch
+
+    from medal_judges.models.encoder import DTYPES
+
+    own: Any = judge
+    own.net = net.to(setting.device).float().eval()
+    own.device, own.dtype = torch.device(setting.device), setting.dtype
+    if setting.dtype != "fp32":
+        # Heads stay in fp32; a judge that writes its answers has none.
+        (net if hasattr(judge, "lora") else net.body).to(DTYPES[setting.dtype])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +94,23 @@ class GoldenCheck:
         return self.deviation <= self.tolerance
 
 
-def golden_dialogues() -> list[Dialogue]:
-    """The sixteen dialogues of configs/golden.yaml, in six languages."""
+def golden_dialogues(setting: Setting | None = None) -> list[Dialogue]:
+    """The sixteen dialogues of configs/golden.yaml, in six languages; of ``setting`` the first
+    turns of some of them."""
     from medal_judges.config import read_yaml
 
-    return [parse_dialogue(record) for record in read_yaml("golden")["dialogues"]]
+    found = [parse_dialogue(record) for record in read_yaml("golden")["dialogues"]]
+    if setting is None or setting.dialogues is None:
+        return found
+    # Spread over the file, whose neighbours speak one language.
+    step = len(found) // setting.dialogues
+    chosen = found[::step][: setting.dialogues]
+    return [d if setting.turns is None else d.upto(setting.turns - 1) for d in chosen]
 
 
-def golden_scores(judge: Judge) -> list[dict[str, float | None]]:
+def golden_scores(judge: Judge, setting: Setting | None = None) -> list[dict[str, float | None]]:
     """The judge's scores of each golden dialogue."""
-    return [dict(j.scores) for j in judge.score(golden_dialogues())]
+    return [dict(j.scores) for j in judge.score(golden_dialogues(setting))]
 
 
 def versions() -> dict[str, str]:
@@ -71,14 +124,18 @@ def versions() -> dict[str, str]:
     return found
 
 
-def write_golden(judge: Judge, folder: Path) -> None:
-    """Write golden.json into the judge's folder: scores, tolerance and the versions they need."""
+def write_golden(judge: Judge, folder: Path, setting: Setting | None = None) -> None:
+    """Write golden.json into the judge's folder: scores, tolerance, and the device, dtype and
+    versions they need. ``judge`` stands as ``setting`` says (see ``settle``)."""
+    setting = setting or Setting()
     record = {
         "signature": str(judge.signature()),
-        "tolerance": TOLERANCE,
+        "device": setting.device,
+        "dtype": setting.dtype,
+        "tolerance": setting.tolerance,
         "versions": versions(),
-        "dialogues": [d.to_record() for d in golden_dialogues()],
-        "scores": golden_scores(judge),
+        "dialogues": [d.to_record() for d in golden_dialogues(setting)],
+        "scores": golden_scores(judge, setting),
     }
     text = json.dumps(record, indent=1, ensure_ascii=False)
     (folder / GOLDEN_NAME).write_text(text + "\n", encoding="utf-8")
@@ -121,13 +178,17 @@ def _share(judge: Judge, name: str, now: float | None, then: float | None) -> fl
     return share if math.isfinite(share) else math.inf
 
 
-def compare(folder: Path, *, device: str = "cpu") -> GoldenCheck:
-    """The judge saved in ``folder``, loaded here in fp32, beside its golden.json.
+def compare(folder: Path, *, device: str | None = None) -> GoldenCheck:
+    """The judge saved in ``folder``, loaded here as golden.json says, beside its scores there:
+    on ``device``, else on the one they were taken on, or a CPU where it is not here.
 
     Raises JudgeLoadError when there is no golden.json.
     """
     record = read_golden(folder)
-    judge = Judge.from_pretrained(folder, device=device)
+    dtype = record.get("dtype", "fp32")
+    options = {} if dtype == "fp32" else {"dtype": dtype}
+    place = device or _here(record.get("device", "cpu"))
+    judge = Judge.from_pretrained(folder, device=place, **options)
     worst, where = deviation(judge, record)
     return GoldenCheck(
         deviation=worst,
@@ -140,8 +201,14 @@ def compare(folder: Path, *, device: str = "cpu") -> GoldenCheck:
     )
 
 
+def _here(device: str) -> str:
+    import torch
+
+    return "cpu" if device == "cuda" and not torch.cuda.is_available() else device
+
+
 def check_golden(folder: Path) -> float:
-    """Deviation of the judge saved in ``folder``, loaded here on CPU in fp32.
+    """Deviation of the judge saved in ``folder``, loaded here (see ``compare``).
 
     Raises JudgeLoadError when it is above the tolerance or there is no golden.json.
     """

@@ -103,12 +103,17 @@ class LoraJudge(Judge):
 
     @classmethod
     def create(
-        cls, config: LoraConfig, dimensions: Sequence[Dimension], *, name: str = "lora"
+        cls,
+        config: LoraConfig,
+        dimensions: Sequence[Dimension],
+        *,
+        name: str = "lora",
+        device: str | torch.device | None = None,
     ) -> LoraJudge:
         """A fresh judge on ``config.base``; adapters and heads drawn from torch's seed."""
-        base = load_base(config)
+        base = load_base(config, device=device)
         net = _net(adapted(base, config), base.config.hidden_size, config, dimensions)
-        return cls(net, load_tokenizer(config), config, dimensions, name=name)
+        return cls(net, load_tokenizer(config), config, dimensions, name=name, device=device)
 
     def _save(self, folder: Path) -> None:
         from safetensors.torch import save_file

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.llm.local import model_path
 from medal_judges.models.lora_config import LoraConfig
 from medal_judges.models.weights import read_weights, require_same_keys
+
+if TYPE_CHECKING:
+    import torch
 
 ADAPTER = "adapter"
 MERGED = "model"
@@ -23,10 +26,13 @@ def need_peft() -> None:
         raise MissingExtraError("peft", "lora", "a LoRA judge")
 
 
-def load_base(config: LoraConfig, source: str | Path | None = None) -> Any:
+def load_base(
+    config: LoraConfig, source: str | Path | None = None, device: str | torch.device | None = None
+) -> Any:
     """The base model in fp32 (or quantised), without its language head for ``scoring``.
 
-    ``source`` stands in for ``config.base`` (a merged model). Raises ConfigError.
+    ``source`` stands in for ``config.base`` (a merged model). A quantised model cannot be moved
+    later, and is read straight onto ``device``: the process's own GPU. Raises ConfigError.
     """
     import torch
     from transformers import AutoModel, AutoModelForCausalLM
@@ -38,7 +44,7 @@ def load_base(config: LoraConfig, source: str | Path | None = None) -> Any:
             revision=config.base_revision if source is None else None,
             dtype=torch.float32,
             use_safetensors=True,
-            **_quantisation(config),
+            **_quantisation(config, device),
         )
     except (OSError, ValueError) as error:
         raise ConfigError(
@@ -47,13 +53,13 @@ def load_base(config: LoraConfig, source: str | Path | None = None) -> Any:
         ) from error
 
 
-def _quantisation(config: LoraConfig) -> dict[str, Any]:
+def _quantisation(config: LoraConfig, device: str | torch.device | None) -> dict[str, Any]:
     import torch
 
     if config.quantize is None:
         return {}
     if find_spec("bitsandbytes") is None:
-        raise MissingExtraError("bitsandbytes", "lora", f"quantize: {config.quantize}")
+        raise MissingExtraError("bitsandbytes", "qlora", f"quantize: {config.quantize}")
     if not torch.cuda.is_available():
         raise ConfigError(
             f"quantize: {config.quantize} needs a GPU, and there is none",
@@ -70,7 +76,8 @@ def _quantisation(config: LoraConfig) -> dict[str, Any]:
             bnb_4bit_use_double_quant=True,
             bnb_4bit_compute_dtype=torch.bfloat16,
         )
-    return {"quantization_config": settings}
+    # Without a map transformers puts every process's model on the current GPU, which is the first.
+    return {"quantization_config": settings, "device_map": {"": device or "cuda"}}
 
 
 def load_tokenizer(config: LoraConfig, source: str | Path | None = None) -> Any:
@@ -92,7 +99,10 @@ def adapted(base: Any, config: LoraConfig) -> Any:
     from peft import get_peft_model, prepare_model_for_kbit_training
 
     if config.quantize:
-        base = prepare_model_for_kbit_training(base)  # type: ignore[no-untyped-call]
+        # Gradient checkpointing is optim.gradient_checkpointing's to switch on, and not reentrant.
+        base = prepare_model_for_kbit_training(  # type: ignore[no-untyped-call]
+            base, use_gradient_checkpointing=False
+        )
     settings = PeftConfig(
         r=config.rank,
         lora_alpha=config.alpha,  # type: ignore[arg-type]

@@ -71,11 +71,18 @@ class GenerativeLoraJudge(PromptedJudge):
 
     @classmethod
     def create(
-        cls, config: LoraConfig, dimensions: Sequence[Dimension], *, name: str, rubric: str
+        cls,
+        config: LoraConfig,
+        dimensions: Sequence[Dimension],
+        *,
+        name: str,
+        rubric: str,
+        device: str | torch.device | None = None,
     ) -> GenerativeLoraJudge:
         """A fresh judge on ``config.base``; adapters drawn from torch's seed."""
         prompted = _settings(config, name, rubric, config.prompt, dimensions)
-        return cls(adapted(load_base(config), config), load_tokenizer(config), config, prompted)
+        model = adapted(load_base(config, device=device), config)
+        return cls(model, load_tokenizer(config), config, prompted, device=device)
 
     @classmethod
     def load_saved(

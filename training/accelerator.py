@@ -48,6 +48,13 @@ def make_accelerator(config: TrainConfig) -> Any:
     return accelerator
 
 
+def close_group(accelerator: Any) -> None:
+    """End the processes' group and the logs: what comes next is the main process's alone, and no
+    other waits for it (NCCL would give up after minutes)."""
+    accelerator.wait_for_everyone()
+    accelerator.end_training()
+
+
 def _require_one_world(accelerator: Any) -> None:
     """Raise ConfigError where the launched processes do not know each other: each would train
     alone, and all would write to one folder."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,17 +33,32 @@ RESAMPLES = 1000
 AGREEMENT_NAME = "agreement.json"
 
 
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Examples, and a score for each [n] per dimension: NaN where the judge says nothing."""
+
+    examples: Sequence[Example]
+    scores: Scores
+
+
+def joined(parts: Sequence[Scored]) -> Scored:
+    """The dimensions of several judges of the same examples as one."""
+    return Scored(parts[0].examples, {k: v for part in parts for k, v in part.scores.items()})
+
+
 def agreement(
-    examples: Sequence[Example],
-    scores: Mapping[str, np.ndarray],
+    scored: Scored,
+    baselines: Mapping[str, Scores],
     dimensions: Sequence[Dimension],
     seed: int,
+    part: str = "validation",
 ) -> list[dict[str, Any]]:
     """One record a source, dimension and language (``all`` and each): ``metric`` (``roc_auc`` for
     binary dimensions, else ``spearmanr``), ``value`` or None with ``reason``, ``low`` and ``high``
     (95%, conversations drawn), ``n`` labelled rows that the judge scored, ``missed`` that it did
-    not. ``scores`` maps a dimension to a score per example [n], NaN where there is none."""
-    found = []
+    not, ``baselines`` by name with the same figure on the same rows, or None."""
+    examples = scored.examples
+    records = []
     for dimension in dimensions:
         for source in sorted({e.source for e in examples}):
             rows = [
@@ -50,11 +66,23 @@ def agreement(
                 for i, e in enumerate(examples)
                 if e.source == source and dimension.name in e.human
             ]
-            for lang, part in _by_language(examples, rows):
+            for lang, chosen in _by_language(examples, rows):
                 named = Path(source).name  # of a file: the folder it stood in is not told
-                record = {"source": named, "dimension": dimension.name, "lang": lang}
-                found.append(record | _figure(examples, scores, dimension, part, seed))
-    return found
+                record = {
+                    "part": part,
+                    "source": named,
+                    "dimension": dimension.name,
+                    "lang": lang,
+                }
+                known = [i for i in chosen if np.isfinite(scored.scores[dimension.name][i])]
+                figure = _figure(examples, scored.scores, dimension, known, seed)
+                plain = {
+                    name: _value(examples, scores, dimension, known)
+                    for name, scores in baselines.items()
+                }
+                missed = {"missed": len(chosen) - len(known)}
+                records.append(record | figure | missed | {"baselines": plain})
+    return records
 
 
 def scores_of_logits(
@@ -99,17 +127,12 @@ def _by_language(
 
 def _figure(
     examples: Sequence[Example],
-    scores: Mapping[str, np.ndarray],
+    scores: Scores,
     dimension: Dimension,
-    rows: Sequence[int],
+    known: Sequence[int],
     seed: int,
 ) -> dict[str, Any]:
-    known = [i for i in rows if np.isfinite(scores[dimension.name][i])]
-    human = np.array([examples[i].human[dimension.name] for i in known], dtype=float)
-    score = np.asarray(scores[dimension.name], dtype=float)[known]
-    metric = "roc_auc" if dimension.kind == "binary" else "spearmanr"
-    if metric == "roc_auc":
-        human = (human >= 0.5).astype(float)
+    metric, human, score = _columns(examples, scores, dimension, known)
     reason = undefined_reason(human, score)
     estimate = Estimate(None, reason=reason)
     if reason is None:
@@ -124,8 +147,28 @@ def _figure(
             rng=np.random.default_rng(seed),
         )[metric]
     told = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-    counts = {"n": len(known), "missed": len(rows) - len(known), "reason": estimate.reason}
-    return {"metric": metric} | told | counts
+    return {"metric": metric} | told | {"n": len(known), "reason": estimate.reason}
+
+
+def _value(
+    examples: Sequence[Example], scores: Scores, dimension: Dimension, known: Sequence[int]
+) -> float | None:
+    """The figure alone; None where it is undefined."""
+    metric, human, score = _columns(examples, scores, dimension, known)
+    if undefined_reason(human, score) is not None:
+        return None
+    return float(_statistic(metric, human, score)(np.ones((1, len(known))))[metric][0])
+
+
+def _columns(
+    examples: Sequence[Example], scores: Scores, dimension: Dimension, known: Sequence[int]
+) -> tuple[str, Floats, Floats]:
+    """(name of the figure, human labels, scores) of the rows ``known``."""
+    human = np.array([examples[i].human[dimension.name] for i in known], dtype=float)
+    score = np.asarray(scores[dimension.name], dtype=float)[list(known)]
+    if dimension.kind == "binary":
+        return "roc_auc", (human >= 0.5).astype(float), score
+    return "spearmanr", human, score
 
 
 def _statistic(metric: str, human: Floats, score: Floats) -> Statistic:

@@ -34,6 +34,18 @@ def epoch_batches(
     return [batches[i % len(batches)] for i in range(wanted)]
 
 
+def prediction_batches(
+    lengths: Sequence[int], optim: OptimConfig, processes: int
+) -> list[list[int]]:
+    """Row numbers of batches that hold every row, sorted by length and cut as training's are.
+
+    Their number is a multiple of ``processes``: the first ones come again where it is not.
+    """
+    order = sorted(range(len(lengths)), key=lambda row: lengths[row])
+    batches = _cut(order, lengths, optim)
+    return [*batches, *(batches[i % len(batches)] for i in range(-len(batches) % processes))]
+
+
 def _cut(pool: Sequence[int], lengths: Sequence[int], optim: OptimConfig) -> list[list[int]]:
     batches: list[list[int]] = [[]]
     longest = 0

@@ -8,7 +8,12 @@ from typing import Any
 
 from medal_judges.models.base_licence import BaseModel, base_model
 from medal_judges.training.card_facts import CardFacts, DataFact, read_facts
-from medal_judges.training.card_figures import benchmark_section, eval_results, validation_section
+from medal_judges.training.card_figures import (
+    benchmark_section,
+    eval_results,
+    test_section,
+    validation_section,
+)
 
 CARD_NAME = "README.md"
 
@@ -35,6 +40,7 @@ def write_card(
         "Licences": "\n".join(f"- {line}" for line in _licences(facts, base)),
         "Agreement with people": benchmark_section(facts),
         "Validation": validation_section(facts),
+        "Test sets": test_section(facts),
         "What it cannot do": "\n".join(f"- {line}" for line in _limits(facts)),
         "Emissions": _emissions(facts),
         "How to check it": _check(facts, repo_id or "FOLDER"),
@@ -186,7 +192,7 @@ def _limits(facts: CardFacts) -> Iterator[str]:
     weak = [r for r in facts.agreement if r["low"] is not None and _chance(r)]
     if weak:
         named = ", ".join(f"{r['dimension']} ({r['source']}, {r['lang']})" for r in weak)
-        yield f"No better than chance on validation, by the interval: {named}."
+        yield f"No better than chance on validation or test, by the interval: {named}."
 
 
 def _chance(record: Any) -> bool:
@@ -212,6 +218,7 @@ def _check(facts: CardFacts, name: str) -> str:
     then = ", ".join(f"{k} {v}" for k, v in facts.golden["versions"].items())
     return (
         f"`medal doctor {name}` scores {len(facts.golden['scores'])} dialogues and compares with "
-        f"golden.json, to {facts.golden['tolerance']:.0e} of the scale in fp32 on a CPU. "
+        f"golden.json, to {facts.golden['tolerance']:.0e} of the scale in {facts.golden['dtype']} "
+        f"on {facts.golden['device']}. "
         f"Saved with {then}.\n\nSignature: `{facts.signature}`"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.training.card_facts import CardFacts
@@ -10,28 +10,59 @@ from medal_judges.training.card_facts import CardFacts
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
-_METRICS = {"spearmanr": "Spearman's ρ", "roc_auc": "ROC AUC"}
+METRICS = {"spearmanr": "Spearman's ρ", "roc_auc": "ROC AUC"}
 _SHOWN = ("spearman", "within", "f1_present", "f1_absent")  # of a benchmark's figures
 
 
 def validation_section(facts: CardFacts) -> str:
     """A table of the agreement with the validation labels, per source, dimension, language."""
-    if not facts.agreement:
-        if not facts.figures:
-            return "None: the run had no validation rows."
-        lines = [f"| {name} | {value:.4f} |" for name, value in facts.figures.items()]
-        return "\n".join(["Without intervals.", "", "| figure | value |", "|---|---|", *lines])
+    records = [r for r in facts.agreement if r["part"] == "validation"]
+    if records:
+        return _agreement(
+            "Agreement with the labels of the validation rows, which early stopping and "
+            "calibration have seen",
+            records,
+        )
+    if not facts.figures:
+        return "None: the run had no validation rows."
+    lines = [f"| {name} | {value:.4f} |" for name, value in facts.figures.items()]
+    return "\n".join(["Without intervals.", "", "| figure | value |", "|---|---|", *lines])
+
+
+def test_section(facts: CardFacts) -> str:
+    """The same of the run's test sets, which nothing was learnt or chosen from."""
+    records = [r for r in facts.agreement if r["part"] == "test"]
+    if records:
+        return _agreement("Agreement with the labels of rows that the run never read", records)
+    listed = any(d.part == "test" and d.rows for d in facts.data)
+    return (
+        "None: no test row has a label of its dimensions, or the judge was not asked."
+        if listed
+        else "None: the run had no test rows."
+    )
+
+
+def _agreement(what: str, records: Sequence[Mapping[str, Any]]) -> str:
+    plain = list(records[0]["baselines"])
     head = (
-        "Agreement with the labels of the validation rows, which early stopping and calibration "
-        "have seen; 95% intervals by bootstrap over conversations.\n\n"
-        "| source | dimension | language | n | figure | value |\n|---|---|---|---|---|---|"
+        f"{what}; 95% intervals by bootstrap over conversations. Beside it what needs no training: "
+        f"{' and '.join(plain)} of the answers, pointed the way of the training labels.\n\n"
+        "| source | dimension | language | n | figure | value |"
+        + "".join(f" {name} |" for name in plain)
+        + "\n|---|---|---|---|---|---|"
+        + "---|" * len(plain)
     )
     rows = (
         f"| {r['source']} | {r['dimension']} | {r['lang']} | {_count(r)} "
-        f"| {_METRICS[r['metric']]} | {_value(r)} |"
-        for r in facts.agreement
+        f"| {METRICS[r['metric']]} | {_value(r)} |"
+        + "".join(f" {_plain(r['baselines'][name])} |" for name in plain)
+        for r in records
     )
     return "\n".join([head, *rows])
+
+
+def _plain(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
 
 
 def _count(record: Mapping[str, Any]) -> str:
@@ -105,9 +136,9 @@ def eval_results(facts: CardFacts) -> list[EvalResult]:
             dataset_type=r["source"],
             dataset_name=r["source"],
             dataset_config=r["lang"],
-            dataset_split="validation",
+            dataset_split=r["part"],
             metric_type=r["metric"],
-            metric_name=f"{_METRICS[r['metric']]}, {r['dimension']}",
+            metric_name=f"{METRICS[r['metric']]}, {r['dimension']}",
             metric_value=round(r["value"], 4),
             metric_args=_args(r),
         )

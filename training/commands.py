@@ -37,8 +37,15 @@ def train(
     from medal_judges.training.run import is_main, train_judge
 
     folder = train_judge(loaded, resume=resume)
+    if not is_main():
+        return
+    from medal_judges.eval.console import wide_console
+    from medal_judges.training.summary import summary_table
+
+    if table := summary_table(folder):
+        wide_console().print(table)
     typer.echo(f"judge saved and checked in a fresh process: {folder}")
-    if push is not None and is_main():
+    if push is not None:
         from medal_judges.training.push import push_judge_folder
 
         address = push_judge_folder(folder, push, private=not public, revision=revision)

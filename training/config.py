@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from medal_judges.config import Config
 from medal_judges.models.embedding_config import EmbeddingConfig
@@ -12,6 +12,14 @@ from medal_judges.models.encoder_config import EncoderConfig
 from medal_judges.models.feature_config import FeatureConfig
 from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.models.lora_config import LoraConfig
+
+
+def _no_is_text(value: Any) -> Any:
+    """YAML reads a bare ``no`` as false."""
+    return "no" if value is False else value
+
+
+Precision = Annotated[Literal["auto", "no", "bf16", "fp16"], BeforeValidator(_no_is_text)]
 
 
 class PlantConfig(Config):
@@ -58,7 +66,9 @@ class OptimConfig(Config):
     ``batch_size`` counts dialogues a step and process; a batch of long ones is
     cut so that it holds at most ``batch_tokens`` padded tokens. ``gradient_checkpointing`` keeps
     one layer's activations at a time, for about a third more time; ``liger`` uses Liger's kernels
-    for the body's norms and gated layers (a GPU, and the extra of that name)."""
+    for the body's norms and gated layers (a GPU, and the extra of that name). ``mixed_precision``
+    is that of all passes of training; ``auto`` is bf16 on a GPU that has it, and of a frozen body
+    also on a CPU that has it; ``no`` is fp32 throughout."""
 
     solver: Literal["gradient", "ridge"] = "gradient"
     embedding_share: float = Field(default=0.2, ge=0)  # ridge only, see training/ridge.py
@@ -73,7 +83,7 @@ class OptimConfig(Config):
     warmup: float = Field(default=0.1, ge=0, lt=1)
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     clip: float = Field(default=1.0, gt=0)
-    mixed_precision: Literal["auto", "no", "bf16", "fp16"] = "auto"
+    mixed_precision: Precision = "auto"
     length_grouped: bool = True
     gradient_checkpointing: bool = False
     liger: bool = False
@@ -97,7 +107,9 @@ class TrainConfig(Config):
     """A training run. ``trainable_layers``: how many top layers of the body learn (None = the
     whole body, 0 = none: then each distinct turn is encoded once for the whole run). ``only`` of
     the rubric's dimensions are learnt (None: all that have labels). ``per_dimension`` trains a
-    judge for each of them alone and saves them as one, instead of one body with many heads."""
+    judge for each of them alone and saves them as one, instead of one body with many heads. A
+    judge that writes its answers is asked for ``answered_rows`` of the validation and of the test
+    rows."""
 
     name: str
     output_dir: str
@@ -111,12 +123,13 @@ class TrainConfig(Config):
     trainable_layers: int | None = Field(default=None, ge=0)
     train: tuple[DataEntry, ...]
     validation: tuple[DataEntry, ...] = ()
-    test: tuple[DataEntry, ...] = ()  # only for the leak check
+    test: tuple[DataEntry, ...] = ()  # never learnt from; scored when the judge is done
     optim: OptimConfig = Field(default_factory=OptimConfig)
     stop: StopConfig = Field(default_factory=StopConfig)
     soft_labels: bool = False  # several annotators as a distribution instead of their mean
     source_offsets: bool = False  # an offset a source and dimension, learnt and left out at scoring
     calibration: Literal["temperature", "isotonic", "none"] = "temperature"
+    answered_rows: int = Field(default=200, ge=1)
     checkpoint_steps: int | None = Field(default=None, ge=1)  # None: at each end of epoch
     threads: int | None = Field(default=None, ge=1)
     log: Literal["none", "tensorboard", "trackio"] = "none"

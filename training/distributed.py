@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,8 @@ from torch.optim import Optimizer
 
 from medal_judges.errors import ConfigError
 from medal_judges.training.config import OptimConfig
+
+T = TypeVar("T")
 
 
 def uses_deepspeed(accelerator: Any) -> bool:
@@ -51,6 +53,16 @@ def set_deepspeed(accelerator: Any, optim: OptimConfig, precision: str) -> None:
     settings["train_micro_batch_size_per_gpu"] = optim.batch_size
     settings["gradient_accumulation_steps"] = optim.gradient_accumulation
     settings["gradient_clipping"] = optim.clip
+
+
+def gathered_objects(parts: list[T], accelerator: Any) -> list[T]:
+    """The lists of all processes as one, on every process."""
+    if accelerator.num_processes == 1:
+        return parts
+    from accelerate.utils import gather_object
+
+    found: list[T] = gather_object(parts)
+    return found
 
 
 def innermost(optimizer: Any) -> Optimizer:

@@ -7,6 +7,7 @@ import logging
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 EMISSIONS_NAME = "emissions.json"
@@ -16,21 +17,36 @@ logger = logging.getLogger(__name__)
 
 
 class Meter:
-    """Measures from its making to ``write``; without codecarbon it measures nothing."""
+    """Measures from entering to ``write``; without codecarbon it measures nothing. One a run: left
+    by an error it stops too."""
 
     def __init__(self) -> None:
         self._country = os.environ.get(COUNTRY) or None
         self._tracker = _tracker(self._country)
+
+    def __enter__(self) -> Meter:
         if self._tracker is not None:
             self._tracker.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._tracker is not None:
+            self._tracker.stop()
+            self._tracker = None
 
     def write(self, folder: Path) -> None:
         """emissions.json in ``folder``: kWh, seconds, on what, by what, and kg CO2 equivalent where
         the country is named (``kg_co2`` is None elsewhere)."""
         if self._tracker is None:
             return
-        kilograms = self._tracker.stop()
-        data = self._tracker.final_emissions_data
+        tracker, self._tracker = self._tracker, None
+        kilograms = tracker.stop()
+        data = tracker.final_emissions_data
         if kilograms is None or data is None:
             logger.warning("codecarbon measured nothing: the card states no emissions")
             return

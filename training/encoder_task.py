@@ -11,7 +11,7 @@ from medal_judges.training.config import TrainConfig
 from medal_judges.training.examples import Example
 from medal_judges.training.experts import mute_experts
 from medal_judges.training.feature_scale import fit_feature_scale
-from medal_judges.training.model import Batcher, EncoderObjective
+from medal_judges.training.model import Batcher, EncoderObjective, reads_in_bf16
 from medal_judges.training.optimizer import freeze
 from medal_judges.training.reply import fit_reply
 from medal_judges.training.ridge import fit_ridge
@@ -40,8 +40,9 @@ class EncoderTask(Task):
         self.body = judge.net.body
         freeze(self.body, config.trainable_layers)
         frozen = config.trainable_layers == 0 or not judge.config.embedding
-        self.train = Batcher(judge, train, frozen)
-        self.validation = Batcher(judge, validation, frozen)
+        bf16 = reads_in_bf16(config.optim.mixed_precision, device)
+        self.train = Batcher(judge, train, frozen, bf16)
+        self.validation = Batcher(judge, validation, frozen, bf16)
         if judge.config.net != "sequence":  # which has neither features nor turn vectors
             fit_feature_scale(judge, self.train)
         if judge.config.reply is not None:

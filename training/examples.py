@@ -92,6 +92,17 @@ def _unit_map(entry: DataEntry, rows: Sequence[LabelledDialogue], name: str) -> 
     return UnitMap(scale[0], scale[1] - scale[0])
 
 
+def human_example(row: LabelledDialogue, entry: DataEntry, names: Mapping[str, str]) -> Example:
+    """The Example of a row with what people said of it, and no targets."""
+    human = {
+        judged: value
+        for name, judged in names.items()
+        if (rating := row.rating(name)) is not None and (value := mean(rating)) is not None
+    }
+    source = entry.source.split(":")[0]
+    return Example(row.dialogue, source, {}, human=human, group=row.group)
+
+
 def example_of(
     row: LabelledDialogue,
     entry: DataEntry,

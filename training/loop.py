@@ -21,21 +21,24 @@ import torch
 from medal_judges.errors import MedalError
 from medal_judges.models.judge import Judge
 from medal_judges.training.accelerator import chosen_precision, make_accelerator
-from medal_judges.training.batches import epoch_batches
+from medal_judges.training.batches import epoch_batches, prediction_batches
 from medal_judges.training.body_settings import reset_body, set_body
 from medal_judges.training.checkpoint import (
     Progress,
+    RunShape,
     checkpoints,
     clear_checkpoints,
-    leave_out_frozen,
+    keep_what_learns,
     load_checkpoint,
     save_checkpoint,
 )
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.distributed import (
+    gathered_objects,
     innermost,
     leave_deepspeed,
     set_leaves,
+    strategy,
     uses_deepspeed,
     whole_state,
     write_state,
@@ -43,6 +46,7 @@ from medal_judges.training.distributed import (
 from medal_judges.training.examples import Example
 from medal_judges.training.objective import Data, Objective
 from medal_judges.training.optimizer import build_optimizer, build_schedule
+from medal_judges.training.predicted import Predicted, in_row_order
 from medal_judges.training.progress import TrainingBar
 from medal_judges.training.task import make_task
 from medal_judges.training.validation import possible_figures, validation_figures, watched
@@ -61,10 +65,20 @@ class TrainingLoop:
         validation: Sequence[Example],
         levels: Mapping[str, int],
         run_hash: str,
+        accelerator: Any = None,
     ) -> None:
-        self.config, self.levels, self.run_hash = config, dict(levels), run_hash
+        self.config, self.levels = config, dict(levels)
         self.folder = Path(config.output_dir) / "checkpoints"
-        self.accelerator, self.precision = make_accelerator(config), chosen_precision(config)
+        self.accelerator = accelerator or make_accelerator(config)
+        self.precision = chosen_precision(config)
+        processes = self.accelerator.num_processes
+        self.shape = RunShape(
+            run_hash,
+            config.optim.batch_size,
+            config.optim.gradient_accumulation * processes,
+            processes,
+            strategy(self.accelerator),
+        )
         self.task = make_task(config, judge, train, validation, self.accelerator.device)
         self.train, self.validation = self.task.train, self.task.validation
         if config.optim.solver == "gradient" and validation:
@@ -76,16 +90,15 @@ class TrainingLoop:
 
     def _build(self, objective: Objective) -> None:
         optim = self.config.optim
-        unit = self.accelerator.num_processes * optim.gradient_accumulation
         batches = epoch_batches(self.train.lengths, optim, seed=self.config.seed, epoch=0)
-        self.steps_per_epoch = math.ceil(len(batches) / unit)
+        self.steps_per_epoch = math.ceil(len(batches) / self.shape.batches)
         self.steps = max(1, round(optim.epochs * self.steps_per_epoch))
         set_leaves(objective, self.accelerator)
         optimizer = build_optimizer(objective, self.task.body, optim)
         self.model, self.optimizer = self.accelerator.prepare(objective, optimizer)
         self.schedule = build_schedule(innermost(self.optimizer), optim, self.steps)
         self.accelerator.register_for_checkpointing(self.schedule)
-        leave_out_frozen(self.accelerator, self._kept)
+        keep_what_learns(self.accelerator, self._kept)
 
     def _kept(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Of the objective's state what training changes."""
@@ -110,7 +123,7 @@ class TrainingLoop:
         if self.task.solve():
             return progress
         if resume:
-            progress = load_checkpoint(self.folder, self.accelerator, self.run_hash)
+            progress = load_checkpoint(self.folder, self.accelerator, self.shape)
         else:
             clear_checkpoints(self.folder, self.accelerator)
         with TrainingBar(self.steps, progress.step, self.accelerator.is_main_process) as bar:
@@ -122,18 +135,19 @@ class TrainingLoop:
     def _epoch(self, progress: Progress, bar: TrainingBar) -> None:
         """From the step that ``progress`` stands at to the end of that epoch."""
         epoch, done = divmod(progress.step, self.steps_per_epoch)
-        accelerator, accumulate = self.accelerator, self.config.optim.gradient_accumulation
+        accelerator, share = self.accelerator, self.shape.batches
         batches = epoch_batches(
             self.train.lengths,
             self.config.optim,
             seed=self.config.seed,
             epoch=epoch,
-            count=self.steps_per_epoch * accumulate * accelerator.num_processes,
+            count=self.steps_per_epoch * share,
         )
-        mine = batches[accelerator.process_index :: accelerator.num_processes]
         self.model.train()
-        for start in range(done * accumulate, len(mine), accumulate):
-            loss = self._step(mine[start : start + accumulate])
+        for start in range(done * share, len(batches), share):
+            numbers = range(start + accelerator.process_index, start + share)
+            mine = numbers[:: accelerator.num_processes]
+            loss = self._step([batches[n] for n in mine], [(epoch, n) for n in mine])
             progress.step += 1
             self._require_finite(loss, f"loss of step {progress.step}")
             bar.advance(loss)
@@ -141,10 +155,17 @@ class TrainingLoop:
             if progress.step >= self.steps or progress.stopped:
                 return
 
-    def _step(self, batches: Sequence[Sequence[int]]) -> float:
-        """One optimiser step over ``batches``; returns the mean loss."""
+    def _step(
+        self, batches: Sequence[Sequence[int]], places: Sequence[tuple[int, int]] | None = None
+    ) -> float:
+        """One optimiser step over ``batches``; returns the mean loss.
+
+        ``places``: epoch and number of each. Its dropout is drawn by them, so that a batch is the
+        same whichever process has it, and after whatever stop.
+        """
         total = 0.0
-        for rows in batches:
+        for rows, place in zip(batches, places or [(0, 0)] * len(batches), strict=True):
+            torch.manual_seed(_seed_of(self.config.seed, *place))
             with self.accelerator.accumulate(self.model):
                 loss, _ = self.model(*self._arguments(self.train, rows))
                 self.accelerator.backward(loss)
@@ -179,7 +200,7 @@ class TrainingLoop:
         if progress.step % every and progress.step != self.steps:
             return
         if self.validation.examples:
-            figures = self.validate()
+            figures, _ = self.validate()
             self._require_finite(figures["loss"], f"validation loss at step {progress.step}")
             progress.history.append(
                 {"step": progress.step, "lr": self.schedule.get_last_lr()[-1]} | figures
@@ -187,7 +208,7 @@ class TrainingLoop:
             bar.figures(progress.step, figures)
             self.accelerator.log(figures, step=progress.step)
             self._judge_progress(progress, figures)
-        save_checkpoint(self.folder, progress, self.accelerator, self.run_hash)
+        save_checkpoint(self.folder, progress, self.accelerator, self.shape)
         self._write_history(progress)
         self.model.train()
 
@@ -253,33 +274,32 @@ class TrainingLoop:
             leave_deepspeed(self.model, self.bare.net, self.accelerator.is_main_process)
         reset_body(self.task.body, self.config)
 
-    def validate(self) -> dict[str, float]:
-        """Validation figures of the weights as they are, on every process alike."""
+    def validate(self) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+        """(figures, logits per dimension) of the validation rows by the weights as they are, on
+        every process alike."""
         logits, loss = self.predict(self.validation)
         heads = self.task.heads
         scores = {k: heads[k].scores(torch.from_numpy(z), 1.0).numpy() for k, z in logits.items()}
         figures = validation_figures(self.validation.examples, scores, self._binary)
-        return {"loss": loss} | figures
+        return {"loss": loss} | figures, logits
 
     @torch.no_grad()
     def predict(self, data: Data) -> tuple[dict[str, np.ndarray], float]:
-        """Logits [n, outputs] per dimension (mean over members) and the mean loss, in row order."""
-        # Through the wrapped model, by every process: nothing else gathers ZeRO-3's weights.
+        """Logits [n, outputs] per dimension (mean over members) and the mean loss, in row order.
+
+        The processes share the batches, all with as many passes: nothing else gathers ZeRO-3's
+        weights, so all go through the wrapped model.
+        """
         self.model.eval()
+        count = self.accelerator.num_processes
+        batches = prediction_batches(data.lengths, self.config.optim, count)
         names = self.bare.dimensions
-        lengths = data.lengths
-        order = sorted(range(len(lengths)), key=lambda row: lengths[row])
-        size = self.config.optim.batch_size
-        parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
-        losses: list[float] = []
-        for start in range(0, len(order), size):
-            rows = order[start : start + size]
+        parts = []
+        for rows in batches[self.accelerator.process_index :: count]:
             loss, members = self.model(*self._arguments(data, rows))
-            losses += [float(loss)] * len(rows)
-            for name in names:
-                parts[name].append(self.task.combine(members, name).float().cpu().numpy())
-        back = np.argsort(order)
-        return {k: np.concatenate(v)[back] for k, v in parts.items()}, float(np.mean(losses))
+            logits = {n: self.task.combine(members, n).float().cpu().numpy() for n in names}
+            parts.append(Predicted(rows, float(loss), logits))
+        return in_row_order(gathered_objects(parts, self.accelerator), names)
 
     def _write_history(self, progress: Progress) -> None:
         if self.accelerator.is_main_process:
@@ -287,3 +307,8 @@ class TrainingLoop:
             path.write_text(
                 "".join(json.dumps(h) + "\n" for h in progress.history), encoding="utf-8"
             )
+
+
+def _seed_of(seed: int, epoch: int, number: int) -> int:
+    """A seed for one batch, far from its neighbours'."""
+    return int(np.random.SeedSequence([seed, epoch, number]).generate_state(1, np.uint64)[0])

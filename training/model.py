@@ -83,9 +83,12 @@ class EncoderObjective(Objective):
 
 
 class Batcher(Data):
-    """Examples to Inputs and targets; with a frozen body every distinct turn is encoded once."""
+    """Examples to Inputs and targets; with a frozen body every distinct turn is encoded once, in
+    bf16 where ``bf16`` says so."""
 
-    def __init__(self, judge: EncoderJudge, examples: Sequence[Example], frozen: bool) -> None:
+    def __init__(
+        self, judge: EncoderJudge, examples: Sequence[Example], frozen: bool, bf16: bool = False
+    ) -> None:
         super().__init__(examples)
         self.judge = judge
         self.encoded = judge.prepare([e.dialogue for e in examples])
@@ -95,7 +98,7 @@ class Batcher(Data):
         self.pieces: list[list[list[int]]] = [] if self.flat else judge.turns.pieces(texts)
         self.table: Tensor | None = None
         if frozen and not self.flat:
-            with torch.autocast(judge.device.type, torch.bfloat16, enabled=fast_bf16(judge.device)):
+            with torch.autocast(judge.device.type, torch.bfloat16, enabled=bf16):
                 self.table = judge.embed_texts(texts)
 
     @property
@@ -145,11 +148,15 @@ class Batcher(Data):
         return index
 
 
-def fast_bf16(device: torch.device) -> bool:
-    """True where bf16 has hardware: a frozen body is read once, and 3 to 4 times as fast with it.
+def reads_in_bf16(precision: str, device: torch.device) -> bool:
+    """Whether a frozen body is read in bf16: as ``optim.mixed_precision`` says, with ``auto`` where
+    there is hardware for it, which is 3 to 4 times as fast.
 
-    The judge itself scores in fp32; the rounding is noise of a thousandth on the turn vectors.
+    The judge itself scores in fp32; the rounding is noise of a thousandth on the turn vectors,
+    which training makes into other weights on machines with and without such hardware.
     """
+    if precision != "auto":
+        return precision == "bf16"
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported())
     check = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)  # private, hence getattr

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +13,6 @@ from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.models.hybrid.members import MEMBERS, Member
 from medal_judges.models.judge import Judge
 from medal_judges.training.config import TrainConfig
-
-Train = Callable[[TrainConfig], Path]
-
-
-def train_parts(config: TrainConfig, dimensions: Sequence[Dimension], train: Train) -> list[Path]:
-    """Train a judge for each of ``dimensions`` alone, by ``train``; their folders, in order."""
-    return [train(part_config(config, d.name)) for d in dimensions]
 
 
 def part_config(config: TrainConfig, dimension: str) -> TrainConfig:
@@ -36,18 +28,20 @@ def part_config(config: TrainConfig, dimension: str) -> TrainConfig:
 
 
 def join_parts(
-    config: TrainConfig, dimensions: Sequence[Dimension], folders: Sequence[Path]
+    config: TrainConfig,
+    dimensions: Sequence[Dimension],
+    folders: Sequence[Path],
+    told: Sequence[Mapping[str, float]],
 ) -> tuple[HybridJudge, dict[str, float]]:
-    """(the judge that asks each dimension's own, their figures of validation)."""
+    """(the judge that asks each dimension's own, their figures of validation ``told`` as one)."""
     names = [d.name for d in dimensions]
     members = {
         name: Member(name, Judge.from_pretrained(folder), {})
         for name, folder in zip(names, folders, strict=True)
     }
     figures: dict[str, float] = {}
-    for folder in folders:
-        found = json.loads((folder / "validation.json").read_text(encoding="utf-8"))
-        figures |= {key: value for key, value in found.items() if "/" in key}
+    for one in told:
+        figures |= {key: value for key, value in one.items() if "/" in key}
     for kind in ("spearman", "auc"):
         if values := [v for key, v in figures.items() if key.startswith(f"{kind}/")]:
             figures[kind] = float(np.mean(values))

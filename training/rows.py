@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -25,16 +25,19 @@ from medal_judges.training.examples import (
     dimension_names,
     example_of,
     fit_unit_maps,
+    human_example,
 )
 
 
 @dataclass(slots=True)
 class RunRows:
-    """Examples of a run, and ``facts`` on each entry for the card."""
+    """Examples of a run, and ``facts`` on each entry for the card. Those of ``test`` have no
+    targets: nothing is learnt from them."""
 
     train: list[Example]
     validation: list[Example]
     facts: list[dict[str, object]]
+    test: list[Example] = field(default_factory=list)
 
 
 def load_entry(entry: DataEntry, seed: int) -> list[LabelledDialogue]:
@@ -112,7 +115,20 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
         for part in ("train", "validation", "test")
         for entry, rows in loaded[part]
     ]
-    return RunRows(examples["train"], examples["validation"], facts)
+    test = [e for entry, rows in loaded["test"] for e in _test_examples(dimensions, entry, rows)]
+    return RunRows(examples["train"], examples["validation"], facts, test)
+
+
+def _test_examples(
+    dimensions: Sequence[Dimension],
+    entry: DataEntry,
+    rows: Sequence[LabelledDialogue],
+) -> list[Example]:
+    """The rows of a test entry that have a label of ``dimensions``, without targets: a source
+    whose scale has no bounds can be ranked all the same."""
+    names = dimension_names(entry, rows, [d.name for d in dimensions]) if rows else {}
+    examples = [human_example(row, entry, names) for row in rows]
+    return [example for example in examples if example.human]
 
 
 def _examples(

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -59,17 +61,30 @@ class Workshop:
         write_rows(folder / "validation.jsonl", 30, "validation", seed=2)
 
     def train(
-        self, strategy: str, *, name: str | None = None, resume: bool = False, **optim: Any
+        self,
+        strategy: str,
+        *,
+        name: str | None = None,
+        resume: bool = False,
+        dropout: float = 0.0,
+        overrides: Sequence[str] = (),
+        **optim: Any,
     ) -> Path:
         """The folder of the judge trained with ``strategy``."""
         folder = self.folder / (name or strategy)
-        done = self.run(strategy, folder, ["--resume"] if resume else [], **optim)
+        options = [*overrides, *(["--resume"] if resume else [])]
+        done = self.run(strategy, folder, options, dropout, **optim)
         # ZeRO-3 has been seen to abort at exit after all was written: the judge is the proof.
         assert done.returncode == 0 or "judge saved and checked" in done.stdout, done.stderr[-3000:]
         return folder
 
     def run(
-        self, strategy: str, folder: Path, options: list[str], **optim: Any
+        self,
+        strategy: str,
+        folder: Path,
+        options: Sequence[str],
+        dropout: float = 0.0,
+        **optim: Any,
     ) -> subprocess.CompletedProcess[str]:
         """``medal train`` by ``strategy`` to its end; a global batch is always 8 rows."""
         single = strategy == "single"
@@ -78,7 +93,7 @@ class Workshop:
             "name": "pair",
             "output_dir": str(folder),
             "rubric": "medal",
-            "model": model | {"dropout": 0.0, "embedding_dropout": 0.0},
+            "model": model | {"dropout": dropout, "embedding_dropout": dropout},
             "train": [{"source": str(self.folder / "train.jsonl")}],
             "validation": [{"source": str(self.folder / "validation.jsonl")}],
             "optim": {
@@ -200,3 +215,136 @@ def test_processes_that_do_not_know_each_other_are_refused(workshop: Workshop) -
     assert done.returncode != 0
     assert "2 processes were launched" in done.stdout + done.stderr
     assert not (workshop.folder / "strangers" / "config.json").exists()
+
+
+@pytest.fixture(scope="module")
+def with_dropout(workshop: Workshop) -> dict[str, list[float]]:
+    """Scores of the judge that one process trained with dropout, without a stop."""
+    return workshop.scores(workshop.train("single", name="dropout", dropout=0.2))
+
+
+@pytest.mark.slow
+def test_dropout_is_the_same_on_two_processes(
+    workshop: Workshop, with_dropout: dict[str, list[float]], alone: dict[str, list[float]]
+) -> None:
+    """A batch draws its dropout by its number, not by the process that has it."""
+    require_same(workshop.scores(workshop.train("ddp", name="dropout2", dropout=0.2)), with_dropout)
+    largest = max(abs(a - b) for n in alone for a, b in zip(alone[n], with_dropout[n], strict=True))
+    assert largest > 0.01  # there is dropout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first, second", [("single", "ddp"), ("ddp", "single")])
+def test_a_run_resumes_with_another_number_of_processes(
+    first: str, second: str, workshop: Workshop, with_dropout: dict[str, list[float]]
+) -> None:
+    """The same global batch (2 of 4 dialogues a step), stopped in mid-epoch after an odd step."""
+    name, odd = f"{first}-{second}", ("checkpoint_steps=5", "stop.keep=last")
+    whole = workshop.train("single", name=f"{name}-whole", dropout=0.2, overrides=odd)
+    folder = workshop.train(first, name=name, dropout=0.2, overrides=odd)
+    third, last = sorted((folder / "checkpoints").glob("step-*"))
+    assert third.name == "step-00000015"
+    shutil.rmtree(last)
+    workshop.train(second, name=name, dropout=0.2, overrides=odd, resume=True)
+    assert facts(folder)["steps"] == STEPS
+    assert facts(folder)["processes"] == (2 if second == "ddp" else 1)
+    assert json.loads((last / "progress.json").read_text())["batches_done"] == 2 * STEPS
+    require_same(workshop.scores(folder), workshop.scores(whole))
+
+
+@pytest.mark.slow
+def test_another_global_batch_is_refused(workshop: Workshop) -> None:
+    folder = workshop.folder / "refused"
+    workshop.train("single", name="refused")
+    done = workshop.run("ddp", folder, ["--resume"], gradient_accumulation=2)
+    told = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode != 0 and "its steps would not be the same" in told
+    assert "optim.gradient_accumulation=1" in told
+
+
+@pytest.mark.slow
+def test_one_judge_a_dimension_on_two_processes(workshop: Workshop) -> None:
+    """The second dimension is trained in the same group of processes as the first."""
+    overrides = ("per_dimension=true", "optim.epochs=1")
+    scores = [
+        workshop.scores(workshop.train(kind, name=f"apart-{kind}", overrides=overrides))
+        for kind in ("single", "ddp")
+    ]
+    assert scores[0].keys() == {"repetitive", "overall"}
+    require_same(scores[1], scores[0])
+    folder = workshop.folder / "apart-ddp"
+    assert check_golden(folder) <= TOLERANCE
+    for dimension in ("repetitive", "overall"):
+        assert facts(folder / "members" / dimension)["processes"] == 2
+
+
+@pytest.mark.slow
+def test_a_family_fitted_at_once_is_fitted_by_one_process(workshop: Workshop) -> None:
+    folder = workshop.folder / "fitted"
+    model = "model={family: feature, features: [log_words]}"
+    done = workshop.run("ddp", folder, [model, "stop.keep=last", "stop.patience=null"])
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("judge saved and checked") == 1
+    assert check_golden(folder) <= TOLERANCE
+
+
+@pytest.mark.slow
+def test_validation_is_shared_by_the_processes(workshop: Workshop) -> None:
+    """Every process predicts half of the validation batches, which are cut by tokens too."""
+    script = workshop.folder / "shared.py"
+    script.write_text(SHARED, encoding="utf-8")
+    command, environment = launch("ddp")
+    done = subprocess.run(
+        [*command, str(script), str(workshop.folder), str(workshop.body)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    passes = sorted(int(x) for x in re.findall(r"passes of process \d: (\d+)", done.stdout))
+    tokens = [int(x) for x in re.findall(r"most padded tokens: (\d+)", done.stdout)]
+    assert len(passes) == 2 and passes[0] == passes[1]
+    assert 2 * passes[0] >= 30 / 4 and 2 * passes[0] <= 30  # 30 rows in batches of at most 4
+    assert max(tokens) <= 120
+
+
+SHARED = """
+import sys
+from pathlib import Path
+import torch
+from medal_judges.config import build_config
+from medal_judges.dimension import load_rubric
+from medal_judges.models.encoder import EncoderJudge
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.loop import TrainingLoop
+from medal_judges.training.rows import load_rows
+
+folder, body = Path(sys.argv[1]), sys.argv[2]
+model = {"family": "encoder", "base": body, "shape": "flat", "max_tokens": 64, "width": 16}
+config = build_config(TrainConfig, {
+    "name": "x", "output_dir": str(folder / "shared"), "rubric": "medal", "model": model,
+    "train": [{"source": str(folder / "train.jsonl")}],
+    "validation": [{"source": str(folder / "validation.jsonl")}],
+    "optim": {"batch_size": 4, "batch_tokens": 120},
+}, where="test")
+dimensions = [d for d in load_rubric("medal") if d.name == "overall"]
+rows = load_rows(config, dimensions)
+torch.manual_seed(0)
+judge = EncoderJudge.create(config.model, dimensions)
+loop = TrainingLoop(config, judge, rows.train, rows.validation, {}, "x")
+seen = []
+arguments = loop._arguments
+def counted(data, chosen):
+    seen.append(len(chosen) * max(data.lengths[row] for row in chosen))
+    return arguments(data, chosen)
+loop._arguments = counted
+logits, loss = loop.predict(loop.validation)
+assert len(logits["overall"]) == 30
+rank = loop.accelerator.process_index
+print(f"passes of process {rank}: {len(seen)}; most padded tokens: {max(seen)};", flush=True)
+from accelerate.utils import gather_object
+(first, *others) = gather_object([logits["overall"].tolist()])
+assert all(other == first for other in others)
+loop.accelerator.end_training()
+"""

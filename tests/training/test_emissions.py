@@ -20,9 +20,9 @@ def test_what_was_measured_is_written(tmp_path: Path, monkeypatch: pytest.Monkey
             monkeypatch.setenv("MEDAL_JUDGES_COUNTRY", country)
         else:
             monkeypatch.delenv("MEDAL_JUDGES_COUNTRY")
-        meter = Meter()
-        sum(range(2_000_000))
-        meter.write(tmp_path)
+        with Meter() as meter:
+            sum(range(2_000_000))
+            meter.write(tmp_path)
         found = json.loads((tmp_path / "emissions.json").read_text())
         assert found["kwh"] > 0 and found["seconds"] > 0 and found["country"] == country
         assert found["tool"].startswith("codecarbon ")
@@ -50,5 +50,6 @@ def test_the_card_states_grams_where_the_country_is_known(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(find_spec("codecarbon") is not None, reason="codecarbon is installed")
 def test_without_the_package_nothing_is_stated(tmp_path: Path) -> None:
-    Meter().write(tmp_path)
+    with Meter() as meter:
+        meter.write(tmp_path)
     assert not list(tmp_path.iterdir())

@@ -84,7 +84,10 @@ def test_a_stopped_run_resumes_to_the_same_judge(tmp_path: Path, tiny_llama: Pat
 def test_answers_are_learnt(tmp_path: Path, tiny_llama: Path) -> None:
     model = {"head": "generative", "layout": "each", "answer_tokens": 40, "comment_chars": 1}
     config = run_config(tmp_path, tiny_llama, model, epochs=4)
-    folder = train_judge(config)
+    folder = train_judge(config.model_copy(update={"answered_rows": 10}))
+    told = json.loads((folder / "agreement.json").read_text())
+    assert {r["dimension"]: r["n"] + r["missed"] for r in told} == {"overall": 10, "repetitive": 10}
+    assert all(set(r["baselines"]) == {"length", "repetition"} for r in told)
     history = [json.loads(x) for x in (folder / "history.jsonl").read_text().splitlines()]
     assert history[-1]["loss"] < 0.6 * history[0]["loss"]
     adapter = json.loads((folder / "adapter" / "adapter_config.json").read_text())

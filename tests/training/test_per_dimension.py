@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ from medal_judges.errors import ConfigError
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.judge import Judge
+from medal_judges.training import emissions, run
+from medal_judges.training import rows as rows_module
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.examples import Example
+from medal_judges.training.loop import TrainingLoop
 from medal_judges.training.per_dimension import part_config
 from medal_judges.training.rows import RunRows
-from medal_judges.training.run import _learnable, train_judge
+from medal_judges.training.run import learnable, train_judge
 
 from ..conftest import WORDS
 
@@ -57,10 +61,10 @@ def test_a_part_is_the_same_run_of_one_dimension(tmp_path: Path) -> None:
 def test_only_takes_known_dimensions() -> None:
     rows = RunRows([Example(Dialogue("1", ()), "a", {"overall": 0.5, "unsafe": 1.0})], [], [])
     rubric = load_rubric("medal")
-    assert [d.name for d in _learnable(rubric, rows, ("overall",))] == ["overall"]
-    assert {d.name for d in _learnable(rubric, rows)} == {"overall", "unsafe"}
+    assert [d.name for d in learnable(rubric, rows, ("overall",))] == ["overall"]
+    assert {d.name for d in learnable(rubric, rows)} == {"overall", "unsafe"}
     with pytest.raises(ConfigError, match="no dimension fun"):
-        _learnable(rubric, rows, ("overall", "fun"))
+        learnable(rubric, rows, ("overall", "fun"))
 
 
 def test_families_that_fit_each_dimension_refuse_it(tmp_path: Path) -> None:
@@ -78,11 +82,43 @@ def labelled(number: int, split: str) -> LabelledDialogue:
 
 
 @pytest.mark.slow  # four judges, each checked in a process of its own
-def test_the_joined_judge_is_its_parts(tiny_bert: Path, tmp_path: Path) -> None:
+def test_the_joined_judge_is_its_parts(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for split in ("train", "validation"):
         rows = (labelled(i, split).to_record() for i in range(20))
         write_records(tmp_path / f"{split}.jsonl", rows)
+    calls: Counter[str] = Counter()
+
+    class Tracker:
+        """Counts what codecarbon's is told; its figures are not there, and none are written."""
+
+        final_emissions_data = None
+
+        def start(self) -> None:
+            calls["start"] += 1
+
+        def stop(self) -> None:
+            calls["stop"] += 1
+
+    monkeypatch.setattr(emissions, "_tracker", lambda country: Tracker())
+    for module, name in (
+        (run, "load_rows"),
+        (rows_module, "check_leaks"),
+        (TrainingLoop, "predict"),
+    ):
+        whole = getattr(module, name)
+
+        def counted(*args: Any, whole: Any = whole, name: str = name, **more: Any) -> Any:
+            calls[name] += 1
+            return whole(*args, **more)
+
+        monkeypatch.setattr(module, name, counted)
     folder = train_judge(settings(tiny_bert, tmp_path, per_dimension=True))
+    # One meter and one reading of the rows for both dimensions; each is predicted at the end of
+    # its epoch and once by its best weights.
+    assert calls == {"start": 1, "stop": 1, "load_rows": 1, "check_leaks": 1, "predict": 4}
+    monkeypatch.undo()
     judge = Judge.from_pretrained(folder)
     assert judge.family == "hybrid" and {d.name for d in judge.dimensions} == set(DIMENSIONS)
     alone = train_judge(

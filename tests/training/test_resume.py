@@ -138,12 +138,13 @@ def test_early_stopping_counts_on_after_a_stop(config: Path, tmp_path: Path) -> 
     subprocess.run(patient, check=True, stderr=subprocess.DEVNULL)
     wanted = {name: (folder / name).read_text() for name in ("history.jsonl", "golden.json")}
     earlier, last = sorted(folder.glob("checkpoints/step-*"))
-    state, end = (json.loads((p / "progress.json").read_text()) for p in (earlier, last))
+    written = [json.loads((p / "progress.json").read_text()) for p in (earlier, last)]
+    state, end = (found["progress"] for found in written)
     assert (state["waited"], state["stopped"]) == (2, False)
     assert (end["waited"], end["stopped"]) == (3, True) and end["step"] < 100
     shutil.rmtree(last)  # as if it had been killed after the second validation without a gain
     subprocess.run([*patient, "--resume"], check=True, stderr=subprocess.DEVNULL)
-    assert json.loads((last / "progress.json").read_text()) == end
+    assert json.loads((last / "progress.json").read_text()) == written[1]
     assert (folder / "history.jsonl").read_text() == wanted["history.jsonl"]
     found, before = golden(folder), json.loads(wanted["golden.json"])["scores"]
     for a, b in zip(found, before, strict=True):

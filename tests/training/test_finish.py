@@ -1,0 +1,139 @@
+"""The end of a run: figures beside baselines, test sets scored, golden scores of large nets."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from scipy.stats import spearmanr
+from sklearn.metrics import roc_auc_score
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
+from medal_judges.config import build_config
+from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.dimension import load_rubric
+from medal_judges.models import golden
+from medal_judges.models.encoder import EncoderJudge
+from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.training.batches import prediction_batches
+from medal_judges.training.config import OptimConfig
+from medal_judges.training.model import reads_in_bf16
+from medal_judges.training.predicted import Predicted, in_row_order
+
+
+def write_rows(path: Path, count: int, seed: int, sources: tuple[str, ...] = ("en",)) -> str:
+    """Dialogues rated the lower the longer the answers are, with noise."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for number in range(count):
+        words = int(rng.integers(1, 30))
+        said = " ".join(rng.choice(["film", "river", "bread", "city"], words))
+        turns = [{"role": "user", "content": f"{path.stem} {number}?"}]
+        turns.append({"role": "assistant", "content": f"{said} {number}."})
+        rating = float(np.clip(5 - words / 8 + rng.normal(), 1, 5))
+        row = {"id": f"{path.stem}{number}", "lang": sources[number % len(sources)]}
+        labels = {"overall": [rating], "repetitive": [int(rating < 3)]}
+        scales = {"overall": [1, 5], "repetitive": [0, 1]}
+        lines.append(json.dumps(row | {"dialogue": turns, "labels": labels, "scales": scales}))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def config_at(folder: Path) -> Path:
+    """A run of a measure that says nothing here, with validation and test rows."""
+    settings = {
+        "name": "words",
+        "output_dir": str(folder / "run"),
+        "rubric": "medal",
+        "model": {"family": "feature", "features": ["question"]},
+        "stop": {"keep": "last"},
+        "train": [{"source": write_rows(folder / "train.jsonl", 60, 0)}],
+        "validation": [{"source": write_rows(folder / "validation.jsonl", 40, 1)}],
+        "test": [{"source": write_rows(folder / "test.jsonl", 50, 2, ("zh", "ja"))}],
+    }
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return path
+
+
+def test_a_run_ends_with_its_figures_beside_the_baselines(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["train", "--config", str(config_at(tmp_path))])
+    assert done.exit_code == 0, done.output
+    records = json.loads((tmp_path / "run" / "agreement.json").read_text(encoding="utf-8"))
+    found = {(r["part"], r["dimension"], r["lang"]): r for r in records}
+    assert {"all", "zh", "ja"} == {lang for part, _, lang in found if part == "test"}
+    rows = list(load_spec(str(tmp_path / "test.jsonl")))
+    words = [-np.log1p(len(r.dialogue.turns[1].content.split())) for r in rows]
+    human = [r.labels["overall"][0] for r in rows]
+    wanted = spearmanr(words, human).statistic
+    assert wanted > 0.5  # the sign came from the training rows: shorter is better
+    plain = found["test", "overall", "all"]["baselines"]
+    assert plain["length"] == pytest.approx(wanted, abs=1e-9)
+    issue = [r.labels["repetitive"][0] for r in rows]
+    wanted = roc_auc_score(issue, -np.array(words))
+    assert found["test", "repetitive", "all"]["baselines"]["length"] == pytest.approx(wanted)
+    # the table that people see, and the card
+    flat = re.sub(r"\s+", " ", done.output)
+    for part in ("validation", "test"):
+        value = found[part, "overall", "all" if part == "test" else "en"]["baselines"]["length"]
+        assert f"{value:.2f}" in flat and part in flat
+    card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+    section = card.split("## Test sets")[1].split("\n## ")[0]
+    assert f"| {found['test', 'overall', 'zh']['baselines']['length']:.2f} |" in section
+    assert "test.jsonl" in section and "| length |" in section
+
+
+def test_prediction_batches_hold_every_row_within_the_budget() -> None:
+    rng = np.random.default_rng(0)
+    for count in (1, 7, 100):
+        lengths = rng.integers(1, 300, count).tolist()
+        optim = OptimConfig(batch_size=8, batch_tokens=512)
+        for processes in (1, 2, 3):
+            batches = prediction_batches(lengths, optim, processes)
+            assert len(batches) % processes == 0
+            assert {row for batch in batches for row in batch} == set(range(count))
+            assert all(len(b) <= 8 for b in batches)
+            assert all(len(b) == 1 or len(b) * max(lengths[r] for r in b) <= 512 for b in batches)
+
+
+def test_a_row_predicted_twice_counts_once() -> None:
+    parts = [
+        Predicted([2, 0], 1.0, {"a": np.array([[2.0], [0.0]])}),
+        Predicted([1], 4.0, {"a": np.array([[1.0]])}),
+        Predicted([2, 0], 1.0, {"a": np.array([[2.0], [0.0]])}),
+    ]
+    logits, loss = in_row_order(parts, ["a"])
+    assert logits["a"][:, 0].tolist() == [0, 1, 2] and loss == 2.0
+
+
+@pytest.mark.parametrize("text", ["mixed_precision: no", "mixed_precision: 'no'"])
+def test_no_is_a_precision(text: str) -> None:
+    """YAML reads a bare no as false; our own hints say ``optim.mixed_precision: no``."""
+    optim = build_config(OptimConfig, yaml.safe_load(text), where="test")
+    assert optim.mixed_precision == "no"
+    assert not reads_in_bf16(optim.mixed_precision, torch.device("cpu"))
+    assert reads_in_bf16("bf16", torch.device("cpu"))
+
+
+def test_golden_scores_of_a_large_net_are_few_short_and_in_its_dtype(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rubric = [d for d in load_rubric("medal") if d.name == "overall"]
+    judge = EncoderJudge.create(EncoderConfig(base=str(tiny_bert), max_tokens=64), rubric)
+    assert golden.setting_for(judge.net, "cuda", "bf16") == golden.Setting("cpu", "fp32")
+    monkeypatch.setattr(golden, "LARGE", 1000)
+    assert golden.setting_for(judge.net, "cuda", "no").device == "cuda"
+    setting = golden.setting_for(judge.net, "cpu", "bf16")
+    folder = judge.save_pretrained(tmp_path / "judge")
+    golden.settle(judge, setting)
+    golden.write_golden(judge, folder, setting)
+    record = golden.read_golden(folder)
+    assert record["dtype"] == "bf16" and len(record["scores"]) == 4
+    assert all(len(d["dialogue"]) <= 4 for d in record["dialogues"])
+    assert len({d["lang"] for d in record["dialogues"]}) >= 3
+    assert golden.check_golden(folder) == 0  # the same dtype again: not fp32
+    golden.check_in_fresh_process(folder)

@@ -18,7 +18,7 @@ def generate(
         list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Replace a setting.")
     ] = None,
     config: Annotated[
-        str, typer.Option("--config", help="YAML file, or a name such as generate/quickstart.")
+        str, typer.Option("--config", help="YAML file, or the name of one in configs/generate/.")
     ] = "",
     chatbots: Annotated[
         str, typer.Option("--chatbots", help="Only these of the config speak; comma-separated.")
@@ -37,8 +37,10 @@ def generate(
     from medal_judges.errors import ConfigError
 
     if not config:
-        raise ConfigError("no config given", hint="--config configs/generate/quickstart.yaml")
-    settings = load_config(GenerateConfig, config, overrides or [])
+        raise ConfigError(
+            "no config given", hint="--config quickstart; medal configs lists the others"
+        )
+    settings = load_config(GenerateConfig, config, overrides or [], folder="generate")
     chosen = [name.strip() for name in chatbots.split(",") if name.strip()]
     if dry_run:
         _estimate(settings, chosen)

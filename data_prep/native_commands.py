@@ -55,7 +55,7 @@ def translate(
     from medal_judges.data_prep.native.translation import Translator
     from medal_judges.jsonl import read_labelled
 
-    settings = load_config(TranslateConfig, config, overrides or [])
+    settings = load_config(TranslateConfig, config, overrides or [], folder="native")
     translator = Translator(settings, _model(settings.llm, max_cost, dry_run))
     languages = [code.strip() for code in to.split(",") if code.strip()]
     report = TranslateReport()
@@ -135,7 +135,7 @@ def compare_native(
     from medal_judges.data_prep.native.results import print_rates, write_results
     from medal_judges.jsonl import read_labelled
 
-    settings = load_config(CompareConfig, config, overrides or [])
+    settings = load_config(CompareConfig, config, overrides or [], folder="native")
     found = paired(read_labelled(native), read_labelled(translated))
     comparer = Comparer(settings, _model(settings.llm, max_cost, dry_run))
     if dry_run:

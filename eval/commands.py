@@ -21,7 +21,9 @@ def benchmark(
     judge: Annotated[
         list[str] | None,
         typer.Option(
-            "--judge", metavar="NAME=PATH", help="One more judge: folder, hub id or YAML file."
+            "--judge",
+            metavar="[NAME=]PATH",
+            help="One more judge: shipped name, YAML file, folder or hub id.",
         ),
     ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
@@ -41,7 +43,10 @@ def benchmark(
 
     settings = _config(config, overrides or [], judge or [])
     if not settings.judges and not settings.predictions:
-        raise ConfigError("no judge to benchmark", hint="--judge NAME=PATH, or judges: in the file")
+        raise ConfigError(
+            "no judge to benchmark",
+            hint="--judge contrast, --judge NAME=PATH, or judges: in the file",
+        )
     run = prepare(settings, offline=offline or None)
     run.retry_failed = retry_failed
     if not run.sets and not run.planted:
@@ -60,13 +65,20 @@ def _config(config: str, overrides: list[str], judges: list[str]) -> BenchmarkCo
     from medal_judges.config import build_config, load_config
     from medal_judges.errors import ConfigError
     from medal_judges.eval.runner_config import BenchmarkConfig
+    from medal_judges.nearest import did_you_mean
+    from medal_judges.shipped import JUDGES, judge_file, shipped_names
 
-    loaded = load_config(BenchmarkConfig, config, overrides)
+    loaded = load_config(BenchmarkConfig, config, overrides, folder="benchmark")
     added = []
     for text in judges:
         name, sign, path = text.partition("=")
-        if not (name and sign and path):
-            raise ConfigError(f"--judge {text!r} is not of the form NAME=PATH")
+        if not sign and judge_file(text) and text in shipped_names(JUDGES):
+            path = text  # a shipped judge brings its name
+        elif not (name and sign and path):
+            raise ConfigError(
+                f"--judge {text!r} is not of the form NAME=PATH, nor the name of a shipped judge",
+                hint=f"{did_you_mean(text, shipped_names(JUDGES))}--judge mine=runs/judge",
+            )
         added.append({"name": name, "path": path})
     data = loaded.model_dump()
     data["judges"] = [*data["judges"], *added]
@@ -75,7 +87,8 @@ def _config(config: str, overrides: list[str], judges: list[str]) -> BenchmarkCo
 
 def _command(config: str, overrides: list[str], judges: list[str]) -> str:
     """The command as it can be typed again; judges by name only, since a page is published."""
-    names = [f"--judge {text.partition('=')[0]}=..." for text in judges]
+    given = (text.partition("=")[:2] for text in judges)
+    names = [f"--judge {name}=..." if sign else f"--judge {name}" for name, sign in given]
     kept = [o for o in overrides if "/" not in o]
     shown = config if "/" not in config or config.startswith("configs/") else config.split("/")[-1]
     return " ".join(["medal benchmark --config", shown, *names, *kept])

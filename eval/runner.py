@@ -28,6 +28,7 @@ from medal_judges.jsonl import read_judgements
 from medal_judges.judgement import Judgement
 from medal_judges.models.judge import Judge
 from medal_judges.rating import Scale
+from medal_judges.shipped import judge_file
 
 # judge, set, rows done since the last call
 Progress = Callable[[str, str, int], None]
@@ -151,8 +152,9 @@ def _judge_sets(run: Run, config: JudgeConfig, progress: Progress | None) -> Non
 
 
 def _speaks_through_llm(path: str) -> bool:
-    """Whether ``path`` is a YAML file of a judge that asks a language model."""
-    return path.endswith((".yaml", ".yml")) and "llm" in read_yaml(path)
+    """Whether ``path`` is, or names, a YAML file of a judge that asks a language model."""
+    file = judge_file(path)
+    return file is not None and "llm" in read_yaml(file)
 
 
 def _read(run: Run, config: PredictionConfig, names: Mapping[str, str]) -> None:

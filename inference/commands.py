@@ -20,7 +20,8 @@ def score(
         list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="For YAML judges.")
     ] = None,
     judge: Annotated[
-        str, typer.Option("--judge", help="Folder, hub id, or file of configs/judges/.")
+        str,
+        typer.Option("--judge", help="Shipped name (medal judges), YAML file, folder or hub id."),
     ] = "",
     out: Annotated[str, typer.Option("--out", help="JSONL; - is standard output.")] = "-",
     dimension: Annotated[
@@ -62,8 +63,10 @@ def score(
     because a server was down or a limit was met."""
     from medal_judges.jsonl import read_dialogues
     from medal_judges.outputs import require_other_file
+    from medal_judges.shipped import judge_file
 
     _require_judge_and_level(judge, level)
+    judge = judge_file(judge) or judge
     require_other_file(out, [file])
     if repeats is not None:
         settings = [*(settings or []), f"repeats={repeats}"]
@@ -92,7 +95,10 @@ def _require_judge_and_level(judge: str, level: str) -> None:
     from medal_judges.errors import ConfigError
 
     if not judge:
-        raise ConfigError("no judge given", hint="--judge runs/quickstart/judge, or a hub id")
+        raise ConfigError(
+            "no judge given",
+            hint="--judge contrast (medal judges has the names), a folder, a hub id",
+        )
     if level not in ("dialogue", "turn", "last"):
         raise ConfigError(f"--level must be dialogue, turn or last, not {level!r}")
 

@@ -49,8 +49,9 @@ def _folder(judge: str, revision: str | None) -> Path:
     from medal_judges.errors import ConfigError
     from medal_judges.models.hub import pull
     from medal_judges.models.saving import read_config
+    from medal_judges.shipped import judge_file
 
-    if judge.endswith((".yaml", ".yml")):
+    if judge_file(judge) is not None:
         raise ConfigError(
             f"{judge} is a description: it has no weights, and so no golden scores",
             hint="give the folder or hub id of a saved judge",

@@ -26,7 +26,8 @@ def label(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write.")] = None,
     judge: Annotated[
-        str, typer.Option("--judge", help="Folder, hub id, or file of configs/judges/.")
+        str,
+        typer.Option("--judge", help="Shipped name (medal judges), YAML file, folder or hub id."),
     ] = JUDGE,
     repeats: Annotated[
         int | None, typer.Option("--repeats", min=1, help="Answers for each dialogue.")
@@ -66,8 +67,10 @@ def label(
     from medal_judges.data_prep.labelling.labels import survey
     from medal_judges.inference.labelling import LabellingRun, require_repeats
     from medal_judges.jsonl import read_labelled
+    from medal_judges.shipped import judge_file
 
     folder = _required(out, dry_run)
+    judge = judge_file(judge) or judge
     found = survey(read_labelled(file), replace_labels=replace_labels, need_lang=user_check)
     own, of_user = _split(settings or [])
     if repeats is not None and _is_yaml(judge):  # require_repeats tells the others
@@ -114,8 +117,10 @@ def _user_judge(
     import json
 
     from medal_judges.config import read_yaml
+    from medal_judges.shipped import judge_file
 
     name = given or USER_JUDGE
+    name = judge_file(name) or name
     llm = options.get("llm", read_yaml(judge).get("llm")) if _is_yaml(judge) else None
     if given is None and llm is not None:
         settings = [f"llm={json.dumps(llm)}", *settings]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import json
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,11 +14,15 @@ from typing import Any
 
 from medal_judges.errors import HubError
 from medal_judges.models.secret_scan import require_clean
+from medal_judges.nearest import did_you_mean, nearest
+from medal_judges.shipped import JUDGES, shipped_names
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _LOG_IN = "hf auth login, or set HF_TOKEN"
 _PUBLISHED = {".json", ".safetensors", ".md", ".txt", ".model", ".yaml", ".jinja", ".csv"}
 _LEFT_OUT = {"checkpoints", "judgements", "log", "logs", "runs"}
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
+_FOLDERS = {"configs", "judges", "runs"}  # of this project: nobody means an owner by them
 _PRESENT = 200  # names of an author that are compared with one that is not there
 
 
@@ -28,11 +32,12 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
     config.json comes first, so that a repository that holds no judge costs one small file and not
     its weights. Without a network the cache answers. Raises HubError that tells apart: no such
     repository (with the nearest names), no such revision, gated, no token, offline (and what the
-    cache has), disk full, and not a judge.
+    cache has), disk full, and not a judge. A path or a single word is never asked for.
     """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
+    _require_id(repo_id)
     with _explained(repo_id, revision):
         try:
             config = Path(hf_hub_download(repo_id, "config.json", revision=revision))
@@ -42,6 +47,25 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
             raise _no_judge(repo_id, "it has no config.json") from error
     _require_family(repo_id, config)
     return download(repo_id, config.parent.name)  # the very commit whose config was read
+
+
+def _require_id(name: str) -> None:
+    """Raise HubError for what is no OWNER/NAME, or a path on this machine."""
+    owner = name.partition("/")[0]
+    if _ID.match(name) and not Path(owner).is_dir() and owner not in _FOLDERS:
+        return
+    if "/" in name or "\\" in name or name.startswith((".", "~")):
+        raise HubError(
+            f"no folder and no file {name}",
+            hint="give the folder of a saved judge or a YAML file; a judge of the Hub is "
+            "OWNER/NAME (where no folder OWNER is)",
+        )
+    known = shipped_names(JUDGES)
+    raise HubError(
+        f"no judge {name!r}: no folder here has that name, and no shipped judge",
+        hint=f"{did_you_mean(name, known)}shipped (medal judges tells what they are): "
+        f"{', '.join(known)}; a judge of the Hub is OWNER/NAME",
+    )
 
 
 def download(repo_id: str, revision: str | None, *, patterns: Sequence[str] | None = None) -> Path:
@@ -226,7 +250,7 @@ def _near(repo_id: str) -> str:
         names = {model.id.rpartition("/")[2]: model.id for model in islice(listed, _PRESENT)}
     except Exception:  # a courtesy inside an error's message must not become another error
         return ""
-    found = [names[n] for n in difflib.get_close_matches(name, names, n=3, cutoff=0.6)]
+    found = [names[n] for n in nearest(name, names, 3)]
     return f"did you mean {' or '.join(found)}? " if found else ""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.judge import Judge
+from medal_judges.shipped import judge_file
 
 # family -> "module:class". Each class has `load(folder, **options)` or `from_settings(settings)`.
 FAMILIES = {
@@ -35,10 +36,11 @@ _OLDEST = 1
 def load_judge(source: str | Path, *, revision: str | None = None, **options: Any) -> Judge:
     """See Judge.from_pretrained."""
     text = str(source)
+    described = judge_file(text)
+    if described is not None:
+        return _load_yaml(described, options)
     if Path(source).is_dir():
         return _load_folder(Path(source), options)
-    if text.endswith((".yaml", ".yml")):
-        return _load_yaml(text, options)
     from medal_judges.models.hub import pull
 
     return _load_folder(pull(text, revision), options)

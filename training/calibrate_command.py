@@ -9,7 +9,7 @@ import typer
 
 
 def calibrate(
-    judge: Annotated[str, typer.Argument(help="YAML file of a follow-up judge.")],
+    judge: Annotated[str, typer.Argument(help="YAML file or name of a follow-up judge.")],
     data: Annotated[str, typer.Option("--data", help="Labelled dialogues: spec or JSONL file.")],
     out: Annotated[Path, typer.Option("--out", help="The judge with its scale, as YAML.")],
     label: Annotated[
@@ -26,9 +26,10 @@ def calibrate(
     from medal_judges.errors import ConfigError
     from medal_judges.inference.progress import scoring_bar
     from medal_judges.models.followup.judge import FollowUpJudge
+    from medal_judges.shipped import judge_file
     from medal_judges.training.scale import fit_scale, human_units
 
-    settings = read_yaml(judge)
+    settings = read_yaml(judge_file(judge) or judge)
     if settings.pop("family", None) != FollowUpJudge.family:
         raise ConfigError(f"{judge} is no follow-up judge: trained judges bring their own scale")
     loaded = FollowUpJudge.from_settings(settings)

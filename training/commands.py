@@ -32,7 +32,7 @@ def train(
     from medal_judges.config import load_config
     from medal_judges.training.config import TrainConfig
 
-    loaded = load_config(TrainConfig, config, overrides or [])
+    loaded = load_config(TrainConfig, config, overrides or [], folder="train")
 
     from medal_judges.training.run import is_main, train_judge
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from medal_judges.data_prep.sources.xdial import XDIAL
 from medal_judges.errors import SourceError
 from medal_judges.jsonl import Skipped, read_labelled
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.nearest import did_you_mean
 
 SOURCES = {
     source.name: source
@@ -64,8 +64,7 @@ def parse_spec(text: str) -> DataSpec:
 
 
 def _unknown_word(text: str, word: str, known: list[str]) -> SourceError:
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
-    guess = f"did you mean {near[0]!r}? " if near else ""
+    guess = did_you_mean(word, known)
     return SourceError(
         f"{text!r}: {word!r} is no part, level or split", hint=f"{guess}known: {', '.join(known)}"
     )
@@ -74,8 +73,7 @@ def _unknown_word(text: str, word: str, known: list[str]) -> SourceError:
 def get_source(name: str) -> Source:
     """The source called ``name``. Raises SourceError with the nearest names."""
     if name not in SOURCES:
-        near = difflib.get_close_matches(name, SOURCES, n=2, cutoff=0.4)
-        guess = f"did you mean {' or '.join(near)}? " if near else ""
+        guess = did_you_mean(name, SOURCES, 2)
         raise SourceError(
             f"no source {name!r}",
             hint=f"{guess}known: {', '.join(SOURCES)}; or the path of a .jsonl file",

@@ -13,6 +13,7 @@ from medal_judges.judgement import Judgement
 from medal_judges.models.hybrid.config import MemberConfig
 from medal_judges.models.judge import Item, Judge, ScoreLevel
 from medal_judges.models.saving import judge_of_settings
+from medal_judges.shipped import judge_file
 
 MEMBERS = "members"
 
@@ -88,10 +89,11 @@ def open_member(name: str, config: MemberConfig) -> Member:
     """The member of a config. Raises JudgeLoadError as Judge.from_pretrained, which it calls."""
     judge = Judge.from_pretrained(config.path, revision=config.revision, **config.options)
     settings = None
-    if config.path.endswith((".yaml", ".yml")):
+    described = judge_file(config.path)
+    if described is not None:
         from medal_judges.config import read_yaml
 
-        settings = read_yaml(config.path) | dict(config.options)
+        settings = read_yaml(described) | dict(config.options)
     return Member(name, judge, dict(config.dimensions), settings)
 
 

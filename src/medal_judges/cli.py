@@ -20,6 +20,7 @@ from medal_judges.inference.commands import score
 from medal_judges.inference.doctor_command import doctor
 from medal_judges.inference.export_command import export
 from medal_judges.inference.label_command import label
+from medal_judges.inference.listing_command import configs, judges
 from medal_judges.training.calibrate_command import calibrate
 from medal_judges.training.commands import train
 from medal_judges.training.push_command import push
@@ -44,6 +45,8 @@ app.command()(agreement)
 app.command()(doctor)
 app.command()(export)
 app.command()(push)
+app.command()(judges)
+app.command()(configs)
 
 
 def _version(wanted: bool) -> None:

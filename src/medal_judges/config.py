@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +11,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medal_judges.errors import ConfigError
+from medal_judges.nearest import did_you_mean
+from medal_judges.shipped import shipped_names
 
 
 class Config(BaseModel):
@@ -23,13 +24,16 @@ class Config(BaseModel):
 C = TypeVar("C", bound=Config)
 
 
-def load_config(kind: type[C], path: str | Path, overrides: Sequence[str] = ()) -> C:
-    """The config at ``path`` (a file, or a name such as ``train/quickstart`` under configs/).
+def load_config(
+    kind: type[C], path: str | Path, overrides: Sequence[str] = (), *, folder: str | None = None
+) -> C:
+    """The config at ``path``: a file, a name such as ``train/quickstart`` under configs/, or one
+    such as ``quickstart`` in its ``folder``.
 
     ``overrides`` are ``a.b=value`` with value in YAML. Raises ConfigError that names the key, says
     what was expected, and proposes the nearest known key.
     """
-    data = read_yaml(path)
+    data = read_yaml(path, folder)
     for override in overrides:
         key, sign, value = override.partition("=")
         if not sign or not key.strip():
@@ -46,9 +50,9 @@ def build_config(kind: type[C], data: Any, *, where: str) -> C:
         raise ConfigError("\n  ".join([f"{where}:", *_problems(kind, error)])) from error
 
 
-def read_yaml(path: str | Path) -> dict[str, Any]:
+def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
     """A YAML mapping from a file, or from configs/ by name. Raises ConfigError."""
-    data = _parse_yaml(config_text(path), str(path))
+    data = _parse_yaml(config_text(path, folder), str(path))
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected a mapping of settings, got {type(data).__name__}")
     return data
@@ -61,20 +65,23 @@ def _parse_yaml(text: str, where: str) -> Any:
         raise ConfigError(f"{where}: not valid YAML: {error}") from error
 
 
-def config_text(path: str | Path) -> str:
-    """Text of the file ``path``; else of the shipped config of that name. Raises ConfigError."""
+def config_text(path: str | Path, folder: str | None = None) -> str:
+    """Text of the file ``path``; else of the shipped config of that name, in ``folder`` or under
+    configs/. Raises ConfigError."""
     if Path(path).is_file():
         try:
             return Path(path).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise ConfigError(f"{path}: not UTF-8 text") from error
     name = str(path).removeprefix("configs/").removesuffix(".yaml")
-    shipped = files("medal_judges.configs") / f"{name}.yaml"
-    if shipped.is_file():
-        return shipped.read_text(encoding="utf-8")
-    folder = files("medal_judges.configs") / name.split("/")[0]
-    known = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
-    hint = f"shipped there: {', '.join(known)}" if known else None
+    for shipped in (f"{folder}/{name}", name) if folder else (name,):
+        file = files("medal_judges.configs") / f"{shipped}.yaml"
+        if file.is_file():
+            return file.read_text(encoding="utf-8")
+    inside = name.split("/")[0] if "/" in name or folder is None else folder
+    known = shipped_names(inside)
+    near = did_you_mean(name.split("/")[-1], known)
+    hint = f"{near}shipped in configs/{inside}: {', '.join(known)}" if known else None
     raise ConfigError(f"no config file {path}", hint=hint)
 
 
@@ -94,9 +101,8 @@ def _problems(kind: type[Config], error: ValidationError) -> Iterator[str]:
         path = [str(part) for part in problem["loc"]]
         name = ".".join(path)
         if problem["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(path[-1], _fields_at(kind, path[:-1]), n=1, cutoff=0.5)
-            guess = f"; did you mean {near[0]!r}?" if near else ""
-            yield f"unknown key {name!r}{guess}"
+            guess = did_you_mean(path[-1], _fields_at(kind, path[:-1]))
+            yield f"unknown key {name!r}; {guess}".rstrip("; ")
         else:
             got = problem.get("input")
             told = f"{name or '(config)'}: {problem['msg']} (got {got!r:.80})"

@@ -238,8 +238,8 @@ def test_a_folder_of_the_hub_is_read_with_all_its_splits(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("fedd", ["no source 'fedd'", "did you mean fed", "known: chitchat", ".jsonl"]),
-        ("dialog_eval", ["did you mean dialogue_eval"]),
+        ("fedd", ["no source 'fedd'", "did you mean 'fed'?", "known: chitchat", ".jsonl"]),
+        ("dialog_eval", ["did you mean 'dialogue_eval'?"]),
         ("qqqq", ["no source 'qqqq'", "known: chitchat"]),
         ("", ["no source ''"]),
         ("fed:trun", ["'trun' is no part", "did you mean 'turn'?"]),

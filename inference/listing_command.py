@@ -1,0 +1,49 @@
+"""``medal judges`` and ``medal configs``: what is shipped, by the names that commands take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+# Command -> folder under configs/ whose names its --config (or option) takes.
+CONFIGS = {
+    "medal train --config": "train",
+    "medal benchmark --config": "benchmark",
+    "medal generate --config": "generate",
+    "medal data translate, compare-native --config": "native",
+}
+
+
+def judges() -> None:
+    """The shipped judges: --judge takes their names, a folder, a YAML file, or OWNER/NAME."""
+    from medal_judges.config import read_yaml
+    from medal_judges.shipped import JUDGES, about, shipped_names
+
+    rows = []
+    for name in shipped_names(JUDGES):
+        settings = read_yaml(f"{JUDGES}/{name}")
+        rows.append((name, str(settings.get("family", "")), about(JUDGES, name)))
+    _print(("judge", "family", "what it is"), rows)
+
+
+def configs() -> None:
+    """The shipped configs of each command: --config takes their names, or a YAML file."""
+    from medal_judges.shipped import about, shipped_names
+
+    for command, folder in CONFIGS.items():
+        rows = [(name, about(folder, name)) for name in shipped_names(folder)]
+        typer.echo(command)
+        _print(("config", "what it is"), rows)
+
+
+def _print(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name in head[:-1]:
+        table.add_column(name, no_wrap=True)
+    table.add_column(head[-1], ratio=1)
+    for row in rows:
+        table.add_row(*row)
+    Console(markup=False).print(table)

@@ -1,0 +1,156 @@
+"""Short names of shipped judges and configs, and what never goes to the Hub."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges import Judge
+from medal_judges.cli import app
+from medal_judges.config import load_config
+from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.errors import ConfigError, HubError, JudgeLoadError
+from medal_judges.eval.runner_config import BenchmarkConfig
+from medal_judges.nearest import did_you_mean
+from medal_judges.shipped import judge_file, shipped_names
+from medal_judges.training.config import TrainConfig
+
+LINE = {"id": "a", "dialogue": [{"role": "user", "content": "x"}]}
+LINE["dialogue"] = [*LINE["dialogue"], {"role": "assistant", "content": "so so so"}]  # type: ignore
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every attempt to reach a host fails the test; the Hub is not told to be offline."""
+
+    def refuse(*arguments: object, **options: object) -> Any:
+        raise AssertionError(f"asked the network: {arguments}")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+
+
+def medal(*arguments: object, stdin: str | None = None) -> Any:
+    return CliRunner().invoke(app, list(map(str, arguments)), input=stdin)
+
+
+NAMES = ["repetition", "repetition.yaml", "judges/repetition", "configs/judges/repetition.yaml"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_judge_by_any_of_its_names(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_network: None
+) -> None:
+    monkeypatch.chdir(tmp_path)  # not a clone of the repository
+    done = medal("score", "-", "--judge", name, stdin=json.dumps(LINE))
+    assert done.exit_code == 0, done.exception
+    assert json.loads(done.stdout.splitlines()[0])["judge"].startswith("judge:repetition")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("contast", ["no judge 'contast'", "did you mean 'contrast'?", "OWNER/NAME"]),
+        ("nonsense", ["no judge 'nonsense'", "shipped"]),
+        ("runs/quickstart/judge", ["no folder and no file"]),
+        ("./contrast", ["no folder and no file"]),
+        ("runs/judge", ["no folder and no file"]),
+        ("here/judge", ["no folder and no file", "where no folder OWNER is"]),
+        ("~/judge", ["no folder and no file"]),
+        ("a\\b", ["no folder and no file"]),
+        ("configs/judges/contast.yaml", ["no config file", "did you mean 'contrast'?"]),
+        ("mine.yaml", ["no config file mine.yaml"]),
+    ],
+)
+def test_a_path_or_a_single_word_never_goes_to_the_hub(
+    name: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_network: None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    with pytest.raises(JudgeLoadError) as caught:
+        Judge.from_pretrained(name)
+    assert all(word in str(caught.value) for word in words), caught.value
+    assert "did you mean" not in str(caught.value) or "did you mean" in " ".join(words)
+
+
+def test_an_id_with_an_owner_does(no_network: None) -> None:
+    with pytest.raises((HubError, AssertionError), match=r"asked the network|someone/contrast"):
+        Judge.from_pretrained("someone/contrast")
+
+
+def test_a_judge_folder_here_comes_before_the_shipped_one_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    Judge.from_pretrained("repetition").save_pretrained(tmp_path / "length")
+    monkeypatch.chdir(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        here = Judge.from_pretrained("length")
+    assert "the judge saved in the folder length/ here, not the shipped judge" in caplog.text
+    shipped = Judge.from_pretrained("judges/length")  # the longer name is the shipped one's alone
+    assert here.signature() != shipped.signature()
+    shutil.rmtree(tmp_path / "length")
+    (tmp_path / "length").mkdir()  # a folder that holds no judge hides nothing
+    assert Judge.from_pretrained("length").signature() == shipped.signature()
+
+
+def test_a_file_here_comes_before_the_shipped_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert judge_file("contrast.yaml") == "configs/judges/contrast.yaml"
+    (tmp_path / "contrast.yaml").write_text("family: feature\n")
+    assert judge_file("contrast.yaml") == "contrast.yaml"
+    assert judge_file("contrast") == "configs/judges/contrast.yaml"
+
+
+@pytest.mark.parametrize(
+    ("kind", "folder", "name"),
+    [
+        (TrainConfig, "train", "baseline_ridge"),
+        (BenchmarkConfig, "benchmark", "human"),
+        (GenerateConfig, "generate", "quickstart"),
+    ],
+)
+def test_configs_by_short_and_long_names(kind: Any, folder: str, name: str) -> None:
+    names = [name, f"{name}.yaml", f"{folder}/{name}", f"configs/{folder}/{name}.yaml"]
+    loaded = [load_config(kind, each, folder=folder) for each in names]
+    assert all(one == loaded[0] for one in loaded)
+    with pytest.raises(ConfigError, match=f"did you mean '{name}'"):
+        load_config(kind, f"{name}x", folder=folder)
+
+
+def test_commands_take_short_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = medal("generate", "--config", "medal", "--dry-run", "contexts.scenes=null")
+    assert "no config file" not in str(done.exception)
+    done = medal("train", "--config", "baseline_rigde")
+    assert "did you mean 'baseline_ridge'?" in str(done.exception)
+    done = medal("benchmark", "--config", "quickstart", "--judge", "contast")
+    assert "did you mean 'contrast'?" in str(done.exception)
+
+
+def test_the_lists_name_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    listed = medal("judges").output
+    assert all(f"{name} " in listed for name in shipped_names("judges"))
+    assert "prompted" in listed and "Baseline: longer answers are better." in listed
+    listed = medal("configs").output
+    for folder in ("train", "benchmark", "generate", "native"):
+        assert all(f"{name} " in listed for name in shipped_names(folder))
+
+
+def test_only_near_names_are_offered() -> None:
+    assert did_you_mean("nonsense", ["seed", "name", "sets"]) == ""
+    assert did_you_mean("trun", ["turn", "train"]) == "did you mean 'turn'? "
+    assert did_you_mean("fedd", ["fed", "dstc9"], 2) == "did you mean 'fed'? "
+    with pytest.raises(ConfigError) as caught:
+        load_config(BenchmarkConfig, "human", ["nonsense=1"], folder="benchmark")
+    assert "unknown key 'nonsense'" in str(caught.value) and "did you mean" not in str(caught.value)

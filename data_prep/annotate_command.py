@@ -132,10 +132,12 @@ def import_answers(
     """
     from medal_judges.data_prep.annotation.answers import AnnotationError, check
     from medal_judges.data_prep.annotation.merge import merge
-    from medal_judges.data_prep.annotation.project import load_project
+    from medal_judges.data_prep.annotation.project import PROJECT_FILE, ROWS_FILE, load_project
     from medal_judges.errors import MedalError
     from medal_judges.jsonl import write_records
+    from medal_judges.outputs import require_other_file
 
+    require_other_file(out, [*answers, folder / PROJECT_FILE, folder / ROWS_FILE])
     project = load_project(folder)
     checked, problems = check(_answers(answers, project, _names(name or [])), project)
     if problems and not skip_bad:

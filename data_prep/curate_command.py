@@ -107,10 +107,15 @@ def _run(
     from medal_judges.data_prep.curation.job import curate as run
     from medal_judges.data_prep.curation.job import read_pool, selected_rows
     from medal_judges.data_prep.curation.report import print_report, write_report
+    from medal_judges.data_prep.sources.registry import files_of
     from medal_judges.errors import ConfigError, MedalError
     from medal_judges.jsonl import Skipped, write_records
+    from medal_judges.outputs import require_other_file
 
     selection = out / "selection.jsonl"
+    for name in ("selection.jsonl", "left_out.jsonl", "skipped.jsonl"):
+        read = [path for text in files for path in files_of(text)]
+        require_other_file(out / name, read, option=f"--out: its {name}")
     if selection.exists() and not overwrite:
         raise ConfigError(f"{selection} is there already", hint="--overwrite, or another --out")
     try:

@@ -54,7 +54,10 @@ def translate(
     )
     from medal_judges.data_prep.native.translation import Translator
     from medal_judges.jsonl import read_labelled
+    from medal_judges.locks import only_run
+    from medal_judges.outputs import require_other_file
 
+    require_other_file(out, [source])
     settings = load_config(TranslateConfig, config, overrides or [], folder="native")
     translator = Translator(settings, _model(settings.llm, max_cost, dry_run))
     languages = [code.strip() for code in to.split(",") if code.strip()]
@@ -71,7 +74,7 @@ def translate(
         _estimate(translator.llm, [r for t in waiting for r in translator.requests(t)], waiting)
         return
     translator.language = _turn_language(languages) if settings.check_language else None
-    with _bar("translating", None) as advance:
+    with only_run(out), _bar("translating", None) as advance:
         translate_to_file(tasks, translator, out, report, overwrite=overwrite, progress=advance)
     _show_translated(report, translator, out)
 
@@ -134,7 +137,10 @@ def compare_native(
     from medal_judges.data_prep.native.rates import rates
     from medal_judges.data_prep.native.results import print_rates, write_results
     from medal_judges.jsonl import read_labelled
+    from medal_judges.locks import only_run
+    from medal_judges.outputs import require_other_file
 
+    require_other_file(out / "verdicts.jsonl", [native, translated], option="OUT/verdicts.jsonl:")
     settings = load_config(CompareConfig, config, overrides or [], folder="native")
     found = paired(read_labelled(native), read_labelled(translated))
     comparer = Comparer(settings, _model(settings.llm, max_cost, dry_run))
@@ -146,7 +152,7 @@ def compare_native(
     if overwrite:
         verdicts_file.unlink(missing_ok=True)
     total = len(found.pairs) * len(settings.criteria)
-    with _bar("comparing", total) as advance:
+    with only_run(verdicts_file), _bar("comparing", total) as advance:
         verdicts = compare_to_file(found.pairs, comparer, verdicts_file, progress=advance)
     figures = rates(verdicts, resamples=settings.resamples, seed=settings.seed)
     print_rates(figures)

@@ -12,11 +12,18 @@ if TYPE_CHECKING:
     from medal_judges.data_prep.seeds.sampling import Draw
 
 
+_SIX = ("zh", "en", "de", "fr", "pt", "es")
+
+
 def seeds(
     out: Annotated[Path, typer.Option("--out", help="File to write (.jsonl or .jsonl.gz).")],
     lang: Annotated[
-        str, typer.Option("--lang", help="ISO 639-1 codes, comma-separated.")
-    ] = "zh,en,de,fr,pt,es",
+        list[str] | None,
+        typer.Option(
+            "--lang",
+            help="ISO 639-1 codes, comma-separated or repeated; MEDAL's six when not given.",
+        ),
+    ] = None,
     n: Annotated[int, typer.Option("--n", min=1, help="Contexts, each in every language.")] = 400,
     scenes: Annotated[
         str, typer.Option("--scenes", help="embedded, or ATOMIC10X.jsonl (.gz, .csv).")
@@ -40,16 +47,31 @@ def seeds(
     from medal_judges.config import build_config
     from medal_judges.data_prep.seeds.sampling import SeedsConfig, draws_for, in_languages
     from medal_judges.jsonl import write_records
+    from medal_judges.outputs import require_other_file
 
     settings = {"n": n, "scenes": scenes, "personas": personas, "affects": affects}
     settings["critic"] = None if critic == "no" else critic
+    require_other_file(out, [scenes, personas, affects])
     config = build_config(SeedsConfig, settings, where="medal data seeds")
-    languages = [code.strip() for code in lang.split(",") if code.strip()]
+    languages = _languages(lang or [])
     draws = draws_for(config, seed)
     contexts = in_languages(draws, languages, seed)
     write_records(out, contexts)
     _print(draws, contexts, languages, show)
     typer.echo(f"{len(contexts)} contexts written to {out}")
+
+
+def _languages(given: list[str]) -> list[str]:
+    """Codes in the order given, each once."""
+    from medal_judges.data_prep.seeds.languages import language
+    from medal_judges.errors import ConfigError
+
+    codes = [code.strip() for text in given for code in text.split(",") if code.strip()]
+    if given and not codes:
+        raise ConfigError("--lang names no language", hint="--lang en --lang de, or --lang en,de")
+    for code in codes:
+        language(code)  # one that is not known is told before anything is drawn
+    return list(dict.fromkeys(codes)) or list(_SIX)
 
 
 def _print(draws: list[Draw], contexts: list[SeedContext], languages: list[str], show: int) -> None:

@@ -40,6 +40,7 @@ def benchmark(
     from medal_judges.errors import ConfigError
     from medal_judges.eval.compute import compute, made_facts, under_floor
     from medal_judges.eval.runner import prepare
+    from medal_judges.locks import only_run
 
     settings = _config(config, overrides or [], judge or [])
     if not settings.judges and not settings.predictions:
@@ -55,7 +56,8 @@ def benchmark(
             hint="put line-format files in the folder that $MEDAL_JUDGES_DATA names; see also: "
             "medal data list",
         )
-    _judge_with_bar(run)
+    with only_run(settings.output_dir):
+        _judge_with_bar(run)
     found = compute(run, made_facts(_command(config, overrides or [], judge or [])))
     _write(found, settings, run.notes)
     _require_coverage(under_floor(found))

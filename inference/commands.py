@@ -177,8 +177,9 @@ def _to_file(
 
     from medal_judges.inference.progress import scoring_bar
     from medal_judges.inference.scoring import score_to_file
+    from medal_judges.locks import only_run
 
-    with scoring_bar(file) as advance:
+    with only_run(out), scoring_bar(file) as advance:
         return score_to_file(
             dialogues,
             judge,

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 JUDGE = "configs/judges/medal_gpt41.yaml"
 USER_JUDGE = "configs/judges/malformed.yaml"
 OF_USER = "user."
+_WRITTEN = (
+    *("judgements.jsonl", "user_judgements.jsonl", "labelled.jsonl", "malformed.jsonl"),
+    *("unlabelled.jsonl", "language_check.jsonl"),
+)
 
 
 def label(
@@ -67,9 +71,10 @@ def label(
     from medal_judges.data_prep.labelling.labels import survey
     from medal_judges.inference.labelling import LabellingRun, require_repeats
     from medal_judges.jsonl import read_labelled
+    from medal_judges.locks import only_run
     from medal_judges.shipped import judge_file
 
-    folder = _required(out, dry_run)
+    folder = _required(out, file, dry_run)
     judge = judge_file(judge) or judge
     found = survey(read_labelled(file), replace_labels=replace_labels, need_lang=user_check)
     own, of_user = _split(settings or [])
@@ -87,16 +92,21 @@ def label(
     run = LabellingRun(
         file, folder, judges[0], users, language_check, min_coverage, overwrite, retry_failed
     )
-    summary, report = run.run(found)
+    with only_run(folder):
+        summary, report = run.run(found)
     _show(summary, folder, report.next_try)
     report.require_coverage(min_coverage)
 
 
-def _required(out: Path | None, dry_run: bool) -> Path:
+def _required(out: Path | None, file: Path, dry_run: bool) -> Path:
+    """The folder to write to, none of whose files is the one that is read."""
     from medal_judges.errors import ConfigError
+    from medal_judges.outputs import require_other_file
 
     if out is None and not dry_run:
         raise ConfigError("no folder given to write to", hint="--out runs/labelled")
+    for name in _WRITTEN if out else ():
+        require_other_file(Path(out or "") / name, [file], option=f"--out: its {name}")
     return out or Path()
 
 

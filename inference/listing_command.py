@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import typer
+
 # Command -> folder under configs/ whose names its --config (or option) takes.
 CONFIGS = {
     "medal train --config": "train",

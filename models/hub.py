@@ -56,7 +56,7 @@ def _require_id(name: str) -> None:
         return
     if "/" in name or "\\" in name or name.startswith((".", "~")):
         raise HubError(
-            f"no folder and no file {name}",
+            f"no folder and no file {name}, nor is it a hub id",
             hint="give the folder of a saved judge or a YAML file; a judge of the Hub is "
             "OWNER/NAME (where no folder OWNER is)",
         )

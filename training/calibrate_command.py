@@ -22,13 +22,15 @@ def calibrate(
     import yaml
 
     from medal_judges.config import read_yaml
-    from medal_judges.data_prep.sources.registry import load_spec
+    from medal_judges.data_prep.sources.registry import files_of, load_spec
     from medal_judges.errors import ConfigError
     from medal_judges.inference.progress import scoring_bar
     from medal_judges.models.followup.judge import FollowUpJudge
+    from medal_judges.outputs import require_other_file
     from medal_judges.shipped import judge_file
     from medal_judges.training.scale import fit_scale, human_units
 
+    require_other_file(out, [judge, *files_of(data)])
     settings = read_yaml(judge_file(judge) or judge)
     if settings.pop("family", None) != FollowUpJudge.family:
         raise ConfigError(f"{judge} is no follow-up judge: trained judges bring their own scale")

@@ -5,15 +5,24 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
+
+from filelock import Timeout
 
 from medal_judges.data_prep.generation.journal import Journal
 from medal_judges.data_prep.generation.pool import Step
 from medal_judges.errors import MedalError
 from medal_judges.jsonl import to_line
+from medal_judges.locks import lock_of
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 RECORD, JOURNAL = "run.json", "journal.jsonl"
 DIALOGUES, REJECTED, SUMMARY = "dialogues.jsonl", "rejected.jsonl", "summary.json"
@@ -33,7 +42,7 @@ class Outputs:
         self.folder = folder
         self.journal = Journal(folder / JOURNAL)
         self._streams: dict[str, IO[str]] = {}
-        self._lock: int | None = _held(folder)
+        self._lock = _held(folder)
         try:
             if overwrite and (folder / RECORD).exists():
                 _read_record(folder / RECORD)
@@ -96,7 +105,7 @@ class Outputs:
                 stream.close()
         finally:
             if lock is not None:
-                os.close(lock)  # and with it the lock
+                lock()
 
     def arrange(self, order: Iterable[str]) -> None:
         """Put the finished dialogues in the plan's order, so that the file does not depend on which
@@ -134,14 +143,19 @@ def room_in(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _held(folder: Path) -> int | None:
-    """An open descriptor of ``folder``, made where there is none, with a lock on it; the system
-    lets go of it when its process dies. None where folders cannot be locked."""
-    import fcntl
-
+def _held(folder: Path) -> Callable[[], None] | None:
+    """Lock ``folder``, made where there is none; what lets go of it, as the system does when its
+    process dies. None where folders cannot be locked."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if fcntl is None:
+            lock = lock_of(folder)
+            lock.acquire()
+            return lock.release
+        # The folder itself, not a file in a temporary one: its disk may be shared by machines.
         held = os.open(folder, os.O_RDONLY)
+    except Timeout:
+        raise _at_work(folder) from None
     except OSError as error:
         raise _unwritable(folder, error) from error
     try:
@@ -150,12 +164,16 @@ def _held(folder: Path) -> int | None:
         os.close(held)
         if not isinstance(error, BlockingIOError):  # a network's file system without locks
             return None
-        raise MedalError(
-            f"another run is at work in {folder}",
-            hint="wait until it ends (chatbots of one folder run one after the other), or give "
-            "another folder with out=DIR",
-        ) from None
-    return held
+        raise _at_work(folder) from None
+    return partial(os.close, held)  # and with it the lock
+
+
+def _at_work(folder: Path) -> MedalError:
+    return MedalError(
+        f"another run is at work in {folder}",
+        hint="wait until it ends (chatbots of one folder run one after the other), or give "
+        "another folder with out=DIR",
+    )
 
 
 def _unwritable(folder: Path, error: OSError) -> MedalError:

@@ -174,6 +174,15 @@ def _file_rows(
         ) from error
 
 
+def files_of(text: str) -> list[Path]:
+    """The files on this machine that a spec is read from; none for a package or a hub set."""
+    spec = parse_spec(text)
+    if spec.is_file:
+        return [Path(spec.name)]
+    found = (find_local(part) for part in _parts(get_source(spec.name), spec))
+    return [path for path in found if path is not None]
+
+
 def find_local(part: Part) -> Path | None:
     """The part's file on this machine, line format first; None where there is none."""
     folder = data_folder()

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from filelock import FileLock
+
 DAYS_KEPT = 29  # providers delete a batch's files after 30 days
 
 
@@ -43,11 +45,8 @@ class Journal:
     def locked(self) -> Iterator[None]:
         """Alone among all processes: two must not both upload what neither has found here. The
         system lets go of the lock when its process dies."""
-        import fcntl
-
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with FileLock(self.folder / "lock"):
             yield
 
     def jobs(self) -> list[Job]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 JUDGES = "judges"
@@ -22,11 +21,7 @@ def shipped_names(folder: str) -> list[str]:
 
 def about(folder: str, name: str) -> str:
     """The first sentence of the remark that a shipped file begins with; empty without one."""
-    return first_sentence(files("medal_judges.configs") / folder / f"{name}.yaml")
-
-
-def first_sentence(file: Traversable) -> str:
-    """See ``about``."""
+    file = files("medal_judges.configs") / folder / f"{name}.yaml"
     remark = []
     for line in file.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):

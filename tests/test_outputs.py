@@ -1,0 +1,152 @@
+"""Outputs: never the file that is read, and never two runs at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
+from medal_judges.errors import ConfigError, MedalError
+from medal_judges.locks import only_run
+
+LINE = {
+    "id": "a",
+    "lang": "en",
+    "dialogue": [
+        {"role": "user", "content": "What do you like?"},
+        {"role": "assistant", "content": "I like tea a lot."},
+    ],
+    "labels": {"overall": [3]},
+    "scales": {"overall": [1, 5]},
+}
+
+
+def medal(*arguments: object, stdin: str | None = None) -> Any:
+    return CliRunner().invoke(app, list(map(str, arguments)), input=stdin)
+
+
+def dialogues(folder: Path, name: str) -> Path:
+    path = folder / name
+    path.write_text("".join(json.dumps(LINE | {"id": f"d{n}"}) + "\n" for n in range(5)))
+    return path
+
+
+@pytest.mark.parametrize("link", ["name", "soft", "hard", "dots"])
+def test_no_command_writes_onto_what_it_reads(tmp_path: Path, link: str) -> None:
+    source = dialogues(tmp_path, "in.jsonl")
+    other = tmp_path / "other.jsonl"
+    if link == "soft":
+        other.symlink_to(source)
+    elif link == "hard":
+        os.link(source, other)
+    elif link == "dots":
+        (tmp_path / "x").mkdir()
+        other = tmp_path / "x" / ".." / "in.jsonl"
+    else:
+        other = source
+    before = source.read_bytes()
+    for command in (
+        ("score", source, "--judge", "length", "--out", other, "--overwrite"),
+        ("data", "plant", source, "--out", other),
+        ("data", "plant", f"{source}:test", "--out", other),
+        ("data", "translate", source, "--to", "de", "--out", other),
+        ("data", "seeds", "--scenes", source, "--out", other),
+        ("calibrate", "contrast", "--data", source, "--out", other),
+    ):
+        done = medal(*command)
+        assert isinstance(done.exception, ConfigError), (command, done.output, done.exception)
+        assert "is the file that is read" in str(done.exception)
+        assert source.read_bytes() == before
+
+
+def test_a_folder_whose_file_is_read_is_refused(tmp_path: Path) -> None:
+    for command, name, more in (
+        ("label", "labelled.jsonl", ["--judge", "medal"]),
+        ("label", "malformed.jsonl", ["--overwrite"]),
+        ("curate", "selection.jsonl", ["--overwrite"]),
+    ):
+        source = dialogues(tmp_path, name)
+        before = source.read_bytes()
+        done = medal(command, source, "--out", tmp_path, *more)
+        assert f"--out: its {name}" in str(done.exception), done.exception
+        assert source.read_bytes() == before
+
+
+def test_a_line_file_of_the_data_folder_is_an_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDAL_JUDGES_DATA", str(tmp_path))
+    source = tmp_path / "fed_dialogue.jsonl.gz"
+    source.write_bytes(b"x")
+    done = medal("data", "plant", "fed:dialogue", "--out", source)
+    assert "is the file that is read" in str(done.exception) and source.read_bytes() == b"x"
+
+
+HOLD = """
+import sys
+from medal_judges.locks import only_run
+with only_run(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_the_second_run_on_one_output_is_refused_and_a_killed_one_lets_go(tmp_path: Path) -> None:
+    source, out = dialogues(tmp_path, "in.jsonl"), tmp_path / "out.jsonl"
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(out)
+    asked = ("score", source, "--judge", "length", "--out")
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"held\n"
+        for name in (out, link):
+            done = medal(*asked, name)
+            assert isinstance(done.exception, MedalError)
+            assert f"another run is writing to {name}" in str(done.exception)
+        assert not out.exists()
+        assert medal(*asked, tmp_path / "another.jsonl").exit_code == 0
+        other.kill()
+        other.wait()
+    assert medal(*asked, out).exit_code == 0
+    names = {"in.jsonl", "out.jsonl", "link.jsonl", "another.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == names  # no lock is left beside
+
+
+def test_the_lock_goes_with_the_run(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(ValueError, match="x"), only_run(tmp_path / "out"):
+            raise ValueError("x")
+
+
+WITHOUT = """
+import sys
+sys.modules["fcntl"] = None  # as on Windows
+from pathlib import Path
+import medal_judges.models.llm.batch_journal
+from medal_judges.data_prep.generation.outputs import Outputs
+from medal_judges.errors import MedalError
+record = {"settings": {"seed": 0}, "agents": {}, "languages": [], "contexts": []}
+first = Outputs(Path(sys.argv[1]), record)
+try:
+    Outputs(Path(sys.argv[1]), record)
+except MedalError as error:
+    print(error)
+first.close()
+Outputs(Path(sys.argv[1]), record).close()
+"""
+
+
+def test_generation_and_batches_do_without_fcntl(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "another run is at work" in done.stdout

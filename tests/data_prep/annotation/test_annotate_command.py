@@ -43,7 +43,7 @@ def test_label_studio_there_and_back(label_studio: Path, tmp_path: Path) -> None
     assert "2 of 3 dialogues are not annotated" in done.stderr
     rows = list(read_labelled(out))
     assert [len(row.labels["overall"]) for row in rows] == [1, 2, 1]
-    agreed = CliRunner().invoke(app, ["agreement", str(out), "--resamples", "10"])
+    agreed = CliRunner().invoke(app, ["agreement", str(out)])
     assert agreed.exit_code == 0, agreed.output
 
 

@@ -30,6 +30,9 @@ def benchmark(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Judge again every row without a score.")
     ] = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Ask for every answer, also those kept on disk.")
+    ] = False,
 ) -> None:
     """Run judges over sets, compare them with people, write the page.
 
@@ -49,7 +52,7 @@ def benchmark(
             hint="--judge contrast, --judge NAME=PATH, or judges: in the file",
         )
     run = prepare(settings, offline=offline or None)
-    run.retry_failed = retry_failed
+    run.retry_failed, run.no_cache = retry_failed, no_cache
     if not run.sets and not run.planted:
         raise ConfigError(
             "\n    ".join(["no set is here", *run.notes]),
@@ -59,7 +62,7 @@ def benchmark(
     with only_run(settings.output_dir):
         _judge_with_bar(run)
     found = compute(run, made_facts(_command(config, overrides or [], judge or [])))
-    _write(found, settings, run.notes)
+    _write(found, settings, [*run.notes, *run.kept])
     _require_coverage(under_floor(found))
 
 

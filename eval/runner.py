@@ -24,9 +24,11 @@ from medal_judges.eval.runner_config import (
     SetConfig,
 )
 from medal_judges.eval.sets import BenchmarkSet, load_planted, load_set
+from medal_judges.inference.spending_options import without_cache
 from medal_judges.jsonl import read_judgements
 from medal_judges.judgement import Judgement
 from medal_judges.models.judge import Judge
+from medal_judges.models.kept_answers import answer_counts, told
 from medal_judges.rating import Scale
 from medal_judges.shipped import judge_file
 
@@ -57,7 +59,8 @@ class Answers:
 class Run:
     """A benchmark in the making. ``notes`` say what was passed over and why, ``left_out`` maps the
     name of a set or judge that is not available to the reason. ``retry_failed``: see
-    score_to_file."""
+    score_to_file. ``no_cache``: no kept answer of a language model is used; ``kept`` says of each
+    judge how many were."""
 
     config: BenchmarkConfig
     sets: dict[str, tuple[SetConfig, BenchmarkSet]] = field(default_factory=dict)
@@ -66,6 +69,8 @@ class Run:
     notes: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     retry_failed: bool = False
+    no_cache: bool = False
+    kept: list[str] = field(default_factory=list)
 
     @property
     def total(self) -> int:
@@ -146,9 +151,13 @@ def _judge_sets(run: Run, config: JudgeConfig, progress: Progress | None) -> Non
     options = dict(config.options)
     if run.config.llm is not None and _speaks_through_llm(config.path):
         options.setdefault("llm", run.config.llm)
+    if run.no_cache and _speaks_through_llm(config.path):
+        options = without_cache(config.path, options)
     judge = Judge.from_pretrained(config.path, revision=config.revision, **options)
     for name, (data, names) in _asked(run, config.dimensions).items():
         _judge(run, config, judge, name, data, names, progress)
+    if line := told(answer_counts([judge])):
+        run.kept.append(f"{config.name}: {line}")
 
 
 def _speaks_through_llm(path: str) -> bool:

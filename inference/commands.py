@@ -49,6 +49,9 @@ def score(
         bool,
         typer.Option("--retry-failed", help="Ask again for every row of OUT without a score."),
     ] = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Ask for every answer, also those kept on disk.")
+    ] = False,
     repeats: Annotated[
         int | None, typer.Option("--repeats", min=1, help="Ask a prompted judge so many times.")
     ] = None,
@@ -61,6 +64,7 @@ def score(
 ) -> None:
     """Judge dialogues. The same command resumes after a stop, and asks again for rows that failed
     because a server was down or a limit was met."""
+    from medal_judges.inference.progress import show_kept
     from medal_judges.jsonl import read_dialogues
     from medal_judges.outputs import require_other_file
     from medal_judges.shipped import judge_file
@@ -70,9 +74,8 @@ def score(
     require_other_file(out, [file])
     if repeats is not None:
         settings = [*(settings or []), f"repeats={repeats}"]
-    loaded = _load(
-        judge, revision, judge_options(judge, device, dtype, settings), dry_run, max_cost
-    )
+    options = judge_options(judge, device, dtype, settings)
+    loaded = _load(judge, revision, options, dry_run, max_cost, no_cache)
     skipped = _skipped(file, out, dry_run) if skip_bad else None
     dialogues = read_dialogues(file, skipped=skipped)
     if dry_run:
@@ -88,6 +91,7 @@ def score(
         )
     report.left_out = 0 if skipped is None else skipped.count
     _show(report, skipped, min_coverage)
+    show_kept([loaded])
     report.require_coverage(min_coverage)
 
 
@@ -120,9 +124,14 @@ def _load(
     options: dict[str, Any],
     dry_run: bool,
     max_cost: float | None,
+    no_cache: bool,
 ) -> Judge:
     from medal_judges.models.judge import Judge
 
+    if no_cache:
+        from medal_judges.inference.spending_options import without_cache
+
+        options = without_cache(judge, options)
     if dry_run or max_cost is not None:
         from medal_judges.inference.spending_options import with_spending
 

@@ -59,6 +59,9 @@ def label(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Ask again for every row without a label.")
     ] = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Ask for every answer, also those kept on disk.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Requests, tokens and dollars at most; sends nothing.")
     ] = False,
@@ -70,6 +73,7 @@ def label(
     that failed because a server was down or a limit was met."""
     from medal_judges.data_prep.labelling.labels import survey
     from medal_judges.inference.labelling import LabellingRun, require_repeats
+    from medal_judges.inference.progress import show_kept
     from medal_judges.jsonl import read_labelled
     from medal_judges.locks import only_run
     from medal_judges.shipped import judge_file
@@ -83,6 +87,8 @@ def label(
     chosen = [(judge, judge_options(judge, device, "fp32", own))]
     if user_check:
         chosen.append(_user_judge(user_judge, *chosen[0], of_user))
+    if no_cache:
+        chosen = [(name, _without_cache(name, options)) for name, options in chosen]
     judges = _loaded(chosen, dry_run, max_cost)
     require_repeats(judges[0], repeats or 1)
     if dry_run:
@@ -95,6 +101,7 @@ def label(
     with only_run(folder):
         summary, report = run.run(found)
     _show(summary, folder, report.next_try)
+    show_kept(judges)
     report.require_coverage(min_coverage)
 
 
@@ -112,6 +119,12 @@ def _required(out: Path | None, file: Path, dry_run: bool) -> Path:
 
 def _is_yaml(judge: str) -> bool:
     return judge.endswith((".yaml", ".yml"))
+
+
+def _without_cache(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    from medal_judges.inference.spending_options import speaks, without_cache
+
+    return without_cache(name, options) if speaks(name, options) else options
 
 
 def _split(settings: list[str]) -> tuple[list[str], list[str]]:

@@ -1,9 +1,10 @@
-"""The progress bar of ``medal score``: dialogues done, dialogues a second, time left."""
+"""What ``medal score`` shows: dialogues done, dialogues a second, time left, kept answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import (
@@ -18,6 +19,9 @@ from rich.progress import (
 from rich.text import Text
 
 from medal_judges.jsonl import STDIN, open_text
+
+if TYPE_CHECKING:
+    from medal_judges.models.judge import Judge
 
 
 class _Rate(ProgressColumn):
@@ -38,6 +42,14 @@ def scoring_bar(file: str) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("judging", total=_count_lines(file))
         yield lambda count: bar.update(task, advance=count)
+
+
+def show_kept(judges: Sequence[Judge]) -> None:
+    """Say on standard error how many answers were kept from before, if any."""
+    from medal_judges.models.kept_answers import answer_counts, told
+
+    if line := told(answer_counts(judges)):
+        Console(stderr=True, markup=False, emoji=False).print(line, soft_wrap=True)
 
 
 def _count_lines(file: str) -> int | None:

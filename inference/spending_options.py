@@ -1,4 +1,4 @@
-"""From ``--dry-run`` and ``--max-cost`` to the language model of a judge in YAML."""
+"""From ``--dry-run``, ``--max-cost`` and ``--no-cache`` to the model of a judge in YAML."""
 
 from __future__ import annotations
 
@@ -36,6 +36,14 @@ def with_spending(
     return {**options, "llm": CountingModel(load_llm(llm), likelihoods=own)}
 
 
+def without_cache(judge: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` with which no kept answer is used, and none kept.
+
+    Raises ConfigError for a judge that speaks through no language model.
+    """
+    return {**options, "llm": {**_setting(judge, options), "cache": False}}
+
+
 def speaks_through_api(judge: str, options: Mapping[str, Any]) -> bool:
     """Whether ``judge`` is a YAML file whose model, by ``options`` or its own, is paid for."""
     return speaks(judge, options) and _is_api(_setting(judge, options))
@@ -53,7 +61,9 @@ def _setting(judge: str, options: Mapping[str, Any]) -> dict[str, Any]:
     from medal_judges.config import read_yaml
 
     if not judge.endswith((".yaml", ".yml")):
-        raise ConfigError("--dry-run and --max-cost go with judges that speak through a model")
+        raise ConfigError(
+            "--dry-run, --max-cost and --no-cache go with judges that speak through a model"
+        )
     found = options.get("llm", read_yaml(judge).get("llm"))
     if found is None:
         raise ConfigError(f"{judge} speaks through no language model")

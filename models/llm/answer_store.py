@@ -17,9 +17,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from medal_judges.errors import SourceError
 
@@ -28,28 +28,50 @@ logger = logging.getLogger(__name__)
 
 class AnswerStore:
     """Records by key in the file ``path``, which need not exist yet. A key is never overwritten:
-    the first whole line that has it counts.
+    the first line that has it and can be read counts.
 
-    Only keys and places are held in memory. No file stays open between calls.
+    Only keys and places are held in memory. No file stays open between calls. ``torn`` counts lines
+    that are no records, ``bad`` those whose answer cannot be one.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.torn = 0
-        self._places: dict[str, tuple[int, int]] = {}
+        self.torn = self.bad = 0
+        self._places: dict[str, list[tuple[int, int]]] = {}
         self._read = 0
 
-    def find(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """The records that are there, of any process that has written until now."""
+    def find(
+        self, keys: Iterable[str], read: Callable[[Any], Any] = lambda record: record
+    ) -> dict[str, Any]:
+        """What ``read`` makes of the records that are there, of any process that has written until
+        now. A record that it raises ValueError for is passed over and counted: as if it were not
+        there."""
         self.refresh()
-        wanted = {key: self._places[key] for key in keys if key in self._places}
-        found = {}
+        answers: dict[str, Any] = {}
+        wanted = [key for key in dict.fromkeys(keys) if key in self._places]
         if wanted:
             with self.path.open("rb") as stream:
-                for key, (offset, length) in wanted.items():
-                    stream.seek(offset)
-                    found[key] = json.loads(stream.read(length))["answer"]
-        return found
+                for key in wanted:
+                    for place in list(self._places[key]):
+                        try:
+                            answers[key] = read(self._answer(stream, key, place))
+                            break
+                        except ValueError as error:
+                            self._leave_out(key, place, error)
+        return answers
+
+    def _answer(self, stream: IO[bytes], key: str, place: tuple[int, int]) -> Any:
+        offset, length = place
+        stream.seek(offset)
+        record = json.loads(stream.read(length))
+        if not isinstance(record, dict) or record.get("key") != key:
+            raise ValueError("the file was changed while it was read")
+        return record.get("answer")
+
+    def _leave_out(self, key: str, place: tuple[int, int], error: ValueError) -> None:
+        self._places[key].remove(place)
+        self.bad += 1
+        logger.warning("%s: a kept answer is left out, %s; it is asked again", self.path, error)
 
     def append(self, records: Mapping[str, Any]) -> None:
         """Write {key: record} and wait until the disk has it.
@@ -92,7 +114,7 @@ class AnswerStore:
 
     def __len__(self) -> int:
         self.refresh()
-        return len(self._places)
+        return sum(map(bool, self._places.values()))
 
     def _note(self, line: bytes) -> None:
         if line == b"\n":
@@ -100,8 +122,8 @@ class AnswerStore:
         try:
             record = json.loads(line)
             key, _ = str(record["key"]), record["answer"]
-        except (ValueError, KeyError, TypeError):  # ValueError: also bytes that are not UTF-8
+        except (ValueError, KeyError, TypeError, RecursionError):  # also bytes that are not UTF-8
             self.torn += 1
             logger.warning("%s: a line that was not written whole is left out", self.path)
         else:
-            self._places.setdefault(key, (self._read, len(line)))
+            self._places.setdefault(key, []).append((self._read, len(line)))

@@ -69,6 +69,10 @@ class BatchModel(LanguageModel):
         """The remote model's: the answer is the same, by whatever way it is asked for."""
         return self.remote.fingerprint()
 
+    def served_identity(self) -> str | None:
+        """The remote model's."""
+        return self.remote.served_identity()
+
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:

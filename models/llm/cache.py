@@ -1,8 +1,9 @@
 """Every answer is kept, and asked for once: the same command again costs nothing.
 
 ``CachedModel(inner, folder)`` stands before any language model. Answers lie in an append-only file
-(see answer_store.py) under a key made of the model's name and fingerprint and every field of the
-request (see request_key.py). Failures are never kept, so that the next run asks again.
+(see answer_store.py) under a key made of the model's name and fingerprint, of what a server says it
+serves (served.py), and of every field of the request (request_key.py). Failures are never kept, so
+that the next run asks again.
 
 The contract with remote models
 -------------------------------
@@ -26,14 +27,21 @@ done.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from medal_judges.errors import MedalError
 from medal_judges.models.batching import windows
+from medal_judges.models.llm.answer_records import (
+    completion_of,
+    completion_record,
+    likelihood_of,
+)
 from medal_judges.models.llm.answer_store import AnswerStore
 from medal_judges.models.llm.gguf import cache_root
 from medal_judges.models.llm.protocol import (
@@ -43,12 +51,12 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Likelihood,
     Message,
-    TokenChoice,
-    Usage,
 )
-from medal_judges.models.llm.request_key import chat_key, likelihood_key, model_key
+from medal_judges.models.llm.request_key import chat_key, likelihood_key, model_key, served_key
+from medal_judges.models.llm.served import LastServed
 
 OnAnswer = Callable[[int, Completion], None]
+logger = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -74,6 +82,18 @@ def answers_folder() -> Path:
     return cache_root() / "answers"
 
 
+@dataclass(slots=True)
+class AnswerCounts:
+    """How many answers were ``kept`` from before, and how many had to be ``asked`` for."""
+
+    kept: int = 0
+    asked: int = 0
+
+    def add(self, *, kept: int, asked: int) -> None:
+        """Count more of them."""
+        self.kept, self.asked = self.kept + kept, self.asked + asked
+
+
 class CachedModel(LanguageModel):
     """``inner`` with its answers kept in ``folder``, one file a model and fingerprint.
 
@@ -93,6 +113,10 @@ class CachedModel(LanguageModel):
         label = re.sub(r"[^A-Za-z0-9._-]+", "-", inner.name)[:80]
         path = (folder or answers_folder()) / f"{label}-{self.model_key[:12]}.jsonl"
         self.store = AnswerStore(path)
+        self.counts = AnswerCounts()
+        self._last_served = LastServed(path.with_suffix(".served"))
+        self._warned = False
+        self._key: str | None = None  # of the model that is served, once that was asked
         self._lock = threading.Lock()
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -102,6 +126,38 @@ class CachedModel(LanguageModel):
     def fingerprint(self) -> Mapping[str, str]:
         """The inner model's: a kept answer is the same answer."""
         return self.inner.fingerprint()
+
+    def served_identity(self) -> str | None:
+        """The inner model's."""
+        return self.inner.served_identity()
+
+    def kept(self, request: ChatRequest) -> Completion | None:
+        """The kept answer, if there is one; nothing is sent, not even to see what is served."""
+        model = self._key or served_key(self.model_key, self._last_served.read())
+        key = chat_key(model, request)
+        return next(iter(self.store.find([key], completion_of).values()), None)
+
+    def _served_key(self) -> str:
+        """``model_key`` with what the server says it serves, asked once."""
+        with self._lock:
+            if self._key is None:
+                earlier = self._last_served.read()
+                try:
+                    identity = self.inner.served_identity()
+                except MedalError as error:
+                    if not self._warned:
+                        logger.warning("%s; kept answers are given all the same", error.message)
+                    self._warned = True
+                    return served_key(self.model_key, earlier)
+                if earlier not in (None, identity):
+                    logger.warning(
+                        "%s: the server has other weights behind this name than before; answers "
+                        "of those are not used",
+                        self.name,
+                    )
+                self._last_served.note(identity)
+                self._key = served_key(self.model_key, identity)
+            return self._key
 
     def close(self) -> None:
         """Close the inner model."""
@@ -115,12 +171,14 @@ class CachedModel(LanguageModel):
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
         """See AnswersEach: kept answers first, then each new one as it arrives."""
         places: dict[str, list[int]] = {}
+        model = self._served_key() if requests else self.model_key
         for index, request in enumerate(requests):
-            places.setdefault(chat_key(self.model_key, request), []).append(index)
-        kept = self.store.find(places)
-        for key, record in kept.items():
-            self._report(places[key], unpaid(completion_of(record)), on_answer)
+            places.setdefault(chat_key(model, request), []).append(index)
+        kept = self.store.find(places, completion_of)
+        for key, completion in kept.items():
+            self._report(places[key], unpaid(completion), on_answer)
         asked = [key for key in places if key not in kept]
+        self.counts.add(kept=len(kept), asked=len(asked))
 
         def arrived(index: int, completion: Completion) -> None:
             with self._lock:
@@ -150,19 +208,18 @@ class CachedModel(LanguageModel):
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
         """See LanguageModel; of each group only what is not kept is asked."""
-        keys = [
-            [likelihood_key(self.model_key, continuation, joint=joint) for continuation in group]
-            for group in groups
-        ]
-        kept = self.store.find(key for group in keys for key in group)
-        known = {key: likelihood_of(record) for key, record in kept.items()}
-        for chunk in windows(self._missing(groups, keys, known), self.chunk):
+        model = self._served_key() if groups else self.model_key
+        keys = [[likelihood_key(model, each, joint=joint) for each in group] for group in groups]
+        known = self.store.find((key for group in keys for key in group), likelihood_of)
+        missing = self._missing(groups, keys, known)
+        self.counts.add(kept=len(known), asked=sum(map(len, missing)))
+        for chunk in windows(missing, self.chunk):
             asked = [[continuation for _, continuation in group] for group in chunk]
             answers = self.inner.loglikelihood(asked, joint=joint)
             new = {
                 key: likelihood
-                for group, found in zip(chunk, answers, strict=True)
-                for (key, _), likelihood in zip(group, found, strict=True)
+                for group, likelihoods in zip(chunk, answers, strict=True)
+                for (key, _), likelihood in zip(group, likelihoods, strict=True)
             }
             with self._lock:
                 self.store.append({key: asdict(likelihood) for key, likelihood in new.items()})
@@ -189,36 +246,3 @@ class CachedModel(LanguageModel):
 def unpaid(completion: Completion) -> Completion:
     """The same answer, for which nothing was spent this time."""
     return replace(completion, usage=replace(completion.usage, paid=False))
-
-
-def completion_record(completion: Completion) -> dict[str, Any]:
-    """A completion as JSON has it; ``completion_of`` reads it."""
-    usage = asdict(completion.usage)
-    del usage["paid"]
-    tokens = [[t.text, t.logprob, dict(t.alternatives)] for t in completion.tokens]
-    return {
-        "text": completion.text,
-        "finish": completion.finish,
-        "failure": completion.failure,
-        "enforced": completion.enforced,
-        "tokens": tokens,
-        "usage": usage,
-    }
-
-
-def completion_of(record: Mapping[str, Any]) -> Completion:
-    """Inverse of ``completion_record``; fields that came later may be absent."""
-    tokens = (TokenChoice(text, logprob, others) for text, logprob, others in record["tokens"])
-    return Completion(
-        text=record["text"],
-        finish=record["finish"],
-        failure=record.get("failure"),
-        enforced=record["enforced"],
-        tokens=tuple(tokens),
-        usage=Usage(**record["usage"]),
-    )
-
-
-def likelihood_of(record: Mapping[str, Any]) -> Likelihood:
-    """A likelihood out of the record that ``dataclasses.asdict`` made of it."""
-    return Likelihood(tuple(record["logprobs"]), record["prefix_logprob"], record["prefix_tokens"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.batched import asks_in_batches
-from medal_judges.models.llm.cache import CachedModel, completion_of, unpaid
+from medal_judges.models.llm.cache import CachedModel, unpaid
 from medal_judges.models.llm.prices import Estimate
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -54,9 +54,9 @@ class CountingModel(LanguageModel):
 
     def _counted(self, request: ChatRequest) -> Completion:
         key = chat_key(self.key, request)
-        if isinstance(self.inner, CachedModel) and (found := self.inner.store.find([key])):
+        if isinstance(self.inner, CachedModel) and (kept := self.inner.kept(request)):
             self.kept.add(key)
-            return unpaid(completion_of(found[key]))
+            return unpaid(kept)
         self.asked.setdefault(key, request)
         return Completion("", finish="failed", failure=NOT_SENT)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from medal_judges.errors import ConfigError, NotAvailableError
-from medal_judges.models.llm.api_likelihood import likelihoods, load_rendering
+from medal_judges.models.llm.api_likelihood import ServerError, likelihoods, load_rendering
 from medal_judges.models.llm.background import run
 from medal_judges.models.llm.cache import collect
 from medal_judges.models.llm.prices import Estimate, PriceFile
@@ -28,6 +28,7 @@ from medal_judges.models.llm.rates import RateGate
 from medal_judges.models.llm.request_key import chat_key, model_key
 from medal_judges.models.llm.retrying import PermanentError, TransientError, map_error, with_retries
 from medal_judges.models.llm.secrecy import NO_KEY, cleaner
+from medal_judges.models.llm.served import ask_identity
 from medal_judges.models.llm.spending import NoMoneyError, Purse
 from medal_judges.models.llm.stopping import ServerStopError, address_of, stop_error
 from medal_judges.models.llm.token_estimate import prompt_tokens_above
@@ -89,6 +90,17 @@ class RemoteModel(LanguageModel):
         if self.rendering is None:
             return own | {"likelihood": "transcript"}
         return own | {"likelihood": "template", **self.rendering.fingerprint()}
+
+    def served_identity(self) -> str | None:
+        """See LanguageModel; a provider's own models have their version in the name."""
+        return None if self.base_url is None else run(self._identity())
+
+    async def _identity(self) -> str | None:
+        async with self._client() as client:
+            try:
+                return await ask_identity(client, self.model)
+            except Exception as error:
+                raise ServerError(f"{self.name}: {self.mapped(error)}") from None
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """By the tokenizer where one was named, else an estimate from above."""

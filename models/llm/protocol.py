@@ -182,5 +182,11 @@ class LanguageModel(ABC):
         """What else the numbers depend on: weights' revision, hash of the chat template, dtype,
         how a system message is given ... Goes hashed into the judge's signature."""
 
+    def served_identity(self) -> str | None:
+        """What tells the weights behind the model's name from others that may stand there later:
+        a hash of what a server says of them, None where it says nothing. Goes into the key of kept
+        answers, not into the signature. Raises MedalError where the server cannot be reached."""
+        return None
+
     def close(self) -> None:  # noqa: B027 - nothing to let go of, for most
         """Let go of connections and memory."""

@@ -29,6 +29,11 @@ def model_key(model: LanguageModel) -> str:
     return _hash([model.name, dict(model.fingerprint())])
 
 
+def served_key(key: str, identity: str | None) -> str:
+    """``key`` (of ``model_key``) where a server tells which weights stand behind the name."""
+    return key if identity is None else _hash([key, identity])
+
+
 # Settings that came later: left out where they change nothing, so that kept answers stay found.
 _LATER = {"presence_penalty": 0, "as_it_is": False}
 

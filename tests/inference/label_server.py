@@ -49,7 +49,7 @@ def serve_chat(settings: dict[str, Any]) -> None:
 
     def scripted(body: dict[str, Any], *more: Any) -> dict[str, Any]:
         usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-        return dict(server._chat(body, answer(body), "stop", usage, None))
+        return dict(server.chat(body, answer(body), "stop", usage, None))
 
     server.scripted = scripted
     running = server.Server(settings)

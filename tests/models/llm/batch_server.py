@@ -148,6 +148,8 @@ class Handler(BaseHTTPRequestHandler):
         with state.lock:
             if self.path == "/counts":
                 self.send(200, dict(state.counts))
+            elif self.path == "/v1/models":
+                self.send(404, {"error": {"message": "no such page"}})
             elif match := re.fullmatch(r"/v1/files/([^/]+)/content", self.path):
                 state.counts["downloads"] += 1
                 self.send(200, state.files[match[1]])

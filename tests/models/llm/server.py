@@ -24,10 +24,14 @@ import runpy
 import sys
 import threading
 import time
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))  # also loaded by its path, see label_server.py
+from server_answers import chat, echoed, embedded, scripted
+
+__all__ = ["Server", "chat", "echoed", "embedded", "scripted"]
 HANG = 30.0  # longer than any test's timeout
 
 
@@ -294,142 +298,6 @@ CHANGED = {
     "null_choice": _null_choice,
     "error_inside": _error_inside,
 }
-
-
-# -- answers -----------------------------------------------------------------------------------
-
-
-def scripted(
-    body: dict[str, Any], script: Callable[[dict[str, Any]], str] | None = None
-) -> dict[str, Any]:
-    """What ``script`` says; else a number from 1 to 5, or an object of the schema asked for, by the
-    request's content."""
-    seed = int(hashlib.sha256(json.dumps(body["messages"]).encode()).hexdigest(), 16)
-    text = str(1 + seed % 5)
-    form = body.get("response_format")
-    if form and form["type"] == "json_schema":
-        text = json.dumps(filled(form["json_schema"]["schema"], seed))
-    if script is not None:
-        text = script(body)
-    read = sum(len(m["content"].split()) for m in body["messages"])
-    usage = {
-        "prompt_tokens": read,
-        "completion_tokens": 10,
-        "total_tokens": read + 10,
-        "prompt_tokens_details": {"cached_tokens": read // 2},
-        "completion_tokens_details": {"reasoning_tokens": 4},
-    }
-    logprobs = None
-    if body.get("logprobs"):
-        logprobs = {"content": [_choice(character) for character in text]}
-    return _chat(body, text, "stop", usage, logprobs)
-
-
-def _choice(character: str) -> dict[str, Any]:
-    others = [{"token": t, "logprob": p, "bytes": None} for t, p in ((character, -0.1), ("0", -4))]
-    return {"token": character, "logprob": -0.1, "bytes": None, "top_logprobs": others}
-
-
-def filled(schema: dict[str, Any], seed: int) -> Any:
-    """A value of ``schema``."""
-    if "enum" in schema:
-        return schema["enum"][seed % len(schema["enum"])]
-    kind = schema.get("type")
-    if kind == "object":
-        return {
-            name: filled(s, seed // 7 + i)
-            for i, (name, s) in enumerate(schema["properties"].items())
-        }
-    if kind in ("integer", "number"):
-        low, high = int(schema.get("minimum", 0)), int(schema.get("maximum", 5))
-        return low + seed % (high - low + 1)
-    if kind == "boolean":
-        return seed % 2 == 0
-    return [] if kind == "array" else "as asked"
-
-
-def _chat(
-    body: dict[str, Any], text: str, finish: str, usage: dict[str, Any], logprobs: Any
-) -> dict[str, Any]:
-    message = {"role": "assistant", "content": text, "refusal": None}
-    choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": logprobs}
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 0,
-        "model": body["model"],
-        "choices": [choice],
-        "usage": usage,
-    }
-
-
-def embedded(server: Server, body: dict[str, Any]) -> dict[str, Any]:
-    """The embedded model's own answer."""
-    from medal_judges.models.llm.protocol import ChatRequest, Message
-
-    form = body.get("response_format")
-    request = ChatRequest(
-        tuple(Message(m["role"], m["content"]) for m in body["messages"]),
-        max_tokens=body.get("max_completion_tokens") or body.get("max_tokens") or 256,
-        temperature=body.get("temperature", 1.0),
-        top_p=body.get("top_p", 1.0),
-        seed=body.get("seed"),
-        schema=form["json_schema"]["schema"] if form else None,
-        top_logprobs=body.get("top_logprobs", 0),
-    )
-    with server.lock:
-        done = server.model.chat([request])[0]
-    usage = {
-        "prompt_tokens": done.usage.input,
-        "completion_tokens": done.usage.output,
-        "total_tokens": done.usage.input + done.usage.output,
-    }
-    logprobs = None
-    if done.tokens:
-        logprobs = {
-            "content": [
-                {
-                    "token": t.text,
-                    "logprob": t.logprob,
-                    "bytes": None,
-                    "top_logprobs": [
-                        {"token": k, "logprob": v, "bytes": None} for k, v in t.alternatives.items()
-                    ],
-                }
-                for t in done.tokens
-            ]
-        }
-    return _chat(body, done.text, done.finish, usage, logprobs)
-
-
-def echoed(server: Server, body: dict[str, Any]) -> dict[str, Any]:
-    """The prompt (text or token ids) with its tokens' log-probabilities, nothing new written."""
-    import torch
-
-    tokenizer, prompt = server.model.tokenizer, body["prompt"]
-    ids = tokenizer(prompt).input_ids if isinstance(prompt, str) else prompt
-    with server.lock, torch.inference_mode():
-        logits = server.model.model(input_ids=torch.tensor([ids])).logits[0].float()
-    found = torch.log_softmax(logits, dim=-1)
-    logprobs = [None, *(float(found[k, token]) for k, token in enumerate(ids[1:]))]
-    tokens = [tokenizer.decode([i]) for i in ids]
-    offsets = [sum(map(len, tokens[:k])) for k in range(len(tokens))]
-    told = {
-        "tokens": tokens,
-        "token_logprobs": logprobs,
-        "top_logprobs": None,
-        "text_offset": offsets,
-    }
-    choice = {"index": 0, "text": "".join(tokens), "finish_reason": "length", "logprobs": told}
-    usage = {"prompt_tokens": len(ids), "completion_tokens": 0, "total_tokens": len(ids)}
-    return {
-        "id": "cmpl-1",
-        "object": "text_completion",
-        "created": 0,
-        "model": body["model"],
-        "choices": [choice],
-        "usage": usage,
-    }
 
 
 def main() -> None:

@@ -1,0 +1,238 @@
+"""Kept answers: of which weights they are, that they are announced, that bad ones are misses."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("openai", reason="the API's client is in the extra api")
+
+from medal_judges.models.judge import Judge
+from medal_judges.models.kept_answers import answer_counts, told
+from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
+from medal_judges.models.llm.served import identity_in
+
+Serve = Callable[..., Any]
+VLLM = {"id": "tester", "object": "model", "owned_by": "vllm", "max_model_len": 4096}
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+
+
+def model(server: Any, folder: Path, **more: Any) -> LanguageModel:
+    """Another server under the same settings: only its address is another one."""
+    own = {"model": "openai:tester", "base_url": server.url, "cache": str(folder), "attempts": 1}
+    return load_llm({**own, "longest_wait": 0.05, **more})
+
+
+def asked(count: int) -> list[ChatRequest]:
+    return [ChatRequest((Message("user", f"Question {i}?"),), max_tokens=50) for i in range(count)]
+
+
+def test_other_weights_behind_the_same_name_do_not_give_the_old_answers(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = serve(served=VLLM | {"root": "/weights/one", "created": 1})
+    model(first, tmp_path).chat(asked(3))
+    again = serve(served=VLLM | {"root": "/weights/one", "created": 2})
+    model(again, tmp_path).chat(asked(3))
+    assert (first.total("answered"), again.total("seen")) == (3, 0)
+    other = serve(served=VLLM | {"root": "/weights/two", "created": 2})
+    model(other, tmp_path).chat(asked(3))
+    assert other.total("answered") == 3 and "other weights behind this name" in caplog.text
+    assert "/weights" not in "".join(p.read_text() for p in tmp_path.rglob("*") if p.is_file())
+
+
+def test_while_a_server_is_down_its_answers_are_given_and_that_is_said(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    up = serve(served=VLLM | {"root": "/weights/one"})
+    llm = model(up, tmp_path)
+    before = llm.chat(asked(3))
+    url = up.url
+    up.process.kill()
+    up.process.wait()
+    down = load_llm(
+        {"model": "openai:tester", "base_url": url, "cache": str(tmp_path), "attempts": 1}
+    )
+    assert [c.text for c in down.chat(asked(3))] == [c.text for c in before]
+    assert caplog.text.count(f"no connection to {url}") == 1
+    [new] = down.chat(asked(4))[3:]
+    assert new.finish == "failed" and new.transient
+
+
+def test_what_tells_weights_apart() -> None:
+    def listing(**fields: Any) -> dict[str, Any]:
+        return {"object": "list", "data": [{"id": "other", "root": "x"}, VLLM | fields]}
+
+    one = identity_in(listing(root="org/name", created=1), "tester")
+    assert one is not None and one == identity_in(listing(root="org/name", created=2), "tester")
+    assert one != identity_in(listing(root="org/name", meta={"n_params": 5}), "tester")
+    assert identity_in(listing(created=1), "tester") is None  # nothing that weights depend on
+    for foreign in (None, [], {"data": None}, {"data": ["tester"]}, {"data": [{"id": 5}]}):
+        assert identity_in(foreign, "tester") is None
+
+
+def _dialogues(path: Path) -> Path:
+    turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]
+    rows = [{"id": f"d{i}", "lang": "en", "dialogue": [*turns, *turns][: 2 + i]} for i in range(3)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def _medal(*words: object) -> subprocess.CompletedProcess[str]:
+    code = "from medal_judges.cli import main; main()"
+    command = [sys.executable, "-c", code, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, env=dict(os.environ))
+
+
+def test_kept_answers_are_announced_and_can_be_refused(serve: Serve, tmp_path: Path) -> None:
+    server, file = serve(), _dialogues(tmp_path / "in.jsonl")
+    llm = json.dumps({"model": "openai:tester", "base_url": server.url})
+    command = ["score", file, f"llm={llm}", "--judge", "judges/dstc12_baseline.yaml"]
+    first = _medal(*command, "--out", tmp_path / "a.jsonl")
+    assert first.returncode == 0 and "kept from before" not in first.stderr
+    second = _medal(*command, "--out", tmp_path / "b.jsonl")
+    assert "3 of 3 answers were kept from before" in second.stderr
+    assert "--no-cache" in second.stderr and server.total("seen") == 3
+    third = _medal(*command, "--out", tmp_path / "c.jsonl", "--no-cache")
+    assert third.returncode == 0 and "kept from before" not in third.stderr
+    assert server.total("seen") == 6
+    wrong = _medal("score", file, "--judge", "configs/judges/length.yaml", "--no-cache")
+    assert wrong.returncode == 2 and "Traceback" not in wrong.stderr
+    judge = Judge.from_pretrained("judges/dstc12_baseline.yaml", llm=json.loads(llm))
+    assert told(answer_counts([judge, judge])) is None
+
+
+BAD = [
+    ("usage", "much"),
+    ("usage", {"input": -5, "cached": 0, "output": 1, "reasoning": 0, "seconds": 0, "money": None}),
+    ("text", ["parts"]),
+    ("text", None),
+    ("finish", "failed"),
+    ("enforced", "yes"),
+    ("tokens", [["5", 0.5, {"5": 0.5}]]),
+    ("tokens", [["5", -0.5]]),
+    ("tokens", "5"),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), BAD)
+def test_a_kept_line_with_other_fields_is_a_miss_and_is_asked_again(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, field: str, value: Any
+) -> None:
+    server = serve()
+    right = model(server, tmp_path).chat(asked(2))
+    (path,) = tmp_path.glob("*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines() if line]
+    lines[0]["answer"][field] = value
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    llm: Any = model(server, tmp_path, timeout=33.0)  # another object of the same model
+    assert [c.text for c in llm.chat(asked(2))] == [c.text for c in right]
+    assert llm.store.bad == 1 and (llm.counts.kept, llm.counts.asked) == (1, 1)
+    assert "a kept answer is left out" in caplog.text
+    later: Any = model(server, tmp_path, timeout=34.0)
+    later.chat(asked(2))
+    assert (later.counts.kept, later.counts.asked) == (2, 0)  # the bad line is not in its way
+
+
+HOSTILE = {
+    "usage as text": {"usage": "a lot"},
+    "usage with text in it": {"usage": {"prompt_tokens": "7", "completion_tokens": "7"}},
+    "usage as a list": {"usage": [1, 2]},
+    "a negative usage": {"usage": {"prompt_tokens": -5, "completion_tokens": -7}},
+    "no usage": {"usage": None},
+    "content in parts": {"choices.0.message.content": [{"type": "text", "text": "4"}]},
+    "content as a number": {"choices.0.message.content": 4},
+    "content in parts without text": {"choices.0.message.content": [{"type": "text"}]},
+    "positive log-probabilities": {
+        "choices.0.logprobs": {"content": [{"token": "4", "logprob": 2.0, "top_logprobs": []}]}
+    },
+    "log-probabilities as text": {"choices.0.logprobs": {"content": "4"}},
+    "tokens without a number": {"choices.0.logprobs": {"content": [{"token": "4"}]}},
+    "a message that is none": {"choices.0.message": "4"},
+    "choices as text": {"choices": "4"},
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE.values(), ids=list(HOSTILE))
+def test_bad_fields_from_a_server_are_no_traceback_and_are_not_kept(
+    serve: Serve, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    llm = model(serve(change=change), tmp_path)
+    request = ChatRequest((Message("user", "Rate."),), max_tokens=50, top_logprobs=5)
+    [done] = llm.chat([request])
+    if done.finish == "failed":
+        assert done.transient and done.failure and not list(tmp_path.glob("*.jsonl"))
+    else:
+        assert re.fullmatch(r"\d", done.text) and done.usage.input >= 0
+        assert all(token.logprob <= 0 for token in done.tokens)
+        [kept] = model(serve(change=change), tmp_path, timeout=33.0).chat([request])
+        assert kept.text == done.text
+
+
+@pytest.mark.parametrize("usage", [None, {"prompt_tokens": -5, "completion_tokens": -9}, "none"])
+def test_an_answer_without_a_believable_usage_costs_its_highest_price(
+    serve: Serve, tmp_path: Path, usage: Any
+) -> None:
+    from medal_judges.models.llm.spending import CostLimitError
+
+    prices = tmp_path / "prices.yaml"
+    table = {"tester": {"input": 0.0, "output": 100.0}}
+    prices.write_text(json.dumps({"date": "2026-01-01", "source": "t", "models": table}))
+    server = serve(change={"usage": usage})
+    paid = {"prices": str(prices), "max_in_flight": 1}
+    with pytest.raises(CostLimitError, match=r"\$0.0200 spent, 4 of 9"):  # 50 tokens: half a cent
+        model(server, tmp_path / "kept", max_cost=0.022, **paid).chat(asked(9))
+    [done] = model(server, tmp_path / "more", **paid).chat(asked(1))
+    assert done.usage.money == pytest.approx(0.005) and done.usage.output == 0
+
+
+SECRET = "sk-" + "quoted" * 5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"error": {"message": f"no account for Bearer {SECRET}"}},
+        {"error": f"Authorization: {SECRET}"},
+        {"choices.0.message.refusal": f"I will not, {SECRET}"},
+        {"choices.0.message.content": f"You sent {SECRET}"},
+    ],
+)
+def test_a_key_that_the_server_quotes_stands_nowhere(
+    serve: Serve,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    change: dict[str, Any],
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    caplog.set_level(logging.DEBUG, logger="medal_judges")
+    request = ChatRequest((Message("user", "Hello"),), max_tokens=50, top_logprobs=5)
+    [done] = model(serve(change=change), tmp_path).chat([request])
+    kept = "".join(p.read_text() for p in tmp_path.rglob("*") if p.is_file())
+    assert "***" in f"{done.failure} {done.text}"
+    assert not any(SECRET in text for text in (repr(done), kept, caplog.text))
+
+
+def test_without_a_key_no_word_is_taken_out(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    said = {"choices.0.message.content": "none of these"}
+    [done] = model(serve(change=said), tmp_path).chat(asked(1))
+    assert done.text == "none of these"

@@ -1,0 +1,64 @@
+"""The llm setting: a wrong key is said, with the nearest one or the backend that has it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medal_judges.errors import ConfigError
+from medal_judges.models.llm.settings import (
+    BACKENDS,
+    VLLMLLM,
+    OpenAILLM,
+    TransformersLLM,
+    llm_config,
+)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"model": "embedded:smollm2", "base_url": "http://x/v1"}, "setting of the backend openai"),
+        ({"model": "embedded:smollm2", "reasoning_effort": "low"}, "llm.backend=openai"),
+        ({"model": "openai:gpt-4.1", "base_ulr": "http://x/v1"}, "did you mean 'base_url'"),
+        ({"model": "openai:gpt-4.1", "device": "cuda"}, "setting of the backend transformers"),
+        ({"model": "embedded:smollm2", "dtpye": "bf16"}, "did you mean 'dtype'"),
+        ({"model": "vllm:org/name", "share_prefx": False}, "did you mean 'share_prefix'"),
+        ({"model": "openai:gpt-4.1", "timeout": "soon"}, "llm:\n  timeout"),
+        ({"model": "openai:gpt-4.1", "max_in_flight": 0}, "max_in_flight"),
+        ({"model": "openai:gpt-4.1", "reasoning_effort": 3}, "reasoning_effort"),
+        ({"backend": "opnai", "model": "gpt-4.1"}, "unknown backend 'opnai'"),
+        ({"base_url": "http://x/v1"}, "no model named"),
+        ({"model": ["gpt-4.1"]}, "no model named"),
+    ],
+)
+def test_a_wrong_key_is_a_clear_error(setting: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        llm_config(setting)
+    assert words in str(caught.value)
+
+
+def test_the_backend_decides_which_settings_there_are() -> None:
+    assert isinstance(llm_config("embedded:smollm2"), TransformersLLM)
+    assert llm_config("openai:gpt-4.1") == llm_config({"backend": "openai", "model": "gpt-4.1"})
+    ours = llm_config({"model": "openai:o3", "reasoning_effort": "high", "cache": "kept"})
+    assert isinstance(ours, OpenAILLM) and (ours.model, ours.cache) == ("o3", "kept")
+    engine = llm_config({"model": "vllm:org/name", "tensor_parallel_size": 2})
+    assert isinstance(engine, VLLMLLM) and engine.model_extra == {"tensor_parallel_size": 2}
+    assert {kind.model_fields["backend"].default for kind in BACKENDS.values()} == set(BACKENDS)
+
+
+def test_on_the_command_line_there_is_no_traceback(tmp_path: Path) -> None:
+    turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]
+    file = tmp_path / "in.jsonl"
+    file.write_text(json.dumps({"id": "a", "dialogue": turns}) + "\n")
+    code = "from medal_judges.cli import main; main()"
+    words = ["score", str(file), "--judge", "configs/judges/medal.yaml", "llm.base_url=http://x/v1"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "llm.backend=openai llm.model=NAME" in done.stderr

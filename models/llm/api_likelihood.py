@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.models.llm.echo import echo_likelihood, echo_prompt
+from medal_judges.models.llm.echo import echo_likelihood, echo_prompt, echoed_logprobs
 from medal_judges.models.llm.protocol import Continuation, Likelihood, Usage
 from medal_judges.models.llm.retrying import PermanentError, TransientError
 from medal_judges.models.llm.spending import NoMoneyError
@@ -124,10 +124,9 @@ def _prompt(remote: RemoteModel, c: Continuation) -> tuple[Any, Callable[[Any, b
 
 def _of_ids(answer: Any, start: int, end: int, joint: bool) -> Likelihood:
     """Of the tokens from ``start`` to ``end``; the first token of all has no likelihood."""
-    found = answer.choices[0].logprobs if getattr(answer, "choices", None) else None
-    told = list(found.token_logprobs or ()) if found is not None else []
-    if len(told) < end or any(value is None for value in told[1:end]):
+    told = echoed_logprobs(answer)
+    if len(told) < end:
         raise PermanentError("the server does not echo a log-probability for each token")
-    scored = tuple(float(value) for value in told[start:end])
-    before = sum(float(value) for value in told[1:start])
+    scored = tuple(value for value in told[start:end] if value is not None)
+    before = sum(value for value in told[1:start] if value is not None)
     return Likelihood(scored, before if joint else None, start - 1)

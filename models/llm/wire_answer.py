@@ -127,13 +127,13 @@ def _part(value: Any, name: str) -> Any:
 def _token(told: Any) -> TokenChoice | None:
     """One token of an answer. Its alternatives are empty where the server reports none beside the
     token itself: it would pass for a certain one."""
-    text, logprob = _part(told, "token"), _logprob(_part(told, "logprob"))
+    text, logprob = _part(told, "token"), read_logprob(_part(told, "logprob"))
     listed = _part(told, "top_logprobs")
     if not isinstance(text, str) or logprob is None or not isinstance(listed, list | None):
         return None
     others: dict[str, float] = {}
     for each in listed or ():
-        name, value = _part(each, "token"), _logprob(_part(each, "logprob"))
+        name, value = _part(each, "token"), read_logprob(_part(each, "logprob"))
         if not isinstance(name, str) or value is None:
             return None
         others[name] = value
@@ -141,7 +141,7 @@ def _token(told: Any) -> TokenChoice | None:
     return TokenChoice(text, logprob, others if len(others) > 1 else {})
 
 
-def _logprob(value: Any) -> float | None:
+def read_logprob(value: Any) -> float | None:
     """A natural-log probability; None for what cannot be one."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

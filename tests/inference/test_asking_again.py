@@ -175,3 +175,22 @@ def test_predictions_of_a_benchmark_made_in_an_outage_are_completed(
     assert json.loads((out.parent / "other.meta.json").read_text())["complete"] is True
     assert not all(j.scored for j in predicted(serve()))
     assert all(j.scored for j in predicted(serve(), retry_failed=True))
+
+
+def test_a_hybrid_asks_again_for_what_its_member_lacks(serve: Serve, tmp_path: Path) -> None:
+    file, out = write(tmp_path / "in.jsonl", 6), tmp_path / "out.jsonl"
+
+    def made(server: Any) -> Judge:
+        llm = {"model": "openai:tester", "base_url": f"{server.root}/v1", "attempts": 1}
+        asked = {"path": "judges/medal.yaml", "options": {"llm": llm | {"cache": False}}}
+        path = tmp_path / "both.yaml"
+        members = {"short": {"path": "judges/length.yaml"}, "asked": asked}
+        settings = {"family": "hybrid", "name": "both", "rubric": "medal", "kind": "stack"}
+        settings |= {"dimensions": ["overall"], "weights": {"short": 0.5, "asked": 0.5}}
+        path.write_text(yaml.safe_dump(settings | {"members": members}))
+        return Judge.from_pretrained(path)
+
+    first = score(file, out, made(serve(fault="500", times=-1, every=2)))
+    assert first.transient == 3 and first.scored == 3
+    second = score(file, out, made(serve()))
+    assert (second.asked_again, second.scored) == (3, 6)

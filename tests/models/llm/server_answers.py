@@ -112,7 +112,10 @@ def embedded(server: Any, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def echoed(server: Any, body: dict[str, Any]) -> dict[str, Any]:
-    """The prompt (text or token ids) with its tokens' log-probabilities, nothing new written."""
+    """The prompt (text or token ids) with its tokens' log-probabilities, nothing new written;
+    without a model every character is a token of the same likelihood."""
+    if server.model is None:
+        return echo(body, list(body["prompt"]), [None, *[-0.5] * (len(body["prompt"]) - 1)])
     import torch
 
     tokenizer, prompt = server.model.tokenizer, body["prompt"]
@@ -122,6 +125,11 @@ def echoed(server: Any, body: dict[str, Any]) -> dict[str, Any]:
     found = torch.log_softmax(logits, dim=-1)
     logprobs = [None, *(float(found[k, token]) for k, token in enumerate(ids[1:]))]
     tokens = [tokenizer.decode([i]) for i in ids]
+    return echo(body, tokens, logprobs)
+
+
+def echo(body: dict[str, Any], tokens: list[str], logprobs: list[Any]) -> dict[str, Any]:
+    """The body of an echo."""
     offsets = [sum(map(len, tokens[:k])) for k in range(len(tokens))]
     told = {
         "tokens": tokens,
@@ -130,7 +138,11 @@ def echoed(server: Any, body: dict[str, Any]) -> dict[str, Any]:
         "text_offset": offsets,
     }
     choice = {"index": 0, "text": "".join(tokens), "finish_reason": "length", "logprobs": told}
-    usage = {"prompt_tokens": len(ids), "completion_tokens": 0, "total_tokens": len(ids)}
+    usage = {
+        "prompt_tokens": len(tokens),
+        "completion_tokens": 0,
+        "total_tokens": len(tokens),
+    }
     return {
         "id": "cmpl-1",
         "object": "text_completion",

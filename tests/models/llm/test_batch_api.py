@@ -213,6 +213,7 @@ def test_a_batch_that_ends_badly_gives_reasons_and_is_asked_again(
             answers = model(stub.url, tmp_path).chat(requests)
             failed = answers if end == "failed" else answers[start:]
             assert all(a.finish == "failed" and reason in str(a.failure) for a in failed)
+            assert all(a.transient for a in failed)
             assert stub.counts()["batches"] == start
             assert left(tmp_path) == []
         # What a batch answered before it ended is kept: the second start asked for the second only.
@@ -230,6 +231,7 @@ def test_every_request_ends_with_an_answer_or_a_reason(tmp_path: Path) -> None:
             "the answer's body is not a chat completion",
             "HTTP 400: odd: bad request",
         ]
+        assert [a.transient for a in answers[1:5]] == [True, True, True, False]
 
 
 def test_an_answer_that_was_cut_is_asked_once_more_with_twice_the_room(tmp_path: Path) -> None:

@@ -14,10 +14,12 @@ import pytest
 pytest.importorskip("openai", reason="the API's client is in the extra api")
 
 from medal_judges.errors import ConfigError
+from medal_judges.models.llm.api_likelihood import ServerError
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
+from medal_judges.models.llm.protocol import ChatRequest, Continuation, LanguageModel, Message
 from medal_judges.models.llm.stopping import ServerStopError
 from medal_judges.models.llm.wire import REASONING_TOKENS
+from medal_judges.models.question import tells_likelihoods
 
 SECRET = "sk-" + "secret" * 5
 Serve = Callable[..., Any]
@@ -128,3 +130,38 @@ def test_the_effort_of_reasoning_is_sent_and_part_of_what_an_answer_depends_on(
     assert hard.fingerprint() != easy.fingerprint()
     with pytest.raises(ServerStopError, match="reasoning_effort"):
         remote(serve(refuse=["reasoning_effort"]), reasoning_effort="low").chat(asked(3))
+
+
+SAY = [[Continuation((Message("user", "Hello"),), "Hi there")]]
+
+
+def test_an_echo_gives_the_likelihood_of_what_was_sent(serve: Serve) -> None:
+    [[told]] = remote(serve()).loglikelihood(SAY)
+    assert told.logprobs == (-0.5,) * len(" Hi there\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [
+        (0.7, ServerError, "no log-probability"),
+        ("-0.5", ServerError, "no log-probability"),
+        (None, ConfigError, "for each token"),
+    ],
+)
+def test_an_echo_with_other_numbers_is_no_likelihood(
+    serve: Serve, value: Any, error: type[Exception], words: str
+) -> None:
+    server = serve(change={"choices.0.logprobs.token_logprobs.15": value})
+    with pytest.raises(error, match=words):
+        remote(server, attempts=1).loglikelihood(SAY)
+
+
+@pytest.mark.parametrize("change", [{"choices": "none"}, {"choices.0.logprobs": 5}])
+def test_an_echo_of_another_form_is_no_traceback(serve: Serve, change: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="tells no likelihoods"):
+        remote(serve(change=change), attempts=1).loglikelihood(SAY)
+
+
+def test_a_wrong_key_is_not_taken_for_a_server_without_likelihoods(serve: Serve) -> None:
+    with pytest.raises(ServerStopError, match="the key in OPENAI_API_KEY"):
+        tells_likelihoods(remote(serve(fault="401", times=-1), tokenizer="embedded:smollm2"))

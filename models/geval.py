@@ -114,12 +114,15 @@ class GEvalJudge(QuestionJudge):
             "definition": definition,
             "criteria": aspect.criteria or definition,
             "steps": "\n".join(f"{i}. {step}" for i, step in enumerate(steps, start=1)),
+            "bands": "\n".join(_bands(aspect.bands, rated.texts)),
             "low": rated.texts[0],
             "high": rated.texts[-1],
         }
 
     def _parts(self, dimension: Dimension, names: tuple[str, ...]) -> tuple[str, ...]:
-        kept = [name for name in names if name != "steps" or self._values(dimension)["steps"]]
+        filled = {"steps": "steps", "anchors": "bands"}
+        values = self._values(dimension)
+        kept = [name for name in names if name not in filled or values[filled[name]]]
         binary = {ANSWER: "answer_binary"} if dimension.kind == "binary" else {}
         return tuple(binary.get(name, name) for name in kept)
 
@@ -233,3 +236,10 @@ class GEvalJudge(QuestionJudge):
             transient=any(found.transient for found in answers.values()),
             details=details,
         )
+
+
+def _bands(bands: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """What each rating means; nothing where the scale asked for has another number of them."""
+    if len(bands) != len(texts):
+        return []
+    return [f"- {text}: {band}" for text, band in zip(texts, bands, strict=True)]

@@ -1,0 +1,76 @@
+"""Our prompts ask for what the papers ask for: the same construct between the same anchors."""
+
+from __future__ import annotations
+
+import pytest
+
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.dimension import load_rubric
+from medal_judges.models.geval import GEvalJudge
+from medal_judges.models.gptscore import GPTScoreJudge
+from medal_judges.models.judge import Item
+from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.prompted.prompt import choose, load_prompt
+from medal_judges.models.prompted.question import Asker, Shown
+
+TURNS = (Turn("user", "Hi"), Turn("assistant", "Hello there, what do you read?"))
+# MEEP, Tables 7 to 10: the word for engaging, and what stands at both ends of 0 to 100.
+ENGAGING = {"en": "engag", "es": "interesante", "zh": "吸引"}
+ENDS = {
+    "en": ("'disengaging'", "'very engaging'"),
+    "es": ('"desinteresante"', '"muy interesante"'),
+    "zh": ("“不吸引人”", "“非常吸引人”"),
+}
+PARTS = {  # of engagingness, MEEP and MEEP+SA
+    "en": ("context", "answer", "good one", "interesting", "specific", "included"),
+    "es": ("contexto", "conteste", "buena", "interés", "concreta", "incluida"),
+    "zh": ("上下文", "接话", "质量", "有意思", "具体", "接纳"),
+}
+
+
+def meep(variant: str, language: str, response: Turn | None) -> str:
+    chosen = choose(load_prompt("meep"), variant=variant, language=language)
+    asker = Asker(chosen, load_rubric("engagingness"), "expert")
+    shown = Shown(TURNS if response is None else TURNS[:1], response)
+    return "\n".join(m.content for m in asker.messages(asker.questions[0], shown, (), 0))
+
+
+@pytest.mark.parametrize("response", [None, TURNS[1]])
+@pytest.mark.parametrize("language", ENGAGING)
+@pytest.mark.parametrize("variant", ["naive", "hd", "meep", "meep_sa"])
+def test_meep_asks_for_engagingness(variant: str, language: str, response: Turn | None) -> None:
+    text = meep(variant, language, response)
+    assert ENGAGING[language] in text
+    if variant != "hd":
+        assert "100" in text
+        assert all(end in text for end in ENDS[language])
+    if variant.startswith("meep") and response is not None:
+        assert all(part in text for part in PARTS[language]), text
+
+
+def test_gptscore_asks_whether_it_is_engaging(smollm2: LocalModel) -> None:
+    judge = GPTScoreJudge.from_settings({"llm": smollm2, "rubric": "usr"})
+    engagingness = next(d for d in judge.dimensions if d.name == "engagingness")
+    item = Item(Dialogue("d", TURNS), 1)
+    judge._prepare([item])
+    text = judge.messages(item, engagingness, item.payload)[-1].content
+    assert "engaging" in text and "interesting" not in text
+
+
+def test_geval_shows_what_ratings_mean_where_there_are_as_many(smollm2: LocalModel) -> None:
+    judge = GEvalJudge.from_settings({"llm": smollm2, "rubric": "usr"})
+    item = Item(Dialogue("d", TURNS), 1)
+    judge._prepare([item])
+    told = {d.name: judge.messages(item, d, item.payload)[-1].content for d in judge.dimensions}
+    for name, words in {
+        "engagingness": ("- 1: dull", "- 2: somewhat interesting", "- 3: interesting"),
+        "coherence": ("- 1: no", "- 2: somewhat", "- 3: yes"),
+        "naturalness": ("- 1: bad", "- 2: passable", "- 3: good"),
+    }.items():
+        assert all(word in told[name] for word in words), told[name]
+    assert "What the ratings mean" not in told["overall"]
+    wide = GEvalJudge.from_settings({"llm": smollm2, "rubric": "engagingness"})
+    item = Item(Dialogue("d", TURNS), 1)
+    wide._prepare([item])
+    only = wide.dimensions[0]
+    assert "What the ratings mean" not in wide.messages(item, only, item.payload)[-1].content

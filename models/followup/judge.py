@@ -164,13 +164,19 @@ class FollowUpJudge(Judge):
 
     def _score_fitting(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
         chosen = self._select(items)
+        scores = {
+            i: _unselected(choice, dimensions)
+            for i, choice in enumerate(chosen)
+            if choice is not None and choice.failure is not None
+        }
         groups: dict[tuple[str, int], list[int]] = {}
         for i, item in enumerate(items):
+            if i in scores:
+                continue
             groups.setdefault((item.dialogue.id, item.payload[0]), []).append(i)
         asked = [[c for i in g for c in self._continuations(items[i])] for g in groups.values()]
         joint = self.config.likelihood == "joint"
-        found = self.llm.loglikelihood(asked, joint=joint)
-        scores: dict[int, Scores] = {}
+        found = self.llm.loglikelihood(asked, joint=joint) if asked else []
         for group, likelihoods in zip(groups.values(), found, strict=True):
             rest = iter(likelihoods)
             for i in group:
@@ -233,8 +239,7 @@ class FollowUpJudge(Judge):
             common = [i for i in wanted if chosen is None or i in chosen.indices]
             values = _contrast(table, common or list(wanted), self.pool.signs())
             raw = float(weights @ values)
-            selected = None if chosen is None else 0 if chosen.empty else len(common)
-            details[name] = Details(raw=raw, selected=selected)
+            details[name] = _details(raw, chosen, [self.pool.follow_ups[i].text for i in common])
             scores[name] = self._on_scale(self.dimension(name), raw)
             contributions[name] = self._contributions(item, name, values, weights)
         return Scores(
@@ -270,6 +275,24 @@ class FollowUpJudge(Judge):
         texts = [f.text for f in self.pool.follow_ups]
         best = sorted(range(len(texts)), key=lambda i: -values[i])[:3]
         return "likeliest follow-ups: " + " / ".join(texts[i] for i in best)
+
+
+def _details(raw: float, chosen: Selection | None, texts: Sequence[str]) -> Details:
+    if chosen is None:
+        return Details(raw=raw)
+    common = () if chosen.empty else tuple(texts)
+    return Details(raw=raw, selected=len(common), follow_ups=common, unread_runs=chosen.unread)
+
+
+def _unselected(chosen: Selection, names: Sequence[str]) -> Scores:
+    """No score, where no answer to the selection prompt could be read."""
+    return Scores(
+        dict.fromkeys(names),
+        failure=chosen.failure,
+        usage=chosen.usage,
+        details={name: Details(unread_runs=chosen.unread) for name in names},
+        transient=chosen.transient,
+    )
 
 
 def _contrast(table: np.ndarray, used: Sequence[int], signs: Sequence[int]) -> np.ndarray:

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from medal_judges.config import Config, build_config, read_yaml
+from medal_judges.models.followup.choice import Choice, read_choice
 from medal_judges.models.followup.pool import Pool
 from medal_judges.models.llm.amounts import spent, usage_of
-from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
+from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message, Usage
 from medal_judges.signature import content_hash
 
+MORE_ROOM = 4  # times the tokens, for an answer that is asked for once more
 _NAMES = {"user": "User", "assistant": "Chatbot", "system": "Scene"}
 
 
 class SelectionPrompt(Config):
     """Texts of the selection prompt; ``context`` has a place {target}, filled with ``dialogue`` or
-    ``turn``."""
+    ``turn``. ``again`` is added where the first answer could not be read."""
 
     context: str
     dialogue: str
     turn: str
     closing: str
+    again: str
 
 
 class SelectionConfig(Config):
@@ -44,13 +46,29 @@ class SelectionConfig(Config):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Indices into the pool. ``empty``: the runs had none in common and all are used. ``usage``: of
-    all runs together. ``transient``: a run's answer failed for a reason that passes by itself."""
+    """Indices into the pool. ``empty``: the runs had none in common and all are used (section 4.1).
+    ``unread``: runs whose answer could not be read, also when asked again; they do not count.
+    ``failure``: why there is no selection, where none could be read. ``usage``: of all runs
+    together. ``transient``: a run's answer failed for a reason that passes by itself."""
 
     indices: tuple[int, ...]
     empty: bool
     usage: dict[str, float]
+    unread: int = 0
+    failure: str | None = None
     transient: bool = False
+
+
+@dataclass(slots=True)
+class _Run:
+    """One shuffle of the options (``order``: pool indices as shown), asked once or twice."""
+
+    question: tuple[Message, ...]
+    order: Sequence[int]
+    choice: Choice = field(default_factory=lambda: Choice(None, "not asked"))
+    usages: list[Usage] = field(default_factory=list)
+    transient: bool = False
+    failed: bool = False
 
 
 def select(
@@ -61,52 +79,56 @@ def select(
     *,
     turn: bool,
 ) -> list[Selection]:
-    """For each (id, messages) the follow-ups that every run chose; all of them where none is left.
+    """For each (id, messages) the follow-ups that every run chose; all of them where the runs have
+    none in common.
 
-    A failed answer counts as having chosen nothing.
+    An answer that was cut or cannot be read is asked for once more, for numbers alone and with more
+    room. A run that still cannot be read is counted and left out of the intersection.
     """
     prompt = config.text()
-    orders = [
-        [_order(config.seed, name, run, len(pool.follow_ups)) for run in range(config.runs)]
-        for name, _ in dialogues
-    ]
-    requests = [
-        ChatRequest(_question(prompt, messages, pool, order, turn), config.max_tokens)
-        for (_, messages), shuffles in zip(dialogues, orders, strict=True)
-        for order in shuffles
-    ]
-    answers, asked = iter(llm.chat(requests)), iter(requests)
-    found: list[Selection] = []
-    for shuffles in orders:
-        completions = [next(answers) for _ in shuffles]
-        sets = [
-            chosen(c.text, [pool.follow_ups[i].text for i in order], order)
-            for c, order in zip(completions, shuffles, strict=True)
+    runs = [
+        [
+            _Run(_question(prompt, messages, pool, order, turn), order)
+            for order in (
+                _order(config.seed, name, run, len(pool.follow_ups)) for run in range(config.runs)
+            )
         ]
-        common = set.intersection(*sets) if sets else set()
-        every = range(len(pool.follow_ups))
-        usage = spent(usage_of(llm, next(asked), c) for c in completions)
-        missing = any(c.transient for c in completions)
-        found.append(Selection(tuple(sorted(common or every)), not common, usage, missing))
-    return found
+        for name, messages in dialogues
+    ]
+    every = [run for own in runs for run in own]
+    _ask(llm, every, pool, config.max_tokens, "")
+    unread = [run for run in every if run.choice.places is None and not run.failed]
+    room = max(config.max_tokens, min(MORE_ROOM * config.max_tokens, llm.context // 4))
+    _ask(llm, unread, pool, room, prompt.again)
+    return [_selection(own, pool) for own in runs]
 
 
-def chosen(answer: str, options: Sequence[str], order: Sequence[int]) -> set[int]:
-    """Pool indices that ``answer`` names, by the number of a line or by the option's own text.
+def _ask(llm: LanguageModel, runs: Sequence[_Run], pool: Pool, room: int, again: str) -> None:
+    requests = [
+        ChatRequest(
+            (*run.question[:-1], Message("user", f"{run.question[-1].content}\n\n{again}".strip())),
+            room,
+        )
+        for run in runs
+    ]
+    answers = llm.chat(requests) if requests else []
+    for run, request, answer in zip(runs, requests, answers, strict=True):
+        run.usages.append(usage_of(llm, request, answer))
+        run.transient, run.failed = answer.transient, answer.finish == "failed"
+        run.choice = read_choice(answer, [pool.follow_ups[i].text for i in run.order])
 
-    ``options`` are as shown, numbered from 1; ``order`` gives the pool index of each.
-    """
-    plain = _plain(answer)
-    named = {order[k] for k, text in enumerate(options) if _plain(text) in plain}
-    for match in re.finditer(r"(?m)^\W*(\d+(?:\s*(?:,|and|;|&)\s*\d+)*)", answer):
-        for number in re.findall(r"\d+", match.group(1)):
-            if 1 <= int(number) <= len(options):
-                named.add(order[int(number) - 1])
-    return named
 
-
-def _plain(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.casefold()))
+def _selection(runs: Sequence[_Run], pool: Pool) -> Selection:
+    sets = [{r.order[p] for p in r.choice.places} for r in runs if r.choice.places is not None]
+    usage = spent(usage for run in runs for usage in run.usages)
+    missing = any(run.transient for run in runs)
+    if not sets:
+        reason = next((run.choice.reason for run in runs if run.choice.reason), "no run")
+        failure = f"no selection of follow-ups could be read: {reason}"
+        return Selection((), True, usage, len(runs), failure, missing)
+    common = set.intersection(*sets)
+    indices = tuple(sorted(common or range(len(pool.follow_ups))))
+    return Selection(indices, not common, usage, len(runs) - len(sets), transient=missing)
 
 
 def _order(seed: int, name: str, run: int, count: int) -> list[int]:

@@ -131,7 +131,7 @@ def _label(names: tuple[str, ...]) -> re.Pattern[str]:
     )
     return re.compile(
         rf"(?:(?:(?<![{LETTER}])(?:{labels}))(?:{between}){links}\s{{0,8}}"
-        rf"|(?:{labels}){BLANK}[:=→]\s{{0,8}}){_SOFT}$",
+        rf"|(?:{labels})\s{{0,16}}[:=→]\s{{0,8}}){_SOFT}$",
         re.IGNORECASE,
     )
 

@@ -60,7 +60,8 @@ def read_number(
 
     A number counts behind a label (``Score: 4``) or a verb of rating, as a share of the scale's
     top, with its unit, alone on a line, or at the beginning; all that count have to agree. Any
-    other counts in an answer of three words at most. ``binary`` wants 0 or 1, or a plain yes or no.
+    other counts in an answer of three words at most without a colon (``User: 3`` is an echo).
+    ``binary`` wants 0 or 1, or a plain yes or no.
     Number words and Chinese numerals count after a label or a verb, in ``four out of five``, as the
     whole answer, and (Chinese) before 分.
     """
@@ -100,7 +101,7 @@ def _is_marked(c: Candidate) -> bool:
 def _settled(numbers: Sequence[Candidate], scale: Scale, binary: bool, text: str) -> Reading:
     marked = [c for c in numbers if _is_marked(c)]
     loose = [c for c in numbers if c.evidence is None and c.objection is None and not c.spelled]
-    if not marked and len(re.findall(r"[^\W\d_]+", text)) <= 3:
+    if not marked and len(re.findall(r"[^\W\d_]+", text)) <= 3 and ":" not in text:
         marked, loose = loose, []
     if not marked:
         return Reading(None, f"{_unmarked(numbers, loose)} in the answer {shown(text)}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from medal_judges.dimension import Dimension
 from medal_judges.errors import RecordError
-from medal_judges.fields import mapping, number, optional_text, whole_number
+from medal_judges.fields import mapping, number, optional_text, text, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,10 @@ class Details:
     of all ratings together before they were made to add up to 1. ``samples``: how many answers the
     distribution was counted from. ``raw``: the judge's number before it was put on the scale (nats
     of a likelihood judge). ``selected``: how many follow-ups all selection runs chose (0: none in
-    common, all are used). ``comment``: what the judge wrote about the dimension. ``parsed``: how
-    each answer was read ("schema", "json", ...; None: no number in it). ``repeats_std`` (n - 1) and
-    ``repeats_agreement`` (share of pairs of repeats that give the same number). ``members``: of a
+    common, all are used), ``follow_ups`` their texts, ``unread_runs`` the selection runs that could
+    not be read and do not count. ``comment``: what the judge wrote about the dimension.
+    ``parsed``: how each answer was read ("schema", "json", ...; None: no number in it).
+    ``repeats_std`` (n - 1) and ``repeats_agreement`` (share of pairs of repeats that give the same number). ``members``: of a
     hybrid, the score of each member that was asked, on the hybrid's scale.
     """
 
@@ -35,6 +36,8 @@ class Details:
     samples: int | None = None
     raw: float | None = None
     selected: int | None = None
+    unread_runs: int | None = None
+    follow_ups: tuple[str, ...] = ()
     comment: str | None = None
     parsed: tuple[str | None, ...] = ()
     repeats: tuple[float | None, ...] = ()
@@ -87,8 +90,8 @@ class Details:
 
 
 _NUMBERS = ("value", "expected", "spread", "mass", "raw", "repeats_std", "repeats_agreement")
-_COUNTS = ("samples", "selected")
-_GROUPS = ("parsed", "repeats", "members")
+_COUNTS = ("samples", "selected", "unread_runs")
+_GROUPS = ("parsed", "repeats", "members", "follow_ups")
 
 
 def _finite(value: float | None) -> float | None:
@@ -113,6 +116,9 @@ def parse_details(place: str, record: object) -> Details:
         parsed=tuple(_text(f"{place}.parsed", v) for v in _list(place, record, "parsed")),
         repeats=tuple(_number(f"{place}.repeats", v) for v in _list(place, record, "repeats")),
         members={k: _number(f"{place}.members.{k}", v) for k, v in members.items()},
+        follow_ups=tuple(
+            text(f"{place}.follow_ups", v) for v in _list(place, record, "follow_ups")
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,22 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from tests.models.conftest import ClosedModel
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.judgement import parse_judgement
 from medal_judges.models.followup.judge import FollowUpConfig, FollowUpJudge
+from medal_judges.models.followup.pool import Pool, load_pool
 from medal_judges.models.judge import Judge
 from medal_judges.models.llm.local import LocalModel
-from medal_judges.models.llm.protocol import Continuation, Message
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    Completion,
+    Continuation,
+    Likelihood,
+    Message,
+)
 
 POOL = """
 name: test
@@ -201,5 +211,37 @@ def test_shipped_judges_score(smollm2: LocalModel, name: str) -> None:
     options = {"select": {"runs": 2, "max_tokens": 8}} if name == "diet" else {}
     loaded = Judge.from_pretrained(f"configs/judges/{name}.yaml", llm=smollm2, **options)
     found = list(loaded.score(DIALOGUES[:1]))
-    assert all(d.low <= float(found[0].scores[d.name] or 0) <= d.high for d in loaded.dimensions)
+    if name == "diet":  # eight tokens are no selection: no score, instead of that of all follow-ups
+        assert found[0].scores == {"overall": None}
+        assert "no selection of follow-ups could be read" in (found[0].failure or "")
+        assert found[0].details["overall"].unread_runs == 2
+    else:
+        scores = [(d, found[0].scores[d.name]) for d in loaded.dimensions]
+        assert all(s is not None and d.low <= s <= d.high for d, s in scores)
     assert found[0].judge.startswith(f"judge:{name}|")
+
+
+class Choosing(ClosedModel):
+    """Reads likelihoods as the embedded model does; every selection names the same two options."""
+
+    def __init__(self, inner: LocalModel, pool: Pool) -> None:
+        super().__init__(inner, alternatives=False)
+        self.texts = [f.text for f in pool.follow_ups[:2]]
+
+    def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
+        return [Completion("\n".join(self.texts)) for _ in requests]
+
+    def loglikelihood(
+        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
+    ) -> list[list[Likelihood]]:
+        return self.inner.loglikelihood(groups, joint=joint)
+
+
+def test_the_chosen_follow_ups_are_told(smollm2: LocalModel) -> None:
+    model = Choosing(smollm2, load_pool("followups/craft"))
+    judge = Judge.from_pretrained("configs/judges/diet.yaml", llm=model)
+    (found,) = judge.score(DIALOGUES[:1])
+    details = found.details["overall"]
+    assert details.follow_ups == tuple(model.texts) and details.selected == 2
+    assert details.unread_runs == 0
+    assert parse_judgement(found.to_record()).details["overall"] == details

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from medal_judges.models.followup.pool import FollowUp, Pool
-from medal_judges.models.followup.selection import SelectionConfig, chosen, select
+from medal_judges.models.followup.selection import SelectionConfig, select
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -51,18 +51,6 @@ class Scripted(LanguageModel):
         return {}
 
 
-def test_options_are_named_by_number_or_by_text() -> None:
-    order = [2, 0, 3, 1]
-    shown = [TEXTS[i] for i in order]
-    assert chosen("1. That's wrong.\n3.", shown, order) == {2, 3}
-    assert chosen("I would choose “i don’t understand!”".replace("’", "'"), shown, order) == {1}
-    assert chosen("2 and 4", shown, order) == {0, 1}
-    assert chosen("- 2, 3", shown, order) == {0, 3}
-    assert chosen("All 12 of them are fine, I give it 5 stars", shown, order) == set()
-    assert chosen("9. Something else", shown, order) == set()
-    assert chosen("", shown, order) == set()
-
-
 def test_the_intersection_of_the_runs_counts() -> None:
     llm = Scripted([TEXTS[0], TEXTS[2]], [TEXTS[2], TEXTS[1]], [TEXTS[2]])
     found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), turn=False)[0]
@@ -73,6 +61,54 @@ def test_an_empty_intersection_takes_all_and_is_counted() -> None:
     llm = Scripted([TEXTS[0]], [TEXTS[1]], [TEXTS[2]])
     found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), turn=False)[0]
     assert found.indices == (0, 1, 2, 3) and found.empty
+
+
+class Says(Scripted):
+    """Gives the same answers in order, whatever is asked."""
+
+    def __init__(self, *answers: Completion) -> None:
+        super().__init__()
+        self.answers, self.requests = list(answers), []
+
+    def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
+        self.requests += requests
+        return [self.answers.pop(0) for _ in requests]
+
+
+def test_a_cut_answer_is_asked_for_again_with_more_room() -> None:
+    llm = Says(Completion("Let me think about", finish="length"), Completion("1"))
+    one = SelectionConfig(runs=1)
+    found = select(llm, [("d1", TALK)], POOL, one, turn=False)[0]
+    assert len(found.indices) == 1 and found.unread == 0 and not found.empty
+    first, second = llm.requests
+    assert second.max_tokens > first.max_tokens
+    assert second.messages[-1].content.startswith(first.messages[-1].content)
+    assert "separated by commas" in second.messages[-1].content
+
+
+def test_runs_that_cannot_be_read_are_counted_and_left_out() -> None:
+    one, nothing = Completion("1"), Completion("It is dull.")
+    llm = Says(one, nothing, nothing, nothing, nothing)
+    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), turn=False)[0]
+    assert found.unread == 2 and len(found.indices) == 1 and found.failure is None
+    assert len(llm.requests) == 5
+
+
+def test_without_a_readable_run_there_is_no_selection_instead_of_all_follow_ups() -> None:
+    llm = Says(*[Completion("It is dull.")] * 6)
+    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), turn=False)[0]
+    assert found.indices == () and found.unread == 3
+    assert found.failure and "could be read" in found.failure
+    failed = Says(*[Completion("", finish="failed", failure="busy", transient=True)] * 3)
+    found = select(failed, [("d1", TALK)], POOL, SelectionConfig(), turn=False)[0]
+    assert found.failure and "busy" in found.failure and found.transient
+    assert len(failed.requests) == 3  # the backend has tried already
+
+
+def test_a_run_that_says_none_leaves_none_in_common() -> None:
+    llm = Says(Completion("None of them."), Completion("1"), Completion("1"))
+    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), turn=False)[0]
+    assert found.empty and found.unread == 0 and found.indices == (0, 1, 2, 3)
 
 
 def test_options_are_shuffled_by_dialogue_run_and_seed_and_nothing_else() -> None:

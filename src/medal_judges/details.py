@@ -25,8 +25,9 @@ class Details:
     common, all are used), ``follow_ups`` their texts, ``unread_runs`` the selection runs that could
     not be read and do not count. ``comment``: what the judge wrote about the dimension.
     ``parsed``: how each answer was read ("schema", "json", ...; None: no number in it).
-    ``repeats_std`` (n - 1) and ``repeats_agreement`` (share of pairs of repeats that give the same number). ``members``: of a
-    hybrid, the score of each member that was asked, on the hybrid's scale.
+    ``repeats_std`` (n - 1) and ``repeats_agreement`` (share of pairs of repeats that give the same
+    number). ``members``: of a hybrid, the score of each member that was asked, on the hybrid's
+    scale.
     """
 
     value: float | None = None

@@ -31,7 +31,7 @@ def benchmark(
         bool, typer.Option("--retry-failed", help="Judge again every row without a score.")
     ] = False,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Ask for every answer, also those kept on disk.")
+        bool, typer.Option("--no-cache", help="Ask language models for every answer again.")
     ] = False,
 ) -> None:
     """Run judges over sets, compare them with people, write the page.

@@ -18,6 +18,7 @@ def predict(
     *,
     dimensions: Sequence[str],
     retry_failed: bool = False,
+    overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> list[Judgement]:
     """Judgements of the set's rows; see ``judge_once``."""
@@ -29,5 +30,6 @@ def predict(
         level=data.level,
         dimensions=dimensions,
         retry_failed=retry_failed,
+        overwrite=overwrite,
         progress=progress,
     )

@@ -59,8 +59,8 @@ class Answers:
 class Run:
     """A benchmark in the making. ``notes`` say what was passed over and why, ``left_out`` maps the
     name of a set or judge that is not available to the reason. ``retry_failed``: see
-    score_to_file. ``no_cache``: no kept answer of a language model is used; ``kept`` says of each
-    judge how many were."""
+    score_to_file. ``no_cache``: no kept answer of a language model is used, and no judgement that
+    was made of such; ``kept`` says of each judge how many were."""
 
     config: BenchmarkConfig
     sets: dict[str, tuple[SetConfig, BenchmarkSet]] = field(default_factory=dict)
@@ -229,6 +229,7 @@ def _judge(
         folder / f"{file_name(name)}.jsonl",
         dimensions=dimensions,
         retry_failed=run.retry_failed,
+        overwrite=run.no_cache and _speaks_through_llm(config.path),
         progress=None if progress is None else lambda n: progress(config.name, name, n),
     )
     scales = {d: (has[d].low, has[d].high) for d in dimensions}

@@ -50,7 +50,8 @@ def score(
         typer.Option("--retry-failed", help="Ask again for every row of OUT without a score."),
     ] = False,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Ask for every answer, also those kept on disk.")
+        bool,
+        typer.Option("--no-cache", help="No answers kept on disk (rows of OUT stay: --overwrite)."),
     ] = False,
     repeats: Annotated[
         int | None, typer.Option("--repeats", min=1, help="Ask a prompted judge so many times.")

@@ -60,7 +60,8 @@ def label(
         bool, typer.Option("--retry-failed", help="Ask again for every row without a label.")
     ] = False,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Ask for every answer, also those kept on disk.")
+        bool,
+        typer.Option("--no-cache", help="No answers kept on disk (rows of OUT stay: --overwrite)."),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Requests, tokens and dollars at most; sends nothing.")

@@ -22,6 +22,7 @@ def judge_once(
     level: ScoreLevel,
     dimensions: Sequence[str],
     retry_failed: bool = False,
+    overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> list[Judgement]:
     """Judgements of ``dialogues``, from ``out`` where that file is of this judge and data.
@@ -29,7 +30,8 @@ def judge_once(
     ``data`` names what the dialogues are (a hash of them). A file beside ``out`` (.meta.json) says
     what it was made of, and whether it is complete: a run that was stopped is resumed, and rows
     that lack an answer which may come now are asked again (with ``retry_failed`` all that have no
-    score); other judge, data, level or dimensions start it again from the beginning.
+    score); other judge, data, level or dimensions, and ``overwrite``, start it again from the
+    beginning.
     """
     about: dict[str, object] = {
         "signature": str(judge.signature()),
@@ -40,7 +42,8 @@ def judge_once(
     }
     meta = out.with_name(out.name.removesuffix(".jsonl") + ".meta.json")
     earlier = _read_meta(meta)
-    same = out.is_file() and {k: earlier.get(k) for k in about} == about
+    unchanged = {k: earlier.get(k) for k in about} == about
+    same = out.is_file() and unchanged and not overwrite
     if same and earlier.get("complete") and not retry_failed:
         if progress is not None:
             progress(len(dialogues))

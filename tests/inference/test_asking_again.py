@@ -169,8 +169,10 @@ def test_predictions_of_a_benchmark_made_in_an_outage_are_completed(
     assert all(j.scored for j in predicted(serve()))
     dead = serve(fault="500", times=-1)
     assert all(j.scored for j in predicted(dead)) and dead.total("seen") == 0
-    filtered = out.with_name("other.jsonl")
-    out = filtered
+    fresh = serve()
+    predicted(fresh, overwrite=True)
+    assert fresh.total("seen") == 8
+    out = out.with_name("other.jsonl")
     assert not all(j.scored for j in predicted(serve(fault="filter", times=-1, every=3)))
     assert json.loads((out.parent / "other.meta.json").read_text())["complete"] is True
     assert not all(j.scored for j in predicted(serve()))

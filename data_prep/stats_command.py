@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,6 +17,10 @@ def stats(
     no_lemmas: Annotated[
         bool, typer.Option("--no-lemmas", help="Lexical diversity over the words as they are.")
     ] = False,
+    weights: Annotated[
+        Literal["none", "curation"],
+        typer.Option("--weights", help="curation: figures of the pool, by curation.weight."),
+    ] = "none",
     seed: Annotated[int, typer.Option("--seed", help="Of the resampled intervals.")] = 0,
     offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count bad lines, go on.")] = False,
@@ -41,7 +45,7 @@ def stats(
         stream_spec(text, offline=offline or None, skipped=skipped) for text in sources
     )
     name = ", ".join(Path(text).name for text in sources)
-    surveyed = survey(rows, lemmas=not no_lemmas)
+    surveyed = survey(rows, lemmas=not no_lemmas, weights=weights)
     if skipped is not None:
         skipped.require_rest()
     findings = Findings(surveyed, name, seed=seed)

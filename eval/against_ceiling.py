@@ -23,6 +23,7 @@ from medal_judges.eval.correlation import Floats, undefined_reason
 from medal_judges.eval.intervals import choose_clusters
 from medal_judges.eval.results import Estimate
 from medal_judges.eval.significance import paired_difference
+from medal_judges.eval.weights import weighted
 
 HEADLINE = {"binary": "f1_present", "ordinal": "spearman", "continuous": "spearman"}
 MEASUREMENT = {"binary": "nominal", "ordinal": "ordinal", "continuous": "interval"}
@@ -51,7 +52,7 @@ def against_ceiling(aligned: Aligned, kind: Kind) -> AgainstCeiling:
     shared = _shared(aligned)
     person = _in_the_annotators_place(shared, kind, None)
     judge = _in_the_annotators_place(shared, kind, shared.score)
-    alpha = krippendorff_alpha(shared.values, MEASUREMENT[kind])
+    alpha = krippendorff_alpha(shared.values, MEASUREMENT[kind], shared.weights)
     difference = _difference(shared, kind, person, judge)
     return AgainstCeiling(person | {"alpha": alpha}, judge, len(shared.rows), difference)
 
@@ -92,10 +93,10 @@ def _in_the_annotators_place(
     if kind == "binary":
         if judge is not None and (reason := not_classifiable(judge, values)):
             return no_ceiling(METRICS, reason)
-        return binary_ceiling(values, clusters, judge=judge)
+        return binary_ceiling(values, clusters, judge=judge, weights=shared.weights)
     if judge is not None and (reason := undefined_reason(shared.human, judge)):
         return no_ceiling(CORRELATIONS, reason)
-    return graded_ceiling(values, bots, clusters, judge=judge)
+    return graded_ceiling(values, bots, clusters, judge=judge, weights=shared.weights)
 
 
 def _difference(
@@ -112,4 +113,5 @@ def _difference(
         first, second = graded_statistic(values, [], score), graded_statistic(values, [])
     assert first is not None and second is not None  # their figures are defined
     clusters = choose_clusters(shared.chatbots, shared.groups)
-    return paired_difference(first, second, metric, clusters)
+    one, two = (weighted(side, shared.weights) for side in (first, second))
+    return paired_difference(one, two, metric, clusters)

@@ -17,9 +17,10 @@ from medal_judges.eval.alignment import answer_matrix
 from medal_judges.eval.alpha import alpha_statistic
 from medal_judges.eval.ceiling import binary_ceiling, graded_ceiling, krippendorff_alpha
 from medal_judges.eval.correlation import MIN_ROWS, Floats, Statistic, weighted_spearman
-from medal_judges.eval.intervals import choose_clusters, too_few, with_intervals
+from medal_judges.eval.intervals import Clusters, choose_clusters, too_few, with_intervals
 from medal_judges.eval.metaeval import kind_of
 from medal_judges.eval.results import Estimate
+from medal_judges.eval.weights import Weights, effective_size, row_weights, weighted
 from medal_judges.eval.wilson import wilson
 from medal_judges.labelled import LabelledDialogue
 
@@ -78,9 +79,15 @@ def _estimate_record(found: Estimate) -> dict[str, Any]:
     return {name: getattr(found, name) for name in names}
 
 
-def agreements(rows: Sequence[LabelledDialogue], dimensions: Sequence[str] = ()) -> list[Agreement]:
+def agreements(
+    rows: Sequence[LabelledDialogue],
+    dimensions: Sequence[str] = (),
+    *,
+    weights: Weights = "none",
+) -> list[Agreement]:
     """Agreement on each of ``dimensions`` (all when none is named), in each language and, where
-    there are several, in all together. Intervals are those of intervals.py.
+    there are several, in all together. Intervals are those of intervals.py. ``weights``: how rows
+    count, see weights.py.
 
     Raises MedalError for a dimension that no row has.
     """
@@ -96,7 +103,7 @@ def agreements(rows: Sequence[LabelledDialogue], dimensions: Sequence[str] = ())
         kind = kind_of(rows, name)
         for lang in [*langs, *([ALL] if len(langs) > 1 else [])]:
             chosen = [row for row in rows if lang in (ALL, row.dialogue.lang)]
-            found.append(_agreement(chosen, name, kind, lang))
+            found.append(_agreement(chosen, name, kind, lang, weights))
     return found
 
 
@@ -106,13 +113,15 @@ def dimensions_of(rows: Sequence[LabelledDialogue]) -> list[str]:
     return [name for name in names if name != "overall"] + ["overall"] * ("overall" in names)
 
 
-def _agreement(rows: Sequence[LabelledDialogue], name: str, kind: Kind, lang: str) -> Agreement:
+def _agreement(
+    rows: Sequence[LabelledDialogue], name: str, kind: Kind, lang: str, weights: Weights
+) -> Agreement:
     answered = [row for row in rows if (r := row.rating(name)) is not None and r.given]
     values = answer_matrix(answered, name)
     people, columns = _by_annotator(answered, name, values)
-    given = values[np.isfinite(values)]
     answers = np.isfinite(values).sum(axis=1)
-    figures, ceiling = _figures(answered, kind, values, people)
+    counts = row_weights(answered, weights)
+    figures, ceiling = _figures(answered, kind, values, people, counts)
     return Agreement(
         dimension=name,
         kind=kind,
@@ -122,10 +131,19 @@ def _agreement(rows: Sequence[LabelledDialogue], name: str, kind: Kind, lang: st
         pairs=int((answers * (answers - 1) // 2).sum()),
         annotators=int(np.isfinite(people).any(axis=0).sum()),
         columns=columns,
-        mean=float(given.mean()) if len(given) else None,
+        mean=_mean(values, counts),
         figures=figures,
         ceiling=ceiling,
     )
+
+
+def _mean(values: Floats, weights: Floats | None) -> float | None:
+    """Mean of all answers, each counting as its row does."""
+    given = np.isfinite(values)
+    if not given.any():
+        return None
+    counts = given if weights is None else given * weights[:, None]
+    return float((counts * np.where(given, values, 0.0)).sum() / counts.sum())
 
 
 def _figures(
@@ -133,6 +151,7 @@ def _figures(
     kind: Kind,
     values: Floats,
     people: Floats,
+    weights: Floats | None,
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     names = ("exact", *(("adjacent",) if kind == "ordinal" else ()), "alpha", "spearman")
     if any(row.aggregated for row in rows):
@@ -141,20 +160,31 @@ def _figures(
     if not (np.isfinite(values).sum(axis=1) > 1).any():
         return {key: Estimate(None, reason=_NO_PAIRS) for key in names}, {}
     clusters = choose_clusters([row.dialogue.chatbot for row in rows], [row.group for row in rows])
-    statistic = _statistic(values, people, kind)
-    plain = _plain(statistic, values, kind)
+    statistic = weighted(_statistic(values, people, kind), weights)
+    plain = _plain(statistic, values, kind, weights)
     found = with_intervals(plain, statistic, clusters)
     paired = np.isfinite(values).sum(axis=1) > 1
-    trials = len({name for name, has in zip(clusters.names, paired, strict=True) if has})
+    trials = _trials(clusters, paired, weights)
     if not too_few(clusters):
         found = {key: _at_an_end(key, estimate, trials) for key, estimate in found.items()}
     if kind == "binary":
-        return found, binary_ceiling(values, clusters)
-    return found, graded_ceiling(values, [], clusters)
+        return found, binary_ceiling(values, clusters, weights=weights)
+    return found, graded_ceiling(values, [], clusters, weights=weights)
 
 
-def _plain(statistic: Statistic, values: Floats, kind: Kind) -> dict[str, Estimate]:
-    """The figures of the rows as they are; alpha by the package."""
+def _trials(clusters: Clusters, paired: npt.NDArray[np.bool_], weights: Floats | None) -> float:
+    """Clusters with a pair of answers; of unlike weight, how many alike tell as much."""
+    counts = paired.astype(np.float64) if weights is None else paired * weights
+    _, member = np.unique(np.asarray(clusters.names), return_inverse=True)
+    if weights is None:
+        return float((np.bincount(member, counts) > 0).sum())
+    return effective_size(np.bincount(member, counts).tolist())
+
+
+def _plain(
+    statistic: Statistic, values: Floats, kind: Kind, weights: Floats | None
+) -> dict[str, Estimate]:
+    """The figures of the rows as they are; alpha by the package where no weights are."""
     found = statistic(np.ones((1, len(values))))
     plain = {
         key: Estimate(float(value[0]))
@@ -162,7 +192,7 @@ def _plain(statistic: Statistic, values: Floats, kind: Kind) -> dict[str, Estima
         else Estimate(None, reason=f"no two annotators share {MIN_ROWS} rows on which both vary")
         for key, value in found.items()
     }
-    return plain | {"alpha": krippendorff_alpha(values, MEASUREMENT[kind])}
+    return plain | {"alpha": krippendorff_alpha(values, MEASUREMENT[kind], weights)}
 
 
 def _statistic(values: Floats, people: Floats, kind: Kind) -> Statistic:
@@ -240,7 +270,7 @@ def _by_annotator(
     return out, PEOPLE
 
 
-def _at_an_end(key: str, estimate: Estimate, trials: int) -> Estimate:
+def _at_an_end(key: str, estimate: Estimate, trials: float) -> Estimate:
     """A share of 0 or 1 stays so whatever is left out, but is not known exactly: Wilson's interval,
     one trial a cluster."""
     if key not in ("exact", "adjacent") or estimate.value not in (0, 1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -21,6 +21,10 @@ def agreement(
     dimension: Annotated[
         list[str] | None, typer.Option("--dimension", help="Only this one (may be repeated).")
     ] = None,
+    weights: Annotated[
+        Literal["none", "curation"],
+        typer.Option("--weights", help="curation: figures of the pool, by curation.weight."),
+    ] = "none",
     offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out bad lines.")] = False,
 ) -> None:
@@ -32,6 +36,7 @@ def agreement(
     from medal_judges.errors import MedalError
     from medal_judges.eval.agreement import agreements
     from medal_judges.eval.agreement_tables import print_agreement, write_agreement
+    from medal_judges.eval.weights import required_weights
     from medal_judges.jsonl import Skipped
 
     # Without --out no file is written: all are listed.
@@ -45,13 +50,23 @@ def agreement(
             f"{source}: no row has labels",
             hint="labels come from: medal label, medal annotate import",
         )
-    found = agreements(rows, dimension or ())
+    used, note = required_weights(rows, weights, Path(source).name)
+    found = agreements(rows, dimension or (), weights=used)
     print_agreement(found)
+    if note:
+        typer.echo(note)
     if skipped is not None:
         typer.echo(skipped.summary())
     if out is not None:
         name = Path(source).name
-        typer.echo(write_agreement(found, f"Agreement: {name}", _facts(rows), out))
+        typer.echo(
+            write_agreement(
+                found,
+                f"Agreement: {name}",
+                [*_facts(rows), *([("Weights", note)] if note else [])],
+                out,
+            )
+        )
 
 
 def _facts(rows: list[LabelledDialogue]) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ import numpy as np
 from medal_judges.errors import MedalError
 from medal_judges.eval.correlation import Floats
 from medal_judges.eval.results import Point
+from medal_judges.eval.weights import Weights, row_weights
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import mean
@@ -25,7 +26,8 @@ class Aligned:
 
     ``values``: one column per annotator position on the raw scale, NaN where not given, shape
     (rows, annotators). ``human``: mean over the annotators who answered, ``score``: the judge's,
-    shape (rows,). ``total`` counts the rows with a human answer, scored or not; ``failures`` says
+    shape (rows,). ``weights``: how often each row counts, shape (rows,), None where all count
+    alike. ``total`` counts the rows with a human answer, scored or not; ``failures`` says
     why rows have no score.
     """
 
@@ -36,6 +38,7 @@ class Aligned:
     score: Floats
     total: int
     failures: Counter[str]
+    weights: Floats | None = None
 
     @property
     def coverage(self) -> float | None:
@@ -50,9 +53,10 @@ class Aligned:
         return [row.group for row in self.rows]
 
     def points(self) -> list[Point]:
+        counts = np.ones(len(self.rows)) if self.weights is None else self.weights
         return [
-            Point(r.id, r.turn, float(h), float(s), r.dialogue.lang, r.dialogue.chatbot, r.group)
-            for r, h, s in zip(self.rows, self.human, self.score, strict=True)
+            Point(r.id, r.turn, float(h), float(s), r.dialogue.lang, r.dialogue.chatbot, r.group, w)
+            for r, h, s, w in zip(self.rows, self.human, self.score, counts.tolist(), strict=True)
         ]
 
     def part(self, chosen: Sequence[int]) -> Aligned:
@@ -66,6 +70,7 @@ class Aligned:
             self.score[index],
             len(index),
             Counter(),
+            None if self.weights is None else self.weights[index],
         )
 
 
@@ -76,12 +81,14 @@ def align(
     judge_dimension: str | None = None,
     *,
     left_out: Iterable[LabelledDialogue] = (),
+    weights: Weights = "none",
 ) -> Aligned:
     """Join ``rows`` that have a label of ``dimension`` with the judge's ``judge_dimension``.
 
     A judgement belongs to a row of level turn when its ``turn`` is the row's, to a dialogue when
     it has none. A row without a judgement, or with an unscored one, counts against coverage.
-    ``left_out``: rows that were judged too but are not part of this set. Raises MedalError for
+    ``left_out``: rows that were judged too but are not part of this set. ``weights``: how rows
+    count, see weights.py. Raises MedalError for
     judgements of rows that are neither, and for two rows or judgements of one (id, turn).
     """
     listed = list(rows)
@@ -103,6 +110,7 @@ def align(
         np.array([score for *_, score in pairs], dtype=np.float64),
         len(answered),
         failures,
+        row_weights([row for row, *_ in pairs], weights),
     )
 
 

@@ -15,12 +15,13 @@ from medal_judges.errors import MedalError
 from medal_judges.eval.alignment import Aligned
 from medal_judges.eval.correlation import (
     Floats,
-    correlation_statistic,
     correlations,
+    spearman_statistic,
     undefined_reason,
 )
 from medal_judges.eval.intervals import choose_clusters, with_intervals
 from medal_judges.eval.results import CascadeCurve, CascadePoint, Estimate
+from medal_judges.eval.weights import revalued, weighted
 from medal_judges.judgement import Judgement
 
 SHARES = tuple(k / 10 for k in range(11))
@@ -61,8 +62,8 @@ def cascade_curve(
                 share=share,
                 deferred=count,
                 spearman=_spearman(kept, np.where(asked, scores[:, 1], scores[:, 0])),
-                at_random=_at_random(kept.human, scores, count, seed),
-                cost=_cost(first, second, asked),
+                at_random=_at_random(kept, scores, count, seed),
+                cost=_cost(first, second, asked, kept.weights),
             )
         )
     return CascadeCurve(*names, set_name, level, dimension, len(shared), points)
@@ -90,15 +91,15 @@ def _spearman(rows: Aligned, score: Floats) -> Estimate:
     found = {"spearman": correlations(rows.human, score)["spearman"]}
     if found["spearman"].value is None:
         return found["spearman"]
-    statistic = correlation_statistic(rows.human, score)
+    statistic = weighted(spearman_statistic(rows.human, score), rows.weights)
     clusters = choose_clusters(rows.chatbots, rows.groups)
+    found = revalued(found, statistic, rows.weights)
     return with_intervals(found, statistic, clusters)["spearman"]
 
 
-def _at_random(human: Floats, scores: Floats, count: int, seed: int) -> float | None:
+def _at_random(rows: Aligned, scores: Floats, count: int, seed: int) -> float | None:
     """Mean figure when ``count`` rows drawn at random are deferred."""
-    from scipy.stats import spearmanr
-
+    human, one = rows.human, np.ones((1, len(rows.human)))
     rng = np.random.default_rng(seed)
     orders = 1 if count in (0, len(human)) else _RANDOM_ORDERS  # the ends have one way
     found = []
@@ -107,22 +108,29 @@ def _at_random(human: Floats, scores: Floats, count: int, seed: int) -> float | 
         asked = rng.permutation(len(human))[:count]
         mixed[asked] = scores[asked, 1]
         if undefined_reason(human, mixed) is None:
-            found.append(float(spearmanr(human, mixed).statistic))
+            statistic = weighted(spearman_statistic(human, mixed), rows.weights)
+            found.append(float(statistic(one)["spearman"][0]))
     return sum(found) / len(found) if found else None
 
 
 def _cost(
-    first: Sequence[Judgement], second: Sequence[Judgement], asked: Floats
+    first: Sequence[Judgement],
+    second: Sequence[Judgement],
+    asked: Floats,
+    weights: Floats | None,
 ) -> Mapping[str, float]:
     """Mean per row of each amount that a judge recorded; what one did not record counts as 0."""
+    counts = np.ones(len(first)) if weights is None else weights
     known = {key for j in (*first, *second) for key in j.usage}
-    total = max(1, len(first))
+    total = counts.sum() or 1.0
     return {
-        key: sum(
-            a.usage.get(key, 0.0) + (b.usage.get(key, 0.0) if deferred else 0.0)
-            for a, b, deferred in zip(first, second, asked, strict=True)
+        key: float(
+            sum(
+                count * (a.usage.get(key, 0.0) + (b.usage.get(key, 0.0) if deferred else 0.0))
+                for a, b, deferred, count in zip(first, second, asked, counts, strict=True)
+            )
+            / total
         )
-        / total
         for key in COSTS
         if key in known
     }

@@ -15,10 +15,12 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
+from medal_judges.eval.alpha import alpha_statistic
 from medal_judges.eval.classification import METRICS, classification_statistic
 from medal_judges.eval.correlation import MIN_ROWS, Floats, Statistic, correlation_statistic
 from medal_judges.eval.intervals import Clusters, with_intervals
 from medal_judges.eval.results import Estimate
+from medal_judges.eval.weights import weighted
 
 CORRELATIONS = ("pearson", "spearman", "kendall", "within", "centred")
 _NONE_SHARED = "no row has answers of two annotators"
@@ -33,6 +35,7 @@ def graded_ceiling(
     clusters: Clusters,
     *,
     judge: Floats | None = None,
+    weights: Floats | None = None,
 ) -> dict[str, Estimate]:
     """Correlation of one annotator with the mean of the others, averaged by rows over the
     positions of the label list (positions are not fixed people, so no single one is a person's).
@@ -40,13 +43,14 @@ def graded_ceiling(
     With ``judge``, its scores of shape (rows,), the judge stands in the annotator's place: the
     same targets, rows and averaging. ``values``: shape (rows, annotators), NaN where no answer was
     given. None with a reason where no row has two answers. A position with fewer than 3 rows, or
-    where the annotator or the others never differ, takes no part for either.
+    where the annotator or the others never differ, takes no part for either. ``weights``: how
+    often each row counts, shape (rows,).
     """
     names = CORRELATIONS if chatbots else CORRELATIONS[:3]
     statistic = graded_statistic(values, chatbots, judge)
     if statistic is None:
         return no_ceiling(names, _NONE_VARIES if shared_rows(values) else _NONE_SHARED)
-    return _estimates(names, statistic, clusters)
+    return _estimates(names, weighted(statistic, weights), clusters)
 
 
 def graded_statistic(
@@ -73,6 +77,7 @@ def binary_ceiling(
     clusters: Clusters,
     *,
     judge: Floats | None = None,
+    weights: Floats | None = None,
 ) -> dict[str, Estimate]:
     """F1+, F1-, precision, recall and accuracy of one annotator against another, averaged by rows
     over all ordered pairs of positions (MEDAL, Figure 5: the two annotation sets compared).
@@ -83,7 +88,7 @@ def binary_ceiling(
     statistic = binary_statistic(labels, judge)
     if statistic is None:
         return no_ceiling(METRICS, _NONE_SHARED)
-    return _estimates(METRICS, statistic, clusters)
+    return _estimates(METRICS, weighted(statistic, weights), clusters)
 
 
 def binary_statistic(labels: Floats, judge: Floats | None = None) -> Statistic | None:
@@ -157,8 +162,9 @@ def _mean(values: Floats, sizes: Floats) -> Floats:
     return out
 
 
-def krippendorff_alpha(values: Floats, measurement: str) -> Estimate:
-    """Krippendorff's alpha of ``values``, shape (rows, annotators), NaN where not given.
+def krippendorff_alpha(values: Floats, measurement: str, weights: Floats | None = None) -> Estimate:
+    """Krippendorff's alpha of ``values``, shape (rows, annotators), NaN where not given; of rows
+    that count ``weights`` times by alpha.py, which the package does not know.
 
     ``measurement`` is ``nominal``, ``ordinal`` or ``interval``. None with the reason where the
     package krippendorff is not installed, no row has two answers, or all answers are equal.
@@ -167,6 +173,9 @@ def krippendorff_alpha(values: Floats, measurement: str) -> Estimate:
         return Estimate(None, reason="no row has answers of two annotators")
     if np.nanmax(values) == np.nanmin(values):
         return Estimate(None, reason="all answers are equal")
+    if weights is not None:
+        own = (weights / weights.mean())[None, :]
+        return Estimate(float(alpha_statistic(values, measurement)(own)[0]))
     alpha = _library()
     if alpha is None:
         return Estimate(None, reason="needs the package krippendorff: pip install krippendorff")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -26,6 +26,10 @@ def benchmark(
             help="One more judge: shipped name, YAML file, folder or hub id.",
         ),
     ] = None,
+    weights: Annotated[
+        Literal["none", "curation"] | None,
+        typer.Option("--weights", help="curation: figures of the pool, by curation.weight."),
+    ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Judge again every row without a score.")
@@ -45,7 +49,8 @@ def benchmark(
     from medal_judges.eval.runner import prepare
     from medal_judges.locks import only_run
 
-    settings = _config(config, overrides or [], judge or [])
+    chosen = [*(overrides or []), *([f"weights={weights}"] if weights else [])]
+    settings = _config(config, chosen, judge or [])
     if not settings.judges and not settings.predictions:
         raise ConfigError(
             "no judge to benchmark",
@@ -61,8 +66,8 @@ def benchmark(
         )
     with only_run(settings.output_dir):
         _judge_with_bar(run)
-    found = compute(run, made_facts(_command(config, overrides or [], judge or [])))
-    _write(found, settings, [*run.notes, *run.kept])
+    found = compute(run, made_facts(_command(config, chosen, judge or [])))
+    _write(found, settings, [*run.weighting, *run.notes, *run.kept])
     _require_coverage(under_floor(found))
 
 

@@ -30,6 +30,7 @@ from medal_judges.eval.significance import (
     paired_difference,
     williams,
 )
+from medal_judges.eval.weights import weighted
 from medal_judges.signature import Signature, require_comparable
 
 GRADED, ISSUES = "Differences between judges", "Differences between judges on issues"
@@ -41,11 +42,13 @@ _HOLM = (
 )
 _CLUSTERED = "p is made as the intervals are: whole chatbots (or conversations) are left out. "
 _GRADED_NOTE = (
-    f"{_HOLM}{_CLUSTERED}Williams' test takes rows as independent. The difference is in Spearman's "
+    f"{_HOLM}{_CLUSTERED}Williams' test takes rows as independent, and none as "
+    "worth more than another: with weights there is none. The difference is in Spearman's "
     "ρ."
 )
 _ISSUE_NOTE = (
-    f"{_HOLM}{_CLUSTERED}McNemar's exact test takes rows as independent. The difference is in F1+, "
+    f"{_HOLM}{_CLUSTERED}McNemar's exact test takes rows as independent, and none as worth more "
+    "than another: with weights there is none. The difference is in F1+, "
     "against each annotator and averaged. For McNemar a judge is right on a row where most of its "
     "annotators say what it says; rows on which they are split evenly count for neither. "
     "<Right alone> counts the rows on which only this judge is right."
@@ -170,9 +173,10 @@ _SPEARMAN_COLUMNS = ("Difference in ρ", "p", "p, Holm", "Williams p", "Williams
 def _spearman(pair: _Pair) -> tuple[Cell, ...]:
     human, first, second, n = pair.human, pair.first, pair.second, len(pair.first)
     clusters = choose_clusters(pair.shared.chatbots, pair.shared.groups)
-    difference = correlation_difference(human, first, second, clusters)
-    if difference.value is None:
-        return difference, None, None, None, None, n
+    weights = pair.shared.weights
+    difference = correlation_difference(human, first, second, clusters, weights)
+    if difference.value is None or weights is not None:
+        return difference, _p(difference.p_value), None, None, None, n
     pairs = ((human, first), (human, second), (first, second))
     one, two, between = (correlations(a, b)["spearman"].value or 0.0 for a, b in pairs)
     test = williams(one, two, between, n)
@@ -190,9 +194,8 @@ def _f1(pair: _Pair) -> tuple[Cell, ...]:
             return Estimate(None, reason=reason), None, None, None, None, None, None, n
     difference = _f1_difference(pair)
     better, other = right_alone(pair.first, pair.second, pair.people)
-    test = mcnemar(better, other)
-    p_value = _p(difference.p_value)
-    return difference, p_value, None, better, other, _p(test.p_value), None, n
+    test = None if pair.shared.weights is not None else _p(mcnemar(better, other).p_value)
+    return difference, _p(difference.p_value), None, better, other, test, None, n
 
 
 def _f1_difference(pair: _Pair) -> Estimate:
@@ -203,7 +206,10 @@ def _f1_difference(pair: _Pair) -> Estimate:
         if found.value is None:
             return found
     clusters = choose_clusters(pair.shared.chatbots, pair.shared.groups)
-    one, two = (classification_statistic(s, pair.people) for s in (pair.first, pair.second))
+    one, two = (
+        weighted(classification_statistic(score, pair.people), pair.shared.weights)
+        for score in (pair.first, pair.second)
+    )
     return paired_difference(one, two, "f1_present", clusters)
 
 

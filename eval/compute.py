@@ -88,6 +88,7 @@ def _cascades(run: Run) -> list[CascadeCurve]:
                         dimension,
                         a.names[dimension],
                         left_out=data.left_out,
+                        weights=data.weights,
                     )
                     for a in pair
                 )
@@ -124,12 +125,20 @@ def _evaluate(
             answers.judgements,
             question,
             judge=answers.judge,
-            signature=comparable_signature(answers.signature, data.data, dimension),
+            signature=comparable_signature(answers.signature, data.weighted_data, dimension),
             min_coverage=run.config.min_coverage,
             left_out=data.left_out,
             judge_scale=answers.scales.get(wanted),
+            weights=data.weights,
         )
-        aligned = align(data.rows, answers.judgements, dimension, wanted, left_out=data.left_out)
+        aligned = align(
+            data.rows,
+            answers.judgements,
+            dimension,
+            wanted,
+            left_out=data.left_out,
+            weights=data.weights,
+        )
         judged.append(Judged(row, aligned))
         if row.kind != "binary" and not row.under_floor:
             top = run.config.disagreements
@@ -163,6 +172,7 @@ def _facts(run: Run, rows: Sequence[ResultRow]) -> list[tuple[str, str]]:
         ("Within chatbots", _WITHIN_NOTE),
         ("Coverage floor", f"{100 * config.min_coverage:g}%"),
     ]
+    found += [("Weights", note) for note in run.weighting]
     for row in rows:
         if row.scored < row.n:
             left = (

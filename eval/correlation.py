@@ -20,6 +20,7 @@ Statistic = Callable[[Floats], dict[str, Floats]]
 MIN_ROWS = 3  # two rows always correlate at 1 or -1
 MIN_WITHIN = 5  # fewer rows of one chatbot say nothing about that chatbot
 _KENDALL_MATRIX = 3000  # above, n x n matrices cost more memory than a sort costs time
+_KENDALL_BLOCK = 500
 _FLAT = 1e-20  # a variance below this share of the square of the largest value is rounding
 
 
@@ -149,7 +150,7 @@ def _centred(
     for rows in parts:
         mine = slice(start, start + len(rows))
         start += len(rows)
-        drawn = np.maximum(weights[:, mine].sum(axis=1), 1)
+        drawn = _not_zero(weights[:, mine].sum(axis=1))
         for side in sides:
             side[:, mine] -= ((side[:, mine] * weights[:, mine]).sum(axis=1) / drawn)[:, None]
     return weighted_pearson(sides[0], sides[1], weights)
@@ -178,12 +179,17 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
     ``x`` and ``y`` have shape (rows,) or (samples, rows). NaN where a side is constant or fewer
     than 3 different rows were drawn.
     """
-    size = np.maximum(weights.sum(axis=1, keepdims=True), 1)
+    size = _not_zero(weights.sum(axis=1, keepdims=True))
     dx, dy = (v - (v * weights).sum(axis=1, keepdims=True) / size for v in (x, y))
     xx, yy, xy = ((weights * p).sum(axis=1) for p in (dx * dx, dy * dy, dx * dy))
     varies = (xx > _FLAT * size[:, 0] * _square(x)) & (yy > _FLAT * size[:, 0] * _square(y))
     enough = (weights > 0).sum(axis=1) >= MIN_ROWS
     return np.clip(_ratio(xy, np.sqrt(xx * yy), varies & enough), -1.0, 1.0)
+
+
+def _not_zero(total: Floats) -> Floats:
+    out: Floats = np.where(total > 0, total, 1.0)
+    return out
 
 
 def _square(values: Floats) -> float:
@@ -193,7 +199,11 @@ def _square(values: Floats) -> float:
 def _kendall_statistic(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
     """Kendall tau-b of each weighted sample, by sums over pairs; a row drawn twice ties."""
     if len(x) > _KENDALL_MATRIX:
-        return lambda weights: _kendall_one_by_one(x, y, weights)
+        return lambda weights: (
+            _kendall_one_by_one(x, y, weights)
+            if (weights == np.floor(weights)).all()
+            else _kendall_by_blocks(x, y, weights)
+        )
     sx, sy = (np.sign(v[:, None] - v[None, :]).astype(np.float32) for v in (x, y))
     products = (sx * sy, np.abs(sx), np.abs(sy))
 
@@ -204,6 +214,20 @@ def _kendall_statistic(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
         return _ratio(agree, np.sqrt(nx * ny), (nx > 0) & (ny > 0) & enough)
 
     return statistic
+
+
+def _kendall_by_blocks(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """The sums over pairs, some rows against all at a time: weights that are no whole numbers."""
+    agree, nx, ny = (np.zeros(len(weights)) for _ in range(3))
+    for start in range(0, len(x), _KENDALL_BLOCK):
+        rows = slice(start, start + _KENDALL_BLOCK)
+        sx, sy = (np.sign(v[:, None] - v[None, rows]).astype(np.float32) for v in (x, y))
+        counts, mine = weights.astype(np.float32), weights[:, rows]
+        agree += ((counts @ (sx * sy)) * mine).sum(axis=1)
+        nx += ((counts @ np.abs(sx)) * mine).sum(axis=1)
+        ny += ((counts @ np.abs(sy)) * mine).sum(axis=1)
+    enough = (weights > 0).sum(axis=1) >= MIN_ROWS
+    return _ratio(agree, np.sqrt(nx * ny), (nx > 0) & (ny > 0) & enough)
 
 
 def _kendall_one_by_one(x: Floats, y: Floats, weights: Floats) -> Floats:

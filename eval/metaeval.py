@@ -26,6 +26,7 @@ from medal_judges.eval.correlation import (
 )
 from medal_judges.eval.intervals import Clusters, choose_clusters, with_intervals
 from medal_judges.eval.results import Disagreement, Estimate, ResultRow
+from medal_judges.eval.weights import Weights, revalued, weighted
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Scale
@@ -63,15 +64,21 @@ def evaluate(
     min_coverage: float = 0.98,
     left_out: Iterable[LabelledDialogue] = (),
     judge_scale: Scale | None = None,
+    weights: Weights = "none",
 ) -> ResultRow:
     """Agreement of one judge with people, with intervals, slices and the human ceiling.
 
     The human answer is the mean over the annotators who answered; F1 and its kin are computed
-    against each annotator instead (see classification.py). Raises MedalError for judgements that
-    do not belong to ``rows``, see ``align``.
+    against each annotator instead (see classification.py). ``weights``: how rows count, see
+    weights.py. Raises MedalError for judgements that do not belong to ``rows``, see ``align``.
     """
     aligned = align(
-        rows, judgements, question.dimension, question.judge_dimension, left_out=left_out
+        rows,
+        judgements,
+        question.dimension,
+        question.judge_dimension,
+        left_out=left_out,
+        weights=weights,
     )
     kind = kind_of(rows, question.dimension)
     clusters = choose_clusters(aligned.chatbots, aligned.groups)
@@ -126,16 +133,16 @@ def _correlation_figures(aligned: Aligned, clusters: Clusters) -> dict[str, Esti
     found = correlations(aligned.human, aligned.score, bots)
     if undefined_reason(aligned.human, aligned.score) is not None:
         return found
-    statistic = correlation_statistic(aligned.human, aligned.score, bots)
-    return with_intervals(found, statistic, clusters)
+    statistic = weighted(correlation_statistic(aligned.human, aligned.score, bots), aligned.weights)
+    return with_intervals(revalued(found, statistic, aligned.weights), statistic, clusters)
 
 
 def _issue_figures(aligned: Aligned, clusters: Clusters) -> dict[str, Estimate]:
     found = classification(aligned.score, aligned.values)
     if not_classifiable(aligned.score, aligned.values):
         return found
-    statistic = classification_statistic(aligned.score, aligned.values)
-    return with_intervals(found, statistic, clusters)
+    statistic = weighted(classification_statistic(aligned.score, aligned.values), aligned.weights)
+    return with_intervals(revalued(found, statistic, aligned.weights), statistic, clusters)
 
 
 def _slices(aligned: Aligned) -> dict[str, list[int]]:

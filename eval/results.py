@@ -25,7 +25,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One judged row with a human answer: ``human`` is the mean over annotators, raw scale."""
+    """One judged row with a human answer: ``human`` is the mean over annotators, raw scale;
+    ``weight`` is how often the row counts."""
 
     id: str
     turn: int | None
@@ -34,6 +35,7 @@ class Point:
     lang: str
     chatbot: str | None
     group: str
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ The one module of eval that loads judges; everything that makes numbers reads re
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from medal_judges.config import read_yaml
 from medal_judges.errors import (
@@ -24,6 +24,7 @@ from medal_judges.eval.runner_config import (
     SetConfig,
 )
 from medal_judges.eval.sets import BenchmarkSet, load_planted, load_set
+from medal_judges.eval.weights import weighting_note
 from medal_judges.inference.spending_options import without_cache
 from medal_judges.jsonl import read_judgements
 from medal_judges.judgement import Judgement
@@ -67,6 +68,7 @@ class Run:
     planted: dict[str, BenchmarkSet] = field(default_factory=dict)
     answers: dict[str, list[Answers]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    weighting: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     retry_failed: bool = False
     no_cache: bool = False
@@ -90,7 +92,9 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Run:
             run.notes.append(f"set {one.name} left out: {found}")
             run.left_out[one.name] = found
         else:
-            run.sets[one.name] = (one, found)
+            weights, note = weighting_note(found.rows, config.weights, f"set {one.name}")
+            run.sets[one.name] = (one, replace(found, weights=weights))
+            run.weighting += [note] if note else []
     for each in config.planted:
         planted = load_planted(each, offline=offline)
         if isinstance(planted, str):
@@ -99,7 +103,21 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Run:
             run.planted[each.name] = planted
     check_published(config.published, config.judges, config.sets)
     _check_names(run)
+    _check_weights(run)
     return run
+
+
+def _check_weights(run: Run) -> None:
+    """Raises ConfigError where weights are asked for and no set has any."""
+    if run.config.weights == "none":
+        return
+    if not any(data.weights != "none" for _, data in run.sets.values()):
+        raise ConfigError(
+            f"--weights {run.config.weights}: no set has rows with weights",
+            hint="medal curate writes them into curation.weight of its rows",
+        )
+    for name in run.planted:
+        run.weighting.append(f"planted set {name}: made, not selected, so all rows count alike")
 
 
 def _check_names(run: Run) -> None:

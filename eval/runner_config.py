@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config
+from medal_judges.eval.weights import Weights
 from medal_judges.rating import Scale
 
 # How the rows of a source become the rows of a set.
@@ -101,7 +102,8 @@ class CascadeConfig(Config):
 
 
 class BenchmarkConfig(Config):
-    """Everything ``medal benchmark`` does. ``seed``: of random orders.
+    """Everything ``medal benchmark`` does. ``weights``: ``curation`` makes figures of a selection
+    by ``medal curate`` those of its pool. ``seed``: of random orders.
 
     ``llm``: the language model of every judge whose YAML file has one and whose ``options`` do not
     name another. ``published``: papers whose figures stand beside ours (``diet``, ``meep``,
@@ -110,6 +112,7 @@ class BenchmarkConfig(Config):
 
     title: str = "Benchmark of dialogue judges"
     output_dir: Path
+    weights: Weights = "none"
     seed: int = 0
     min_coverage: float = Field(0.98, ge=0, le=1)
     disagreements: int = Field(6, ge=0)

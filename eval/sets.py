@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from medal_judges.errors import ConfigError, DataError, SourceError
 from medal_judges.eval.runner_config import PlantedConfig, SetConfig
+from medal_judges.eval.weights import Weights
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.judge import ScoreLevel
@@ -18,6 +19,7 @@ class BenchmarkSet:
     """Rows to judge. ``left_out`` rows are of the source but not of the set.
 
     ``data`` names the set's rows in signatures. ``published`` maps a labeller to its judgements.
+    ``weights`` says how rows count in figures.
     """
 
     name: str
@@ -26,6 +28,12 @@ class BenchmarkSet:
     data: str
     left_out: tuple[LabelledDialogue, ...] = ()
     published: tuple[tuple[str, tuple[Judgement, ...]], ...] = ()
+    weights: Weights = "none"
+
+    @property
+    def weighted_data(self) -> str:
+        """``data`` with the weights of its figures: figures with and without do not compare."""
+        return self.data if self.weights == "none" else f"{self.data}, {self.weights} weights"
 
     @property
     def issues(self) -> list[str]:

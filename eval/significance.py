@@ -16,6 +16,7 @@ from medal_judges.eval.correlation import (
 )
 from medal_judges.eval.intervals import Clusters, jackknife, too_few
 from medal_judges.eval.results import Estimate
+from medal_judges.eval.weights import weighted
 
 
 def paired_difference(
@@ -49,12 +50,13 @@ def correlation_difference(
     first: Floats,
     second: Floats,
     clusters: Clusters,
+    weights: Floats | None = None,
 ) -> Estimate:
     """``paired_difference`` of two judges' Spearman with people. All arrays: shape (rows,)."""
     for score in (first, second):
         if reason := undefined_reason(human, score):
             return Estimate(None, reason=reason)
-    one, two = (spearman_statistic(human, score) for score in (first, second))
+    one, two = (weighted(spearman_statistic(human, score), weights) for score in (first, second))
     return paired_difference(one, two, "spearman", clusters)
 
 

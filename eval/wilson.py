@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 
-def wilson(successes: float, n: int) -> tuple[float, float]:
+def wilson(successes: float, n: float) -> tuple[float, float]:
     """Wilson's 95% score interval of ``successes / n`` (1927, "Probable inference").
 
     ``successes`` may be a fraction: a share of groups whose rows do not all agree.
-    ``n`` is at least 1; both ends lie in [0, 1].
+    ``n`` is at least 1, and may be a fraction too (an effective size); both ends lie in [0, 1].
     """
     z2 = 1.959963984540054**2
     share = successes / n

@@ -51,12 +51,6 @@ def cell_weights(pool: Sequence[Candidate], chosen: Sequence[Candidate]) -> list
     return [weights[c.id] for c in chosen]
 
 
-def effective_size(weights: Sequence[float]) -> float:
-    """How many equally weighted dialogues tell as much (Kish 1965); 0 for none."""
-    total = sum(weights)
-    return total**2 / sum(weight**2 for weight in weights) if total else 0.0
-
-
 def covered_share(pool: Sequence[Candidate], chosen: Sequence[Candidate]) -> float | None:
     """Share of the pool whose finest cell holds a chosen dialogue: what the weights correct
     without borrowing from neighbours. None for an empty pool."""

@@ -131,10 +131,11 @@ def _stack(i: int, name: str, found: Distribution) -> str:
     if not found.n:
         parts.append(f'<text x="{_WIDE_LEFT}" y="{middle}">{DASH} no label</text>')
     x = float(_WIDE_LEFT)
-    for j, (level, count) in enumerate(zip(found.levels, found.counts, strict=True)):
+    cells = zip(found.levels, found.counts, found.shares, strict=True)
+    for j, (level, count, part) in enumerate(cells):
         if not count:
             continue
-        width, share = room * count / found.n, number(100 * count / found.n, 1)
+        width, share = room * part, number(100 * part, 1)
         kind, strength = tone(j, len(found.levels))
         parts.append(
             f'<rect class="bin {kind}" style="--s:{strength}%" x="{x:.1f}" y="{y + 3}" '

@@ -23,14 +23,15 @@ def write_csv(findings: Findings, folder: Path) -> list[Path]:
         ("texts", (*_PART, "side", "figure", "unit", "n", "value", "reason"), _texts(findings)),
         ("tokens", ("lang", "tokens"), _tokens(findings)),
         ("labels", (*_PART, *_LABEL), _labels(findings)),
-        ("levels", (*_PART, "dimension", "scale", "level", "n", "rows"), _levels(findings)),
-        ("ends", (*_PART, "ended", "n"), _ends(findings)),
+        ("levels", (*_PART, *_LEVEL), _levels(findings)),
+        ("ends", (*_PART, "ended", "n", "share"), _ends(findings)),
         ("tries", (*_PART, "turns", "n", "mean", "at_once", "most"), _tries(findings)),
         ("facts", ("fact", "value"), iter(facts(findings))),
     ]
     return [write_table(folder / f"{name}.csv", head, lines) for name, head, lines in tables]
 
 
+_LEVEL = ("dimension", "scale", "level", "n", "rows", "share")
 _LABEL = ("dimension", "scale", "figure", "n", "groups", "value", "low", "high", "method", "reason")
 
 
@@ -81,14 +82,18 @@ def _levels(findings: Findings) -> Iterator[Line]:
         for d in findings.graded:
             found = findings.distribution(part, d)
             if isinstance(found, Distribution):
-                for level, count in zip(found.levels, found.counts, strict=True):
-                    yield *_at(part), d.name, _scale(d.scale), level, count, found.n
+                about = (*_at(part), d.name, _scale(d.scale))
+                cells = zip(found.levels, found.counts, found.shares, strict=True)
+                for level, count, share in cells:
+                    yield *about, level, count, found.n, share
 
 
 def _ends(findings: Findings) -> Iterator[Line]:
     for part in findings.parts:
-        for ended, n in sorted(findings.survey.course(part).ended.items()):
-            yield *_at(part), ended, n
+        course = findings.survey.course(part)
+        for ended, n in sorted(course.ended.items()):
+            weights = course.ended_weights
+            yield *_at(part), ended, n, weights[ended] / weights.total()
 
 
 def _tries(findings: Findings) -> Iterator[Line]:

@@ -113,7 +113,7 @@ def _levels(findings: Findings, dimension: Dimension) -> Figure | None:
     levels = lines[0][1].levels
     lefts = [0.0] * len(lines)
     for i, level in enumerate(levels):
-        widths = [100 * d.counts[i] / d.n for _, d in lines]
+        widths = [100 * d.shares[i] for _, d in lines]
         axes.barh(range(len(lines)), widths, left=lefts, color=_colour(i, len(levels)),
                   edgecolor="#999999", lw=0.4, label=str(level))  # fmt: skip
         lefts = [left + width for left, width in zip(lefts, widths, strict=True)]

@@ -19,11 +19,12 @@ _MAX_LEVELS = 11
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How many rows lie at each whole level of a scale; means of several answers go to the
-    nearest one, halves up."""
+    """How many rows lie at each whole level of a scale, and the share (0 to 1) by their weights;
+    means of several answers go to the nearest one, halves up."""
 
     levels: tuple[int, ...]
     counts: tuple[int, ...]
+    shares: tuple[float, ...]
 
     @property
     def n(self) -> int:
@@ -116,10 +117,14 @@ class Findings:
             return "the scale has no few whole levels"
         column = self.survey.labels.dimensions().index(dimension)
         values = self.survey.labels.select(part)[2][:, column]
-        nearest = np.floor(values[~np.isnan(values)] + 0.5).astype(np.int64)
-        counts = np.bincount(nearest - int(low), minlength=int(high - low) + 1)
+        given = ~np.isnan(values)
+        level = np.floor(values[given] + 0.5).astype(np.int64) - int(low)
+        size = int(high - low) + 1
+        counts = np.bincount(level, minlength=size)
+        weights = np.bincount(level, self.survey.labels.weights(part)[given], minlength=size)
+        shares = weights / (weights.sum() or 1.0)
         levels = tuple(range(int(low), int(high) + 1))
-        return Distribution(levels, tuple(int(c) for c in counts))
+        return Distribution(levels, tuple(map(int, counts)), tuple(map(float, shares)))
 
 
 def _systems(names: list[str]) -> list[str]:

@@ -28,7 +28,7 @@ class Dimension:
 
 class Labels:
     """Answers of all rows. Several answers to one question are their mean; how many rows have
-    several is in ``repeated``. ``answered`` counts rows with any label."""
+    several is in ``repeated``. ``answered`` counts rows with any label. Each row has a weight."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -37,10 +37,12 @@ class Labels:
         self._cells: dict[Part, int] = {}
         self._groups: dict[str, int] = {}
         self._cell, self._group = array("l"), array("l")
+        self._weight = array("d")
         self._columns: dict[Dimension, array[float]] = {}
         self._between: set[Dimension] = set()  # with an answer that is neither 0 nor 1
 
-    def add(self, row: LabelledDialogue, cell: Part) -> None:
+    def add(self, row: LabelledDialogue, cell: Part, weight: float = 1) -> None:
+        self._weight.append(weight)
         self._cell.append(self._cells.setdefault(cell, len(self._cells)))
         self._group.append(self._groups.setdefault(row.group, len(self._groups)))
         found = False
@@ -73,13 +75,20 @@ class Labels:
 
         Values are the mean of the answers; where the dimension is a share, 1 from 0.5 on, else 0.
         """
-        inside = np.array([part.holds(cell) for cell in self._cells], dtype=bool)
-        rows = inside[np.asarray(self._cell, dtype=np.int64)] if self.rows else np.empty(0, bool)
+        rows = self._inside(part)
         columns = [self._column(d)[rows] for d in self._columns]
         values = np.stack(columns, axis=1) if columns else np.empty((int(rows.sum()), 0))
         names = list(self._groups)
         used, member = np.unique(np.asarray(self._group, dtype=np.int64)[rows], return_inverse=True)
         return member, [names[i] for i in used], values
+
+    def weights(self, part: Part) -> Floats:
+        """Of the rows of ``part``: how often each counts, in the order of ``select``."""
+        return np.asarray(self._weight, dtype=np.float64)[self._inside(part)]
+
+    def _inside(self, part: Part) -> npt.NDArray[np.bool_]:
+        inside = np.array([part.holds(cell) for cell in self._cells], dtype=bool)
+        return inside[np.asarray(self._cell, dtype=np.int64)] if self.rows else np.empty(0, bool)
 
     def _column(self, dimension: Dimension) -> Floats:
         values = np.full(self.rows, np.nan)

@@ -147,6 +147,8 @@ def facts(findings: Findings) -> list[tuple[str, str]]:
          "Wilson over groups for shares of 0 and 100%"),
         ("version", f"medal-judges {__version__}"),
     ]  # fmt: skip
+    if survey.weighting:
+        pairs.append(("weights", survey.weighting))
     judges = [("labels by", f"{by} ({n} rows)") for by, n in survey.labelled_by.most_common(20)]
     return [*pairs, *judges, *_cautions(findings)]
 

@@ -11,6 +11,7 @@ from medal_judges.data_prep.stats.labels import Dimension, Floats, Ints, Labels
 from medal_judges.data_prep.stats.part import Part
 from medal_judges.eval.bootstrap import Clusters, interval_of, resample_weights
 from medal_judges.eval.results import Estimate
+from medal_judges.eval.weights import effective_size
 from medal_judges.eval.wilson import wilson
 
 Method = Literal["Wilson", "Wilson over groups", "bootstrap of groups", "none"]
@@ -31,8 +32,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Per group, shape (groups, dimensions): the labelled rows, and the sum of their values."""
+    """Per group, shape (groups, dimensions): the labelled ``rows``, what they count for, and the
+    sum of their values."""
 
+    rows: Floats
     counts: Floats
     totals: Floats
 
@@ -45,11 +48,13 @@ def figures(
     A share in rows that each are a conversation of their own has Wilson's interval; else groups
     are drawn with replacement and the percentiles taken. A share of 0 or 1 is 0 or 1 in every
     resample: there Wilson's interval stands, with one trial a group, which is too wide rather
-    than too narrow.
+    than too narrow. Rows count by their weights; where these differ, a share has the interval of
+    resampled groups, and at its ends Wilson's with as many trials as groups of one weight would
+    tell as much.
     """
     member, names, values = labels.select(part)
     dimensions = labels.dimensions()
-    sums = _grouped(member, len(names), values)
+    sums = _grouped(member, len(names), values, labels.weights(part))
     draws = _resampled(names, sums, resamples, seed) if len(names) > 1 and dimensions else None
     return {
         dimension: _figure(sums, i, labels.is_share(dimension), draws)
@@ -57,15 +62,16 @@ def figures(
     }
 
 
-def _grouped(member: Ints, groups: int, values: Floats) -> _Sums:
+def _grouped(member: Ints, groups: int, values: Floats, weights: Floats) -> _Sums:
     given = ~np.isnan(values)
     shape = (groups, values.shape[1])
-    counts, totals = np.zeros(shape), np.zeros(shape)
+    rows, counts, totals = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     for i in range(values.shape[1]):
         column = np.where(given[:, i], values[:, i], 0.0)
-        counts[:, i] = np.bincount(member, weights=given[:, i], minlength=groups)
-        totals[:, i] = np.bincount(member, weights=column, minlength=groups)
-    return _Sums(counts, totals)
+        rows[:, i] = np.bincount(member, weights=given[:, i], minlength=groups)
+        counts[:, i] = np.bincount(member, weights=given[:, i] * weights, minlength=groups)
+        totals[:, i] = np.bincount(member, weights=column * weights, minlength=groups)
+    return _Sums(rows, counts, totals)
 
 
 def _resampled(names: list[str], sums: _Sums, resamples: int, seed: int) -> Floats:
@@ -83,14 +89,16 @@ def _resampled(names: list[str], sums: _Sums, resamples: int, seed: int) -> Floa
 
 
 def _figure(sums: _Sums, i: int, is_share: bool, draws: Floats | None) -> Figure:
-    counts, totals = sums.counts[:, i], sums.totals[:, i]
-    n, groups = int(counts.sum()), int((counts > 0).sum())
+    rows, counts, totals = sums.rows[:, i], sums.counts[:, i], sums.totals[:, i]
+    n, groups = int(rows.sum()), int((rows > 0).sum())
     if not n:
         reason = "no dialogue" if not len(counts) else "no label"
         return Figure(Estimate(None, reason=reason), 0, 0, "none")
-    value = float(totals.sum()) / n
-    if is_share and (n == groups or value in (0, 1)):
-        low, high = wilson(value * groups, groups)
+    value = float(totals.sum() / counts.sum())
+    alike = bool((rows == counts).all())
+    if is_share and ((alike and n == groups) or value in (0, 1)):
+        trials = groups if alike else effective_size(counts.tolist())
+        low, high = wilson(value * trials, trials)
         method: Method = "Wilson" if n == groups else "Wilson over groups"
         return Figure(Estimate(value, low, high), n, groups, method)
     if draws is None or groups < 2:

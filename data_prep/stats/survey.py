@@ -15,6 +15,7 @@ from medal_judges.data_prep.stats.texts import TextCounts
 from medal_judges.data_prep.stats.units import Unit, length, unit_of
 from medal_judges.errors import MedalError
 from medal_judges.eval.results import Estimate
+from medal_judges.eval.weights import USED, Weights, curation_weight, unused
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.signature import content_hash
 
@@ -23,10 +24,13 @@ class Survey:
     """What is known of the rows seen so far. ``levels`` counts rows by level, ``sources`` by the
     source that they name, ``labelled_by`` by the signature of a judge that labelled them;
     ``failed`` rows lack a label by a judge's failure, ``malformed`` ones were set apart by their
-    user's faults. ``lemmatisers`` holds what split each language."""
+    user's faults. ``lemmatisers`` holds what split each language. ``curated`` rows carry a weight
+    of a selection, which counts where ``weights`` says so."""
 
-    def __init__(self, *, lemmas: bool = True) -> None:
+    def __init__(self, *, lemmas: bool = True, weights: Weights = "none") -> None:
         self.lemmas = lemmas
+        self.weights = weights
+        self.curated = 0
         self.labels = Labels()
         self.levels: Counter[str] = Counter()
         self.sources: Counter[str] = Counter()
@@ -41,16 +45,30 @@ class Survey:
         self._contents: list[str] = []
 
     def add(self, row: LabelledDialogue) -> None:
-        """Count a row in. Raises MedalError for an id that came before."""
+        """Count a row in. Raises MedalError for an id that came before, and where weights are
+        asked for and the row has none."""
         self._check_new(row)
-        cell = cell_of(row)
+        cell, weight = cell_of(row), self._weight(row)
         self.levels[row.level] += 1
         self.sources[row.dialogue.source or NOT_STATED] += 1
         self._contents.append(content_hash(row.to_record()))
         self._add_labelling(row.extra)
-        self.labels.add(row, cell)
-        self._courses.setdefault(cell, Course()).add_row(row.extra)
-        self._add_text(row, cell)
+        self.labels.add(row, cell, weight)
+        self._courses.setdefault(cell, Course()).add_row(row.extra, weight)
+        self._add_text(row, cell, weight)
+
+    def _weight(self, row: LabelledDialogue) -> float:
+        stated = curation_weight(row)
+        self.curated += stated is not None
+        if self.weights == "none":
+            return 1
+        if stated is None:
+            raise MedalError(
+                f"--weights {self.weights}: the row {row.id!r} has no curation.weight",
+                hint="medal curate writes weights into all rows; leave out --weights to count "
+                "all rows alike",
+            )
+        return stated
 
     def _check_new(self, row: LabelledDialogue) -> None:
         mark = hash(row.id)  # 8 bytes a row instead of the id
@@ -75,20 +93,21 @@ class Survey:
         of a benchmark."""
         return content_hash(sorted(self._contents))
 
-    def _add_text(self, row: LabelledDialogue, cell: Part) -> None:
+    def _add_text(self, row: LabelledDialogue, cell: Part, weight: float) -> None:
         turns, lang = row.dialogue.turns, row.dialogue.lang
         counts = self._texts.setdefault(cell, TextCounts())
         unit = unit_of(lang)
         counts.dialogues += 1
+        counts.weight += weight
         for turn in turns:
-            counts.add_turn(turn.role, length(turn.content, unit), unit)
+            counts.add_turn(turn.role, length(turn.content, unit), unit, weight)
         tool = self._lemmatiser(lang)
         if tool.split is None:
             counts.unsplit += 1
             counts.why.add(tool.name)
             return
         split: Callable[[str], list[str]] = tool.split
-        tokens = counts.add_tokens([(turn.role, split(turn.content)) for turn in turns])
+        tokens = counts.add_tokens([(t.role, split(t.content)) for t in turns], weight)
         for part in (Part(lang), Part(lang, cell.chatbot)):
             self._together.setdefault(part, RunTogether()).add(tokens)
 
@@ -96,6 +115,13 @@ class Survey:
         if lang not in self.lemmatisers:
             self.lemmatisers[lang] = lemmatiser(lang, lemmas=self.lemmas)
         return self.lemmatisers[lang]
+
+    @property
+    def weighting(self) -> str | None:
+        """How rows count where that is not alike, or might not be."""
+        if self.weights != "none":
+            return USED
+        return unused(self.curated, self.labels.rows) if self.curated else None
 
     @property
     def cells(self) -> list[Part]:
@@ -136,6 +162,8 @@ class Survey:
 
     def together(self, part: Part) -> Estimate:
         """MTLD of the dialogues of ``part`` run together, by language and by its chatbots."""
+        if self.weights != "none":
+            return Estimate(None, reason="texts run together have no weights")
         if part.lang is None:
             langs = {cell.lang for cell in self._texts if part.holds(cell)}
             if len(langs) != 1:
@@ -150,9 +178,12 @@ class Survey:
         return Estimate(value, reason=None if value is not None else UNDEFINED)
 
 
-def survey(rows: Iterable[LabelledDialogue], *, lemmas: bool = True) -> Survey:
-    """Read the rows once. Raises MedalError for an id that comes twice, and MissingExtraError."""
-    found = Survey(lemmas=lemmas)
+def survey(
+    rows: Iterable[LabelledDialogue], *, lemmas: bool = True, weights: Weights = "none"
+) -> Survey:
+    """Read the rows once. Raises MedalError for an id that comes twice or a row without the weight
+    asked for, and MissingExtraError."""
+    found = Survey(lemmas=lemmas, weights=weights)
     for row in rows:
         found.add(row)
     return found

@@ -129,7 +129,7 @@ def distribution_table(findings: Findings, dimension: Dimension, parts: Sequence
 def _level_shares(found: Distribution) -> list[Cell]:
     if not found.n:
         return [Estimate(None, reason="no label") for _ in found.counts]
-    return [100 * count / found.n for count in found.counts]
+    return [100 * share for share in found.shares]
 
 
 def ending_table(findings: Findings, head: str, parts: Sequence[Part]) -> Table | None:
@@ -140,10 +140,11 @@ def ending_table(findings: Findings, head: str, parts: Sequence[Part]) -> Table 
         return None
     rows: list[tuple[Cell, ...]] = []
     for part in (*parts, ALL):
-        ended = findings.survey.course(part).ended
-        n = ended.total()
+        course = findings.survey.course(part)
+        n, weights = course.ended.total(), course.ended_weights
         shares: list[Cell] = [
-            100 * ended[k] / n if n else Estimate(None, reason="no row says") for k in kinds
+            100 * weights[k] / weights.total() if n else Estimate(None, reason="no row says")
+            for k in kinds
         ]
         rows.append((part_name(part), n, *shares))
     columns = (head, "Rows", *(f"{kind}, %" for kind in kinds))

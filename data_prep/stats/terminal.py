@@ -31,6 +31,7 @@ def print_tables(findings: Findings) -> None:
         for table in _tables(findings, head, parts) if parts else ():
             console.print(_rich(table))
     notes = [tokens_note(findings)]
+    notes.append(findings.survey.weighting or "")
     if not findings.survey.labels.answered:
         notes.append("No row has a label.")
     for note in filter(None, notes):

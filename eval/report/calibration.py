@@ -28,11 +28,13 @@ _LEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Rows whose scores lie together: means on the scale of the answers, and how many."""
+    """Rows whose scores lie together: means on the scale of the answers, and how many; ``weight``
+    is what they count for."""
 
     score: float
     human: float
     n: int
+    weight: float
 
 
 def bins(row: ResultRow) -> list[Bin]:
@@ -44,17 +46,19 @@ def bins(row: ResultRow) -> list[Bin]:
     parts = _tenths(points) if row.kind == "binary" else _equal_parts(points)
     return [
         Bin(
-            sum(p.score for p in part) / len(part),
-            sum(p.human for p in part) / len(part),
+            sum(p.weight * p.score for p in part) / weight,
+            sum(p.weight * p.human for p in part) / weight,
             len(part),
+            weight,
         )
         for part in parts
+        if (weight := sum(p.weight for p in part))
     ]
 
 
 def gap(found: Sequence[Bin]) -> float:
     """Mean distance between score and human answer over bins, weighted by rows (ECE)."""
-    return sum(b.n * abs(b.score - b.human) for b in found) / sum(b.n for b in found)
+    return sum(b.weight * abs(b.score - b.human) for b in found) / sum(b.weight for b in found)
 
 
 def off_scale(row: ResultRow) -> str | None:

@@ -51,7 +51,7 @@ def write_csv(view: Arrangement, folder: Path) -> list[Path]:
 _BIN = ("mean_score_on_human_scale", "mean_human", "n")
 _COVERAGE = ("n", "scored", "coverage", "under_floor")
 _CURVE = ("cheap", "dear", "set", "level", "dimension", "n", "share", "deferred")
-_POINT = ("id", "turn", "human", "score", "lang", "chatbot", "group")
+_POINT = ("id", "turn", "human", "score", "lang", "chatbot", "group", "weight")
 _TURN = ("turn", "role", "content", "contribution", "baseline", "unit")
 _RANKED = ("id", "human", "score", "human_rank", "score_rank")
 _DISAGREEMENT = ("judge", "set", "dimension", *_RANKED, *_TURN)
@@ -130,7 +130,7 @@ def _counts(rows: Sequence[ResultRow]) -> Iterator[Line]:
 def _points(rows: Sequence[ResultRow]) -> Iterator[Line]:
     for row in rows:
         for p in row.points:
-            yield *_at(row), p.id, p.turn, p.human, p.score, p.lang, p.chatbot, p.group
+            yield *_at(row), p.id, p.turn, p.human, p.score, p.lang, p.chatbot, p.group, p.weight
 
 
 def _calibration(rows: Sequence[ResultRow]) -> Iterator[Line]:

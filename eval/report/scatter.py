@@ -43,13 +43,13 @@ def chatbot(point: Point) -> str:
 
 def trend(points: Sequence[Point]) -> tuple[float, float] | None:
     """(intercept, slope) of the least-squares line; None where people never differ."""
-    n = len(points)
-    mean_x = sum(p.human for p in points) / n
-    mean_y = sum(p.score for p in points) / n
-    square = sum((p.human - mean_x) ** 2 for p in points)
+    n = sum(p.weight for p in points)
+    mean_x = sum(p.weight * p.human for p in points) / n
+    mean_y = sum(p.weight * p.score for p in points) / n
+    square = sum(p.weight * (p.human - mean_x) ** 2 for p in points)
     if square == 0:
         return None
-    slope = sum((p.human - mean_x) * (p.score - mean_y) for p in points) / square
+    slope = sum(p.weight * (p.human - mean_x) * (p.score - mean_y) for p in points) / square
     return mean_y - slope * mean_x, slope
 
 

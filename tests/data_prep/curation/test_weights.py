@@ -10,8 +10,9 @@ import pytest
 from medal_judges.data_prep.curation.candidate import Candidate, label_reading
 from medal_judges.data_prep.curation.policy import select
 from medal_judges.data_prep.curation.probability import inclusion_chances, systematic
-from medal_judges.data_prep.curation.weights import cell_weights, covered_share, effective_size
+from medal_judges.data_prep.curation.weights import cell_weights, covered_share
 from medal_judges.errors import ConfigError
+from medal_judges.eval.weights import effective_size
 
 from .rows import candidate
 

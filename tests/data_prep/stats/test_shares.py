@@ -130,10 +130,10 @@ def test_levels_by_hand(make_row: MakeRow) -> None:
     ]
     findings = found([*rows, make_row("none", ["x"], lang="fr")])
     assert findings.distribution(Part("de"), OVERALL) == Distribution(
-        (1, 2, 3, 4, 5), (1, 0, 1, 0, 2)
+        (1, 2, 3, 4, 5), (1, 0, 1, 0, 2), (0.25, 0, 0.25, 0, 0.5)
     )
     assert findings.distribution(Part("en"), OVERALL) == Distribution(
-        (1, 2, 3, 4, 5), (0, 0, 1, 0, 0)
+        (1, 2, 3, 4, 5), (0, 0, 1, 0, 0), (0, 0, 1, 0, 0)
     )
     table = distribution_table(findings, OVERALL, findings.langs)
     by_name = {str(row[0]): list(row[1:]) for row in table.rows}

@@ -94,9 +94,9 @@ def _row(
 def test_bins_of_graded_answers_are_equal_and_split_no_tie() -> None:
     row = _row([(float(i % 5), float(i)) for i in range(80)], people=(0, 80), judge=(0, 80))
     assert [b.n for b in bins(row)] == [10] * 8
-    assert bins(row)[0] == Bin(4.5, 2.0, 10)
+    assert bins(row)[0] == Bin(4.5, 2.0, 10, 10)
     tied = bins(_row([(1.0, 2.0)] * 30 + [(2.0, 3.0)] * 10))
-    assert tied == [Bin(2.0, 1.0, 30), Bin(3.0, 2.0, 10)]
+    assert tied == [Bin(2.0, 1.0, 30, 30), Bin(3.0, 2.0, 10, 10)]
     assert gap(tied) == 1.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -53,7 +54,11 @@ def show_kept(judges: Sequence[Judge]) -> None:
 
 
 def _count_lines(file: str) -> int | None:
+    """None where that is not known: standard input, and a damaged file, which its reader tells."""
     if file == STDIN:
         return None
-    with open_text(file) as stream:
-        return sum(1 for line in stream if line.strip())
+    try:
+        with open_text(file) as stream:
+            return sum(1 for line in stream if line.strip())
+    except (EOFError, OSError, zlib.error):
+        return None

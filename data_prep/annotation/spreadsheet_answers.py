@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from medal_judges.errors import DataError, MissingExtraError
 
 _TEXTS = (OTHER_TEXT, COMMENT)
 Row = Sequence[str]
+_UNPACKED = 64 << 20  # bytes: a hundred dialogues take less than one megabyte
 
 
 def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
@@ -75,17 +77,27 @@ def _xlsx(path: Path) -> Iterator[Row]:
         from openpyxl import load_workbook
     except ImportError as error:
         raise MissingExtraError("openpyxl", "annotate", "reading an xlsx spreadsheet") from error
-    from zipfile import BadZipFile
+    from zipfile import BadZipFile, ZipFile
 
     try:
+        with ZipFile(path) as archive:  # before openpyxl, which holds all texts in memory
+            unpacked = sum(part.file_size for part in archive.infolist())
+        if unpacked > _UNPACKED:
+            raise DataError(
+                path,
+                None,
+                f"unpacks to {unpacked >> 20} MB, more than {_UNPACKED >> 20} MB",
+                hint="a sheet that was handed out is far smaller: delete what was added, or save "
+                "it as .csv",
+            )
         book = load_workbook(path, read_only=True, data_only=True)
-    except (BadZipFile, KeyError, ValueError, OSError) as error:
-        hint = "save it as .xlsx or .csv again"
+        sheet = book[ANSWERS] if ANSWERS in book.sheetnames else book.worksheets[0]
+        for line in sheet.iter_rows(values_only=True):
+            yield [_shown(cell) for cell in line]
+        book.close()
+    except (BadZipFile, KeyError, ValueError, OSError, EOFError, SyntaxError, zlib.error) as error:
+        hint = "save it as .xlsx or .csv again"  # SyntaxError: what XML that breaks off raises
         raise DataError(path, None, f"not an xlsx workbook: {error}", hint=hint) from error
-    sheet = book[ANSWERS] if ANSWERS in book.sheetnames else book.worksheets[0]
-    for line in sheet.iter_rows(values_only=True):
-        yield [_shown(cell) for cell in line]
-    book.close()
 
 
 def _shown(cell: object) -> str:

@@ -12,6 +12,7 @@ Hub, one ``{"persona": ...}`` a line; its other parts call it ``input persona``.
 from __future__ import annotations
 
 import csv
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -19,7 +20,7 @@ from typing import Literal, TypeVar
 from medal_judges.data_prep.seeds.scenes import Triple, parse_triple
 from medal_judges.errors import DataError, RecordError
 from medal_judges.fields import text
-from medal_judges.jsonl import open_text, read_records
+from medal_judges.jsonl import damaged, open_text, read_records
 
 T = TypeVar("T")
 Critic = Literal["rec_0.5", "rec_0.6", "rec_0.7", "rec_0.8", "rec_0.9"]
@@ -90,6 +91,8 @@ def _csv_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
                 yield _parse_row(path, rows.line_num, row, parse)
         except csv.Error as error:
             raise DataError(path, rows.line_num, f"not valid CSV: {error}") from error
+        except (EOFError, zlib.error, OSError) as error:
+            raise damaged(path, rows.line_num, error) from error
 
 
 def _parse_row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
 from typing import Annotated
@@ -24,6 +25,8 @@ from medal_judges.inference.listing_command import configs, judges
 from medal_judges.training.calibrate_command import calibrate
 from medal_judges.training.commands import train
 from medal_judges.training.push_command import push
+
+_NO_ROOM = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 
 app = typer.Typer(
     name="medal",
@@ -66,6 +69,15 @@ def options(
     )
 
 
+def no_room(error: OSError) -> str:
+    """What a full disk is told as: a write that fails does not name its file."""
+    where = error.filename2 or error.filename
+    return (
+        f"no room left to write{f' {where}' if where else ''}: {error.strerror}\n"
+        "  what was finished before is kept: make room and run the same command again"
+    )
+
+
 def main() -> None:
     """Entry point: a MedalError, or a path that cannot be read or written, is one clear message
     and an exit code, not a traceback."""
@@ -80,7 +92,12 @@ def main() -> None:
         typer.echo(f"error: {error}", err=True)
         sys.exit(getattr(error, "exit_code", 2))
     except OSError as error:
-        if debug or error.filename is None:
+        if debug:
+            raise
+        if error.errno in _NO_ROOM:
+            typer.echo(f"error: {no_room(error)}", err=True)
+            sys.exit(2)
+        if error.filename is None:
             raise
         hint = "give another path, or --debug to see where it was used"
         typer.echo(f"error: {error.filename}: {error.strerror}\n  {hint}", err=True)

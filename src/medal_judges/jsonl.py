@@ -23,6 +23,7 @@ from medal_judges.labelled import LabelledDialogue, parse_labelled
 T = TypeVar("T")
 STDIN = "-"
 _SKIP_HINT = "mend the line, or pass --skip-bad to leave such lines out and list them"
+_LONGEST = 1 << 26  # characters: no dialogue of a person and a chatbot is as long
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -122,7 +123,7 @@ def read_records(
     number = 0
     with open_text(path) as stream:
         try:
-            for number, line in enumerate(stream, 1):
+            for number, line in enumerate(_lines(stream), 1):
                 if not line.strip():
                     continue
                 try:
@@ -136,11 +137,38 @@ def read_records(
                     skipped.read += 1
                 yield parsed
         except (EOFError, zlib.error, OSError) as error:  # BadGzipFile is an OSError
-            hint = "the file is damaged from here on; get or make it again"
-            raise DataError(path, number + 1, f"cannot read on: {error}", hint=hint) from error
+            raise damaged(path, number, error) from error
+
+
+def _lines(stream: IO[str]) -> Iterator[str]:
+    """Lines as they come; of one that is too long the first ``_LONGEST + 1`` characters, so that a
+    small compressed file cannot fill the memory."""
+    while line := stream.readline(_LONGEST + 1):
+        yield line
+        while len(line) > _LONGEST and not line.endswith("\n"):
+            line = stream.readline(_LONGEST + 1)
+
+
+def damaged(path: str | Path, number: int, error: Exception) -> DataError:
+    """What to say of a file that cannot be read on after ``number`` lines."""
+    hint = "the file is damaged from here on; get or make it again"
+    problem = f"cannot read on: {error}"
+    if isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in str(error):
+        if number == 0:
+            problem = "cannot read on: its name ends in .gz, but it is no gzip file"
+            hint = "rename it, or compress it: gzip FILE"
+        else:
+            problem = "cannot read on: other bytes stand behind the end of its gzip data"
+    elif isinstance(error, EOFError):
+        problem = "cannot read on: the compressed file is cut short"
+    return DataError(path, number + 1, problem, hint=hint)
 
 
 def _parse_line(path: str | Path, number: int, line: str, parse: Callable[[object], T]) -> T:
+    if len(line) > _LONGEST and not line.endswith("\n"):
+        raise DataError(
+            path, number, f"a line of more than {_LONGEST:,} characters", hint=_SKIP_HINT
+        )
     try:
         return parse(_load(line))
     except RecordError as error:

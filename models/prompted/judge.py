@@ -18,9 +18,16 @@ from medal_judges.models.judge import Item, Judge, Scores
 from medal_judges.models.llm.amounts import add_usage, usage_of
 from medal_judges.models.llm.batched import asks_in_batches
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, Message
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    Completion,
+    LanguageModel,
+    Message,
+    Usage,
+)
 from medal_judges.models.prompted import expected
 from medal_judges.models.prompted.answers import Said, to_scores
+from medal_judges.models.prompted.asking_again import is_asked_again, read_again, second_request
 from medal_judges.models.prompted.context import kept_turns, summary_words, turns_to_shorten
 from medal_judges.models.prompted.examples import Example, chosen_examples, load_examples
 from medal_judges.models.prompted.parser import Parsed, parse_answer
@@ -61,6 +68,7 @@ class Reply:
     request: ChatRequest
     completion: Completion
     parsed: Mapping[str, Parsed]
+    earlier: tuple[Usage, ...] = ()  # of an answer that this one was asked for after
 
 
 class PromptedJudge(Judge):
@@ -279,7 +287,26 @@ class PromptedJudge(Judge):
                 repeated, requests, completions, strict=True
             )
         ]
-        return self._scores(items, replies, dimensions)
+        return self._scores(items, self._asked_again(items, replies), dimensions)
+
+    def _asked_again(self, items: Sequence[Item], replies: Sequence[Reply]) -> list[Reply]:
+        """``replies``, those without a number that can be told replaced by what a second question
+        for the number alone gives."""
+        done = list(replies)
+        wanted = {
+            i: second_request(self.llm, asker, r.question, r.request, r.completion)
+            for i, r in enumerate(replies if self.config.ask_again else ())
+            if is_asked_again(
+                asker := self.asker(items[r.item]), r.question, r.completion, r.parsed
+            )
+        }
+        answers = self.llm.chat(list(wanted.values())) if wanted else []
+        for (i, request), answer in zip(wanted.items(), answers, strict=True):
+            r = replies[i]
+            parsed = read_again(self.asker(items[r.item]), r.question, answer, r.parsed)
+            earlier = (usage_of(self.llm, r.request, r.completion),)
+            done[i] = Reply(r.item, r.question, request, answer, parsed, earlier)
+        return done
 
     def _requests(self, item: Item, question: Question) -> list[ChatRequest]:
         config, asker = self.config, self.asker(item)
@@ -304,7 +331,8 @@ class PromptedJudge(Judge):
         said: list[dict[str, Said]] = [{} for _ in items]
         usages = [dict(item.payload.usage) for item in items]
         for reply, weighed in zip(replies, self._weighed(items, replies), strict=True):
-            add_usage(usages[reply.item], usage_of(self.llm, reply.request, reply.completion))
+            for usage in (*reply.earlier, usage_of(self.llm, reply.request, reply.completion)):
+                add_usage(usages[reply.item], usage)
             for name, found in weighed.items():
                 for usage in found.usages if found is not None else ():
                     add_usage(usages[reply.item], usage)

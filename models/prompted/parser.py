@@ -33,7 +33,8 @@ from medal_judges.models.prompted.reading import (
 from medal_judges.models.prompted.thinking import after_thinking, mentions_thinking
 
 # schema: strict JSON that the backend enforced. json: strict JSON. tolerant: anything else.
-Step = Literal["schema", "json", "tolerant"]
+# again: the number alone, in answer to a second question (asking_again.py).
+Step = Literal["schema", "json", "tolerant", "again"]
 
 _HUGE = 1e15
 

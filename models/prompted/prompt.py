@@ -152,7 +152,7 @@ class Chosen(Config):
     @property
     def hash(self) -> str:
         """12 hex digits over all texts that can be said."""
-        said = {*self.layout.system, *self.layout.dialogue, *self.layout.turn, "aspect"}
+        said = {*self.layout.system, *self.layout.dialogue, *self.layout.turn, "aspect", "again"}
         parts = {k: v for k, v in self.parts.items() if k in said or k.startswith(f"{ANSWER}_")}
         return content_hash([self.model_dump(exclude={"parts"}), parts])
 

@@ -32,6 +32,9 @@ class PromptedConfig(Config):
     score as ``pool`` says. ``enforce``: hold the answer to a JSON schema where the backend can;
     ``comment_chars`` bounds each comment in it.
 
+    ``ask_again``: where one number was asked for in words and the answer gives none that can be
+    told, the number alone is asked for once more (in the prompt's part ``again``).
+
     ``expected``: where the probability-weighted rating comes from: ``alternatives`` of the token
     that says the number, the ``likelihood`` of every rating in its place, or ``none``. ``score``:
     whether the judgement's number is the one ``said`` or the ``expected`` one.
@@ -62,6 +65,7 @@ class PromptedConfig(Config):
     repeats: int = Field(default=1, ge=1)
     pool: Pool = "mean"
     enforce: bool = True
+    ask_again: bool = True
     comment_chars: int | None = Field(default=None, ge=1)
     expected: Literal["alternatives", "likelihood", "none"] = "alternatives"
     score: Literal["said", "expected"] = "said"

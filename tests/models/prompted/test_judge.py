@@ -167,6 +167,33 @@ def test_a_failure_is_of_its_row_and_says_why() -> None:
     assert {j.failure for j in found} == {None, "engagingness: HTTP 500 four times"}
 
 
+def test_a_score_in_prose_that_cannot_be_told_is_asked_for_once_more() -> None:
+    llm = Scripted(["It asks 1 question and is quite lively.", "45"])
+    judgement = one(llm, answer="number")
+    assert judgement.scores["engagingness"] == 45
+    assert judgement.details["engagingness"].parsed == ("again",)
+    first, second = llm.asked
+    assert second.messages[: len(first.messages)] == first.messages
+    assert second.messages[-2].content == "It asks 1 question and is quite lively."
+    assert "from 0 to 100" in second.messages[-1].content
+    assert judgement.usage["money"] == 1.0 and judgement.usage["tokens"] == 24
+
+
+def test_a_second_answer_has_to_be_the_number_alone() -> None:
+    llm = Scripted(["It is lively.", "The user wrote 70 lines and I would say that this is a 70."])
+    judgement = one(llm, answer="number")
+    assert judgement.scores["engagingness"] is None
+    assert "asked again" in (judgement.failure or "")
+    assert len(llm.asked) == 2  # once more, not more often
+    sure = Scripted(["I would score this response a 45. It asks 1 question."])
+    assert one(sure, answer="number").scores["engagingness"] == 45 and len(sure.asked) == 1
+    quiet = Scripted(["It is lively."])
+    assert one(quiet, answer="number", ask_again=False).scores["engagingness"] is None
+    assert len(quiet.asked) == 1
+    dead = Scripted([Completion("", finish="failed", failure="busy")])
+    assert one(dead, answer="number").failure == "engagingness: busy" and len(dead.asked) == 1
+
+
 def test_repeats_are_seeded_pooled_and_reported() -> None:
     llm = Scripted(["40", "60", "so so", "60"])
     judgement = one(llm, repeats=4, temperature=0.7, seed=5)

@@ -45,10 +45,8 @@ def generate(
     for batch in batches(prompts, requests, budget, batching):
         asked, own = [requests[i] for i in batch], [prompts[i] for i in batch]
         new, logits, shared = _batch(model, tokenizer, own, asked, batching)
-        ends = _end_ids(model, tokenizer)
-        for row, i in enumerate(batch):
-            parts = (logits, row, requests[i], len(prompts[i]), shared, ends)
-            answers[i] = _completion(tokenizer, new[row], *parts)
+        done = completions(model, tokenizer, new, logits, asked, [len(p) for p in own], shared)
+        answers.update(zip(batch, done, strict=True))
     return [answers[i] for i in range(len(prompts))]
 
 
@@ -158,7 +156,7 @@ def _batch(
         prompts,
         shared,
         pad=_pad(tokenizer),
-        processors=_processors(tokenizer, requests, max(map(len, prompts)), stop),
+        shaped=processors(tokenizer, requests, max(map(len, prompts)), stop),
         tokens=max(r.max_tokens for r in requests),
         logits=requests[0].top_logprobs > 0,
     )
@@ -181,7 +179,7 @@ def written(
     shared: int,
     *,
     pad: int,
-    processors: Any,
+    shaped: Any,
     tokens: int,
     logits: bool,
 ) -> tuple[torch.Tensor, Sequence[torch.Tensor] | None]:
@@ -207,12 +205,14 @@ def written(
             no_repeat_ngram_size=0,
             min_length=0,
             pad_token_id=pad,
-            logits_processor=processors,
+            logits_processor=shaped,
             return_dict_in_generate=True,
             output_logits=logits,
             **extra,
         )
-    return out.sequences[:, ids.shape[1] :], out.logits
+    # An encoder's prompt is no part of the sequences: they begin with the decoder's first token.
+    own = 1 if model.config.is_encoder_decoder else ids.shape[1]
+    return out.sequences[:, own:], out.logits
 
 
 def _padded(
@@ -253,7 +253,8 @@ def _end_ids(model: Any, tokenizer: Any) -> set[int]:
     return {int(e) for e in [*ends, tokenizer.eos_token_id] if e is not None}
 
 
-def _processors(tokenizer: Any, requests: Sequence[ChatRequest], prompt: int, stop: str) -> Any:
+def processors(tokenizer: Any, requests: Sequence[ChatRequest], prompt: int, stop: str = "") -> Any:
+    """What shapes the answers, which begin after ``prompt`` tokens; a row a request."""
     from transformers import LogitsProcessorList
 
     from medal_judges.models.llm.sampling import (
@@ -263,19 +264,36 @@ def _processors(tokenizer: Any, requests: Sequence[ChatRequest], prompt: int, st
         StopAfter,
     )
 
-    processors = LogitsProcessorList()
+    made = LogitsProcessorList()
     if any(r.schema is not None for r in requests):
         from medal_judges.models.llm.structured import grammar_processor
 
-        processors.append(grammar_processor(tokenizer, [r.schema for r in requests]))
+        made.append(grammar_processor(tokenizer, [r.schema for r in requests]))
     if any(r.presence_penalty for r in requests):
-        processors.append(PresencePenalty(requests, prompt))
+        made.append(PresencePenalty(requests, prompt))
     if any(r.temperature > 0 for r in requests):
-        processors.append(SeededSampling(requests))
+        made.append(SeededSampling(requests))
     if stop:
-        processors.append(StopAfter(stop, prompt, tokenizer))
-    processors.append(MaxTokens([r.max_tokens for r in requests], prompt, tokenizer.eos_token_id))
-    return processors
+        made.append(StopAfter(stop, prompt, tokenizer))
+    made.append(MaxTokens([r.max_tokens for r in requests], prompt, tokenizer.eos_token_id))
+    return made
+
+
+def completions(
+    model: Any,
+    tokenizer: Any,
+    new: torch.Tensor,
+    logits: Sequence[torch.Tensor] | None,
+    requests: Sequence[ChatRequest],
+    lengths: Sequence[int],
+    shared: int,
+) -> list[Completion]:
+    """The answers in the ids ``new`` [batch, steps] to prompts of ``lengths`` tokens."""
+    ends = _end_ids(model, tokenizer)
+    return [
+        _completion(tokenizer, new[row], logits, row, request, lengths[row], shared, ends)
+        for row, request in enumerate(requests)
+    ]
 
 
 def _completion(

@@ -10,6 +10,7 @@ from typing import Any
 
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.embedded import PREFIX, embedded_path
+from medal_judges.models.llm.encoder_decoder import EncoderDecoderModel, weights_hash
 from medal_judges.models.llm.generation import generate, generate_until
 from medal_judges.models.llm.paths import Paths, quick_paths
 from medal_judges.models.llm.plain import plain_logprobs
@@ -25,7 +26,6 @@ from medal_judges.models.llm.protocol import (
 from medal_judges.models.llm.rendering import Rendering
 from medal_judges.models.llm.thinking import Thinking, Thought, counted
 from medal_judges.models.llm.windows import context_of
-from medal_judges.signature import content_hash
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +42,8 @@ def load_local(
     context: int | None = None,
     thinking: int | None = None,
     bin_weights: bool = False,
-) -> LocalModel:
-    """A causal language model by hub id, folder or ``embedded:smollm2``.
+) -> LanguageModel:
+    """A causal or encoder-decoder language model by hub id, folder or ``embedded:smollm2``.
 
     ``dtype`` is fp32, bf16 or fp16; by default fp32 on a CPU and bf16 on a GPU. ``token_budget``
     bounds the tokens of one generating batch, ``context`` lowers the model's own window.
@@ -52,7 +52,12 @@ def load_local(
     Raises ConfigError when it cannot be loaded.
     """
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import (
+        AutoConfig,
+        AutoModelForCausalLM,
+        AutoModelForSeq2SeqLM,
+        AutoTokenizer,
+    )
 
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     precision = dtype or ("fp32" if chosen == "cpu" else "bf16")
@@ -65,7 +70,10 @@ def load_local(
         path, revision = str(converted_bin(path, revision)), None
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, revision=revision, trust_remote_code=False)
-        network: Any = AutoModelForCausalLM.from_pretrained(
+        config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False)
+        # A decoder that waits for an encoder's states would load as a causal model, and be wrong.
+        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+        network: Any = kind.from_pretrained(
             path,
             revision=revision,
             dtype=getattr(torch, DTYPES[precision]),
@@ -79,6 +87,10 @@ def load_local(
             "published as .bin alone: llm.bin_weights=true",
         ) from error
     loaded = network.to(chosen).eval()
+    if config.is_encoder_decoder:
+        if thinking:
+            raise ConfigError(f"llm.thinking: {model} has an encoder and does not think")
+        return EncoderDecoderModel(loaded, tokenizer, name=model_name(model), context=context)
     return LocalModel(
         loaded,
         tokenizer,
@@ -148,7 +160,7 @@ class LocalModel(LanguageModel):
         """Template and precision; the weights by a hash of the first and last of them."""
         dtype = str(self.model.dtype).removeprefix("torch.")
         thinks = {"thinking": str(self.thinking.budget)} if self.thinking.budget else {}
-        weights = {"dtype": dtype, "weights": _weights(self.model)}
+        weights = {"dtype": dtype, "weights": weights_hash(self.model)}
         return {**self.rendering.fingerprint(), **thinks, **weights}
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -252,12 +264,3 @@ class LocalModel(LanguageModel):
             Likelihood(tuple(map(float, values)), before, s.start - 1)
             for values, before, s in zip(scored, prefix, sequences, strict=True)
         ]
-
-
-def _weights(model: Any) -> str:
-    """A hash that changes with the weights: exact for a sample of every parameter's values."""
-    sample = [
-        [name, list(p.shape), p.detach().flatten()[:: max(1, p.numel() // 8)][:8].float().tolist()]
-        for name, p in model.named_parameters()
-    ]
-    return content_hash(sample)

@@ -138,7 +138,7 @@ class Probe:
         longest = max(map(len, prompts))
         forced = LogitsProcessorList([_Forced(said, longest)])
         _, logits = written(
-            self.model, prompts, shared, pad=0, processors=forced, tokens=STEPS, logits=True
+            self.model, prompts, shared, pad=0, shaped=forced, tokens=STEPS, logits=True
         )
         assert logits is not None
         steps = torch.stack([torch.log_softmax(each.float(), -1) for each in logits], dim=1)

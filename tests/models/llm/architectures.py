@@ -117,6 +117,49 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 
+# For FULL: an encoder reads the dialogue.
+ENCODER_DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "blenderbot": ("blenderbot", {"init_std": 0.15}),
+    "bart": ("bart", {"init_std": 0.15, "forced_bos_token_id": None}),
+    "t5": ("t5", {"d_kv": 8, "num_layers": 2, "num_decoder_layers": 2, "initializer_factor": 3.0}),
+}
+_ENCODER = {
+    "d_model": 32,
+    "d_ff": 48,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "decoder_start_token_id": 1,
+}
+
+
+def ending_tokenizer() -> Any:
+    """As those of encoder-decoders: no chat template, and an end token behind each text."""
+    from tokenizers import processors
+
+    tokenizer = tiny_tokenizer(None)
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A <|im_end|>", special_tokens=[("<|im_end|>", 3)]
+    )
+    return tokenizer
+
+
+def tiny_encoder_decoder(name: str, seed: int = 0) -> Any:
+    """The encoder-decoder ``name`` with random weights, fp32, for reading only."""
+    import torch
+    from transformers import AutoConfig, AutoModelForSeq2SeqLM
+
+    kind, own = ENCODER_DECODERS[name]
+    torch.manual_seed(seed)
+    ids = {k: _COMMON[k] for k in ("vocab_size", "pad_token_id", "bos_token_id", "eos_token_id")}
+    config = AutoConfig.for_model(
+        kind, **{**ids, "max_position_embeddings": 512, "num_heads": 4, **_ENCODER, **own}
+    )
+    return AutoModelForSeq2SeqLM.from_config(config).eval().float()
+
 
 def tiny_model(name: str, seed: int = 0) -> Any:
     """The architecture ``name`` with random weights, fp32, for reading only."""

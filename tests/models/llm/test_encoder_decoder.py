@@ -1,0 +1,87 @@
+"""Encoder-decoders behind the two calls, held against transformers' own loss."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.errors import ConfigError
+from medal_judges.models.followup.judge import FollowUpJudge
+from medal_judges.models.llm.encoder_decoder import EncoderDecoderModel
+from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
+
+_SPEC = importlib.util.spec_from_file_location(
+    "architectures", Path(__file__).with_name("architectures.py")
+)
+assert _SPEC is not None and _SPEC.loader is not None
+architectures: Any = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(architectures)
+
+TALK = (
+    Message("user", "Hi! Did you have a nice weekend?"),
+    Message("assistant", "I read a book about trains."),
+)
+
+
+def saved(name: str, folder: Path) -> Path:
+    architectures.tiny_encoder_decoder(name).save_pretrained(folder / name)
+    architectures.ending_tokenizer().save_pretrained(folder / name)
+    return folder / name
+
+
+@pytest.mark.parametrize("name", architectures.ENCODER_DECODERS)
+def test_likelihoods_are_what_transformers_own_loss_says(name: str, tmp_path: Path) -> None:
+    llm = load_llm({"model": str(saved(name, tmp_path)), "device": "cpu"})
+    assert isinstance(llm, EncoderDecoderModel)  # and not its decoder alone, as a causal model
+    texts = ("That's wrong.", "No.")
+    group = [Continuation(TALK[:k], text, role="user") for k in (1, 2) for text in texts]
+    (given,) = llm.loglikelihood([group])
+    for continuation, likelihood in zip(group, given, strict=True):
+        read = "  ".join(m.content for m in continuation.messages)
+        source = llm.tokenizer(read, return_tensors="pt").input_ids
+        labels = llm.tokenizer(continuation.text, return_tensors="pt").input_ids
+        begin = torch.tensor([[1]])  # BART's own shift of the labels differs from the others'
+        shifted = torch.cat([begin, labels[:, :-1]], dim=1)
+        with torch.no_grad():
+            loss = llm.model(input_ids=source, decoder_input_ids=shifted, labels=labels).loss
+        assert likelihood.mean == pytest.approx(-float(loss), abs=1e-4)
+        assert len(likelihood.logprobs) == labels.shape[1]
+    assert np.std([likelihood.mean for likelihood in given]) > 0.01  # it reads the dialogue
+    (open_end,) = llm.loglikelihood([[Continuation(TALK, "No.", closed=False, lead="Hm,")]])[0]
+    (whole,) = llm.loglikelihood([[Continuation(TALK, "Hm, No.")]])[0]
+    np.testing.assert_allclose(open_end.logprobs, whole.logprobs[3:-1], atol=1e-4)
+
+
+def test_answers_fit_their_limits_and_seeds(tmp_path: Path) -> None:
+    llm = load_llm({"model": str(saved("blenderbot", tmp_path)), "device": "cpu"})
+    asked = [ChatRequest(TALK[:k], 6, temperature=1.0, seed=s) for k in (1, 2) for s in (0, 1)]
+    together = llm.chat(asked)
+    assert [c.text for c in together] == [llm.chat([r])[0].text for r in asked]
+    assert all(c.usage.output <= 6 for c in together) and len({c.text for c in together}) > 1
+    long = ChatRequest((Message("user", "x" * 600),), 5)
+    assert "does not fit the 512 tokens" in str(llm.chat([long])[0].failure)
+    with pytest.raises(ConfigError, match="in its encoder"):
+        llm.loglikelihood([[Continuation(TALK, "No.")]], joint=True)
+
+
+def test_full_judges_with_an_encoder_decoder(tmp_path: Path) -> None:
+    settings = {
+        "name": "full",
+        "llm": {"model": str(saved("blenderbot", tmp_path)), "device": "cpu"},
+        "rubric": "overall",
+        "pool": "followups/full",
+    }
+    judge = FollowUpJudge.from_settings(settings)
+    dialogues = [
+        Dialogue(str(n), (Turn("user", "Hi!"), Turn("assistant", "Trains " * (n + 1))))
+        for n in range(3)
+    ]
+    scores = [judgement.scores["overall"] for judgement in judge.score(dialogues)]
+    assert None not in scores and len(set(scores)) == 3

@@ -1,4 +1,4 @@
-"""``medal doctor [JUDGE]``."""
+"""``medal doctor [JUDGE]`` and ``medal doctor --llm MODEL [field=value ...]``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ if TYPE_CHECKING:
 
 
 def doctor(
-    judge: Annotated[
-        str | None, typer.Argument(help="Folder or hub id of a saved judge; none: the machine.")
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[JUDGE]",
+            help="Folder or hub id of a saved judge; none: the machine. With --llm: its settings, "
+            "field=value.",
+        ),
+    ] = None,
+    llm: Annotated[
+        str | None, typer.Option("--llm", help="A language model, as a judge's llm names it.")
     ] = None,
     revision: Annotated[str | None, typer.Option("--revision", help="Of a hub judge.")] = None,
     device: Annotated[
@@ -23,12 +31,21 @@ def doctor(
         bool, typer.Option("--write", help="Write golden.json where a folder has none.")
     ] = False,
 ) -> None:
-    """Tell what is installed here; with JUDGE, check its golden scores (exit 1: they differ)."""
-    if judge is None:
+    """Tell what is installed here; with JUDGE, check its golden scores; with --llm, whether a
+    language model computes what its weights say (exit 1: it does not)."""
+    from medal_judges.errors import ConfigError
+
+    if llm is not None:
+        _check_llm(llm, words or [])
+        return
+    if not words:
         from medal_judges.inference.doctor import machine_facts
 
         _show(machine_facts())
         return
+    if len(words) > 1:
+        raise ConfigError("medal doctor checks one judge", hint="field=value goes with --llm")
+    judge = words[0]
     from medal_judges.inference.doctor import judge_facts
     from medal_judges.models.golden import compare
 
@@ -41,6 +58,26 @@ def doctor(
         typer.echo(f"error: {judge} does not answer here as it did when it was saved", err=True)
         raise typer.Exit(1)
     typer.echo("the judge answers here as it did when it was saved")
+
+
+def _check_llm(model: str, settings: list[str]) -> None:
+    """The table of ``model``, a line as soon as it is known."""
+    from collections import Counter
+
+    from medal_judges.config import overridden
+    from medal_judges.inference.doctor_llm import check_llm
+
+    given = [text if text.startswith("llm.") else f"llm.{text}" for text in settings]
+    setting = overridden({"llm": {"model": model}}, given)["llm"]
+    verdicts: Counter[str] = Counter()
+    for check in check_llm(setting):
+        verdicts[check.verdict] += 1
+        note = f"  {check.note}" if check.note else ""
+        typer.echo(f"{check.verdict:5} {check.name:38} {check.figure:28}{note}".rstrip())
+    typer.echo(", ".join(f"{count} {verdict}" for verdict, count in verdicts.items()))
+    if verdicts["fail"]:
+        typer.echo(f"error: {model} does not compute here what it should", err=True)
+        raise typer.Exit(1)
 
 
 def _folder(judge: str, revision: str | None) -> Path:

@@ -44,6 +44,9 @@ class EncoderDecoderModel(LanguageModel):
         context: int | None = None,
     ) -> None:
         self.model, self.tokenizer, self.name = model, tokenizer, name
+        # A token forced at the start or the end would stand in the way of a schema's own.
+        model.generation_config.forced_bos_token_id = None
+        model.generation_config.forced_eos_token_id = None
         own = context_of(model.config) or 1_000_000
         self.context = min(own, context or own)
 

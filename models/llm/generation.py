@@ -203,6 +203,7 @@ def written(
             num_beams=1,  # this and what follows: a model's own habits are not asked for
             repetition_penalty=1.0,
             no_repeat_ngram_size=0,
+            encoder_no_repeat_ngram_size=0,
             min_length=0,
             pad_token_id=pad,
             logits_processor=shaped,

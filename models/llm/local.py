@@ -52,12 +52,6 @@ def load_local(
     Raises ConfigError when it cannot be loaded.
     """
     import torch
-    from transformers import (
-        AutoConfig,
-        AutoModelForCausalLM,
-        AutoModelForSeq2SeqLM,
-        AutoTokenizer,
-    )
 
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     precision = dtype or ("fp32" if chosen == "cpu" else "bf16")
@@ -69,17 +63,7 @@ def load_local(
 
         path, revision = str(converted_bin(path, revision)), None
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, revision=revision, trust_remote_code=False)
-        config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False)
-        # A decoder that waits for an encoder's states would load as a causal model, and be wrong.
-        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-        network: Any = kind.from_pretrained(
-            path,
-            revision=revision,
-            dtype=getattr(torch, DTYPES[precision]),
-            use_safetensors=True,
-            trust_remote_code=False,  # not set, transformers asks at the terminal
-        )
+        network, tokenizer = _loaded(path, revision, DTYPES[precision])
     except (OSError, ValueError) as error:
         raise NotAvailableError(
             f"llm: cannot load {model}: {error}",
@@ -87,7 +71,7 @@ def load_local(
             "published as .bin alone: llm.bin_weights=true",
         ) from error
     loaded = network.to(chosen).eval()
-    if config.is_encoder_decoder:
+    if loaded.config.is_encoder_decoder:
         if thinking:
             raise ConfigError(f"llm.thinking: {model} has an encoder and does not think")
         return EncoderDecoderModel(loaded, tokenizer, name=model_name(model), context=context)
@@ -99,6 +83,31 @@ def load_local(
         context=context,
         thinking=thinking,
     )
+
+
+def _loaded(path: str, revision: str | None, dtype: str) -> tuple[Any, Any]:
+    """(network, tokenizer); what they raise is transformers' own."""
+    import torch
+    from transformers import (
+        AutoConfig,
+        AutoModelForCausalLM,
+        AutoModelForSeq2SeqLM,
+        AutoTokenizer,
+    )
+
+    # trust_remote_code not set, transformers asks at the terminal whether to run a model's code.
+    tokenizer = AutoTokenizer.from_pretrained(path, revision=revision, trust_remote_code=False)
+    config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False)
+    # A decoder that waits for an encoder's states would load as a causal model, and be wrong.
+    kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    network = kind.from_pretrained(
+        path,
+        revision=revision,
+        dtype=getattr(torch, dtype),
+        use_safetensors=True,
+        trust_remote_code=False,
+    )
+    return network, tokenizer
 
 
 def model_path(model: str) -> str:

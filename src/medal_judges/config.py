@@ -33,13 +33,17 @@ def load_config(
     ``overrides`` are ``a.b=value`` with value in YAML. Raises ConfigError that names the key, says
     what was expected, and proposes the nearest known key.
     """
-    data = read_yaml(path, folder)
+    return build_config(kind, overridden(read_yaml(path, folder), overrides), where=str(path))
+
+
+def overridden(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """``data`` with ``a.b=value`` set in it, value in YAML. Raises ConfigError."""
     for override in overrides:
         key, sign, value = override.partition("=")
         if not sign or not key.strip():
             raise ConfigError(f"override {override!r} is not of the form field=value")
         _assign(data, key.strip().split("."), _parse_yaml(value, f"override {override!r}"))
-    return build_config(kind, data, where=str(path))
+    return data
 
 
 def build_config(kind: type[C], data: Any, *, where: str) -> C:

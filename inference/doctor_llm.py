@@ -1,0 +1,291 @@
+"""``medal doctor --llm``: whether a language model computes here what its weights say.
+
+Every line is a figure and a verdict. ``pass``: right. ``warn``: right, but slower, shorter or
+otherwise than one may think; what the note says is done. ``fail``: numbers from it would be wrong.
+``skip``: this backend does not let it be seen.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from medal_judges.errors import ConfigError, MedalError
+from medal_judges.inference.doctor_boundary import boundary
+from medal_judges.models.llm.cache import CachedModel
+from medal_judges.models.llm.encoder_decoder import EncoderDecoderModel
+from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.llm.paths import try_paths
+from medal_judges.models.llm.probes import (
+    ALLOWED,
+    ALLOWED_HALF,
+    COMMON,
+    STEPS,
+    Finding,
+    Probe,
+)
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    Completion,
+    Continuation,
+    LanguageModel,
+    Message,
+)
+from medal_judges.models.llm.windows import smallest_window
+
+Verdict = Literal["pass", "warn", "fail", "skip"]
+
+# Longer windows are not filled: reading them would take longer than all the rest.
+LONGEST_WINDOW = 8192
+# A dialogue of MEDAL with its prompt; below the second, most dialogues lose turns.
+ROOM, LITTLE_ROOM = 4096, 1024
+# bf16 against fp32, nats a token: what a mean over a follow-up's tokens can bear, and cannot.
+BF16_FINE, BF16_TOO_MUCH = 0.1, 0.5
+
+_TALK = (
+    Message("user", "Hi! Did you have a nice weekend?"),
+    Message("assistant", "I read a book about trains. Have you ever been on a night train?"),
+    Message("user", "Once, from Lisbon to Madrid. 昨日はよく眠れませんでした。"),
+    Message("assistant", "Trains are nice."),
+)
+_SAID = ("That's wrong.", "That is so kind of you to say!", "No.")
+_ASKED = ("Why?", "How far is it from Lisbon to Madrid by train, and what does one see?", "Thanks!")
+_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"score": {"type": "integer", "enum": [1, 2, 3]}},
+    "required": ["score"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A line of the table."""
+
+    name: str
+    verdict: Verdict
+    figure: str
+    note: str = ""
+
+
+def check_llm(setting: str | Mapping[str, Any] | LanguageModel) -> Iterator[Check]:
+    """The lines of the table for the model that ``setting`` names, each as it is known.
+
+    Nothing is taken from the cache of answers. Raises ConfigError where the model does not load.
+    """
+    model = load_llm(setting)
+    while isinstance(model, CachedModel):
+        model = model.inner
+    lines: list[tuple[str, Callable[[Any], tuple[Verdict, str, str]]]] = [
+        ("chat: alone against in a batch", _chat_batch),
+        ("likelihood: alone against in a batch", _likelihood_batch),
+        ("tokens at the boundary", lambda llm: boundary(llm, _TALK, _SAID)),
+        ("system role", _system),
+        ("thinking", _thinking),
+        ("grammar", _grammar),
+        ("context", _context),
+    ]
+    if isinstance(model, LocalModel):
+        yield from _ways(model)
+        lines.append(("sliding window", _window))
+    if isinstance(model, LocalModel | EncoderDecoderModel):
+        lines.append(("bf16 against fp32", _half))
+    for name, line in lines:
+        try:
+            found = line(model)
+        except (MedalError, RuntimeError, ValueError, TypeError, AttributeError) as error:
+            said = (str(error).strip().splitlines() or [""])[0][:200]
+            found = ("fail", "–", f"{type(error).__name__}: {said}")
+        yield Check(name, *found)
+
+
+# -- the ways of computing (transformers) ----------------------------------------------------------
+
+
+def _ways(llm: LocalModel) -> Iterator[Check]:
+    paths = try_paths(llm.model)
+    findings = paths.findings
+    yield _way("tree against plain likelihood", findings["tree"], "the plain loop is taken")
+    yield _way("answers against the forward pass", findings["alone"], "", refused="fail")
+    batching = {"middle": "padding in the middle", "left": "padding on the left"}
+    taken = batching.get(paths.batching.padding, "prompts of one length together")
+    yield _way("padding in the middle", findings["middle"], f"taken: {taken}")
+    yield _way("padding on the left", findings["left"], f"taken: {taken}")
+    right = Probe(llm.model).padded_forward("right")
+    yield _way("padding on the right", right, "no base for a LoRA judge with heads")
+
+
+def _way(name: str, finding: Finding, instead: str, refused: Verdict = "warn") -> Check:
+    figure = "–" if finding.deviation is None else f"{finding.deviation:.1e} nats"
+    if finding.reason is None:
+        return Check(name, "pass", figure)
+    return Check(
+        name, refused, figure, "; ".join(part for part in (finding.reason, instead) if part)
+    )
+
+
+def _half(llm: LocalModel | EncoderDecoderModel) -> tuple[Verdict, str, str]:
+    import torch
+
+    half = llm.model.dtype != torch.float32
+    other = copy.copy(llm)
+    other.model = copy.deepcopy(llm.model).to(torch.float32 if half else torch.bfloat16)
+    group = [[Continuation(_TALK, text, role="user") for text in _SAID]]
+    rows = [np.concatenate([x.logprobs for x in m.loglikelihood(group)[0]]) for m in (llm, other)]
+    deviation = float(np.abs(rows[0] - rows[1]).mean())
+    figure = f"{deviation:.2g} nats a token"
+    if deviation <= BF16_FINE:
+        return "pass", figure, ""
+    # Not a number is too much: fp16 and bf16 can overflow.
+    too_much = half and not deviation <= BF16_TOO_MUCH
+    return ("fail" if too_much else "warn"), figure, "llm.dtype=fp32 is exact"
+
+
+def _window(llm: LocalModel) -> tuple[Verdict, str, str]:
+    window = smallest_window(llm.model.config)
+    if window is None:
+        return "pass", "none", "every layer sees all before it, or keeps a state"
+    common = max(COMMON, window + 16)
+    if window > LONGEST_WINDOW or common + 11 + STEPS > llm.window:
+        return "warn", f"{window} tokens", "longer than is tried here; known from the config alone"
+    probe = Probe(llm.model, common=common)
+    found = probe.left() if llm.paths.batching.padding == "left" else probe.alone()
+    figure = f"{window} tokens: {found.deviation or 0:.1e} nats"
+    return ("pass", figure, "") if found.holds else ("fail", figure, found.reason or "")
+
+
+# -- any backend -----------------------------------------------------------------------------------
+
+
+def _allowed(llm: LanguageModel) -> tuple[bool, float]:
+    """(whether the model computes in 16 bits or where nobody knows, nats allowed)."""
+    half = llm.fingerprint().get("dtype") != "float32"
+    return half, ALLOWED_HALF if half else ALLOWED
+
+
+def _apart(llm: LanguageModel, pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> float:
+    together = np.concatenate([np.asarray(a) for a, _ in pairs])
+    alone = np.concatenate([np.asarray(b) for _, b in pairs])
+    if not len(together):
+        return 0.0
+    apart = np.abs(together - alone)
+    return float(apart.mean() if _allowed(llm)[0] else apart.max())
+
+
+def _chat_batch(llm: LanguageModel) -> tuple[Verdict, str, str]:
+    requests = [
+        ChatRequest((*_TALK[:end], Message("user", text)), 12, top_logprobs=5)
+        for end, text in zip((4, 4, 0), _ASKED, strict=True)
+    ]
+    together = llm.chat(requests)
+    alone = [llm.chat([request])[0] for request in requests]
+    if failure := next((c.failure for c in (*together, *alone) if c.finish == "failed"), None):
+        return "fail", "–", failure
+    pairs, other = [], 0
+    for a, b in zip(together, alone, strict=True):
+        other += a.text != b.text
+        pairs.append(_both(a, b))
+    deviation = _apart(llm, pairs)
+    figure = f"{deviation:.1e} nats, {other} of {len(alone)} texts differ"
+    if deviation <= _allowed(llm)[1] and (not other or _allowed(llm)[0]):
+        return ("warn" if other else "pass"), figure, "rounding decides a near tie" if other else ""
+    local = "dtype" in llm.fingerprint()
+    return ("fail" if local else "warn"), figure, "an answer depends on its batch"
+
+
+def _both(a: Completion, b: Completion) -> tuple[list[float], list[float]]:
+    """Log-probabilities of the words that both answers weighed, up to the first token in which they
+    differ: behind it they are answers to other prompts."""
+    one: list[float] = []
+    two: list[float] = []
+    for x, y in zip(a.tokens, b.tokens, strict=False):
+        common = x.alternatives.keys() & y.alternatives.keys()
+        one += [x.alternatives[word] for word in sorted(common)]
+        two += [y.alternatives[word] for word in sorted(common)]
+        if x.text != y.text:
+            break
+    return one, two
+
+
+def _likelihood_batch(llm: LanguageModel) -> tuple[Verdict, str, str]:
+    groups = [
+        [Continuation(_TALK[:end], text, role="user") for end in ends for text in _SAID]
+        for ends in ((2, 4), (1,))
+    ]
+    try:
+        together = llm.loglikelihood(groups)
+    except ConfigError as error:
+        return "skip", "–", f"{error}".splitlines()[0]
+    pairs = [
+        (given.logprobs, llm.loglikelihood([[continuation]])[0][0].logprobs)
+        for group, row in zip(groups, together, strict=True)
+        for continuation, given in zip(group, row, strict=True)
+    ]
+    deviation = _apart(llm, pairs)
+    holds = deviation <= _allowed(llm)[1]
+    return ("pass" if holds else "fail"), f"{deviation:.1e} nats", ""
+
+
+def _system(llm: LanguageModel) -> tuple[Verdict, str, str]:
+    rendering = getattr(llm, "rendering", None)
+    if rendering is None:
+        return "skip", "–", "roles are put by the server, or by none"
+    notes = {
+        "native": "",
+        "folded": "the template has no such role: put before the first user turn",
+        "transcript": "no chat template: a plain transcript is read",
+    }
+    turns = "; users and assistants in turns" if rendering.alternates else ""
+    verdict: Verdict = "pass" if rendering.system == "native" else "warn"
+    return verdict, rendering.system, notes[rendering.system] + turns
+
+
+def _thinking(llm: LanguageModel) -> tuple[Verdict, str, str]:
+    request = ChatRequest((Message("user", "Is 7 a prime number? Say yes or no."),), 16)
+    (answer,) = llm.chat([request])
+    if answer.finish == "failed":
+        return "fail", "–", answer.failure or ""
+    tokens = answer.usage.reasoning
+    thinking = getattr(llm, "thinking", None)
+    figure = f"{tokens} tokens"
+    if thinking is None:
+        if "<think" in answer.text:
+            return "fail", figure, "the thinking stands in the answer: set llm.reasoning=true"
+        return "pass", figure, ""
+    if thinking.block is None:
+        return "pass", "no block", ""
+    if not thinking.budget:
+        return "pass", figure, "has a block, and it is off: llm.thinking=4096 turns it on"
+    if tokens >= thinking.budget:
+        return "warn", figure, "the thinking was cut: raise llm.thinking"
+    return "pass", figure, f"of {thinking.budget} (llm.thinking)"
+
+
+def _grammar(llm: LanguageModel) -> tuple[Verdict, str, str]:
+    ask = (Message("user", 'Rate the sentence "Trains are nice." as JSON, {"score": 1, 2 or 3}.'),)
+    (answer,) = llm.chat([ChatRequest(ask, 40, schema=_SCHEMA)])
+    if answer.finish == "failed":
+        return "fail", "–", answer.failure or ""
+    try:
+        valid = json.loads(answer.text).get("score") in (1, 2, 3)
+    except (ValueError, AttributeError):
+        valid = False
+    if answer.enforced:
+        held = "held, valid" if valid else "held, not valid"
+        return ("pass" if valid else "fail"), held, "" if valid else repr(answer.text[:60])
+    free = "free, valid" if valid else "free, not valid"
+    return "warn", free, "the schema is not enforced: answers are read tolerantly"
+
+
+def _context(llm: LanguageModel) -> tuple[Verdict, str, str]:
+    verdict: Verdict = "pass" if llm.context >= ROOM else "warn"
+    note = "" if verdict == "pass" else "long dialogues lose their oldest turns"
+    if llm.context < LITTLE_ROOM:
+        note = "most dialogues lose their oldest turns"
+    return verdict, f"{llm.context} tokens", note

@@ -14,7 +14,7 @@ from medal_judges.dimension import Kind
 from medal_judges.errors import MedalError
 from medal_judges.eval.against_ceiling import MEASUREMENT
 from medal_judges.eval.alignment import answer_matrix
-from medal_judges.eval.alpha import alpha_statistic
+from medal_judges.eval.alpha import alpha_statistic, no_interval
 from medal_judges.eval.ceiling import binary_ceiling, graded_ceiling, krippendorff_alpha
 from medal_judges.eval.correlation import MIN_ROWS, Floats, Statistic, weighted_spearman
 from medal_judges.eval.intervals import Clusters, choose_clusters, too_few, with_intervals
@@ -163,6 +163,8 @@ def _figures(
     statistic = weighted(_statistic(values, people, kind), weights)
     plain = _plain(statistic, values, kind, weights)
     found = with_intervals(plain, statistic, clusters)
+    if why := no_interval(values, MEASUREMENT[kind]):
+        found["alpha"] = replace(plain["alpha"], reason=plain["alpha"].reason or why)
     paired = np.isfinite(values).sum(axis=1) > 1
     trials = _trials(clusters, paired, weights)
     if not too_few(clusters):

@@ -29,6 +29,21 @@ def alpha_statistic(values: Floats, measurement: str) -> Alpha:
     return _interval(values) if measurement == "interval" else _by_levels(values, measurement)
 
 
+def no_interval(values: Floats, measurement: str) -> str | None:
+    """Why alpha of these answers has no interval; None where it may have one.
+
+    Where nobody gives the rarest answer twice to one row, alpha is a little under 0 whichever row
+    is left out: by simulation such an interval never holds the true value.
+    """
+    if measurement != "nominal":
+        return None
+    counts = _counts(values)[2]
+    if counts.shape[1] < 2:
+        return None
+    rarest = counts[:, counts.sum(axis=0).argmin()]
+    return None if (rarest > 1).any() else "no interval: no row has the rarest answer twice"
+
+
 def _by_levels(values: Floats, measurement: str) -> Alpha:
     rows, levels, counts = _counts(values)
     row_coincidences = _coincidences(counts)

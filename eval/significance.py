@@ -14,7 +14,7 @@ from medal_judges.eval.correlation import (
     spearman_statistic,
     undefined_reason,
 )
-from medal_judges.eval.intervals import Clusters, jackknife, too_few
+from medal_judges.eval.intervals import DIFFERENCE, Clusters, jackknife, too_few
 from medal_judges.eval.results import Estimate
 from medal_judges.eval.weights import weighted
 
@@ -37,7 +37,7 @@ def paired_difference(
         return Estimate(None, reason=f"{metric} is undefined for one of the judges")
     if reason := too_few(clusters):
         return Estimate(value, reason=reason)
-    spread = jackknife(difference, clusters)[metric]
+    spread = jackknife(difference, clusters, DIFFERENCE)[metric]
     if spread.reason:
         p_value = 1.0 if value == 0 and spread.error == 0 else None
         return Estimate(value, p_value=p_value, reason=spread.reason)

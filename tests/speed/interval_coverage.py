@@ -1,0 +1,292 @@
+"""How often 95% intervals hold the true value, and equal judges differ "significantly".
+
+python tests/speed/interval_coverage.py run RESULTS.jsonl [--simulations 1000] [--seconds 300]
+python tests/speed/interval_coverage.py table RESULTS.jsonl > table.md
+
+``run`` goes through the cells that RESULTS.jsonl lacks and stops after about ``--seconds``; run it
+again for the rest. Each simulation draws rows of a population with known truth
+(interval_population.py) and calls what ``medal benchmark`` calls. What lost is measured by
+interval_candidates.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from interval_population import (
+    NONE,
+    OPPOSED,
+    SHARED,
+    SOME,
+    STRONG,
+    UNRELATED,
+    Population,
+    Rows,
+    draw,
+    graded,
+    present,
+    truths,
+)
+
+from medal_judges.eval.alpha import alpha_statistic, no_interval
+from medal_judges.eval.classification import classification, classification_statistic
+from medal_judges.eval.correlation import (
+    Floats,
+    Statistic,
+    correlation_statistic,
+    correlations,
+    weighted_spearman,
+)
+from medal_judges.eval.intervals import Clusters, choose_clusters, with_intervals
+from medal_judges.eval.results import Estimate
+from medal_judges.eval.scales import scale_of
+from medal_judges.eval.significance import paired_difference
+
+COMMON, RARE = 0.3, 0.05
+BOTS = ((3, 20), (4, 20), (5, 10), (5, 20), (5, 75), (8, 12), (8, 75), (8, 150), (12, 50), (40, 10))
+UNEVEN = (10, 10, 20, 20, 40, 40, 80, 150)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``sizes``: dialogues of each chatbot; with ``by`` conversation the chatbots are not named."""
+
+    label: str
+    population: Population
+    sizes: tuple[int, ...]
+    by: str = "chatbot"
+
+    @property
+    def key(self) -> str:
+        return f"{self.population.name} {self.label} {self.by}"
+
+
+def cells() -> Iterator[Cell]:
+    for population in (NONE, SOME, STRONG, OPPOSED):
+        for bots, size in BOTS:
+            yield Cell(f"{bots} x {size}", population, (size,) * bots)
+        yield Cell("8, 10 to 150", population, UNEVEN)
+    for bots, size in ((5, 20), (8, 75)):
+        yield Cell(f"{bots} x {size}", SHARED, (size,) * bots)
+    for bots, size in ((5, 20), (8, 75)):
+        yield Cell(f"{bots} x {size}", UNRELATED, (size,) * bots)
+    for rows in (10, 20, 40, 75, 150, 600):
+        yield Cell(f"{rows} rows", NONE, (rows,), "conversation")
+
+
+@dataclass
+class Tally:
+    """Of one figure: the intervals made, and what they held."""
+
+    values: list[float] = field(default_factory=list)
+    spans: list[tuple[float, float]] = field(default_factory=list)
+    p_values: list[float] = field(default_factory=list)
+    without: int = 0
+
+    def add(self, found: Estimate) -> None:
+        if found.value is None or found.low is None or found.high is None:
+            self.without += 1
+            return
+        self.values.append(found.value)
+        self.spans.append((found.low, found.high))
+        if found.p_value is not None:
+            self.p_values.append(found.p_value)
+
+    def record(self, metric: str, truth: float) -> dict[str, float | int | None]:
+        """Coverage of ``truth``, and of the figure's mean over sets of this size."""
+        if not self.values:
+            return {"n": 0, "without": self.without}
+        scale = scale_of(metric)
+        low, high = np.array(self.spans).T
+        mean = scale.back(float(np.mean([scale.to(v) for v in self.values])))
+        return {
+            "n": len(self.values),
+            "without": self.without,
+            "covered": float(np.mean((low <= truth) & (truth <= high))),
+            "mean_covered": float(np.mean((low <= mean) & (mean <= high))),
+            "width": float(np.median(high - low)),
+            "significant": float(np.mean(np.array(self.p_values) < 0.05))
+            if self.p_values
+            else None,
+        }
+
+
+def simulate(cell: Cell, simulations: int) -> dict[str, dict[str, float | int | None]]:
+    rng = np.random.default_rng(abs(hash_of(cell.key)))
+    tallies: dict[str, Tally] = {}
+    for _ in range(simulations):
+        rows = draw(cell.population, cell.sizes, rng)
+        bots = rows.chatbots if cell.by == "chatbot" else []
+        clusters = choose_clusters(bots or [None] * len(rows.groups), rows.groups)
+        for name, found in figures(rows, bots, clusters):
+            tallies.setdefault(name, Tally()).add(found)
+    true = truths(cell.population, (COMMON, RARE))
+    return {
+        name: tally.record("difference", 0.0)
+        if "difference" in name
+        else tally.record(name.split()[0], true[name])
+        for name, tally in tallies.items()
+    }
+
+
+def hash_of(key: str) -> int:
+    import hashlib
+
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big")
+
+
+def figures(rows: Rows, bots: list[str], clusters: Clusters) -> Iterator[tuple[str, Estimate]]:
+    human, (one, two) = rows.human, rows.judges
+    first = correlation_statistic(human, one, bots)
+    graded_figures = with_intervals(correlations(human, one, bots), first, clusters)
+    graded_figures.pop("centred", None)
+    yield from graded_figures.items()
+    yield (
+        "spearman difference",
+        paired_difference(spearman(human, one), spearman(human, two), "spearman", clusters),
+    )
+    for share in (COMMON, RARE):
+        labels = present(human, share)[:, None]
+        judges = [present(score, share) for score in (one, two)]
+        made = classification(judges[0], labels)
+        statistics = [classification_statistic(judge, labels) for judge in judges]
+        found = with_intervals(made, statistics[0], clusters)
+        for name in ("f1_present", "f1_absent"):
+            yield f"{name} {share}", found[name]
+        difference = paired_difference(*statistics, "f1_present", clusters)
+        yield f"f1_present difference {share}", difference
+    for name, values, kind in (
+        (f"alpha {COMMON}", (present(human, COMMON), present(one, COMMON)), "nominal"),
+        (f"alpha {RARE}", (present(human, RARE), present(one, RARE)), "nominal"),
+        ("alpha 1-5", (graded(human), graded(one)), "ordinal"),
+    ):
+        yield name, _alpha(np.column_stack(values), kind, clusters)
+
+
+def spearman(human: Floats, score: Floats) -> Statistic:
+    return lambda weights: {"spearman": weighted_spearman(human, score, weights)}
+
+
+def _alpha(values: Floats, kind: str, clusters: Clusters) -> Estimate:
+    alpha = alpha_statistic(values, kind)
+    value = float(alpha(np.ones((1, len(values))))[0])
+    if not np.isfinite(value) or no_interval(values, kind):
+        return Estimate(None, reason="undefined, or no interval")
+    plain = {"alpha": Estimate(value)}
+    return with_intervals(plain, lambda w: {"alpha": alpha(w)}, clusters)["alpha"]
+
+
+def run(path: Path, simulations: int, seconds: float) -> None:
+    known = {(line["key"], line["simulations"]) for line in _read(path)}
+    start = time.monotonic()
+    for cell in cells():
+        if (cell.key, simulations) in known:
+            continue
+        if time.monotonic() - start > seconds:
+            print("more to do: run it again")
+            return
+        began = time.monotonic()
+        line = {
+            "key": cell.key,
+            "population": cell.population.name,
+            "label": cell.label,
+            "by": cell.by,
+            "simulations": simulations,
+            "figures": simulate(cell, simulations),
+        }
+        with path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        print(f"{cell.key}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.open()] if path.exists() else []
+
+
+COLUMNS = {
+    "spearman": "ρ",
+    "pearson": "r",
+    "kendall": "τ-b",
+    "within": "ρ within",
+    f"f1_present {COMMON}": "F1+ 30%",
+    f"f1_present {RARE}": "F1+ 5%",
+    f"f1_absent {COMMON}": "F1− 30%",
+    f"f1_absent {RARE}": "F1− 5%",
+    f"alpha {COMMON}": "α 30%",
+    f"alpha {RARE}": "α 5%",
+    "alpha 1-5": "α 1–5",
+}
+TESTS = {
+    "spearman": "ρ = 0",
+    "spearman difference": "equal ρ",
+    f"f1_present difference {COMMON}": "equal F1+ 30%",
+    f"f1_present difference {RARE}": "equal F1+ 5%",
+}
+
+
+def table(path: Path) -> str:
+    lines = _read(path)
+    parts = ["### Coverage of the value over infinitely many chatbots\n", _grid(lines, "covered")]
+    parts += ["### Coverage of the mean over sets of as many chatbots\n"]
+    parts += [_grid([a for a in lines if a["by"] == "chatbot"], "mean_covered")]
+    return "\n".join([*parts, "### False positives at 5%\n", _tests(lines)])
+
+
+def _grid(lines: list[dict[str, Any]], what: str) -> str:
+    out = ["| chatbots differ | rows | " + " | ".join(COLUMNS.values()) + " |"]
+    out.append("|---|---|" + "---|" * len(COLUMNS))
+    for line in lines:
+        if line["population"] != UNRELATED.name:
+            shown = [_cell(line["figures"].get(name), what) for name in COLUMNS]
+            out.append(f"| {line['population']} | {line['label']} | " + " | ".join(shown) + " |")
+    return "\n".join(out) + "\n"
+
+
+def _cell(found: dict[str, Any] | None, what: str) -> str:
+    """Coverage, and behind it the share of simulations without an interval."""
+    if found is None:
+        return "–"
+    total = found["n"] + found["without"]
+    if found["n"] < total / 10:
+        return f"none in {found['without'] / total:.0%}"
+    none = f" ({found['without'] / total:.0%} none)" if found["without"] >= total / 100 else ""
+    return f"{found[what]:.3f}{none}"
+
+
+def _tests(lines: list[dict[str, Any]]) -> str:
+    out = ["| chatbots differ | rows | " + " | ".join(TESTS.values()) + " |"]
+    out.append("|---|---|" + "---|" * len(TESTS))
+    for line in lines:
+        nothing = line["population"] == UNRELATED.name
+        shown = [
+            _cell(line["figures"].get(name), "significant")
+            if nothing or "difference" in name
+            else "–"
+            for name in TESTS
+        ]
+        out.append(f"| {line['population']} | {line['label']} | " + " | ".join(shown) + " |")
+    return "\n".join(out) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("run", "table"))
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--simulations", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=300)
+    asked = parser.parse_args()
+    if asked.what == "run":
+        run(asked.results, asked.simulations, asked.seconds)
+    else:
+        print(table(asked.results))
+
+
+if __name__ == "__main__":
+    main()

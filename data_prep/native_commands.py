@@ -154,7 +154,7 @@ def compare_native(
     total = len(found.pairs) * len(settings.criteria)
     with only_run(verdicts_file), _bar("comparing", total) as advance:
         verdicts = compare_to_file(found.pairs, comparer, verdicts_file, progress=advance)
-    figures = rates(verdicts, resamples=settings.resamples, seed=settings.seed)
+    figures = rates(verdicts)
     print_rates(figures)
     typer.echo(str(comparer.spending), err=True)
     typer.echo(write_results(figures, _facts(found, comparer, native, translated), out))
@@ -173,7 +173,7 @@ def _facts(
         ("Judge", str(comparer.signature())),
         ("Translated by", "; ".join(by)),
         *((f"Question on {name}", question) for name, question in config.criteria.items()),
-        ("Resamples", f"{config.resamples}, seed {config.seed}"),
+        ("Seed", str(config.seed)),
     ]
 
 

@@ -21,7 +21,6 @@ def stats(
         Literal["none", "curation"],
         typer.Option("--weights", help="curation: figures of the pool, by curation.weight."),
     ] = "none",
-    seed: Annotated[int, typer.Option("--seed", help="Of the resampled intervals.")] = 0,
     offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count bad lines, go on.")] = False,
 ) -> None:
@@ -48,7 +47,7 @@ def stats(
     surveyed = survey(rows, lemmas=not no_lemmas, weights=weights)
     if skipped is not None:
         skipped.require_rest()
-    findings = Findings(surveyed, name, seed=seed)
+    findings = Findings(surveyed, name)
     print_tables(findings)
     if skipped is not None and skipped.count:
         typer.echo(skipped.summary())

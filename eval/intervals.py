@@ -13,7 +13,7 @@ tests/speed/interval_coverage.py, and its table is docs/intervals.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from medal_judges.eval.correlation import Floats, Statistic
 from medal_judges.eval.results import Estimate
-from medal_judges.eval.scales import is_correlation, scale_of
+from medal_judges.eval.scales import Scale, is_correlation, scale_of
 
 MIN_ROWS = 10  # of an interval; with fewer it spans nearly all values, or promises too much
 MIN_CLUSTERS = 3
@@ -74,18 +74,24 @@ def too_few(clusters: Clusters) -> str | None:
 
 
 def with_intervals(
-    estimates: Mapping[str, Estimate], statistic: Statistic, clusters: Clusters
+    estimates: Mapping[str, Estimate],
+    statistic: Statistic,
+    clusters: Clusters,
+    scale: Callable[[str], Scale] = scale_of,
 ) -> dict[str, Estimate]:
     """``estimates`` with 95% intervals, and the p-values of correlations.
 
     A figure that cannot have an interval keeps its value and says why in ``reason``: fewer than 10
     rows or 3 clusters, a figure that is undefined without one of the clusters, or that stands at
-    the end of its range.
+    the end of its range. ``scale`` tells each figure's own.
     """
     if reason := too_few(clusters):
         return {name: _without(estimate, reason) for name, estimate in estimates.items()}
     spreads = jackknife(statistic, clusters)
-    return {name: _spanned(name, estimate, spreads[name]) for name, estimate in estimates.items()}
+    return {
+        name: spanned(estimate, spreads[name], scale(name), tested=is_correlation(name))
+        for name, estimate in estimates.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +157,17 @@ def jackknife(
             more = float((variance(contexts[name], value) - variance(both[name], value))[0])
             variances[name] += max(0.0, more) if math.isfinite(more) else more
     unit = clusters.unit
-    return {n: _spread(variances[n], left[n], labels, unit, evenness) for n in whole}
+    return {n: spread_of(left[n], variances[n], labels, unit, evenness) for n in whole}
 
 
-def _spread(
-    variance: float, left: Floats, labels: Sequence[str], unit: str, evenness: float
+def spread_of(
+    left: Floats,
+    variance: float,
+    labels: Sequence[str] = (),
+    unit: str = "conversation",
+    evenness: float = FIGURE,
 ) -> Spread:
+    """The spread of one figure; ``left``: the figure without each cluster, shape (clusters,)."""
     if not math.isfinite(variance):
         missing = np.flatnonzero(~np.isfinite(left))
         named = unit == "chatbot" and len(missing)
@@ -182,18 +193,19 @@ def _left_out(statistic: Statistic, names: Sequence[str]) -> tuple[list[str], di
     return list(map(str, labels)), {k: np.concatenate([b[k] for b in blocks]) for k in blocks[0]}
 
 
-def _spanned(name: str, estimate: Estimate, spread: Spread) -> Estimate:
+def spanned(estimate: Estimate, spread: Spread, scale: Scale, *, tested: bool = False) -> Estimate:
+    """``estimate`` with the interval that ``spread`` gives on ``scale``; ``tested``: and with the
+    p-value against 0."""
     if estimate.value is None:
         return estimate
     if spread.reason:
         return _without(estimate, spread.reason)
-    scale = scale_of(name)
     if not scale.inside(estimate.value):
         return _without(estimate, "no interval: the figure is at the end of its range")
     here = scale.to(estimate.value)
     on_scale = replace(spread, error=spread.error * scale.slope(estimate.value))
     low, high = scale.back(here - on_scale.half), scale.back(here + on_scale.half)
-    p_value = on_scale.p_value(here) if is_correlation(name) else None
+    p_value = on_scale.p_value(here) if tested else None
     return replace(estimate, low=low, high=high, p_value=p_value)
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from medal_judges.dimension import Dimension
-from medal_judges.eval.bootstrap import Clusters, with_intervals
 from medal_judges.eval.correlation import (
     MIN_ROWS,
     Floats,
@@ -19,6 +18,7 @@ from medal_judges.eval.correlation import (
     weighted_ranks,
     weighted_spearman,
 )
+from medal_judges.eval.intervals import choose_clusters, with_intervals
 from medal_judges.eval.results import Estimate
 
 if TYPE_CHECKING:  # the card reads this module's names, and needs no torch for it
@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # the card reads this module's names, and needs no torch for 
 
 Scores = dict[str, np.ndarray]
 
-RESAMPLES = 1000
 AGREEMENT_NAME = "agreement.json"
 
 
@@ -50,12 +49,11 @@ def agreement(
     scored: Scored,
     baselines: Mapping[str, Scores],
     dimensions: Sequence[Dimension],
-    seed: int,
     part: str = "validation",
 ) -> list[dict[str, Any]]:
     """One record a source, dimension and language (``all`` and each): ``metric`` (``roc_auc`` for
     binary dimensions, else ``spearmanr``), ``value`` or None with ``reason``, ``low`` and ``high``
-    (95%, conversations drawn), ``n`` labelled rows that the judge scored, ``missed`` that it did
+    (95%, see eval/intervals.py), ``n`` labelled rows that the judge scored, ``missed`` that it did
     not, ``baselines`` by name with the same figure on the same rows, or None."""
     examples = scored.examples
     records = []
@@ -75,7 +73,7 @@ def agreement(
                     "lang": lang,
                 }
                 known = [i for i in chosen if np.isfinite(scored.scores[dimension.name][i])]
-                figure = _figure(examples, scored.scores, dimension, known, seed)
+                figure = _figure(examples, scored.scores, dimension, known)
                 plain = {
                     name: _value(examples, scores, dimension, known)
                     for name, scores in baselines.items()
@@ -130,7 +128,6 @@ def _figure(
     scores: Scores,
     dimension: Dimension,
     known: Sequence[int],
-    seed: int,
 ) -> dict[str, Any]:
     metric, human, score = _columns(examples, scores, dimension, known)
     reason = undefined_reason(human, score)
@@ -138,14 +135,11 @@ def _figure(
     if reason is None:
         statistic = _statistic(metric, human, score)
         value = float(statistic(np.ones((1, len(known))))[metric][0])
-        groups = tuple(examples[i].group or examples[i].dialogue.id for i in known)
-        estimate = with_intervals(
-            {metric: Estimate(value)},
-            statistic,
-            Clusters("conversation", groups),
-            resamples=RESAMPLES,
-            rng=np.random.default_rng(seed),
-        )[metric]
+        clusters = choose_clusters(
+            [examples[i].dialogue.chatbot for i in known],
+            [examples[i].group or examples[i].dialogue.id for i in known],
+        )
+        estimate = with_intervals({metric: Estimate(value)}, statistic, clusters)[metric]
     told = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
     return {"metric": metric} | told | {"n": len(known), "reason": estimate.reason}
 
@@ -178,7 +172,7 @@ def _statistic(metric: str, human: Floats, score: Floats) -> Statistic:
 
 
 def weighted_auc(positive: Floats, score: Floats, weights: Floats) -> Floats:
-    """Area under the ROC curve of each weighted sample [resamples] by the rank sum of the positives
+    """Area under the ROC curve of each weighted sample [samples] by the rank sum of the positives
     (Mann and Whitney, 1947); NaN for a sample of one class or of fewer than 3 rows."""
     ranks = weighted_ranks(score, weights)
     high = (weights * positive).sum(axis=1)

@@ -45,7 +45,8 @@ def test_section(facts: CardFacts) -> str:
 def _agreement(what: str, records: Sequence[Mapping[str, Any]]) -> str:
     plain = list(records[0]["baselines"])
     head = (
-        f"{what}; 95% intervals by bootstrap over conversations. Beside it what needs no training: "
+        f"{what}; 95% intervals leave out each chatbot (or conversation) in turn. Beside it what "
+        f"needs no training: "
         f"{' and '.join(plain)} of the answers, pointed the way of the training labels.\n\n"
         "| source | dimension | language | n | figure | value |"
         + "".join(f" {name} |" for name in plain)
@@ -87,7 +88,7 @@ def benchmark_section(facts: CardFacts) -> str:
             "`medal push ... --results runs/x/results.json`."
         )
     head = (
-        "On sets with human ratings; 95% intervals by bootstrap. The ceiling is one annotator "
+        "On sets with human ratings; 95% intervals as above. The ceiling is one annotator "
         "against the others; like for like, the judge stands in the annotator's place, on the same "
         "rows.\n\n"
         "| set | dimension | rows | scored | figure | judge | like for like | ceiling |\n"

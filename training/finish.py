@@ -47,7 +47,7 @@ def finish(
     for part, one in known.items():
         dimensions = [d for d in judge.dimensions if d.name in one.scores]
         plain = baseline_scores(rows.train, one.examples, dimensions, config.seed)
-        told += agreement(one, plain, dimensions, config.seed, part)
+        told += agreement(one, plain, dimensions, part)
     # The folder may be published; where it stood on this disk is nobody's business.
     public = config.model_copy(update={"output_dir": folder.name})
     _write(folder / "train_config.json", public.model_dump(mode="json"))

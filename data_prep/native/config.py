@@ -58,12 +58,11 @@ class TranslateConfig(AskingConfig):
 
 class CompareConfig(AskingConfig):
     """``criteria``: name to the question asked of the judge. ``ties``: it may say that neither is
-    better. ``resamples``: of the bootstrap, 0 for none."""
+    better."""
 
     prompt: str = "compare_native"
     criteria: dict[str, str] = Field(min_length=1)
     ties: bool = False
-    resamples: int = Field(default=1000, ge=0)
 
 
 def with_limit(llm: str | dict[str, Any], max_cost: float | None) -> str | dict[str, Any]:

@@ -1,9 +1,9 @@
 """Win, tie and loss rates of native dialogues, with 95% intervals.
 
-Pairs of one seed context resemble each other (other languages, other chatbots), so contexts are
-drawn, not pairs: the percentile bootstrap of eval/bootstrap. Where each context has one pair, the
-pairs are independent and a share has Wilson's score interval; the same, with one trial a context,
-where all pairs agree and every resample would too.
+Pairs of one seed context resemble each other (other languages, other chatbots), so whole contexts
+are left out: the jackknife of eval/intervals. Where each context has one pair, the pairs are
+independent and a share has Wilson's score interval; the same, with one trial a context, where all
+pairs agree.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from medal_judges.data_prep.native.verdict import Verdict
-from medal_judges.eval.bootstrap import Clusters, with_intervals
 from medal_judges.eval.correlation import Floats
+from medal_judges.eval.intervals import Clusters, with_intervals
 from medal_judges.eval.results import Estimate
+from medal_judges.eval.scales import FISHER, LOGIT
 from medal_judges.eval.wilson import wilson
 
 ALL = "all"
@@ -34,7 +35,7 @@ class Rates:
     ``first_shown`` the share of answers that chose the dialogue shown first (0.5 is no bias),
     ``net`` is win minus loss, from -1 to 1. ``method`` says how the intervals of shares were made;
     a share of 0 or 1 has Wilson's in any case. Those of ``net`` and ``first_shown`` are the
-    bootstrap's, and left out where every resample gives the same. ``unscored`` counts reasons.
+    jackknife's, and left out where it gives none. ``unscored`` counts reasons.
     """
 
     criterion: str
@@ -54,7 +55,7 @@ class Rates:
         return plain | {"figures": figures, "unscored": dict(self.unscored)}
 
 
-def rates(verdicts: Sequence[Verdict], *, resamples: int = 1000, seed: int = 0) -> list[Rates]:
+def rates(verdicts: Sequence[Verdict]) -> list[Rates]:
     """For each criterion in order: each language by code, then all where there are several."""
     found = []
     for criterion in dict.fromkeys(v.criterion for v in verdicts):
@@ -63,23 +64,19 @@ def rates(verdicts: Sequence[Verdict], *, resamples: int = 1000, seed: int = 0) 
         parts = {lang: [v for v in mine if v.lang == lang] for lang in langs}
         if len(langs) > 1:
             parts[ALL] = mine
-        found += [_rates(criterion, lang, part, resamples, seed) for lang, part in parts.items()]
+        found += [_rates(criterion, lang, part) for lang, part in parts.items()]
     return found
 
 
-def _rates(
-    criterion: str, lang: str, verdicts: Sequence[Verdict], resamples: int, seed: int
-) -> Rates:
+def _rates(criterion: str, lang: str, verdicts: Sequence[Verdict]) -> Rates:
     scored = [v for v in verdicts if v.result is not None]
     contexts = len({v.group for v in scored})
-    figures, method = _figures(scored, contexts, resamples, seed)
+    figures, method = _figures(scored, contexts)
     unscored = Counter(v.failure or "no answer came" for v in verdicts if v.result is None)
     return Rates(criterion, lang, len(verdicts), len(scored), contexts, figures, method, unscored)
 
 
-def _figures(
-    scored: Sequence[Verdict], contexts: int, resamples: int, seed: int
-) -> tuple[dict[str, Estimate], str]:
+def _figures(scored: Sequence[Verdict], contexts: int) -> tuple[dict[str, Estimate], str]:
     if not scored:
         missing = Estimate(None, reason="no pair was scored")
         return dict.fromkeys((*SHARES, *MEANS), missing), "none"
@@ -91,13 +88,11 @@ def _figures(
         return {name: weights @ column / total for name, column in values.items()}
 
     clusters = Clusters("conversation", tuple(v.group for v in scored))
-    rng = np.random.default_rng(seed)
-    drawn = with_intervals(plain, statistic, clusters, resamples=resamples, rng=rng)
-    drawn |= {name: _undegenerate(drawn[name]) for name in MEANS}
+    drawn = with_intervals(plain, statistic, clusters, lambda n: FISHER if n == "net" else LOGIT)
     if contexts == len(scored):
         return drawn | {name: _wilson(plain[name], contexts) for name in SHARES}, "Wilson"
     edges = [name for name in SHARES if plain[name].value in (0, 1)]
-    method = "bootstrap of contexts" if resamples else "none"
+    method = "jackknife of contexts"
     return drawn | {name: _wilson(plain[name], contexts) for name in edges}, method
 
 
@@ -112,12 +107,7 @@ def _values(scored: Sequence[Verdict]) -> dict[str, Floats]:
     return columns
 
 
-def _undegenerate(estimate: Estimate) -> Estimate:
-    """Without an interval of no width: it would claim to know the figure exactly."""
-    return replace(estimate, low=None, high=None) if estimate.low == estimate.high else estimate
-
-
 def _wilson(estimate: Estimate, contexts: int) -> Estimate:
     assert estimate.value is not None  # there are scored pairs
     low, high = wilson(estimate.value * contexts, contexts)
-    return replace(estimate, low=low, high=high)
+    return replace(estimate, low=low, high=high, reason=None)

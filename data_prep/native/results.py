@@ -15,7 +15,7 @@ from medal_judges.eval.results import Estimate
 Facts = Sequence[tuple[str, str]]
 _COUNTS = ("criterion", "lang", "pairs", "scored", "contexts")
 _ESTIMATE = ("value", "low", "high", "reason")
-_RESAMPLED = "bootstrap of contexts"
+_JACKKNIFE = "jackknife of contexts"
 
 
 def write_results(found: Sequence[Rates], facts: Facts, folder: Path) -> Path:
@@ -45,7 +45,7 @@ def _interval(one: Rates, figure: str, estimate: Estimate) -> str:
     if estimate.low is None:
         return "none"
     if figure in MEANS:
-        return _RESAMPLED
+        return _JACKKNIFE
     return "Wilson" if estimate.value in (0, 1) else one.method
 
 

@@ -37,16 +37,12 @@ class Findings:
 
     survey: Survey
     name: str
-    resamples: int = 1000
-    seed: int = 0
     _figures: dict[Part, dict[Dimension, Figure]] = field(default_factory=dict)
 
     def figure(self, part: Part, dimension: Dimension) -> Figure:
         """Share at 1 (0 to 1) or mean of ``dimension`` in ``part``."""
         if part not in self._figures:
-            self._figures[part] = figures(
-                self.survey.labels, part, resamples=self.resamples, seed=self.seed
-            )
+            self._figures[part] = figures(self.survey.labels, part)
         return self._figures[part][dimension]
 
     @property

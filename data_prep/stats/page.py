@@ -142,8 +142,8 @@ def facts(findings: Findings) -> list[tuple[str, str]]:
          "each dialogue from its end, the dialogues in the same order"),
         ("several answers", f"{labels.repeated} rows have more than one answer to a question: "
          "their mean counts; an issue is present where it is 0.5 or more"),
-        ("intervals", f"95%: Wilson for shares where every row is a conversation of its own, else "
-         f"percentiles of {findings.resamples} resamples of whole groups (seed {findings.seed}); "
+        ("intervals", "95%: Wilson for shares where every row is a conversation of its own, else "
+         "a jackknife that leaves out whole groups, with Student's t; "
          "Wilson over groups for shares of 0 and 100%"),
         ("version", f"medal-judges {__version__}"),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Shares and means with 95% intervals, rows of one conversation drawn together."""
+"""Shares and means with 95% intervals, rows of one conversation left out together."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import numpy as np
 
 from medal_judges.data_prep.stats.labels import Dimension, Floats, Ints, Labels
 from medal_judges.data_prep.stats.part import Part
-from medal_judges.eval.bootstrap import Clusters, interval_of, resample_weights
+from medal_judges.eval.intervals import MIN_CLUSTERS, spanned, spread_of, variance
 from medal_judges.eval.results import Estimate
+from medal_judges.eval.scales import LOGIT, PLAIN
 from medal_judges.eval.weights import effective_size
 from medal_judges.eval.wilson import wilson
 
-Method = Literal["Wilson", "Wilson over groups", "bootstrap of groups", "none"]
+Method = Literal["Wilson", "Wilson over groups", "jackknife of groups", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +41,21 @@ class _Sums:
     totals: Floats
 
 
-def figures(
-    labels: Labels, part: Part, *, resamples: int = 1000, seed: int = 0
-) -> dict[Dimension, Figure]:
+def figures(labels: Labels, part: Part) -> dict[Dimension, Figure]:
     """One figure a dimension, in the order of ``labels.dimensions()``.
 
     A share in rows that each are a conversation of their own has Wilson's interval; else groups
-    are drawn with replacement and the percentiles taken. A share of 0 or 1 is 0 or 1 in every
-    resample: there Wilson's interval stands, with one trial a group, which is too wide rather
-    than too narrow. Rows count by their weights; where these differ, a share has the interval of
-    resampled groups, and at its ends Wilson's with as many trials as groups of one weight would
-    tell as much.
+    are left out one by one (eval/intervals.py). A share of 0 or 1 stays so whichever is left out:
+    there Wilson's interval stands, with one trial a group, which is too wide rather than too
+    narrow. Rows count by their weights; where these differ, a share has the interval of groups
+    left out, and at its ends Wilson's with as many trials as groups of one weight would tell as
+    much.
     """
     member, names, values = labels.select(part)
     dimensions = labels.dimensions()
     sums = _grouped(member, len(names), values, labels.weights(part))
-    draws = _resampled(names, sums, resamples, seed) if len(names) > 1 and dimensions else None
     return {
-        dimension: _figure(sums, i, labels.is_share(dimension), draws)
+        dimension: _figure(sums, i, labels.is_share(dimension))
         for i, dimension in enumerate(dimensions)
     }
 
@@ -74,21 +72,7 @@ def _grouped(member: Ints, groups: int, values: Floats, weights: Floats) -> _Sum
     return _Sums(rows, counts, totals)
 
 
-def _resampled(names: list[str], sums: _Sums, resamples: int, seed: int) -> Floats:
-    """The figures in each resample, shape (resamples, dimensions); NaN without a row."""
-    # resample_weights numbers clusters by name: the order of the rows must not change the draws.
-    order = np.argsort(np.asarray(names))
-    clusters = Clusters("conversation", tuple(names[i] for i in order))
-    counts, totals = sums.counts[order], sums.totals[order]
-    blocks = []
-    for weights in resample_weights(clusters, resamples, np.random.default_rng(seed)):
-        n = weights @ counts
-        with np.errstate(invalid="ignore", divide="ignore"):
-            blocks.append(np.where(n > 0, (weights @ totals) / n, np.nan))
-    return np.concatenate(blocks)
-
-
-def _figure(sums: _Sums, i: int, is_share: bool, draws: Floats | None) -> Figure:
+def _figure(sums: _Sums, i: int, is_share: bool) -> Figure:
     rows, counts, totals = sums.rows[:, i], sums.counts[:, i], sums.totals[:, i]
     n, groups = int(rows.sum()), int((rows > 0).sum())
     if not n:
@@ -101,8 +85,10 @@ def _figure(sums: _Sums, i: int, is_share: bool, draws: Floats | None) -> Figure
         low, high = wilson(value * trials, trials)
         method: Method = "Wilson" if n == groups else "Wilson over groups"
         return Figure(Estimate(value, low, high), n, groups, method)
-    if draws is None or groups < 2:
+    if groups < MIN_CLUSTERS:
         return Figure(Estimate(value), n, groups, "none")
-    found = interval_of(draws[:, i])
-    estimate = Estimate(value, found.low, found.high)
-    return Figure(estimate, n, groups, "bootstrap of groups")
+    counts, totals = counts[rows > 0], totals[rows > 0]
+    left = (totals.sum() - totals) / (counts.sum() - counts)
+    spread = spread_of(left, float(variance(left, np.array(value))))
+    estimate = spanned(Estimate(value), spread, LOGIT if is_share else PLAIN)
+    return Figure(estimate, n, groups, "none" if estimate.low is None else "jackknife of groups")

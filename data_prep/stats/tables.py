@@ -102,8 +102,7 @@ def interval_note(findings: Findings, dimensions: Sequence[Dimension]) -> str:
     found = {findings.figure(part, d).method for part in findings.parts for d in dimensions}
     said = {
         "Wilson": "Wilson's where every row is a conversation of its own",
-        "bootstrap of groups": f"bootstrap of whole conversation groups ({findings.resamples} "
-        "resamples)",
+        "jackknife of groups": "a jackknife that leaves out whole conversation groups",
         "Wilson over groups": "Wilson's over groups where a share is 0 or 100%",
     }
     used = [text for method, text in said.items() if method in found]

@@ -39,7 +39,7 @@ def write_rows(path: Path, count: int) -> str:
         said = " ".join(["word"] * rating * 3)
         turns = [{"role": "user", "content": f"{path.stem} {number}?"}]
         turns.append({"role": "assistant", "content": f"{said} {number}."})
-        labels = {"overall": [rating], "repetitive": [int(rating > 3)]}
+        labels = {"overall": [rating], "repetitive": [int(rating > 3 or number % 11 == 3)]}
         row = {"id": f"{path.stem}{number}", "lang": ("en", "de")[number % 2], "dialogue": turns}
         scales = {"overall": [1, 5], "repetitive": [0, 1]}
         lines.append(json.dumps(row | {"labels": labels, "scales": scales, "level": "dialogue"}))

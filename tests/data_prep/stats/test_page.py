@@ -87,7 +87,7 @@ def findings(make_row: MakeRow) -> Findings:
                 ended="cap" if i % 3 else "user", tries=[1 + i % 3],
             )
         )  # fmt: skip
-    return Findings(survey(rows, lemmas=False), "rows.jsonl", resamples=200)
+    return Findings(survey(rows, lemmas=False), "rows.jsonl")
 
 
 def test_heat_maps_print_the_numbers_of_the_table(findings: Findings) -> None:

@@ -65,7 +65,7 @@ def test_several_answers_are_their_mean_and_present_from_a_half(make_row: MakeRo
     assert "5 rows have several answers: their mean, 1 from 0.5 on." in table.note
 
 
-def test_rows_of_a_group_are_drawn_together(make_row: MakeRow) -> None:
+def test_rows_of_a_group_are_left_out_together(make_row: MakeRow) -> None:
     """40 groups whose 25 rows agree are worth 40 rows: the interval is Wilson's of 40, not of
     1,000, up to the difference between the two methods."""
     rng = np.random.default_rng(3)
@@ -79,7 +79,7 @@ def test_rows_of_a_group_are_drawn_together(make_row: MakeRow) -> None:
                 make_row(f"{group}-{i}", ["x"], group=f"g{group}", labels={"unsafe": [value]})
             )
     figure = found(rows).figure(ALL, UNSAFE)
-    assert (figure.n, figure.groups, figure.method) == (1000, 40, "bootstrap of groups")
+    assert (figure.n, figure.groups, figure.method) == (1000, 40, "jackknife of groups")
     assert figure.estimate.low is not None and figure.estimate.high is not None
     width = figure.estimate.high - figure.estimate.low
     of_groups, of_rows = wilson(present, 40), wilson(25 * present, 1000)

@@ -1,0 +1,270 @@
+"""Intervals: do they hold the true value for few chatbots, and what can have none?
+
+The whole simulation, with its table, is tests/speed/interval_coverage.py and docs/intervals.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from medal_judges.eval.classification import classification, classification_statistic
+from medal_judges.eval.correlation import (
+    Floats,
+    Statistic,
+    correlation_statistic,
+    correlations,
+    weighted_spearman,
+)
+from medal_judges.eval.intervals import (
+    DIFFERENCE,
+    FIGURE,
+    MAX_PARTS,
+    Clusters,
+    choose_clusters,
+    degrees,
+    jackknife,
+    with_intervals,
+)
+from medal_judges.eval.results import Estimate
+from medal_judges.eval.significance import paired_difference
+
+BOTS, SIZE, R = 5, 20, 0.545
+BOT = np.repeat(np.arange(BOTS), SIZE)
+BY_BOT = Clusters("chatbot", tuple(f"b{i}" for i in BOT))
+
+
+def mean_statistic(values: Floats) -> Statistic:
+    return lambda weights: {"mean": weights @ values / weights.sum(axis=1)}
+
+
+def judged(rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+    """People and two equal judges of 5 chatbots with 20 dialogues each. Chatbots have 15% of the
+    variance, in which people and a judge correlate at 0.8, as at 0.5 in the rest: 0.545 in all."""
+    bot, row = rng.normal(size=BOTS), rng.normal(size=BOTS * SIZE)
+
+    def mix(of_bot: Floats, of_row: Floats) -> Floats:
+        return np.asarray(np.sqrt(0.15) * of_bot[BOT] + np.sqrt(0.85) * of_row)
+
+    def judge() -> Floats:
+        own = 0.8 * bot + 0.6 * rng.normal(size=BOTS)
+        return mix(own, 0.5 * row + np.sqrt(0.75) * rng.normal(size=row.size))
+
+    return mix(bot, row), judge(), judge()
+
+
+def percentiles(statistic: Statistic, rng: np.random.Generator) -> dict[str, tuple[float, float]]:
+    """The percentile cluster bootstrap, which intervals were made of before."""
+    weights = rng.multinomial(BOTS, np.full(BOTS, 1 / BOTS), size=300)[:, BOT].astype(float)
+    return {
+        name: tuple(np.nanpercentile(values, [2.5, 97.5]))
+        for name, values in statistic(weights).items()
+    }
+
+
+def test_intervals_hold_the_truth_at_five_chatbots_and_percentiles_do_not() -> None:
+    normal = stats.multivariate_normal([0, 0], [[1, R], [R, 1]])
+    cut = stats.norm.isf(0.3)
+    truth = {
+        "spearman": 6 / np.pi * np.arcsin(R / 2),
+        "pearson": R,
+        "kendall": 2 / np.pi * np.arcsin(R),
+        "f1_present": normal.cdf([-cut, -cut]) / 0.3,
+    }
+    rng = np.random.default_rng(20)
+    held: Counter[str] = Counter()
+    before: Counter[str] = Counter()
+    for _ in range(250):
+        human, score, _ = judged(rng)
+        labels, flags = (human > cut).astype(float)[:, None], (score > cut).astype(float)
+        found: dict[str, Estimate] = {}
+        for made, statistic in (
+            (correlations(human, score), correlation_statistic(human, score)),
+            (classification(flags, labels), classification_statistic(flags, labels)),
+        ):
+            found |= with_intervals(made, statistic, BY_BOT)
+            for name, (low, high) in percentiles(statistic, rng).items():
+                before[name] += low <= truth.get(name, np.nan) <= high
+        for name, value in truth.items():
+            low, high = found[name].low, found[name].high
+            assert low is not None and high is not None
+            held[name] += low <= value <= high
+    for name in truth:
+        assert 0.92 <= held[name] / 250 <= 0.995, name
+        assert before[name] / 250 < 0.90, name
+
+
+def test_equal_judges_differ_in_one_of_twenty_comparisons() -> None:
+    rng = np.random.default_rng(3)
+    significant = before = 0
+    for _ in range(400):
+        human, one, two = judged(rng)
+
+        def of(score: Floats, human: Floats = human) -> Statistic:
+            return lambda weights: {"spearman": weighted_spearman(human, score, weights)}
+
+        found = paired_difference(of(one), of(two), "spearman", BY_BOT)
+        assert found.p_value is not None and found.low is not None
+        assert (found.p_value < 0.05) == (found.low > 0 or (found.high or 0) < 0)
+        significant += found.p_value < 0.05
+        both = of(one), of(two)
+        drawn = percentiles(
+            lambda w, both=both: {"d": both[0](w)["spearman"] - both[1](w)["spearman"]},  # type: ignore[misc]
+            rng,
+        )["d"]
+        before += not drawn[0] <= 0 <= drawn[1]
+    assert 0.02 <= significant / 400 <= 0.07
+    assert before / 400 > 0.08
+
+
+def test_whole_clusters_count() -> None:
+    """30 chatbots of 10 dialogues, half of the variance between chatbots; the true mean is 0."""
+    rng = np.random.default_rng(7)
+    by_bot = Clusters("chatbot", tuple(f"b{i // 10}" for i in range(300)))
+    by_row = Clusters("conversation", tuple(f"g{i}" for i in range(300)))
+    hits = {"bot": 0, "row": 0}
+    for _ in range(200):
+        values = np.repeat(rng.normal(size=30), 10) + rng.normal(size=300)
+        for name, clusters in (("bot", by_bot), ("row", by_row)):
+            estimate = {"mean": Estimate(float(values.mean()))}
+            found = with_intervals(estimate, mean_statistic(values), clusters)["mean"]
+            assert found.low is not None and found.high is not None
+            hits[name] += found.low <= 0 <= found.high
+    assert 0.92 <= hits["bot"] / 200 <= 0.99
+    assert hits["row"] / 200 < 0.75
+
+
+def test_intervals_of_single_rows_hold_the_truth() -> None:
+    """Spearman of a bivariate normal at r = 0.5 is 6/pi asin(r/2) in the population."""
+    truth = 6 / np.pi * np.arcsin(0.25)
+    rng = np.random.default_rng(11)
+    for rows, tries in ((12, 250), (120, 150)):
+        clusters = Clusters("conversation", tuple(map(str, range(rows))))
+        hits = 0
+        for _ in range(tries):
+            x = rng.normal(size=rows)
+            y = 0.5 * x + np.sqrt(0.75) * rng.normal(size=rows)
+            estimate = {"spearman": correlations(x, y)["spearman"]}
+            found = with_intervals(estimate, correlation_statistic(x, y), clusters)["spearman"]
+            hits += (found.low or 0) <= truth <= (found.high or 0)
+        assert 0.92 <= hits / tries <= 0.99
+
+
+def test_the_jackknife_of_a_mean_is_the_standard_error_of_the_clusters_means() -> None:
+    values = np.random.default_rng(0).normal(size=40)
+    clusters = Clusters("chatbot", tuple(f"b{i // 5}" for i in range(40)))
+    spread = jackknife(mean_statistic(values), clusters)["mean"]
+    assert spread.error == pytest.approx(stats.sem(values.reshape(8, 5).mean(axis=1)))
+
+
+def test_crossed_contexts_add_their_variance_once() -> None:
+    """Eight chatbots in twelve contexts: chatbots + contexts - single rows (Cameron et al.)."""
+    rng = np.random.default_rng(1)
+    table = rng.normal(size=(8, 1)) + 2 * rng.normal(size=(1, 12)) + rng.normal(size=(8, 12))
+    bots = [f"b{i}" for i in range(8) for _ in range(12)]
+    contexts = [f"c{k}" for _ in range(8) for k in range(12)]
+    clusters = choose_clusters(bots, contexts)
+    assert clusters.crossed == tuple(contexts)
+    spread = jackknife(mean_statistic(table.ravel()), clusters)["mean"]
+    parts = [stats.sem(part) ** 2 for part in (table.mean(axis=1), table.mean(axis=0))]
+    expected = sum(parts) - stats.sem(table.ravel()) ** 2
+    assert spread.error**2 == pytest.approx(expected)
+    assert spread.error**2 > parts[0]
+
+
+def test_degrees_of_freedom_follow_how_many_clusters_matter() -> None:
+    alike = np.array([1.0, -1, 1, -1, 1, -1, 1, -1])
+    one = np.array([9.0, 0, 0, 0, 0, 0, 0, 0])
+    assert degrees(alike, FIGURE) == 7
+    assert degrees(one, FIGURE) == 1
+    assert degrees(np.array([0.3, -2.0, 5.0]), FIGURE) == 2  # three are always as even as can be
+    drawn = np.random.default_rng(0).normal(size=(4000, 20))
+    squares = (drawn - drawn.mean(axis=1, keepdims=True)) ** 2
+    share = np.median((squares**2).sum(axis=1) / squares.sum(axis=1) ** 2)
+    assert DIFFERENCE / share - DIFFERENCE == pytest.approx(19, rel=0.15)
+
+
+def test_p_of_single_rows_is_near_scipys() -> None:
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=400)
+    y = 0.1 * x + rng.normal(size=400)
+    clusters = Clusters("conversation", tuple(map(str, range(400))))
+    found = with_intervals(correlations(x, y), correlation_statistic(x, y), clusters)
+    for name, test in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr)):
+        assert found[name].p_value == pytest.approx(test(x, y).pvalue, rel=0.5, abs=0.01)
+
+
+def test_row_order_changes_nothing_and_many_conversations_go_in_parts() -> None:
+    rng = np.random.default_rng(0)
+    human = rng.normal(size=900)
+    score = human + rng.normal(size=900)
+    names = [f"g{i // 2}" for i in range(900)]  # 450 conversations
+    order = rng.permutation(900)
+
+    def found(rows: Floats) -> Estimate:
+        x, y = human[rows], score[rows]
+        clusters = Clusters("conversation", tuple(names[i] for i in rows))
+        statistic: Statistic = lambda w: {"spearman": weighted_spearman(x, y, w)}  # noqa: E731
+        return with_intervals({"spearman": correlations(x, y)["spearman"]}, statistic, clusters)[
+            "spearman"
+        ]
+
+    one, other = found(np.arange(900)), found(order)
+    assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=1e-9)
+    assert len(set(names)) > MAX_PARTS
+    assert one.low is not None and one.high is not None
+    z = np.arctanh([one.low, one.high])
+    assert z[1] - z[0] == pytest.approx(2 * 1.96 * 1.06 / np.sqrt(897), rel=0.2)
+
+
+def test_chatbots_are_the_clusters_where_rows_name_several() -> None:
+    groups = [f"g{i}" for i in range(10)]
+    assert choose_clusters([f"b{i % 3}" for i in range(10)], groups).unit == "chatbot"
+    assert choose_clusters(["b"] * 10, groups).unit == "conversation"
+    unnamed = choose_clusters([None, *[f"b{i}" for i in range(9)]], groups)
+    assert unnamed == Clusters("conversation", tuple(groups))
+    assert choose_clusters(["a", "a", "b"], ["1", "1", "2"]).crossed == ()
+    assert choose_clusters(["a", "a", "b"], ["1", "2", "1"]).crossed == ("1", "2", "1")
+
+
+VALUES = np.random.default_rng(2).normal(size=12)
+LOST = np.array([1.0] * 4 + [0.0] * 8)
+
+
+@pytest.mark.parametrize(
+    ("names", "values", "reason"),
+    [
+        ("abcabcabc", VALUES[:9], "9 rows, fewer than 10"),
+        ("ababababab", VALUES[:10], "2 chatbots, fewer than 3"),
+        ("aaaabbbbcccc", np.ones(12), "the same whichever chatbot is left out"),
+    ],
+)
+def test_what_has_no_interval_says_why(names: str, values: Floats, reason: str) -> None:
+    estimate = {"mean": Estimate(float(values.mean()))}
+    found = with_intervals(estimate, mean_statistic(values), Clusters("chatbot", tuple(names)))
+    assert found["mean"] == Estimate(estimate["mean"].value, reason=f"no interval: {reason}")
+
+
+def test_a_figure_undefined_without_one_chatbot_has_no_interval() -> None:
+    """All issues are one chatbot's: without it there is no recall."""
+    clusters = Clusters("chatbot", tuple("aaaabbbbcccc"))
+    score = np.array([1.0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0])
+    made = classification(score, LOST[:, None])
+    found = with_intervals(made, classification_statistic(score, LOST[:, None]), clusters)
+    assert found["recall"].value == 0.5 and found["recall"].low is None
+    assert found["recall"].reason == "no interval: undefined without the chatbot a"
+    assert found["accuracy"].low is not None
+
+
+def test_a_perfect_figure_has_no_interval() -> None:
+    human = np.arange(12.0)
+    score = human.copy()
+    score[5] += 0.2  # still the same order
+    clusters = Clusters("chatbot", tuple("abcdabcdabcd"))
+    made = correlations(human, score)
+    found = with_intervals(made, correlation_statistic(human, score), clusters)
+    assert found["spearman"].value == pytest.approx(1) and found["spearman"].low is None
+    assert found["pearson"].low is not None

@@ -16,6 +16,7 @@ from medal_judges.eval.correlation import (
 )
 from medal_judges.eval.intervals import DIFFERENCE, Clusters, jackknife, too_few
 from medal_judges.eval.results import Estimate
+from medal_judges.eval.scales import scale_of
 from medal_judges.eval.weights import weighted
 
 
@@ -41,7 +42,9 @@ def paired_difference(
     if spread.reason:
         p_value = 1.0 if value == 0 and spread.error == 0 else None
         return Estimate(value, p_value=p_value, reason=spread.reason)
-    low, high = max(-2.0, value - spread.half), min(2.0, value + spread.half)
+    scale = scale_of(metric)
+    most = scale.high - scale.low  # no two figures are further apart
+    low, high = max(-most, value - spread.half), min(most, value + spread.half)
     return Estimate(value, low, high, spread.p_value(value))
 
 

@@ -46,8 +46,8 @@ def _agreement(what: str, records: Sequence[Mapping[str, Any]]) -> str:
     plain = list(records[0]["baselines"])
     head = (
         f"{what}; 95% intervals leave out each chatbot (or conversation) in turn. Beside it what "
-        f"needs no training: "
-        f"{' and '.join(plain)} of the answers, pointed the way of the training labels.\n\n"
+        f"needs no training: {' and '.join(plain)} of the answers, pointed the way of the training "
+        "labels.\n\n"
         "| source | dimension | language | n | figure | value |"
         + "".join(f" {name} |" for name in plain)
         + "\n|---|---|---|---|---|---|"

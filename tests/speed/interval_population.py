@@ -45,7 +45,8 @@ SHARED = Population("contexts", 0.15, 0.8, 0.5, 0.15)
 
 @dataclass(frozen=True)
 class Rows:
-    """One draw: ``human`` and ``judges`` (rows,) each, with their chatbots and contexts."""
+    """Draws: ``human`` and the two ``judges``, shape (draws, rows), with their chatbots and
+    contexts, which are the same in every draw."""
 
     human: Floats
     judges: tuple[Floats, Floats]
@@ -53,30 +54,30 @@ class Rows:
     groups: list[str]
 
 
-def draw(what: Population, sizes: tuple[int, ...], rng: np.random.Generator) -> Rows:
+def draw(what: Population, sizes: tuple[int, ...], rng: np.random.Generator, draws: int) -> Rows:
     """``sizes``: dialogues of each chatbot. The two judges are equally good, and know nothing of
     each other beyond the dialogue."""
     bot = np.repeat(np.arange(len(sizes)), sizes)
     number = np.concatenate([np.arange(size) for size in sizes])
     place = number if what.contexts else np.arange(len(bot))
-    seen = rng.normal(size=place.max() + 1)[place]
-    a, b = rng.normal(size=len(sizes)), rng.normal(size=len(bot))
+    seen = rng.normal(size=(draws, place.max() + 1))[:, place]
+    a, b = rng.normal(size=(draws, len(sizes))), rng.normal(size=(draws, len(bot)))
 
     def parts(of_bot: Floats, of_row: Floats) -> Floats:
         rest = 1 - what.share - what.contexts
-        mixed = np.sqrt(what.share) * of_bot[bot] + np.sqrt(what.contexts) * seen
+        mixed = np.sqrt(what.share) * of_bot[:, bot] + np.sqrt(what.contexts) * seen
         return np.asarray(mixed + np.sqrt(rest) * of_row)
 
     def judge() -> Floats:
         return parts(_like(a, what.between, rng), _like(b, what.within, rng))
 
     groups = [f"c{i}" for i in place]
-    return Rows(parts(a, b), (judge(), judge()), [f"b{i}" for i in bot], groups)
+    return Rows(parts(a, b), (judge(), judge()), [f"b{i:02}" for i in bot], groups)
 
 
 def _like(values: Floats, r: float, rng: np.random.Generator) -> Floats:
     """Standard normal values that correlate at ``r`` with ``values``."""
-    return np.asarray(r * values + np.sqrt(1 - r * r) * rng.normal(size=len(values)))
+    return np.asarray(r * values + np.sqrt(1 - r * r) * rng.normal(size=values.shape))
 
 
 def present(values: Floats, share: float) -> Floats:

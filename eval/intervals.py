@@ -34,6 +34,7 @@ MAX_PARTS = 200
 # chatbots - 1 degrees of freedom give. The difference of two judges is not: 3 / share - 3 is on
 # average chatbots - 1 where the chatbots' parts in it are normal.
 FIGURE, DIFFERENCE = 2.0, 3.0
+TINY = float(np.finfo(float).tiny)
 _ROUNDING = 1e-12  # figures that differ by less are equal
 _CHUNK = 2_000_000  # weights held at once: 16 MB
 
@@ -112,7 +113,8 @@ class Spread:
         """Two-sided p of a figure that is this far from what it is tested against."""
         from scipy.stats import t
 
-        return float(2 * t.sf(abs(distance) / self.error, self.degrees))
+        # The smallest float instead of 0, which would be certainty.
+        return max(float(2 * t.sf(abs(distance) / self.error, self.degrees)), TINY)
 
 
 def t_quantile(degrees: float | Floats) -> Floats:

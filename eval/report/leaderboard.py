@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from medal_judges.eval.intervals import MIN_ROWS
 from medal_judges.eval.report.arrangement import Arrangement, SetKey
 from medal_judges.eval.report.markup import (
     Column,
@@ -22,6 +23,7 @@ from medal_judges.eval.report.numbers import (
     label,
     like_for_like,
     primary_metric,
+    ranking,
     shown,
     under_floor,
 )
@@ -40,9 +42,9 @@ _LEAD = (
     "others on the same rows. Only these two compare, since the mean of all annotators is less "
     "noisy than that of all but one; a further person like the others would score the ceiling "
     "there. <em>Within chatbots</em> leaves out what comes from telling one chatbot from another. "
-    "The <em>worst set</em> is the lowest figure over all sets, and needs a number on each. A dash "
-    "tells its reason on hover or tap. Under the coverage floor (98% unless set otherwise) there "
-    "is no number."
+    "The <em>worst set</em> is the lowest figure over all sets, and needs a number on each. Fewer "
+    "than 10 rows get no interval and no rank. A dash or a missing interval tells its reason on "
+    "hover or tap. Under the coverage floor (98% unless set otherwise) there is no number."
 )
 
 
@@ -70,8 +72,9 @@ def _matrix(view: Arrangement) -> str:
         judge: [shown(view.row(judge, key, d), "spearman") for key, d in keys]
         for judge in view.judges
     }
-    worst = {judge: _worst(found, [k for k, _ in keys]) for judge, found in cells.items()}
-    best = [_best([cells[j][i] for j in view.judges]) for i in range(len(keys))]
+    ranks = {j: [ranking(view.row(j, key, d), "spearman") for key, d in keys] for j in view.judges}
+    worst = {judge: _worst(ranks[judge], _large(view, keys)) for judge in view.judges}
+    best = [_best([ranks[j][i] for j in view.judges]) for i in range(len(keys))]
     best_worst = _best(list(worst.values()))
     rows = [
         row_head(judge)
@@ -89,13 +92,22 @@ def _matrix(view: Arrangement) -> str:
     )
 
 
-def _worst(found: Sequence[Estimate], keys: Sequence[SetKey]) -> Estimate:
-    missing = [
-        key.label for key, estimate in zip(keys, found, strict=True) if estimate.value is None
-    ]
+def _large(view: Arrangement, keys: Sequence[tuple[SetKey, str]]) -> dict[int, str]:
+    """Position and name of the sets on which a judge has rows enough for a rank."""
+    return {
+        i: key.label
+        for i, (key, dimension) in enumerate(keys)
+        if any(row.scored >= MIN_ROWS for row in view.rows(key, dimension))
+    }
+
+
+def _worst(found: Sequence[Estimate], large: dict[int, str]) -> Estimate:
+    if not large:
+        return Estimate(None, reason=f"every set has fewer than {MIN_ROWS} rows")
+    missing = [name for i, name in large.items() if found[i].value is None]
     if missing:
         return Estimate(None, reason=f"no number on {', '.join(missing)}")
-    return min(found, key=lambda estimate: estimate.value or 0.0)
+    return min((found[i] for i in large), key=lambda estimate: estimate.value or 0.0)
 
 
 def _best(found: Sequence[Estimate]) -> float | None:
@@ -115,11 +127,11 @@ def graded_table(view: Arrangement, key: SetKey, dimensions: Sequence[str]) -> s
     groups = []
     for dimension in dimensions:
         rows = view.rows(key, dimension)
-        rows = sorted(rows, key=lambda row: _order(shown(row, "spearman")))
+        rows = sorted(rows, key=lambda row: _order(ranking(row, "spearman")))
         ceiling = [view.ceiling(key, dimension, metric) for metric in _GRADED]
         drawn = [read(row, "spearman") for row in rows for read in (shown, like_for_like)]
         span = _span(drawn + ceiling[:1])
-        best = _best([shown(row, "spearman") for row in rows])
+        best = _best([ranking(row, "spearman") for row in rows])
         groups.append(
             Group(
                 [_graded_row(row, span, ceiling[0].value, best) for row in rows],
@@ -197,9 +209,9 @@ def _binary_table(view: Arrangement, key: SetKey) -> str:
     groups = []
     for dimension in view.binary(key):
         metric = primary_metric("binary")
-        rows = sorted(view.rows(key, dimension), key=lambda row: _order(shown(row, metric)))
+        rows = sorted(view.rows(key, dimension), key=lambda row: _order(ranking(row, metric)))
         ceiling = [view.ceiling(key, dimension, name) for name in _BINARY]
-        best = _best([shown(row, metric) for row in rows])
+        best = _best([ranking(row, metric) for row in rows])
         pinned = _ceiling_row(ceiling, (0, 1), view.ceiling_rows(key, dimension))
         ready = [_binary_row(row, ceiling[0].value, best) for row in rows]
         groups.append(Group(ready, heading=dimension, pinned=[pinned]))

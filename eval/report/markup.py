@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from medal_judges.eval.report.numbers import DASH, checked, interval, number
+from medal_judges.eval.report.numbers import DASH, checked, interval, number, p_value_text
 from medal_judges.eval.results import Estimate
 
 
@@ -46,9 +46,9 @@ def figure_text(estimate: Estimate | None, *, brief: bool = False) -> str:
     if found.value is None:
         return undefined(found.reason)
     span = interval(found)
-    p_value = "" if found.p_value is None else f"p = {found.p_value:.2g}"
-    title = " ".join(part for part in (span if brief else "", p_value) if part)
-    said = f' title="{title}"' if title else ""
+    p_value = "" if found.p_value is None else f"p {p_value_text(found.p_value)}"
+    title = " ".join(part for part in (span if brief else found.reason or "", p_value) if part)
+    said = f' title="{escape(title)}"' if title else ""
     beside = f' <span class="ci">{span}</span>' if span and not brief else ""
     return f'<span class="value"{said}>{number(found.value)}</span>{beside}'
 

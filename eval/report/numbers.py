@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from medal_judges.eval.intervals import MIN_ROWS
 from medal_judges.eval.results import Estimate, ResultRow
 
 DASH = "–"
@@ -89,3 +90,10 @@ def shown(row: ResultRow | None, metric: str) -> Estimate:
             "no headline number",
         )
     return checked(row.metrics.get(metric))
+
+
+def ranking(row: ResultRow | None, metric: str) -> Estimate:
+    """What orders the judges: as ``shown``, but nothing of fewer than 10 rows."""
+    if row is not None and row.scored < MIN_ROWS:
+        return Estimate(None, reason=f"{row.scored} rows, fewer than {MIN_ROWS}: no rank")
+    return shown(row, metric)

@@ -213,3 +213,34 @@ def test_without_matplotlib_page_and_csv_are_written_first(
     with pytest.raises(MissingExtraError, match="matplotlib"):
         write_report(replace(benchmark_record, rows=benchmark_record.rows[:6]), tmp_path)
     assert (tmp_path / "report.html").is_file() and (tmp_path / "tables" / "figures.csv").is_file()
+
+
+def _row(judge: str, set_name: str, value: float, rows: int, p_value: float = 0.5) -> ResultRow:
+    reason = "no interval: 9 rows, fewer than 10" if rows < 10 else None
+    made = {"spearman": Estimate(value, p_value=p_value, reason=reason)}
+    signature = f"judge:{judge}|data:{set_name}@1|dimension:overall"
+    return ResultRow(judge, signature, set_name, "dialogue", "overall", "ordinal", rows, rows, made)
+
+
+def test_fewer_than_ten_rows_get_no_rank() -> None:
+    """On the small set b is far ahead of a; a is first all the same, and nobody is best there."""
+    small, large = "little", "large"
+    rows = [
+        _row("a", large, 0.5, 50),
+        _row("b", large, 0.4, 50),
+        _row("a", small, 0.1, 9),
+        _row("b", small, 0.9, 9),
+    ]
+    text = render(Arrangement(Benchmark("t", rows)))
+    board = text[text.index('id="leaderboard"') :]
+    matrix = board[: board.index("</table>")]
+    assert matrix.index(">a<") < matrix.index(">b<")
+    best = re.findall(r'<td class="num best"[^>]*>.*?(\d\.\d\d)', matrix)
+    assert best == ["0.50", "0.50"]  # the worst set and the large one
+    assert "9 rows, fewer than 10" in matrix
+
+
+def test_a_p_value_is_never_zero() -> None:
+    text = render(Arrangement(Benchmark("t", [_row("a", "large", 0.5, 50, p_value=1e-300)])))
+    assert "p &lt; 0.001" in text
+    assert not re.search(r"p(-value)? ?=? ?0(\.0+)?[\" <]", text)

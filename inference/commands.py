@@ -40,7 +40,9 @@ def score(
         int | None, typer.Option("--token-budget", min=1, help="Padded tokens a batch.")
     ] = None,
     device: Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, ...")] = None,
-    dtype: Annotated[str, typer.Option("--dtype", help="fp32, bf16 or fp16.")] = "fp32",
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", help="fp32 (saved judges' default), bf16 or fp16.")
+    ] = None,
     revision: Annotated[str | None, typer.Option("--revision", help="Of a hub judge.")] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Start OUT again from the beginning.")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 
@@ -22,6 +22,10 @@ def doctor(
     ] = None,
     llm: Annotated[
         str | None, typer.Option("--llm", help="A language model, as a judge's llm names it.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MEMBER.FIELD=VALUE]...", help="Of a hybrid's members."),
     ] = None,
     revision: Annotated[str | None, typer.Option("--revision", help="Of a hub judge.")] = None,
     device: Annotated[
@@ -47,12 +51,14 @@ def doctor(
         raise ConfigError("medal doctor checks one judge", hint="field=value goes with --llm")
     judge = words[0]
     from medal_judges.inference.doctor import judge_facts
+    from medal_judges.inference.judge_options import judge_options
     from medal_judges.models.golden import compare
 
     folder = _folder(judge, revision)
+    options = judge_options(str(folder), None, None, settings)
     if write:
-        _write(folder)
-    found = compare(folder, device=device)
+        _write(folder, options)
+    found = compare(folder, device=device, options=options)
     _show(judge_facts(found))
     if not found.holds:
         typer.echo(f"error: {judge} does not answer here as it did when it was saved", err=True)
@@ -98,14 +104,14 @@ def _folder(judge: str, revision: str | None) -> Path:
     return folder
 
 
-def _write(folder: Path) -> None:
+def _write(folder: Path, options: Mapping[str, Any]) -> None:
     from medal_judges.errors import ConfigError
     from medal_judges.models.golden import GOLDEN_NAME, write_golden
     from medal_judges.models.judge import Judge
 
     if (folder / GOLDEN_NAME).exists():
         raise ConfigError(f"{folder} has a {GOLDEN_NAME}; --write is for judges without one")
-    write_golden(Judge.from_pretrained(folder, device="cpu"), folder)
+    write_golden(Judge.from_pretrained(folder, device="cpu", **options), folder)
 
 
 def _show(facts: Iterable[tuple[str, str]]) -> None:

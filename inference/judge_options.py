@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
 def judge_options(
-    judge: str, device: str | None, dtype: str, settings: list[str] | None
+    judge: str, device: str | None, dtype: str | None, settings: list[str] | None
 ) -> dict[str, Any]:
-    """What ``Judge.from_pretrained`` is given: ``settings`` of the form FIELD=VALUE for a judge in
-    YAML, ``device`` and ``dtype`` for one in a folder. Raises ConfigError for other settings, and
-    for settings of a judge that has none.
+    """What ``Judge.from_pretrained`` is given: ``settings`` of the form FIELD=VALUE (for a saved
+    hybrid MEMBER.FIELD=VALUE), ``device`` and ``dtype`` where they are given.
+
+    Raises ConfigError for other settings, and where a judge in YAML cannot obey device or dtype.
     """
     import yaml
 
-    from medal_judges.errors import ConfigError
-
-    if judge.endswith((".yaml", ".yml")):
-        found: dict[str, Any] = {}
-        for setting in settings or []:
-            key, sign, value = setting.partition("=")
-            if not sign:
-                raise ConfigError(f"{setting!r} is not of the form field=value")
-            _assign(found, judge, key.split("."), yaml.safe_load(value))
-        return found
-    if settings:
-        raise ConfigError(f"{settings[0]!r}: settings go with YAML judges only")
-    return {"device": device, "dtype": dtype}
-
-
-def _assign(found: dict[str, Any], judge: str, keys: list[str], value: Any) -> None:
-    """``llm.dtype=bf16`` changes one field of a group and leaves the file's others as they are."""
     from medal_judges.config import read_yaml
+    from medal_judges.errors import ConfigError
+    from medal_judges.models.placement import placed
 
+    is_yaml = judge.endswith((".yaml", ".yml"))
+    there = read_yaml(judge) if is_yaml else {}
+    found: dict[str, Any] = {}
+    for setting in settings or []:
+        key, sign, value = setting.partition("=")
+        if not sign:
+            raise ConfigError(f"{setting!r} is not of the form field=value")
+        _assign(found, there, key.split("."), yaml.safe_load(value))
+    given = {k: v for k, v in {"device": device, "dtype": dtype}.items() if v is not None}
+    return placed(there, found | given, judge) if is_yaml else found | given
+
+
+def _assign(found: dict[str, Any], there: Mapping[str, Any], keys: list[str], value: Any) -> None:
+    """``llm.dtype=bf16`` changes one field of a group and leaves the file's others as they are."""
     if len(keys) == 1:
         found[keys[0]] = value
         return
-    group = found.get(keys[0], read_yaml(judge).get(keys[0]))
+    group = found.get(keys[0], there.get(keys[0]))
     if not isinstance(group, dict):
         group = {"model": group} if keys[0] == "llm" and group else {}
     found[keys[0]] = group = dict(group)

@@ -52,7 +52,7 @@ def label(
     min_coverage: Annotated[
         float, typer.Option("--min-coverage", min=0, max=1, help="Floor; below it exit code 3.")
     ] = 0.98,
-    device: Annotated[str | None, typer.Option("--device", help="Of a judge in a folder.")] = None,
+    device: Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, ...")] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Start DIR again from the beginning.")
     ] = False,
@@ -85,7 +85,7 @@ def label(
     own, of_user = _split(settings or [])
     if repeats is not None and _is_yaml(judge):  # require_repeats tells the others
         own = [*own, f"repeats={repeats}"]
-    chosen = [(judge, judge_options(judge, device, "fp32", own))]
+    chosen = [(judge, judge_options(judge, device, None, own))]
     if user_check:
         chosen.append(_user_judge(user_judge, *chosen[0], of_user))
     if no_cache:
@@ -148,7 +148,7 @@ def _user_judge(
     llm = options.get("llm", read_yaml(judge).get("llm")) if _is_yaml(judge) else None
     if given is None and llm is not None:
         settings = [f"llm={json.dumps(llm)}", *settings]
-    return name, judge_options(name, None, "fp32", settings)
+    return name, judge_options(name, None, None, settings)
 
 
 def _loaded(

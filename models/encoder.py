@@ -139,14 +139,14 @@ class EncoderJudge(Judge):
             raise JudgeLoadError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
         dimensions = [Dimension(**d) for d in saved["dimensions"]]
         body_config = AutoConfig.for_model(**saved["body"])
-        body = without_pooler(AutoModel.from_config(body_config))  # type: ignore[no-untyped-call]
+        body = without_pooler(AutoModel.from_config(body_config, trust_remote_code=False))  # type: ignore[no-untyped-call]
         net = EncoderNet(
             body, body_config.hidden_size, EncoderConfig(**saved["encoder"]), dimensions
         )
         load_weights(net, folder / WEIGHTS_NAME)
         return cls(
             net,
-            AutoTokenizer.from_pretrained(folder / "tokenizer"),
+            AutoTokenizer.from_pretrained(folder / "tokenizer", trust_remote_code=False),
             dimensions,
             name=saved["name"],
             calibration={k: Calibration(**v) for k, v in saved["calibration"].items()},

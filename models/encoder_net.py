@@ -287,8 +287,10 @@ def load_body(base: str, revision: str | None = None, **options: Any) -> tuple[A
 
     source = resolve(base)
     try:
-        config = AutoConfig.from_pretrained(source, revision=revision)
-        tokenizer = AutoTokenizer.from_pretrained(source, revision=revision)
+        config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(
+            source, revision=revision, trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
         raise JudgeLoadError(
             f"cannot load the encoder {base}: {str(error).splitlines()[0]}",
@@ -298,7 +300,13 @@ def load_body(base: str, revision: str | None = None, **options: Any) -> tuple[A
         if hasattr(config, name):
             setattr(config, name, 0.0)
     body = without_pooler(
-        AutoModel.from_pretrained(source, revision=revision, config=config, **options)
+        AutoModel.from_pretrained(
+            source,
+            revision=revision,
+            config=config,
+            trust_remote_code=False,
+            **options,
+        )
     )
     return body, tokenizer
 

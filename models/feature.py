@@ -12,7 +12,7 @@ import numpy as np
 from medal_judges.contributions import Contributions
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension, load_rubric
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.feature_config import FeatureConfig, Line
 from medal_judges.models.judge import Item, Judge, Scores
 from medal_judges.models.saving import read_config, write_config
@@ -104,8 +104,11 @@ class FeatureJudge(Judge):
         )
 
     @classmethod
-    def load(cls, folder: Path, **_: Any) -> FeatureJudge:
-        """The judge saved in ``folder``; device and dtype do not apply."""
+    def load(cls, folder: Path, *, device: str | None = None, dtype: str = "fp32") -> FeatureJudge:
+        """The judge saved in ``folder``. It has no weights: any ``device`` gives the same numbers,
+        made on the CPU. Raises JudgeLoadError for another ``dtype`` than fp32."""
+        if dtype != "fp32":
+            raise JudgeLoadError(f"a feature judge has no weights that could be {dtype}")
         saved = read_config(folder)
         return cls(
             FeatureConfig(**saved["feature"]),

@@ -178,17 +178,20 @@ def _share(judge: Judge, name: str, now: float | None, then: float | None) -> fl
     return share if math.isfinite(share) else math.inf
 
 
-def compare(folder: Path, *, device: str | None = None) -> GoldenCheck:
-    """The judge saved in ``folder``, loaded here as golden.json says, beside its scores there:
-    on ``device``, else on the one they were taken on, or a CPU where it is not here.
+def compare(
+    folder: Path, *, device: str | None = None, options: Mapping[str, Any] | None = None
+) -> GoldenCheck:
+    """The judge saved in ``folder``, loaded here as golden.json says and with ``options``, beside
+    its scores there: on ``device``, else on the one they were taken on, or a CPU where it is not
+    here.
 
     Raises JudgeLoadError when there is no golden.json.
     """
     record = read_golden(folder)
     dtype = record.get("dtype", "fp32")
-    options = {} if dtype == "fp32" else {"dtype": dtype}
+    given = dict(options or {}) | ({} if dtype == "fp32" else {"dtype": dtype})
     place = device or _here(record.get("device", "cpu"))
-    judge = Judge.from_pretrained(folder, device=place, **options)
+    judge = Judge.from_pretrained(folder, device=place, **given)
     worst, where = deviation(judge, record)
     return GoldenCheck(
         deviation=worst,
@@ -207,12 +210,12 @@ def _here(device: str) -> str:
     return "cpu" if device == "cuda" and not torch.cuda.is_available() else device
 
 
-def check_golden(folder: Path) -> float:
+def check_golden(folder: Path, options: Mapping[str, Any] | None = None) -> float:
     """Deviation of the judge saved in ``folder``, loaded here (see ``compare``).
 
     Raises JudgeLoadError when it is above the tolerance or there is no golden.json.
     """
-    found = compare(folder)
+    found = compare(folder, options=options)
     if not found.holds:
         raise JudgeLoadError(
             f"{folder}: scores differ by {found.deviation:.2e} of the scale from {GOLDEN_NAME} "
@@ -222,10 +225,11 @@ def check_golden(folder: Path) -> float:
     return found.deviation
 
 
-def check_in_fresh_process(folder: Path) -> None:
+def check_in_fresh_process(folder: Path, options: Mapping[str, Any] | None = None) -> None:
     """``check_golden`` in a new Python process. Raises JudgeLoadError when it fails."""
     command = [sys.executable, "-m", "medal_judges.models.golden", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    given = json.dumps(options or {})  # not on the command line, which others can read
+    done = subprocess.run(command, capture_output=True, text=True, input=given)
     if done.returncode != 0:
         raise JudgeLoadError(
             f"{folder}: the saved judge does not come back the same in a fresh process",
@@ -234,4 +238,4 @@ def check_in_fresh_process(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    print(f"largest deviation {check_golden(Path(sys.argv[1])):.2e}")
+    print(f"largest deviation {check_golden(Path(sys.argv[1]), json.load(sys.stdin)):.2e}")

@@ -123,7 +123,9 @@ def _model_of(judge: EncoderJudge) -> Any:
     config.id2label, config.label2id = {0: dimension.name}, {dimension.name: 0}
     if config.model_type == "modernbert":
         config.classifier_pooling = judge.config.pooling
-    model: Any = AutoModelForSequenceClassification.from_config(config)  # type: ignore[no-untyped-call]
+    model: Any = AutoModelForSequenceClassification.from_config(  # type: ignore[no-untyped-call]
+        config, trust_remote_code=False
+    )
     net: Any = judge.net.nets[0]
     body = getattr(model, model.base_model_prefix)
     body.load_state_dict(judge.net.body.state_dict(), strict=config.model_type != "bert")

@@ -224,6 +224,11 @@ class Judge(ABC):
 
     # -- saving and loading: see models/saving.py ---------------------------------------------
 
+    def load_options(self) -> dict[str, Any]:
+        """What ``from_pretrained`` has to be given for the saved judge to be this one: places and
+        servers, which no folder of a judge may name."""
+        return {}
+
     @staticmethod
     def from_pretrained(
         path_or_repo_id: str | Path, *, revision: str | None = None, **options: Any

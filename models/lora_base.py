@@ -44,6 +44,7 @@ def load_base(
             revision=config.base_revision if source is None else None,
             dtype=torch.float32,
             use_safetensors=True,
+            trust_remote_code=False,
             **_quantisation(config, device),
         )
     except (OSError, ValueError) as error:
@@ -86,7 +87,7 @@ def load_tokenizer(config: LoraConfig, source: str | Path | None = None) -> Any:
 
     found = model_path(config.base) if source is None else str(source)
     revision = config.base_revision if source is None else None
-    tokenizer = AutoTokenizer.from_pretrained(found, revision=revision)
+    tokenizer = AutoTokenizer.from_pretrained(found, revision=revision, trust_remote_code=False)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from typing import Any
 
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.judge import Judge
+from medal_judges.models.placement import placed
+from medal_judges.models.remote_code import require_data_only
 from medal_judges.shipped import judge_file
 
 # family -> "module:class". Each class has `load(folder, **options)` or `from_settings(settings)`.
@@ -145,6 +148,8 @@ def _family(name: object, where: str, written: str | None = None) -> Any:
 def _load_folder(folder: Path, options: dict[str, Any]) -> Judge:
     config = read_config(folder)
     family = _family(config["family"], str(folder), config.get("medal_judges_version"))
+    require_data_only(folder)
+    _require_options(family, folder, options)
     try:
         judge: Judge = family.load(folder, **options)
     except (KeyError, ValueError, OSError) as error:
@@ -153,6 +158,19 @@ def _load_folder(folder: Path, options: dict[str, Any]) -> Judge:
             hint=_versions(config),
         ) from error
     return judge
+
+
+def _require_options(family: Any, folder: Path, options: Mapping[str, Any]) -> None:
+    """Raise JudgeLoadError for an option that a saved judge of this family does not have."""
+    taken = inspect.signature(family.load).parameters
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values()):
+        return
+    known = [name for name in taken if name != "folder"]
+    if unknown := [name for name in options if name not in known]:
+        raise JudgeLoadError(
+            f"{folder}: a saved judge of family {family.family!r} has no setting {unknown[0]!r}",
+            hint=f"it has: {', '.join(known)}" if known else None,
+        )
 
 
 def _told(error: Exception) -> str:
@@ -173,7 +191,11 @@ def _load_yaml(name: str, options: dict[str, Any]) -> Judge:
         settings = read_yaml(name)
     except ConfigError as error:
         raise JudgeLoadError(error.message, hint=error.hint) from error
-    return judge_of_settings(settings | options, name)
+    try:
+        given = placed(settings, options, name)
+    except ConfigError as error:
+        raise JudgeLoadError(error.message, hint=error.hint) from error
+    return judge_of_settings(settings | given, name)
 
 
 def judge_of_settings(settings: Mapping[str, Any], name: str) -> Judge:

@@ -99,7 +99,12 @@ def _load(source: str, name: str, **options: Any) -> Any:
     from sentence_transformers import SentenceTransformer
 
     try:
-        return SentenceTransformer(source, **options)
+        return SentenceTransformer(
+            source,
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},
+            **options,
+        )
     except (OSError, ValueError) as error:
         raise JudgeLoadError(
             f"cannot load the sentence encoder {name}: {str(error).splitlines()[0]}",

@@ -153,6 +153,7 @@ def load_checkpoint(folder: Path, accelerator: Any, shape: RunShape) -> Progress
         return Progress()
     state = json.loads((found[-1] / _STATE).read_text(encoding="utf-8"))
     shape.require(state, found[-1])
+    _require_plain_state(found[-1])
     # DeepSpeed has its own word for strict; the other models were loaded by the hook above.
     options = {"load_module_strict": False} if uses_deepspeed(accelerator) else {}
     accelerator.load_state(str(found[-1]), **options)
@@ -160,3 +161,14 @@ def load_checkpoint(folder: Path, accelerator: Any, shape: RunShape) -> Progress
     # Accelerate counts batches to know where a step ends, and read the count of other processes.
     accelerator.step = progress.step * accelerator.gradient_accumulation_steps
     return progress
+
+
+def _require_plain_state(folder: Path) -> None:
+    """Raise ConfigError for a checkpoint with a file that Accelerate would unpickle unguarded: none
+    is written here. Optimizer and random states are read by torch as tensors and plain values."""
+    if custom := sorted(folder.glob("custom_checkpoint_*")):
+        raise ConfigError(
+            f"{folder} holds {custom[0].name}, a pickle, which can run code when it is opened",
+            hint="this run did not write it: do not resume from a folder unless you know who made "
+            "it; remove the file, or start again without --resume",
+        )

@@ -57,7 +57,7 @@ def finish(
     setting = setting or Setting()
     settle(judge, setting)
     write_golden(judge, folder, setting)
-    check_in_fresh_process(folder)
+    check_in_fresh_process(folder, judge.load_options())
     return folder
 
 

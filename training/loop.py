@@ -45,7 +45,7 @@ from medal_judges.training.distributed import (
 )
 from medal_judges.training.examples import Example
 from medal_judges.training.objective import Data, Objective
-from medal_judges.training.optimizer import build_optimizer, build_schedule
+from medal_judges.training.optimizer import build_optimizer, build_schedule, move_schedule
 from medal_judges.training.predicted import Predicted, in_row_order
 from medal_judges.training.progress import TrainingBar
 from medal_judges.training.task import make_task
@@ -97,7 +97,6 @@ class TrainingLoop:
         optimizer = build_optimizer(objective, self.task.body, optim)
         self.model, self.optimizer = self.accelerator.prepare(objective, optimizer)
         self.schedule = build_schedule(innermost(self.optimizer), optim, self.steps)
-        self.accelerator.register_for_checkpointing(self.schedule)
         keep_what_learns(self.accelerator, self._kept)
 
     def _kept(self, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,6 +123,7 @@ class TrainingLoop:
             return progress
         if resume:
             progress = load_checkpoint(self.folder, self.accelerator, self.shape)
+            move_schedule(self.schedule, progress.step)
         else:
             clear_checkpoints(self.folder, self.accelerator)
         with TrainingBar(self.steps, progress.step, self.accelerator.is_main_process) as bar:

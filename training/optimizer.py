@@ -75,3 +75,18 @@ def build_schedule(optimizer: Optimizer, optim: OptimConfig, steps: int) -> Lamb
         return shapes[optim.schedule]
 
     return LambdaLR(optimizer, factor)
+
+
+def move_schedule(schedule: LambdaLR, step: int) -> None:
+    """Put ``schedule`` after ``step`` of its steps.
+
+    Its state is that number alone. Accelerate would keep it as a pickle and open that without the
+    guard of ``weights_only``, so that a checkpoint from elsewhere could run code.
+    """
+    rates = [
+        base * shape(step)
+        for base, shape in zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)
+    ]
+    schedule.last_epoch, schedule._step_count, schedule._last_lr = step, step + 1, rates
+    for group, rate in zip(schedule.optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate

@@ -10,7 +10,8 @@ import numpy as np
 from medal_judges.dimension import Dimension
 from medal_judges.models.hybrid.combination import Selection
 from medal_judges.models.hybrid.judge import HybridJudge
-from medal_judges.models.hybrid.members import MEMBERS, Member
+from medal_judges.models.hybrid.members import Member
+from medal_judges.models.hybrid.saved_member import MEMBERS
 from medal_judges.models.judge import Judge
 from medal_judges.training.config import TrainConfig
 

@@ -14,6 +14,7 @@ from medal_judges.judgement import Judgement
 from medal_judges.models.hybrid.blend import Blend
 from medal_judges.models.hybrid.combination import Cascade, Combination, Selection, Stack
 from medal_judges.models.hybrid.members import Member, check_member, load_member, open_member
+from medal_judges.models.hybrid.saved_member import require_name
 from medal_judges.models.hybrid.settings import HybridSettings
 from medal_judges.models.judge import Item, Judge, Scores
 from medal_judges.models.saving import read_config, write_config
@@ -115,6 +116,8 @@ class HybridJudge(Judge):
         """
         saved = read_config(folder)
         names = list(saved["members"])
+        for name in names:
+            require_name(name, folder)
         if unknown := set(options) - {"device", "dtype", *names}:
             raise JudgeLoadError(
                 f"{folder}: no option {', '.join(sorted(unknown))}",
@@ -128,6 +131,11 @@ class HybridJudge(Judge):
             name=saved["name"],
             facts=saved["facts"],
         )
+
+    def load_options(self) -> dict[str, Any]:
+        """What ``load`` has to be given, by member: servers and places that no folder may name."""
+        each = {name: member.load_options() for name, member in self.members.items()}
+        return {name: options for name, options in each.items() if options}
 
     # -- what the base class asks for -----------------------------------------------------------
 

@@ -11,11 +11,17 @@ from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.judgement import Judgement
 from medal_judges.models.hybrid.config import MemberConfig
+from medal_judges.models.hybrid.saved_member import (
+    FORBIDDEN_FAMILIES,
+    MEMBERS,
+    from_saved,
+    member_folder,
+    to_saved,
+)
 from medal_judges.models.judge import Item, Judge, ScoreLevel
+from medal_judges.models.placement import OPTIONS, placed
 from medal_judges.models.saving import judge_of_settings
 from medal_judges.shipped import judge_file
-
-MEMBERS = "members"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +74,30 @@ class Member:
 
     def record(self) -> dict[str, Any]:
         """What config.json of the hybrid says of this member."""
-        return {
+        record: dict[str, Any] = {
             "dimensions": dict(self.dimensions),
-            "settings": None if self.settings is None else dict(self.settings),
+            "settings": None,
             "signature": str(self.judge.signature()),
         }
+        if self.settings is not None:
+            record["settings"], record["needs"] = to_saved(self.settings, self.name, None)
+        return record
 
     def save(self, folder: Path) -> None:
-        """Write the judge to members/NAME of the hybrid's ``folder``, if it is no YAML judge."""
+        """Write the judge to members/NAME of the hybrid's ``folder``; of a YAML judge the files
+        that it reads and that are not shipped."""
+        if self.settings is not None:
+            to_saved(self.settings, self.name, folder)
+            return
+        (folder / MEMBERS).mkdir(exist_ok=True)
+        self.judge.save_pretrained(folder / MEMBERS / self.name)
+
+    def load_options(self) -> dict[str, Any]:
+        """What loading the saved member takes and its folder may not hold."""
         if self.settings is None:
-            (folder / MEMBERS).mkdir(exist_ok=True)
-            self.judge.save_pretrained(folder / MEMBERS / self.name)
+            return self.judge.load_options()
+        _, needed = to_saved(self.settings, self.name, None)
+        return {key: self.settings[key] for key in needed}
 
 
 def _level(item: Item) -> ScoreLevel:
@@ -94,6 +113,8 @@ def open_member(name: str, config: MemberConfig) -> Member:
         from medal_judges.config import read_yaml
 
         settings = read_yaml(described) | dict(config.options)
+        if settings.get("family") in FORBIDDEN_FAMILIES:  # saved as a folder, as any judge
+            settings = None
     return Member(name, judge, dict(config.dimensions), settings)
 
 
@@ -103,15 +124,17 @@ def load_member(
     """The member that ``save`` and ``record`` wrote.
 
     ``options`` are of the hybrid's ``from_pretrained``: those under the member's name are its own,
-    ``device`` and ``dtype`` go to every member that is a folder. Raises JudgeLoadError.
+    ``device`` and ``dtype`` go to every member that has a model here. Raises JudgeLoadError.
     """
     settings, own = saved["settings"], dict(options.get(name) or {})
     if settings is not None:
-        settings = _merged(settings, own)
+        shared = {k: v for k, v in options.items() if k in OPTIONS}
+        settings = _merged(from_saved(saved, name, folder, own), own)
+        settings |= placed(settings, shared, f"member {name}", strict=False)
         judge = judge_of_settings(settings, f"member {name}")
     else:
-        shared = {k: v for k, v in options.items() if k in ("device", "dtype")}
-        judge = Judge.from_pretrained(folder / MEMBERS / name, **(shared | own))
+        shared = {k: v for k, v in options.items() if k in OPTIONS}
+        judge = Judge.from_pretrained(member_folder(folder, name), **(shared | own))
     return Member(name, judge, saved["dimensions"], settings)
 
 

@@ -40,7 +40,9 @@ def load_rendering(tokenizer: str) -> Rendering:
     from medal_judges.models.llm.rendering import Rendering
 
     try:
-        return Rendering(AutoTokenizer.from_pretrained(model_path(tokenizer)))
+        return Rendering(
+            AutoTokenizer.from_pretrained(model_path(tokenizer), trust_remote_code=False)
+        )
     except (OSError, ValueError) as error:
         raise ConfigError(f"llm: cannot load the tokenizer {tokenizer}: {error}") from error
 

@@ -49,9 +49,12 @@ def _convert(path: Path, folder: Path) -> None:
         gguf_file=path.name,
         quantization_config=GgufConfig(gguf_file=path.name, dequantize=True),
         dtype=torch.float32,
+        trust_remote_code=False,
     )
     model.save_pretrained(folder)
-    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    tokenizer = AutoTokenizer.from_pretrained(
+        path.parent, gguf_file=path.name, trust_remote_code=False
+    )
     _split_digits(tokenizer)
     tokenizer.save_pretrained(folder)
 

@@ -38,7 +38,9 @@ def load_checkpoint(
     words = _folder(tokenizer, None) if tokenizer else folder
     kind = getattr(transformers, network_class)
     try:
-        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+        config = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
         if config.model_type != kind.config_class.model_type:
             raise ValueError(f"it is a {config.model_type}, not a {kind.config_class.model_type}")
         network, found = kind.from_pretrained(
@@ -46,11 +48,14 @@ def load_checkpoint(
             dtype=getattr(torch, DTYPES[dtype]),
             use_safetensors=True,
             local_files_only=True,
+            trust_remote_code=False,
             output_loading_info=True,
         )
         if found["missing_keys"]:  # transformers would draw them at random, with a warning
             raise ValueError(f"weights are missing: {', '.join(sorted(found['missing_keys']))}")
-        pieces = transformers.AutoTokenizer.from_pretrained(words, local_files_only=True)
+        pieces = transformers.AutoTokenizer.from_pretrained(
+            words, local_files_only=True, trust_remote_code=False
+        )
     except (OSError, ValueError, ImportError) as error:
         raise JudgeLoadError(f"cannot load {model}: {error}", hint=_convert(model)) from error
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")

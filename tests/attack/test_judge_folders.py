@@ -1,0 +1,287 @@
+"""A judge folder from anybody: it decides no server, key, cache or path, and runs no code."""
+
+from __future__ import annotations
+
+import ast
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medal_judges import Judge
+from medal_judges.dimension import Dimension, load_rubric
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.encoder import EncoderJudge
+from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.models.hybrid.combination import Selection
+from medal_judges.models.hybrid.config import MemberConfig
+from medal_judges.models.hybrid.judge import HybridJudge
+from medal_judges.models.hybrid.members import open_member
+from medal_judges.models.hybrid.saved_member import to_saved
+
+OVERALL = Dimension("overall", "ordinal", 1, 5)
+ROOT = Path(__file__).parents[2]
+MEDAL: dict[str, Any] = {
+    "family": "prompted",
+    "name": "medal",
+    "prompt": "medal",
+    "rubric": "medal",
+    "llm": "embedded:smollm2",
+}
+
+
+@pytest.fixture
+def hybrid(tmp_path: Path) -> Path:
+    """A saved hybrid of one member in YAML."""
+    member = open_member("one", MemberConfig(path="configs/judges/length.yaml"))
+    judge = HybridJudge({"one": member}, Selection({"overall": "one"}), [OVERALL])
+    return judge.save_pretrained(tmp_path / "hybrid")
+
+
+def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """``folder`` after somebody wrote into its config.json."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    change(config)
+    path.write_text(json.dumps(config))
+    return folder
+
+
+# What a folder may not say of a member -> what the refusal names.
+SERVERS: dict[str, tuple[dict[str, Any], str]] = {
+    "an address and a key": (
+        {"backend": "openai", "model": "x", "base_url": "http://127.0.0.1:9/v1"},
+        "llm.base_url",
+    ),
+    "a key": (
+        {"backend": "openai", "model": "x", "api_key_env": "AWS_SECRET_ACCESS_KEY"},
+        "llm.api_key_env",
+    ),
+    "a cache": ({"model": "embedded:smollm2", "cache": "/tmp/elsewhere"}, "llm.cache"),
+    "prices": ({"backend": "openai", "model": "x", "prices": "/etc/passwd"}, "llm.prices"),
+    "pickled weights": ({"model": "gpt2", "bin_weights": True}, "llm.bin_weights"),
+    "a server by name": ({"backend": "openai", "model": "x"}, "llm to 'openai:x'"),
+    "an absolute model": ({"model": "/etc"}, "llm.model"),
+    "a model above": ({"model": "../../weights"}, "llm.model"),
+}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_folder_decides_no_server_key_cache_or_model_elsewhere(
+    hybrid: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm, told = SERVERS[name]
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-of-the-user")
+    changed(hybrid, lambda c: c["members"]["one"].update(settings=MEDAL | {"llm": llm}))
+    with pytest.raises(JudgeLoadError, match="decides no server") as caught:
+        Judge.from_pretrained(hybrid)
+    assert told in caught.value.message and "a-secret" not in str(caught.value)
+
+
+def test_a_server_in_short_is_refused_too(hybrid: Path) -> None:
+    changed(hybrid, lambda c: c["members"]["one"].update(settings=MEDAL | {"llm": "openai:x"}))
+    with pytest.raises(JudgeLoadError, match="sets llm to 'openai:x'"):
+        Judge.from_pretrained(hybrid)
+
+
+@pytest.mark.parametrize("name", ["/tmp/x", "../up", "a/b", "..", "", "a\\b", "a.b"])
+def test_members_are_no_paths(hybrid: Path, name: str) -> None:
+    changed(hybrid, lambda c: c["members"].update({name: c["members"].pop("one")}))
+    with pytest.raises(JudgeLoadError, match="a member is called"):
+        Judge.from_pretrained(hybrid)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "/etc/passwd",
+        "../outside.yaml",
+        "members/one/../../outside.yaml",
+        "members/two/x.yaml",
+        "~/x.yaml",
+        "members/one/missing.yaml",
+        "members/one/link.yaml",
+        "outside.yaml",
+    ],
+)
+@pytest.mark.parametrize("key", ["prompt", "rubric", "examples", "summary_prompt"])
+def test_files_of_a_member_are_shipped_or_in_the_folder(
+    hybrid: Path, key: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = hybrid.parent / "outside.yaml"
+    outside.write_text("dimensions: []\n")
+    (hybrid / "members" / "one").mkdir(parents=True)
+    (hybrid / "members" / "one" / "link.yaml").symlink_to(outside)
+    monkeypatch.chdir(hybrid.parent)
+    changed(hybrid, lambda c: c["members"]["one"].update(settings=MEDAL | {key: value}))
+    with pytest.raises(JudgeLoadError, match=f"sets {key} to"):
+        Judge.from_pretrained(hybrid)
+
+
+def test_a_member_that_is_a_link_out_of_the_folder_is_refused(hybrid: Path) -> None:
+    shutil.copytree(hybrid, hybrid.parent / "elsewhere")
+    (hybrid / "members").mkdir()
+    (hybrid / "members" / "one").symlink_to(hybrid.parent / "elsewhere")
+    changed(hybrid, lambda c: c["members"]["one"].update(settings=None))
+    with pytest.raises(JudgeLoadError, match="a link that leads out"):
+        Judge.from_pretrained(hybrid)
+
+
+def test_a_hybrid_inside_settings_is_refused(hybrid: Path) -> None:
+    inner = {"family": "hybrid", "name": "x", "members": {"a": {"path": "/etc"}}}
+    changed(hybrid, lambda c: c["members"]["one"].update(settings=inner))
+    with pytest.raises(JudgeLoadError, match="a hybrid judge in settings"):
+        Judge.from_pretrained(hybrid)
+
+
+def test_saving_leaves_out_the_server_and_loading_asks_for_it(tmp_path: Path) -> None:
+    rubric = tmp_path / "mine.yaml"
+    rubric.write_text((ROOT / "configs/rubrics/medal.yaml").read_text())
+    judge = tmp_path / "judge.yaml"
+    llm = {"model": "x", "backend": "openai", "base_url": "http://127.0.0.1:9/v1"}
+    llm |= {"api_key_env": "MY_KEY", "cache": str(tmp_path / "cache")}
+    judge.write_text(json.dumps(MEDAL | {"llm": llm, "rubric": str(rubric)}))
+    member = open_member("strong", MemberConfig(path=str(judge)))
+    made = HybridJudge({"strong": member}, Selection({"overall": "strong"}), [OVERALL])
+    folder = made.save_pretrained(tmp_path / "hybrid")
+    config = (folder / "config.json").read_text()
+    for secret in ("127.0.0.1", "MY_KEY", str(tmp_path)):
+        assert secret not in config
+    rubric.unlink()  # the folder has a copy of its own
+    with pytest.raises(JudgeLoadError, match="made with llm: openai:x") as caught:
+        Judge.from_pretrained(folder)
+    assert "strong.llm=" in (caught.value.hint or "")
+    again = Judge.from_pretrained(folder, strong={"llm": llm})
+    assert str(again.signature()) == str(made.signature())
+    assert made.load_options() == {"strong": {"llm": llm}}
+    moved = shutil.move(folder, tmp_path / "moved")
+    assert str(Judge.from_pretrained(moved, strong={"llm": llm}).signature()) == str(
+        made.signature()
+    )
+
+
+def test_only_settings_of_the_machine_are_left_out_in_silence() -> None:
+    kept = {"model": "org/name", "revision": "v1", "dtype": "bf16", "context": 2048}
+    machine = {"device": "cuda:1", "token_budget": 9, "cache": "/tmp/x"}
+    assert to_saved(MEDAL | {"llm": kept | machine}, "a", None) == (MEDAL | {"llm": kept}, {})
+    vllm = {"backend": "vllm", "hf_overrides": {"a": 1}}
+    for more in (vllm, {"bin_weights": True}, {"model": "/srv/weights"}):
+        saved, needed = to_saved(MEDAL | {"llm": kept | more}, "a", None)
+        assert "llm" not in saved and "llm" in needed
+
+
+# -- code ------------------------------------------------------------------------------------------
+
+EVIL = "import pathlib\npathlib.Path({0!r}).write_text('ran')\nclass Evil:\n    pass\n"
+
+
+@pytest.fixture
+def encoder(tiny_bert: Path, tmp_path: Path) -> Path:
+    config = EncoderConfig(base=str(tiny_bert), max_tokens=64, width=16)
+    return EncoderJudge.create(config, load_rubric("medal")).save_pretrained(tmp_path / "encoder")
+
+
+@pytest.mark.parametrize("place", ["tokenizer/tokenizer_config.json", "config.json"])
+def test_auto_map_never_runs_code(
+    encoder: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(*_: object) -> str:
+        raise AssertionError("a question was asked at the terminal")
+
+    monkeypatch.setattr("builtins.input", ask)
+    witness = tmp_path / "witness"
+    (encoder / "tokenizer" / "evil.py").write_text(EVIL.format(str(witness)))
+    path = encoder / place
+    config = json.loads(path.read_text())
+    target = config["body"] if place == "config.json" else config
+    target["auto_map"] = {"AutoTokenizer": ["evil.Evil", None], "AutoModel": "evil.Evil"}
+    target["tokenizer_class"] = "Evil"
+    path.write_text(json.dumps(config))
+    with pytest.raises(JudgeLoadError, match="a judge brings no code"):
+        Judge.from_pretrained(encoder)
+    assert not witness.exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("encoder/modules.json", [{"idx": 0, "name": "0", "path": "", "type": "evil.Evil"}]),
+        (
+            "encoder/modules.json",
+            [{"path": "", "type": "sentence_transformers.models.Dense", "name": "0"}],
+        ),
+        (
+            "encoder/modules.json",
+            [{"path": "../../..", "type": "sentence_transformers.models.Pooling"}],
+        ),
+        ("config.json", {"attn_implementation": "somebody/kernel"}),
+        ("encoder/sentence_bert_config.json", {"model_args": {"trust_remote_code": True}}),
+    ],
+)
+def test_what_a_library_would_run_is_refused_by_name(
+    encoder: Path, file: str, content: Any
+) -> None:
+    path = encoder / file
+    path.parent.mkdir(exist_ok=True)
+    if file == "config.json":
+        content = json.loads(path.read_text()) | content
+    path.write_text(json.dumps(content))
+    with pytest.raises(JudgeLoadError, match=f"{file} (names|sets)"):
+        Judge.from_pretrained(encoder)
+
+
+class Bomb:
+    def __init__(self, witness: str) -> None:
+        self.witness = witness
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (Path(self.witness),))
+
+
+def test_resume_refuses_a_pickle(tmp_path: Path) -> None:
+    from accelerate import Accelerator
+
+    from medal_judges.training.checkpoint import RunShape, load_checkpoint
+
+    step = tmp_path / "step-00000001"
+    step.mkdir()
+    shape = RunShape("r", 4, 1, 1, "single")
+    state = asdict(shape) | {"progress": {"step": 1}}
+    (step / "progress.json").write_text(json.dumps(state))
+    witness = tmp_path / "witness"
+    (step / "custom_checkpoint_0.pkl").write_bytes(pickle.dumps(Bomb(str(witness))))
+    with pytest.raises(ConfigError, match=r"custom_checkpoint_0\.pkl, a pickle"):
+        load_checkpoint(tmp_path, Accelerator(cpu=True), shape)
+    assert not witness.exists()
+
+
+def test_every_call_of_transformers_says_that_no_code_is_run() -> None:
+    """Each ``from_pretrained`` and ``from_config`` of an Auto class, and SentenceTransformer."""
+    missing, seen = [], 0
+    for folder in ("models", "training", "data_prep", "eval", "inference", "src"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not isinstance(call, ast.Call) or not _loads(call.func):
+                    continue
+                seen += 1
+                told = {k.arg: k.value for k in call.keywords}
+                value = told.get("trust_remote_code")
+                if not (isinstance(value, ast.Constant) and value.value is False):
+                    missing.append(f"{path.relative_to(ROOT)}:{call.lineno}")
+    assert not missing and seen >= 12
+
+
+def _loads(function: ast.expr) -> bool:
+    if isinstance(function, ast.Name):
+        return function.id == "SentenceTransformer"
+    if not isinstance(function, ast.Attribute):
+        return False
+    if function.attr not in ("from_pretrained", "from_config"):
+        return False
+    owner = ast.unparse(function.value)
+    return "Auto" in owner or owner == "kind"

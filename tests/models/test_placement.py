@@ -1,0 +1,87 @@
+"""``device`` and ``dtype`` of judges in YAML: obeyed, or refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medal_judges import Judge
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.inference.judge_options import judge_options
+from medal_judges.models.placement import placed
+
+CONTRAST, LENGTH = "configs/judges/contrast.yaml", "configs/judges/length.yaml"
+
+
+def test_a_judge_with_a_model_of_its_own_obeys() -> None:
+    assert judge_options(CONTRAST, "cuda:1", "bf16", ["answers=2"]) == {
+        "answers": 2,
+        "llm": {"model": "embedded:smollm2", "device": "cuda:1", "dtype": "bf16"},
+    }
+    given = ["llm.model=org/name", "llm.dtype=fp16"]
+    assert judge_options(CONTRAST, "cpu", None, given)["llm"] == {
+        "model": "org/name",
+        "dtype": "fp16",
+        "device": "cpu",
+    }
+    assert judge_options(CONTRAST, None, None, None) == {}
+    own = "configs/judges/unieval.yaml"
+    assert judge_options(own, "cpu", "bf16", None) == {"device": "cpu", "dtype": "bf16"}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"llm": "openai:gpt-4.1-mini", "device": "cuda"}, "--device cannot be obeyed for openai"),
+        ({"llm": "openai:gpt-4.1-mini", "dtype": "bf16"}, "it runs on a server"),
+        ({"llm": "vllm:org/name", "device": "cuda"}, "vLLM chooses it"),
+    ],
+)
+def test_a_model_elsewhere_refuses(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        placed({"family": "prompted"}, options, "judge.yaml")
+    with pytest.raises(JudgeLoadError, match=told):
+        Judge.from_pretrained(CONTRAST, **options)
+
+
+def test_vllm_takes_a_precision() -> None:
+    told = placed({"family": "geval", "llm": "vllm:org/name"}, {"dtype": "bf16"}, "j")
+    assert told == {"llm": {"model": "vllm:org/name", "dtype": "bf16"}}
+
+
+def test_a_judge_without_weights_refuses() -> None:
+    with pytest.raises(ConfigError, match="has no weights, so --device"):
+        judge_options(LENGTH, "cuda", None, None)
+    with pytest.raises(JudgeLoadError, match="has no weights, so --dtype"):
+        Judge.from_pretrained(LENGTH, dtype="bf16")
+
+
+def test_a_model_comes_up_in_the_precision_asked_for() -> None:
+    judge = Judge.from_pretrained(CONTRAST, dtype="bf16", device="cpu")
+    assert judge.signature().dtype == "bfloat16"
+
+
+def test_members_of_a_hybrid_obey_where_they_have_a_model(tmp_path: Path) -> None:
+    path = tmp_path / "both.yaml"
+    members = {"a": {"path": CONTRAST}, "b": {"path": LENGTH}}
+    settings = {"family": "hybrid", "name": "both", "rubric": "overall", "kind": "stack"}
+    path.write_text(json.dumps(settings | {"members": members, "weights": {"a": 1, "b": 1}}))
+    options = judge_options(str(path), None, "bf16", None)
+    assert options["members"]["a"]["options"]["llm"]["dtype"] == "bf16"
+    assert options["members"]["b"]["options"] == {}
+    judge = Judge.from_pretrained(path.as_posix(), dtype="bf16")
+    assert judge.signature().dtype == "bfloat16"
+    saved = judge.save_pretrained(tmp_path / "saved")
+    assert Judge.from_pretrained(saved, dtype="fp32", device="cpu").signature().dtype == "float32"
+
+
+def test_settings_of_a_saved_judge_are_its_members(tmp_path: Path) -> None:
+    assert judge_options(str(tmp_path), None, None, ["strong.llm.base_url=http://here/v1"]) == {
+        "strong": {"llm": {"base_url": "http://here/v1"}}
+    }
+    folder = Judge.from_pretrained(LENGTH).save_pretrained(tmp_path / "length")
+    with pytest.raises(JudgeLoadError, match="has no setting 'features'"):
+        Judge.from_pretrained(folder, features=["x"])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from medal_judges.data_prep.stats.sums import Sums
 from medal_judges.eval.results import Estimate
 
 
@@ -53,14 +54,14 @@ class Course:
     ``medal generate`` writes."""
 
     ended: Counter[str] = field(default_factory=Counter)
-    ended_weights: Counter[str] = field(default_factory=Counter)
+    ended_weights: Sums = field(default_factory=Sums)
     first: Tries = field(default_factory=Tries)
     later: Tries = field(default_factory=Tries)
     unreadable: int = 0
 
     def add(self, other: Course) -> None:
         self.ended.update(other.ended)
-        self.ended_weights.update(other.ended_weights)
+        self.ended_weights.add(other.ended_weights)
         self.first.add(other.first)
         self.later.add(other.later)
         self.unreadable += other.unreadable
@@ -69,7 +70,7 @@ class Course:
         ended, tries = extra.get("ended"), extra.get("tries")
         if isinstance(ended, str):
             self.ended[ended] += 1
-            self.ended_weights[ended] += weight  # type: ignore[assignment]
+            self.ended_weights[ended] += weight
         whole = isinstance(tries, list) and all(type(n) is int and n > 0 for n in tries)
         for i, n in enumerate(tries if whole and tries else ()):
             (self.later if i else self.first).add_turn(n, weight)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from medal_judges.data_prep.stats.mtld import UNDEFINED, mtld
+from medal_judges.data_prep.stats.sums import Sums
 from medal_judges.data_prep.stats.units import Unit
 from medal_judges.dialogue import Role
 from medal_judges.eval.results import Estimate
@@ -23,16 +24,16 @@ class SideCounts:
     the dialogues, ``diverse_weight`` what the diverse ones count for."""
 
     turns_by: Counter[Unit] = field(default_factory=Counter)
-    turn_weights: Counter[Unit] = field(default_factory=Counter)
-    length_by: Counter[Unit] = field(default_factory=Counter)
+    turn_weights: Sums = field(default_factory=Sums)
+    length_by: Sums = field(default_factory=Sums)
     mtld: float = 0.0
     diverse: int = 0
     diverse_weight: float = 0.0
 
     def add(self, other: SideCounts) -> None:
         self.turns_by.update(other.turns_by)
-        self.turn_weights.update(other.turn_weights)
-        self.length_by.update(other.length_by)
+        self.turn_weights.add(other.turn_weights)
+        self.length_by.add(other.length_by)
         self.mtld += other.mtld
         self.diverse += other.diverse
         self.diverse_weight += other.diverse_weight
@@ -60,8 +61,8 @@ class TextCounts:
     def add_turn(self, role: Role, length: int, unit: Unit, weight: float = 1) -> None:
         for side in ("all", role):
             self.sides[side].turns_by[unit] += 1
-            self.sides[side].turn_weights[unit] += weight  # type: ignore[assignment]
-            self.sides[side].length_by[unit] += weight * length  # type: ignore[assignment]
+            self.sides[side].turn_weights[unit] += weight
+            self.sides[side].length_by[unit] += weight * length
 
     def add_tokens(
         self, turns: Sequence[tuple[Role, Sequence[str]]], weight: float = 1

@@ -20,7 +20,7 @@ from medal_judges.contributions import Contributions
 from medal_judges.details import Details
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.models.followup.pool import Pool, load_pool
+from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.followup.selection import Selection, SelectionConfig, select
 from medal_judges.models.judge import Item, Judge, Scores
 from medal_judges.models.llm.amounts import add_usage, likelihood_usage
@@ -51,8 +51,8 @@ class FollowUpConfig(Config):
     follow-up. ``answers``: after how many of the last answers the follow-ups are put (None: all of
     them), the values averaged with weights that fall by ``decay`` with each step back; of a judged
     turn it is always that turn alone. ``select``: DIET's selection for each dialogue.
-    ``pool_size`` keeps a random part of the pool (an ablation). ``max_tokens`` bounds a dialogue
-    with its follow-up; whole oldest turns beyond it are dropped.
+    ``per_generator`` keeps so many of each generator's follow-ups, drawn (DIET, section 6.2).
+    ``max_tokens`` bounds a dialogue with its follow-up; whole oldest turns beyond it are dropped.
     """
 
     name: str
@@ -60,7 +60,7 @@ class FollowUpConfig(Config):
     rubric: str
     dimensions: tuple[str, ...] = ()
     pool: str
-    pool_size: int | None = Field(default=None, ge=1)
+    per_generator: int | None = Field(default=None, ge=1)
     seed: int = 0
     likelihood: Literal["conditional", "joint"] = "conditional"
     reduce: Literal["mean", "sum"] = "mean"
@@ -94,11 +94,14 @@ class FollowUpJudge(Judge):
                 hint=f"it has: {', '.join(known)}",
             )
         self.dimensions: tuple[Dimension, ...] = tuple(known[name] for name in names)
-        self.pool = _sampled(load_pool(config.pool), config)
+        self.pool = load_pool(config.pool)
+        if config.per_generator is not None:
+            self.pool = self.pool.sampled(config.per_generator, config.seed)
         for name in names:
             if not self.pool.of(name):
                 raise ConfigError(f"{config.name}: no follow-up of {config.pool} is for {name!r}")
         self.llm = load_llm(config.llm)
+        self.pool.require_judge(self.llm.name)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> FollowUpJudge:
@@ -303,14 +306,3 @@ def _contrast(table: np.ndarray, used: Sequence[int], signs: Sequence[int]) -> n
         if columns:
             raw = raw + sign * table[:, columns].mean(axis=1)
     return raw
-
-
-def _sampled(pool: Pool, config: FollowUpConfig) -> Pool:
-    if config.pool_size is None:
-        return pool
-    if config.pool_size > len(pool.follow_ups):
-        raise ConfigError(
-            f"pool_size {config.pool_size} is more than the {len(pool.follow_ups)} of {config.pool}"
-        )
-    drawn = np.random.default_rng(config.seed).permutation(len(pool.follow_ups))
-    return pool.keep(sorted(int(i) for i in drawn[: config.pool_size]))

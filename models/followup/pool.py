@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 from pydantic import field_validator, model_validator
 
 from medal_judges.config import Config, build_config, read_yaml
+from medal_judges.errors import ConfigError
 from medal_judges.signature import content_hash
 
 Sign = Literal["negative", "positive"]
@@ -32,10 +34,15 @@ class FollowUp(Config):
 
 class Pool(Config):
     """Follow-ups as a reviewed file: how they were made (``method``, ``generators``), and who
-    looked them over (``reviewed``; a pool straight from a model has none)."""
+    looked them over (``reviewed``; a pool straight from a model has none).
+
+    ``strategy``: DIET's (section 3.1). A ``selfmap`` pool is for the model that proposed it, a
+    ``craft`` pool for a model that proposed none of it; others are for any.
+    """
 
     name: str
     method: str
+    strategy: Literal["selfmap", "craft"] | None = None
     generators: tuple[str, ...] = ()
     reviewed: str | None = None
     follow_ups: tuple[FollowUp, ...]
@@ -67,6 +74,44 @@ class Pool(Config):
     def signs(self) -> tuple[int, ...]:
         """+1 for a positive follow-up, -1 for a negative one."""
         return tuple(1 if f.sign == "positive" else -1 for f in self.follow_ups)
+
+    def require_judge(self, judge: str) -> None:
+        """Raise ConfigError where the language model called ``judge`` may not judge by this pool's
+        strategy."""
+        made = self.generators or tuple(sorted({f.by for f in self.follow_ups if f.by}))
+        if self.strategy == "selfmap" and made != (judge,):
+            raise ConfigError(
+                f"the pool {self.name!r} is SELFMAP's of {', '.join(made) or 'nobody'}, and "
+                f"{judge} would judge with it: there the model that proposes also judges",
+                hint=f"a pool of its own: medal data followups --llm ... (as {judge})",
+            )
+        if self.strategy == "craft" and judge in made:
+            raise ConfigError(
+                f"{judge} proposed a part of the pool {self.name!r}: in CRAFT the model that "
+                "judges is none of those that propose",
+                hint="another judge, or a pool without its follow-ups",
+            )
+
+    def sampled(self, per_generator: int, seed: int) -> Pool:
+        """``per_generator`` follow-ups of each generator, drawn (DIET, section 6.2: 3, 2 or 1).
+
+        Raises ConfigError where one has fewer, or where it is not said whose a follow-up is.
+        """
+        groups: dict[str, list[int]] = {}
+        for i, each in enumerate(self.follow_ups):
+            if each.by is None:
+                raise ConfigError(f"{self.name}: who proposed {each.text!r}? (field 'by')")
+            groups.setdefault(each.by, []).append(i)
+        generator = np.random.default_rng(seed)
+        kept: list[int] = []
+        for name, own in groups.items():
+            if len(own) < per_generator:
+                raise ConfigError(
+                    f"per_generator {per_generator} is more than the {len(own)} follow-ups of "
+                    f"{name} in {self.name}"
+                )
+            kept += (own[int(i)] for i in generator.permutation(len(own))[:per_generator])
+        return self.keep(sorted(kept))
 
     def keep(self, indices: Sequence[int]) -> Pool:
         """The pool with the follow-ups at ``indices`` only."""

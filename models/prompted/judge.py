@@ -101,6 +101,8 @@ class PromptedJudge(Judge):
         scales = next(iter(self.askers.values()))
         self.ratings = {d.name: expected.ratings_of(d, scales.scale(d)) for d in self.dimensions}
         self.llm: LanguageModel = load_llm(config.llm)
+        own = self.words is not None and config.summary_llm is not None
+        self.shortener = load_llm(config.summary_llm) if own else self.llm
         if asks_in_batches(self.llm):
             self.window, self.token_budget = A_BATCH, A_BATCH * self.llm.context
         if config.expected == "likelihood" and not tells_likelihoods(self.llm):
@@ -139,7 +141,9 @@ class PromptedJudge(Judge):
         fingerprint = dict(self.llm.fingerprint())
         # What files hold is hashed below; where they lie does not matter.
         files = {"prompt", "rubric", "examples", "summary_prompt"}
-        settings = self.config.model_dump(exclude={"name", "llm", "seed", *files})
+        settings = self.config.model_dump(exclude={"name", "llm", "summary_llm", "seed", *files})
+        if self.shortener is not self.llm:
+            settings["summary_llm"] = [self.shortener.name, dict(self.shortener.fingerprint())]
         texts = {language: asker.chosen.hash for language, asker in self.askers.items()}
         shorten = self.shortening.parts if self.shortening else None
         shown = [e.model_dump() for e in self.examples]
@@ -204,9 +208,9 @@ class PromptedJudge(Judge):
             )
         ]
         requests = [self._shortening_request(plan.turns[i]) for plan, i in places]
-        answers = self.llm.chat(requests) if requests else []
+        answers = self.shortener.chat(requests) if requests else []
         for (plan, i), request, done in zip(places, requests, answers, strict=True):
-            add_usage(plan.usage, usage_of(self.llm, request, done))
+            add_usage(plan.usage, usage_of(self.shortener, request, done))
             plan.shortened += 1
             if done.finish == "stop" and done.text.strip():
                 plan.turns[i] = Turn("assistant", done.text.strip())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -133,7 +134,7 @@ class Asker:
             "high": f"{high:g}",
             "low_means": aspect.low_means,
             "high_means": aspect.high_means,
-            "bands": "\n".join(f"- {band}" for band in aspect.bands),
+            "bands": "\n".join(_bands(aspect.bands, low, high, whole=self.whole(d))),
         }
         return values | {"role": self._role(d, values)}
 
@@ -204,6 +205,20 @@ class Asker:
 
 def _number_form(w: Wanted) -> str:
     return "<0 or 1>" if w.binary else f"<{w.scale[0]:g} to {w.scale[1]:g}>"
+
+
+def _bands(bands: Sequence[str], low: float, high: float, *, whole: bool) -> list[str]:
+    """One line a band with the scores that it covers: equal shares of the scale from the lowest up
+    (ORALIS, appendix C.5: 0-20, 21-40, ...)."""
+    lines: list[str] = []
+    start = low
+    for k, band in enumerate(bands, 1):
+        end = low + (high - low) * k / len(bands)
+        end = math.floor(end + 1e-9) if whole else end
+        span = f"{start:g}" if start == end else f"{start:g} to {end:g}"
+        lines.append(f"- {span}: {band}")
+        start = end + 1 if whole else end
+    return lines
 
 
 def _closed(fields: dict[str, Any]) -> dict[str, Any]:

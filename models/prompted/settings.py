@@ -23,8 +23,9 @@ class PromptedConfig(Config):
 
     ``context``: how much of the dialogue is shown; ``summary_*`` shortens the assistant's turns of
     more than ``summary_from`` words in dialogues of more than ``summary_dialogue`` words, by the
-    model itself with the prompt ``summary_prompt``. ``examples``: a file of scored dialogues for
-    the variants that show some, each as its last ``excerpt_turns`` turns (0: its summary).
+    model itself (or by ``summary_llm``) with the prompt ``summary_prompt``.
+    ``examples``: a file of scored dialogues for the variants that show some, each as its last
+    ``excerpt_turns`` turns (0: its summary).
 
     ``max_tokens`` bounds an answer (at most half of the model's window is given to it);
     ``max_prompt_tokens`` bounds the prompt below the window: whole oldest turns go first.
@@ -55,6 +56,7 @@ class PromptedConfig(Config):
     summary_from: int = Field(default=200, ge=1)
     summary_dialogue: int = Field(default=3000, ge=0)
     summary_prompt: str = "prompts/shorten"
+    summary_llm: Any = None
     examples: str = "prompts/examples"
     excerpt_turns: int = Field(default=6, ge=0)
     max_tokens: int = Field(default=512, ge=1)

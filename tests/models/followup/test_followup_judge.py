@@ -198,12 +198,29 @@ def test_what_is_wrong_with_a_file_is_told(pool: str) -> None:
         FollowUpJudge.from_settings(
             {"name": "x", "rubric": "overall", "pool": pool, "dimensions": ["humour"]}
         )
-    with pytest.raises(ConfigError, match="pool_size 9 is more than the 3"):
+    with pytest.raises(ConfigError, match="who proposed"):
         FollowUpJudge.from_settings(
-            {"name": "x", "rubric": "overall", "pool": pool, "pool_size": 9}
+            {"name": "x", "rubric": "overall", "pool": pool, "per_generator": 1}
         )
     with pytest.raises((ConfigError, JudgeLoadError), match="did you mean 'decay'"):
         Judge.from_pretrained("configs/judges/diet.yaml", decya=0.5)
+
+
+def test_a_pool_is_for_the_models_its_strategy_names(smollm2: LocalModel, tmp_path: Path) -> None:
+    def load(pool: str) -> Judge:
+        return Judge.from_pretrained("configs/judges/diet.yaml", llm=smollm2, pool=pool)
+
+    load("followups/selfmap")
+    load("followups/craft")
+    record = load_pool("followups/selfmap").model_dump(mode="json")
+    for change, message in (
+        ({"strategy": "craft"}, "in CRAFT the model that judges is none"),
+        ({"generators": ["vllm/vicuna"]}, "there the model that proposes also judges"),
+    ):
+        path = tmp_path / "pool.yaml"
+        path.write_text(yaml.safe_dump(record | change))
+        with pytest.raises((ConfigError, JudgeLoadError), match=message):
+            load(str(path))
 
 
 @pytest.mark.parametrize("name", ["contrast", "diet", "fed", "full"])

@@ -64,3 +64,16 @@ I hope this helps!"""  # noqa: E501
 def test_a_proposed_pool_is_not_reviewed() -> None:
     pool = make_pool("x", [FollowUp(text="Huh?", by="a"), FollowUp(text="No.", by="b")], method="m")
     assert pool.reviewed is None and pool.generators == ("a", "b")
+
+
+def test_a_sample_has_as_many_of_each_generator() -> None:
+    texts = {name: [f"{name} says {i}" for i in range(3)] for name in "abcd"}
+    every = tuple(FollowUp(text=t, by=name) for name, own in texts.items() for t in own)
+    pool = Pool(name="p", method="m", follow_ups=every)
+    for count in (3, 2, 1):  # DIET, section 6.2: 12, 8 and 4 follow-ups
+        sampled = pool.sampled(count, seed=0)
+        assert [f.by for f in sampled.follow_ups] == sorted("abcd" * count)
+    assert pool.sampled(1, seed=0) == pool.sampled(1, seed=0)
+    assert len({pool.sampled(1, seed=s).hash for s in range(5)}) > 1
+    with pytest.raises(ConfigError, match="more than the 3 follow-ups of a"):
+        pool.sampled(4, seed=0)

@@ -14,9 +14,7 @@ def judge_options(
 
     Raises ConfigError for other settings, and where a judge in YAML cannot obey device or dtype.
     """
-    import yaml
-
-    from medal_judges.config import read_yaml
+    from medal_judges.config import parse_yaml, read_yaml
     from medal_judges.errors import ConfigError
     from medal_judges.models.placement import placed
 
@@ -27,13 +25,15 @@ def judge_options(
         key, sign, value = setting.partition("=")
         if not sign:
             raise ConfigError(f"{setting!r} is not of the form field=value")
-        _assign(found, there, key.split("."), yaml.safe_load(value))
+        _assign(found, there, key.split("."), parse_yaml(value, f"setting {setting!r}"))
     given = {k: v for k, v in {"device": device, "dtype": dtype}.items() if v is not None}
     return placed(there, found | given, judge) if is_yaml else found | given
 
 
 def _assign(found: dict[str, Any], there: Mapping[str, Any], keys: list[str], value: Any) -> None:
     """``llm.dtype=bf16`` changes one field of a group and leaves the file's others as they are."""
+    from medal_judges.errors import ConfigError
+
     if len(keys) == 1:
         found[keys[0]] = value
         return
@@ -42,5 +42,8 @@ def _assign(found: dict[str, Any], there: Mapping[str, Any], keys: list[str], va
         group = {"model": group} if keys[0] == "llm" and group else {}
     found[keys[0]] = group = dict(group)
     for key in keys[1:-1]:
-        group[key] = group = dict(group.get(key) or {})
+        inner = group.get(key) or {}
+        if not isinstance(inner, dict):
+            raise ConfigError(f"setting {'.'.join(keys)}: {key!r} is not a group of settings")
+        group[key] = group = dict(inner)
     group[keys[-1]] = value

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from medal_judges.cells import FORMULA, no_formula
 from medal_judges.data_prep.annotation.label_studio import EMPTY
 from medal_judges.data_prep.annotation.questions import COMMENT, OTHER_TEXT, Guidelines, Question
 from medal_judges.errors import MissingExtraError
@@ -15,7 +16,6 @@ from medal_judges.labelled import LabelledDialogue
 
 ANSWERS, DIALOGUES, GUIDELINES = "answers", "dialogues", "guidelines"
 KEY, ANNOTATOR, DIALOGUE = "key", "annotator", "dialogue"
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 CELL = 32_000  # Excel takes 32,767 characters in a cell
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 Keyed = Sequence[tuple[str, LabelledDialogue]]
@@ -47,11 +47,6 @@ def write_csv(path: Path, rows: Keyed, asked: Sequence[Question], annotator: str
 def transcript(row: LabelledDialogue) -> str:
     """The dialogue as text, a blank line between turns."""
     return "\n\n".join(f"{t.role}: {t.content or EMPTY}" for t in row.dialogue.turns)
-
-
-def no_formula(text: str) -> str:
-    """``text`` such that no spreadsheet runs it."""
-    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def write_xlsx(

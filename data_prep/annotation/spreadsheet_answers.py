@@ -8,9 +8,10 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from medal_judges.cells import FORMULA
 from medal_judges.data_prep.annotation.answers import Answer
 from medal_judges.data_prep.annotation.questions import COMMENT, OTHER_TEXT
-from medal_judges.data_prep.annotation.spreadsheet import ANNOTATOR, ANSWERS, FORMULA, KEY
+from medal_judges.data_prep.annotation.spreadsheet import ANNOTATOR, ANSWERS, KEY
 from medal_judges.errors import DataError, MissingExtraError
 
 _TEXTS = (OTHER_TEXT, COMMENT)

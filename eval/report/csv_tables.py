@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
+from medal_judges.cells import plain_cell
 from medal_judges.eval.cascade import COSTS
 from medal_judges.eval.report.arrangement import Arrangement, unique_slugs
 from medal_judges.eval.report.calibration import bins
@@ -58,12 +60,13 @@ _DISAGREEMENT = ("judge", "set", "dimension", *_RANKED, *_TURN)
 
 
 def write_table(path: Path, head: Line, lines: Iterable[Line]) -> Path:
-    """Write one table and return its path; None is an empty cell."""
+    """Write one table and return its path; None is an empty cell. A text that a spreadsheet would
+    take for a formula gets an apostrophe before it."""
     # Half surrogate pairs (legal in JSON, not in UTF-8) are written as \udXXX.
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(head)
-        writer.writerows(lines)
+        for line in chain((head,), lines):
+            writer.writerow([plain_cell(cell) for cell in line])
     return path
 
 

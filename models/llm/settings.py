@@ -111,7 +111,7 @@ def llm_config(setting: str | Mapping[str, Any]) -> LLMConfig:
         backend, colon, model = given["model"].partition(":")
         split = colon and backend in BACKENDS
         given |= {"backend": backend, "model": model} if split else {"backend": "transformers"}
-    if given["backend"] not in BACKENDS:
+    if not isinstance(given["backend"], str) or given["backend"] not in BACKENDS:
         raise ConfigError(
             f"llm: unknown backend {given['backend']!r}",
             hint=f"known: {', '.join(sorted(BACKENDS))}",

@@ -22,6 +22,7 @@ class Config(BaseModel):
 
 
 C = TypeVar("C", bound=Config)
+_MOST_VALUES = 100_000
 
 
 def load_config(
@@ -42,7 +43,7 @@ def overridden(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]
         key, sign, value = override.partition("=")
         if not sign or not key.strip():
             raise ConfigError(f"override {override!r} is not of the form field=value")
-        _assign(data, key.strip().split("."), _parse_yaml(value, f"override {override!r}"))
+        _assign(data, key.strip().split("."), parse_yaml(value, f"override {override!r}"))
     return data
 
 
@@ -56,17 +57,54 @@ def build_config(kind: type[C], data: Any, *, where: str) -> C:
 
 def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
     """A YAML mapping from a file, or from configs/ by name. Raises ConfigError."""
-    data = _parse_yaml(config_text(path, folder), str(path))
+    data = parse_yaml(config_text(path, folder), str(path))
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected a mapping of settings, got {type(data).__name__}")
     return data
 
 
-def _parse_yaml(text: str, where: str) -> Any:
+def parse_yaml(text: str, where: str) -> Any:
+    """The value of ``text``, of plain types only. Raises ConfigError, which ``where`` opens, for
+    what is no YAML, for tags, and for anchors that hold themselves or multiply beyond bounds."""
     try:
-        return yaml.safe_load(text)
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            _expanded(node, where, {})  # before values are made: merged keys multiply there
+            return loader.construct_document(node)
+        finally:
+            loader.dispose()
     except yaml.YAMLError as error:
         raise ConfigError(f"{where}: not valid YAML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{where}: not valid YAML: nested too deep") from error
+    except ValueError as error:  # a date that is none, an integer of thousands of digits
+        raise ConfigError(f"{where}: not valid YAML: {error}") from error
+    except TypeError as error:  # a key that is a list or a mapping
+        raise ConfigError(f"{where}: not valid YAML: a key is a text") from error
+
+
+def _expanded(node: yaml.Node, where: str, sizes: dict[int, int]) -> int:
+    """How many values ``node`` stands for once its anchors are written out; ``sizes`` of nodes that
+    were counted already, 0 for one that is being counted."""
+    known = sizes.get(id(node))
+    if known == 0:
+        raise ConfigError(f"{where}: an anchor (&name) holds itself")
+    if known is not None:
+        return known
+    sizes[id(node)] = 0
+    inner: list[yaml.Node] = []
+    if isinstance(node, yaml.SequenceNode):
+        inner = node.value
+    elif isinstance(node, yaml.MappingNode):
+        inner = [part for pair in node.value for part in pair]
+    size = 1 + sum(_expanded(each, where, sizes) for each in inner)
+    if size > _MOST_VALUES:
+        raise ConfigError(f"{where}: its anchors (&name) stand for over {_MOST_VALUES:,} values")
+    sizes[id(node)] = size
+    return size
 
 
 def config_text(path: str | Path, folder: str | None = None) -> str:

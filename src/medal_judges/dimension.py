@@ -70,7 +70,7 @@ def load_rubric(name_or_path: str | Path) -> tuple[Dimension, ...]:
 
     Raises ConfigError when there is no such rubric or an entry is malformed.
     """
-    import yaml
+    from medal_judges.config import parse_yaml
 
     path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml"):
@@ -79,10 +79,7 @@ def load_rubric(name_or_path: str | Path) -> tuple[Dimension, ...]:
         text = path.read_text(encoding="utf-8")
     else:
         text = _shipped_rubric(str(name_or_path))
-    try:
-        entries = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"rubric {name_or_path}: not valid YAML: {error}") from error
+    entries = parse_yaml(text, f"rubric {name_or_path}")
     if not isinstance(entries, dict) or not isinstance(entries.get("dimensions"), list):
         raise ConfigError(f"rubric {name_or_path}: expected a mapping with a list 'dimensions'")
     try:

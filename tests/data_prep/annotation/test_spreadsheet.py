@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from openpyxl import load_workbook
 
+from medal_judges.cells import FORMULA
 from medal_judges.data_prep.annotation.answers import Checked, check
 from medal_judges.data_prep.annotation.project import Project, keyed
 from medal_judges.data_prep.annotation.questions import Question, load_guidelines, questions
 from medal_judges.data_prep.annotation.spreadsheet import (
     CELL,
-    FORMULA,
     Keyed,
     header,
     write_csv,

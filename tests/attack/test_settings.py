@@ -1,0 +1,94 @@
+"""YAML and FIELD=VALUE that are wrong, hostile or far too large: one clear error each, at once."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
+from medal_judges.config import parse_yaml
+from medal_judges.errors import ConfigError, MedalError
+from medal_judges.eval.report.csv_tables import write_table
+
+LEVELS = range(12)
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 10)}]\n" for n in LEVELS
+)
+MERGED = "a0: &a0 {x: 1}\n" + "".join(
+    f"a{n + 1}: &a{n + 1} {{<<: [{', '.join([f'*a{n}'] * 10)}]}}\n" for n in LEVELS
+)
+WRONG = {
+    "bomb": (BOMB, "stand for over 100,000 values"),
+    "merged": (MERGED, "stand for over 100,000 values"),
+    "itself": ("a: &a [*a]", "holds itself"),
+    "itself, by a key": ("a: &a {b: {c: *a}}", "holds itself"),
+    "alias": ("a: *b", "not valid YAML"),
+    "tag": ("a: !!python/object/apply:os.system [id]", "not valid YAML"),
+    "own tag": ("!x a", "not valid YAML"),
+    "nested": ("[" * 20_000, "not valid YAML"),
+    "date": ("a: 2024-99-99", "not valid YAML"),
+    "integer": (f"a: {'9' * 6000}", "not valid YAML"),
+    "list as key": ("? [a]\n: 1", "not valid YAML"),
+    "two documents": ("a: 1\n---\nb: 2", "not valid YAML"),
+    "control": ("a: \x00", "not valid YAML"),
+    "tab": ("a:\n\t- b", "not valid YAML"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_yaml_that_is_refused(kind: str, tmp_path: Path) -> None:
+    text, problem = WRONG[kind]
+    with pytest.raises(ConfigError, match=problem):
+        parse_yaml(text, "x.yaml")
+    path = tmp_path / "any.yaml"
+    path.write_text(text)
+    done = CliRunner().invoke(app, ["score", "-", "--judge", str(path)], input="")
+    assert isinstance(done.exception, MedalError), done.exception
+
+
+@pytest.mark.parametrize("command", ["train", "generate", "benchmark"])
+def test_every_command_refuses_a_bomb(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(BOMB)
+    done = CliRunner().invoke(app, [command, "--config", str(path)])
+    assert isinstance(done.exception, ConfigError) and "100,000" in str(done.exception)
+
+
+def test_yaml_that_is_read() -> None:
+    text = "a: &a {x: 1, y: [1, 2]}\nb: {<<: *a, x: 2}\nc: [*a, *a]\n"
+    a = {"x": 1, "y": [1, 2]}
+    assert parse_yaml(text, "x") == {"a": a, "b": a | {"x": 2}, "c": [a, a]}
+    assert parse_yaml("", "x") is None and parse_yaml("4", "x") == 4
+    assert parse_yaml("when: 2024-01-02", "x")["when"].year == 2024
+
+
+SETTINGS = [
+    *("llm.=3", "=3", "a", "a.b.c=3", "x=[1,2", "llm=!!python/object:os.system", "llm=5"),
+    *("llm.backend.x=1", "llm.model.x=1", "llm.model=", "llm=[]", "llm={}", "dimensions=5"),
+    *("rubric=null", "prompt=[1]", "repeats=many", "repeats=-1", "..=1", "llm..x=1", "family=5"),
+    *("llm=*x", "llm=&a [*a,*a]", "prompt={a: b}", "llm={model: [1]}", "llm={1: 2}", "{}=3"),
+    *("max_tokens=1e400", "a.=", "llm={[a]: 1}", "temperature={}", "family=nothing", "scale=4"),
+]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_settings_of_a_judge_that_are_wrong(setting: str) -> None:
+    line = {"id": "a", "dialogue": [{"role": "user", "content": "x"}]}
+    asked = ["score", "-", "--judge", "medal_gpt41", setting, "--dry-run"]
+    done = CliRunner().invoke(app, asked, input=json.dumps(line))
+    assert isinstance(done.exception, MedalError), (done.exception, done.output)
+
+
+def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
+    hostile = ['=HYPERLINK("http://x.example")', "@SUM(A1)", "+cmd|' /C calc'!A0", "-1+2", "\t=1"]
+    kept = ["-0.25", "+3", "text", -0.5, None, "a=b", ""]
+    path = write_table(tmp_path / "t.csv", ["=head", "b"], [[h, k] for h in hostile for k in kept])
+    with path.open(encoding="utf-8", newline="") as stream:
+        head, *lines = csv.reader(stream)
+    assert head == ["'=head", "b"]
+    assert {line[0] for line in lines} == {f"'{text}" for text in hostile}
+    assert [line[1] for line in lines[:7]] == ["-0.25", "+3", "text", "-0.5", "", "a=b", ""]

@@ -1,4 +1,5 @@
 # make quickstart   train a judge, score, benchmark, and the page (WITH=fed fetches FED first)
+# make readme       the quickstart, and its figures into README.md
 # make test         the whole suite
 # make pipeline     MEDAL's chain at small scale: generate, label, describe, curate, hand out, train
 # make llm          adds the embedded language model, for the judges that speak through one
@@ -14,7 +15,7 @@ BIN := .venv/bin
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart pipeline test test-slow test-browser lint llm clean
+.PHONY: quickstart readme pipeline test test-slow test-browser lint llm clean
 
 quickstart: .venv/.quickstart
 	@for name in $(WITH); do $(BIN)/medal data fetch $$name || exit 1; done
@@ -26,6 +27,10 @@ quickstart: .venv/.quickstart
 	$(OFFLINE) $(BIN)/medal score $(RUN)/planted.jsonl --judge $(RUN)/judge \
 	    --out $(RUN)/scores.jsonl --overwrite
 	$(OFFLINE) $(BIN)/medal benchmark --config configs/benchmark/quickstart.yaml
+
+# README's quickstart figures, written from the run of this machine.
+readme: quickstart
+	$(OFFLINE) $(BIN)/python -m medal_judges.eval.readme_tables README.md $(RUN)/results.json
 
 # SmolLM2 (135M) plays all roles and labels too, near chance: this shows the chain, not its worth. It
 # calls every user malformed, so that check is left out here; temperature 1 makes its labels differ.

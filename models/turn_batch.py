@@ -12,7 +12,7 @@ from torch import Tensor
 
 from medal_judges.dialogue import Dialogue
 from medal_judges.models.encoder_config import EncoderConfig
-from medal_judges.models.turn_features import turn_features
+from medal_judges.models.turn_features import FEATURE_NAMES, turn_features
 
 ROLE_INDEX = {"user": 0, "assistant": 1}
 MARK = -1  # segment of the tokenizer's own marks and of padding
@@ -68,12 +68,19 @@ class TurnTokenizer:
         encoded = EncodedDialogue(
             texts=[t.content for t in turns],
             roles=np.array([ROLE_INDEX[t.role] for t in turns], dtype=np.int64),
-            features=turn_features(dialogue)[dropped:],
+            features=self._features(dialogue)[dropped:],
             dropped=dropped,
         )
         if lines:
             encoded.ids, encoded.segments = self._sequence(lines)
         return encoded
+
+    def _features(self, dialogue: Dialogue) -> np.ndarray:
+        """Surface measures [turns, features]; zeros where the net reads none of them."""
+        reads = self.config.net != "sequence"
+        if reads and any(name in FEATURE_NAMES for name in self.config.features):
+            return turn_features(dialogue)
+        return np.zeros((len(dialogue.turns), len(FEATURE_NAMES)), dtype=np.float32)
 
     def _lines(self, dialogue: Dialogue) -> list[list[int]]:
         """Role-marked token ids of the newest turns that fit together, oldest first."""

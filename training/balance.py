@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.training.example_store import targets_of
 from medal_judges.training.examples import Example
 
 _MOST = 10.0  # above this a handful of positives would drown everything else
@@ -15,8 +18,9 @@ def balance_heads(model: EncoderConfig, examples: Sequence[Example]) -> EncoderC
     heads = {}
     for name, head in model.heads.items():
         if head.positive_weight == "balanced":
-            labels = [float(e.targets[name]) >= 0.5 for e in examples if name in e.targets]
-            positives = max(1, sum(labels))
+            targets = targets_of(examples, name)
+            labels = targets[np.isfinite(targets)] >= 0.5
+            positives = max(1, int(labels.sum()))
             weight = min(_MOST, max(1.0, (len(labels) - positives) / positives))
             head = head.model_copy(update={"positive_weight": weight})
         heads[name] = head

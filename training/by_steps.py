@@ -26,6 +26,7 @@ from medal_judges.training.balance import balance_heads
 from medal_judges.training.calibrate import fit_calibrations
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.distributed import strategy
+from medal_judges.training.example_store import spread
 from medal_judges.training.finish import ask, finish
 from medal_judges.training.loop import TrainingLoop
 from medal_judges.training.per_dimension import join_parts, part_config
@@ -134,7 +135,7 @@ def train_part(
         judge.net = judge.net.to(accelerator.device).eval()
         judge.device = accelerator.device
         if isinstance(judge, EncoderJudge):
-            fit_turn_means(judge, [example.dialogue for example in rows.train])
+            fit_turn_means(judge, [example.dialogue for example in spread(rows.train, 256)])
     return Part(config, judge, accelerator.device, loop.precision, figures, scored)
 
 

@@ -8,6 +8,7 @@ import torch
 
 from medal_judges.models.encoder import EncoderJudge
 from medal_judges.training.config import TrainConfig
+from medal_judges.training.example_store import sources_of
 from medal_judges.training.examples import Example
 from medal_judges.training.experts import mute_experts
 from medal_judges.training.feature_scale import fit_feature_scale
@@ -48,7 +49,7 @@ class EncoderTask(Task):
         if judge.config.reply is not None:
             fit_reply(judge, self.train, config.seed)
             fit_feature_scale(judge, self.train)  # once more: now the reactions mean something
-        sources = sorted({e.source for e in train})
+        sources = sources_of(train)
         self.objective = EncoderObjective(judge.net, sources, config.source_offsets)
 
     def solve(self) -> bool:

@@ -13,6 +13,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Rating, mean, rescale
 from medal_judges.training.config import DataEntry
+from medal_judges.training.row_store import label_means, label_names, label_scale
 
 STANDARD_SHARE = 0.2  # of the scale for one standard deviation, so that +-2.5 of them span it
 
@@ -49,7 +50,7 @@ def dimension_names(
     entry: DataEntry, rows: Sequence[LabelledDialogue], judged: Sequence[str]
 ) -> dict[str, str]:
     """Source dimension -> judge dimension of one entry. Raises ConfigError for unknown names."""
-    there = {name for row in rows for name in row.labels}
+    there = label_names(rows)
     if entry.dimensions is None:
         return {name: name for name in judged if name in there}
     named = entry.dimensions
@@ -77,13 +78,11 @@ def fit_unit_maps(
 
 def _unit_map(entry: DataEntry, rows: Sequence[LabelledDialogue], name: str) -> UnitMap:
     if entry.rescale == "standardise":
-        found = [r for row in rows if (rating := row.rating(name)) for r in [mean(rating)]]
-        values = np.array([v for v in found if v is not None])
+        means = label_means(rows, name)
+        values = means[np.isfinite(means)]
         span = float(values.std()) / STANDARD_SHARE or 1.0
         return UnitMap(float(values.mean()) - 0.5 * span, span)
-    scale = entry.rescale or next(
-        (row.scales.get(name) for row in rows if name in row.labels), None
-    )
+    scale = entry.rescale or label_scale(rows, name)
     if scale is None:
         raise ConfigError(
             f"{entry.source}: the scale of {name!r} has no bounds",

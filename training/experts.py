@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from medal_judges.errors import ConfigError
 from medal_judges.models.encoder_config import EncoderConfig, ExpertConfig
 from medal_judges.models.encoder_net import EncoderNet
+from medal_judges.training.example_store import targets_of
 from medal_judges.training.examples import Example
 
 
@@ -17,11 +20,10 @@ def experts_of(config: EncoderConfig) -> tuple[ExpertConfig, ...]:
 
 def labelled_rows(examples: Sequence[Example], expert: ExpertConfig, name: str) -> list[int]:
     """The rows of the sources of ``expert`` that have a label of dimension ``name``."""
-    return [
-        i
-        for i, e in enumerate(examples)
-        if name in e.targets and (not expert.sources or e.source in expert.sources)
-    ]
+    labelled = np.flatnonzero(np.isfinite(targets_of(examples, name))).tolist()
+    if not expert.sources:
+        return labelled
+    return [i for i in labelled if examples[i].source in expert.sources]
 
 
 def mute_experts(net: EncoderNet, examples: Sequence[Example], least: int) -> None:

@@ -25,6 +25,7 @@ from medal_judges.training.packing import (
     packs_cleanly,
 )
 from medal_judges.training.task import Task, learnt_alone
+from medal_judges.training.token_store import encoded, tokenizer_key
 
 
 class LessonData(Data):
@@ -38,17 +39,48 @@ class LessonData(Data):
     ) -> None:
         super().__init__(examples)
         self.packed = packed
-        self.lessons = [_lessons(judge, example) for example in examples]
+        reader = [
+            tokenizer_key(judge.tokenizer),
+            judge.lora.model_dump(),
+            judge.prompt.model_dump(mode="json"),
+            [d.to_record() for d in judge.dimensions],
+        ]
+        self.lessons, self._lengths = encoded(
+            examples, reader, lambda example: _lessons(judge, example), _tokens, LESSONS
+        )
 
     @property
-    def lengths(self) -> list[int]:
+    def lengths(self) -> Sequence[int]:
         """Tokens."""
-        return [sum(len(x.prompt) + len(x.answer) for x in each) for each in self.lessons]
+        return self._lengths
 
     def inputs(self, rows: Sequence[int]) -> LessonInputs:
         """Inputs of the examples ``rows``."""
         lessons = [(place, x) for place, row in enumerate(rows) for x in self.lessons[row]]
         return pack(lessons) if self.packed else in_rows(lessons)
+
+
+def _tokens(lessons: Sequence[Lesson]) -> int:
+    return sum(len(x.prompt) + len(x.answer) for x in lessons)
+
+
+def _row_of(lessons: Sequence[Lesson]) -> dict[str, Any]:
+    return {"prompts": [x.prompt for x in lessons], "answers": [x.answer for x in lessons]}
+
+
+def _from_row(row: dict[str, Any]) -> list[Lesson]:
+    pairs = zip(row["prompts"], row["answers"], strict=True)
+    return [Lesson(prompt, answer) for prompt, answer in pairs]
+
+
+def _features() -> Any:
+    from datasets import Features, List, Value
+
+    whole = List(List(Value("int32")))
+    return Features({"prompts": whole, "answers": whole})
+
+
+LESSONS = (_row_of, _from_row, _features)
 
 
 def _lessons(judge: GenerativeLoraJudge, example: Example) -> list[Lesson]:

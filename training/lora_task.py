@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,9 +13,11 @@ from medal_judges.models.judge import Judge
 from medal_judges.models.lora import LoraJudge
 from medal_judges.models.turn_batch import collate_pieces
 from medal_judges.training.config import TrainConfig
+from medal_judges.training.example_store import sources_of
 from medal_judges.training.examples import Example
 from medal_judges.training.objective import Data, Objective
 from medal_judges.training.task import Task, learnt_alone
+from medal_judges.training.token_store import encoded, tokenizer_key
 
 
 @dataclass(slots=True)
@@ -28,18 +31,39 @@ class TokenInputs:
         return TokenInputs(self.ids.to(device), self.mask.to(device))
 
 
+def _id_features() -> Any:
+    from datasets import Features, List, Value
+
+    return Features({"ids": List(Value("int32"))})
+
+
+def _write_ids(ids: list[int]) -> dict[str, Any]:
+    return {"ids": ids}
+
+
+def _read_ids(row: dict[str, Any]) -> list[int]:
+    ids: list[int] = row["ids"]
+    return ids
+
+
+IDS = (_write_ids, _read_ids, _id_features)
+
+
 class TokenData(Data):
     """Each dialogue as the judge reads it."""
 
     def __init__(self, judge: LoraJudge, examples: Sequence[Example]) -> None:
         super().__init__(examples)
-        self.ids = [judge.encode(e.dialogue)[0] for e in examples]
+        reader = [tokenizer_key(judge.tokenizer), judge.config.max_tokens, judge.config.speaks]
+        self.ids, self._lengths = encoded(
+            examples, reader, lambda e: judge.encode(e.dialogue)[0], len, IDS
+        )
         self.pad = judge.pad
 
     @property
-    def lengths(self) -> list[int]:
+    def lengths(self) -> Sequence[int]:
         """Tokens."""
-        return [len(row) for row in self.ids]
+        return self._lengths
 
     def inputs(self, rows: Sequence[int]) -> TokenInputs:
         """Inputs of the examples ``rows``."""
@@ -71,7 +95,7 @@ class LoraTask(Task):
         judge.device = device
         self.body = judge.net.body
         self.train, self.validation = TokenData(judge, train), TokenData(judge, validation)
-        sources = sorted({e.source for e in train})
+        sources = sources_of(train)
         names = [d.name for d in judge.dimensions]
         self.objective = LoraObjective(judge.net, names, sources, config.source_offsets)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,8 +19,10 @@ from medal_judges.models.turn_batch import (
     collate_pieces,
     collate_sequences,
 )
+from medal_judges.models.turn_features import FEATURE_NAMES
 from medal_judges.training.examples import Example
 from medal_judges.training.objective import Data, Objective
+from medal_judges.training.token_store import encoded, tokenizer_key
 
 
 @dataclass(slots=True)
@@ -82,6 +86,35 @@ class EncoderObjective(Objective):
         return [torch.isin(sources, sources.new_tensor(rows)) for rows in wanted]
 
 
+def _row_of(one: EncodedDialogue) -> dict[str, Any]:
+    return {
+        "roles": one.roles,
+        "features": one.features.reshape(-1) if one.features.any() else [],
+        "dropped": one.dropped,
+        "ids": one.ids,
+        "segments": one.segments,
+    }
+
+
+def _from_row(row: dict[str, Any]) -> EncodedDialogue:
+    roles = np.array(row["roles"], dtype=np.int64)
+    features = np.zeros((len(roles), len(FEATURE_NAMES)), dtype=np.float32)
+    if row["features"]:
+        features[:] = np.array(row["features"], dtype=np.float32).reshape(len(roles), -1)
+    return EncodedDialogue([], roles, features, row["dropped"], row["ids"], row["segments"])
+
+
+def _features() -> Any:
+    from datasets import Features, List, Value
+
+    whole = {"roles": "int8", "features": "float32", "ids": "int32", "segments": "int32"}
+    return Features({k: List(Value(v)) for k, v in whole.items()} | {"dropped": Value("int32")})
+
+
+# A dialogue as one sequence: how it is stored, and read back without its texts.
+SEQUENCE = (_row_of, _from_row, _features)
+
+
 class Batcher(Data):
     """Examples to Inputs and targets; with a frozen body every distinct turn is encoded once, in
     bf16 where ``bf16`` says so."""
@@ -91,26 +124,44 @@ class Batcher(Data):
     ) -> None:
         super().__init__(examples)
         self.judge = judge
-        self.encoded = judge.prepare([e.dialogue for e in examples])
         self.flat = judge.config.shape == "flat"
+        self.row: dict[str, int] = {}
+        self.pieces: list[list[list[int]]] = []
+        self.table: Tensor | None = None
+        self.encoded: Sequence[EncodedDialogue]
+        if self.flat:
+            self.encoded, self._lengths = self._sequences()
+            return
+        self.encoded = judge.prepare([e.dialogue for e in examples])
         texts = list(dict.fromkeys(t for e in self.encoded for t in e.texts))
         self.row = {text: i for i, text in enumerate(texts)}
-        self.pieces: list[list[list[int]]] = [] if self.flat else judge.turns.pieces(texts)
-        self.table: Tensor | None = None
-        if frozen and not self.flat:
+        self.pieces = judge.turns.pieces(texts)
+        if frozen:
             with torch.autocast(judge.device.type, torch.bfloat16, enabled=bf16):
                 self.table = judge.embed_texts(texts)
+        self._lengths = [self._cost(one) for one in self.encoded]
+
+    def _sequences(self) -> tuple[Sequence[EncodedDialogue], Sequence[int]]:
+        turns = self.judge.turns
+        reader = [tokenizer_key(self.judge.tokenizer), self.judge.config.model_dump()]
+        return encoded(
+            self.examples,
+            reader,
+            lambda example: turns.encode(example.dialogue),
+            lambda one: len(one.ids),
+            SEQUENCE,
+        )
+
+    def _cost(self, one: EncodedDialogue) -> int:
+        """Turns with a frozen body, else tokens."""
+        if self.table is not None:
+            return len(one.texts)
+        return sum(len(p) for t in one.texts for p in self.pieces[self.row[t]])
 
     @property
-    def lengths(self) -> list[int]:
+    def lengths(self) -> Sequence[int]:
         """Cost of each example: turns with a frozen body, else tokens."""
-        if self.table is not None:
-            return [len(e.texts) for e in self.encoded]
-        if self.flat:
-            return [len(e.ids) for e in self.encoded]
-        return [
-            sum(len(p) for t in e.texts for p in self.pieces[self.row[t]]) for e in self.encoded
-        ]
+        return self._lengths
 
     def inputs(self, rows: Sequence[int]) -> Inputs:
         """Inputs of the examples ``rows``."""
@@ -137,7 +188,9 @@ class Batcher(Data):
         """Turn vectors [1, T, H] of one example as the body is now; no gradient."""
         if self.table is not None:
             return self.table[[self.row[t] for t in self.encoded[row].texts]].unsqueeze(0)
-        return self.judge.embed_texts(self.encoded[row].texts).unsqueeze(0)
+        one = self.encoded[row]
+        texts = [turn.content for turn in self.examples[row].dialogue.turns][one.dropped :]
+        return self.judge.embed_texts(texts).unsqueeze(0)
 
     def _index(
         self, chosen: Sequence[EncodedDialogue], batch: TurnBatch, rows: dict[str, int]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from medal_judges.models.heads import Head
+from medal_judges.training.example_store import weights_of
 from medal_judges.training.examples import Example
 
 Targets = dict[str, tuple[Tensor, Tensor]]
@@ -85,12 +86,12 @@ class Data(ABC):
     def __init__(self, examples: Sequence[Example]) -> None:
         self.examples = examples
         # Of mean 1, so that the rate of learning does not depend on the unit they were given in.
-        total = sum(e.weight for e in examples)
-        self.weights = [e.weight * len(examples) / total for e in examples]
+        weights = weights_of(examples)
+        self.weights = weights * len(weights) / weights.sum()
 
     @property
     @abstractmethod
-    def lengths(self) -> list[int]:
+    def lengths(self) -> Sequence[int]:
         """Cost of each example, by which batches are cut."""
 
     @abstractmethod
@@ -102,10 +103,11 @@ class Data(ABC):
     ) -> Targets:
         """Per dimension: targets [B] or [B, levels], and the mask of rows that have one."""
         found: Targets = {}
+        chosen = [self.examples[row] for row in rows]
         for name in names:
             shape = (levels[name],) if name in levels else ()
             empty = np.zeros(shape, dtype=np.float32)
-            there = [self.examples[row].targets.get(name) for row in rows]
+            there = [example.targets.get(name) for example in chosen]
             values = [empty if t is None else np.asarray(t, dtype=np.float32) for t in there]
             mask = torch.tensor([t is not None for t in there])
             found[name] = (torch.from_numpy(np.stack(values)), mask)

@@ -19,6 +19,7 @@ from medal_judges.models.judge import Judge
 from medal_judges.training.card import write_card
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.emissions import Meter
+from medal_judges.training.example_store import learnt_names
 from medal_judges.training.finish import finish
 from medal_judges.training.hybrid import fit_hybrid
 from medal_judges.training.rows import RunRows, load_rows
@@ -90,7 +91,7 @@ def learnable(
             hint=f"it has: {', '.join(d.name for d in dimensions)}",
         )
     dimensions = [d for d in dimensions if only is None or d.name in only]
-    labelled = {name for example in rows.train for name in example.targets}
+    labelled = learnt_names(rows.train)
     if left := [d.name for d in dimensions if d.name not in labelled]:
         logger.warning("no training labels for %s: the judge will not have them", ", ".join(left))
     return [d for d in dimensions if d.name in labelled]

@@ -1,0 +1,49 @@
+"""README's quickstart figures come out of results.json and of its own snippet."""
+
+from pathlib import Path
+
+import pytest
+
+from medal_judges.errors import ConfigError
+from medal_judges.eval.planted_table import _COLUMNS
+from medal_judges.eval.readme_tables import JUDGES, planted_markdown, printed, replaced
+
+README = Path(__file__).parents[2] / "README.md"
+COLUMNS = ("Issue", "Judge", *_COLUMNS.values(), "Planted rows", "Coverage")
+
+
+def results(value: float = 0.864) -> dict[str, object]:
+    def cells(judge: str) -> list[object]:
+        shown = value if judge == "quickstart" else 0.5
+        return [*[{"value": shown, "low": None, "high": None}] * len(_COLUMNS), 40, 1.0]
+
+    rows = [["repetitive", judge, *cells(judge)] for judge in JUDGES]
+    return {"tables": [{"title": "Planted issues: planted", "columns": COLUMNS, "rows": rows}]}
+
+
+def test_the_table_in_the_readme_has_the_form_that_the_command_writes() -> None:
+    table = planted_markdown(results()).splitlines()
+    assert table[2] == (
+        "| repetitive | 0.86 / 0.50 / 0.50 | 0.86 | 0.86 / 0.50 / 0.50 | 0.86 / 0.50 / 0.50 "
+        "| 0.86 (0.86) |"
+    )
+    text = README.read_text(encoding="utf-8")
+    head = text.split("<!-- quickstart: planted -->")[1].strip().splitlines()
+    assert head[:2] == table[:2] and head[2].startswith("| repetitive | ")
+    changed = replaced(text, "planted", "\n".join(table))
+    assert "\n".join(table) in changed and changed.count("<!-- end -->") == 2
+    assert changed.split("<!-- quickstart: planted -->")[0] in text
+
+
+def test_the_snippet_is_run_as_it_stands() -> None:
+    assert printed("```python\nprint(1 + 1)\nprint('x')\n```") == "    2\n    x"
+    with pytest.raises(ConfigError, match=r"(?s)snippet failed: .*ZeroDivisionError"):
+        printed("```python\n1 / 0\n```")
+    assert "<!-- quickstart: prints -->" in README.read_text(encoding="utf-8")
+
+
+def test_results_without_the_table_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no table of planted issues"):
+        planted_markdown({"tables": []})
+    with pytest.raises(ConfigError, match=r"no <!-- quickstart: prints"):
+        replaced("text", "prints", "x")

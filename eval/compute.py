@@ -13,6 +13,7 @@ from medal_judges.eval.cascade import cascade_curve
 from medal_judges.eval.comparison import Judged, comparison_tables
 from medal_judges.eval.correlation import MIN_WITHIN
 from medal_judges.eval.dimension_means import dimension_means_table
+from medal_judges.eval.followup_usage import follow_up_usage
 from medal_judges.eval.intervals import METHOD
 from medal_judges.eval.metaeval import (
     Question,
@@ -57,6 +58,13 @@ def compute(run: Run, facts: Iterable[tuple[str, str]] = ()) -> Benchmark:
             )
         )
     tables += [t for name, data in run.planted.items() if (t := _planted(run, name, data))]
+    tables.append(
+        follow_up_usage(
+            (run.sets[name][0].name, a.judge, a.judgements)
+            for name in run.sets
+            for a in run.answers.get(name, [])
+        )
+    )
     curves = _cascades(run)  # before the facts, which tell its notes
     return Benchmark(
         title=run.config.title,

@@ -10,6 +10,7 @@ from rich.table import Table as RichTable
 from medal_judges.eval.comparison import CEILING, GRADED, ISSUES
 from medal_judges.eval.console import wide_console
 from medal_judges.eval.dimension_means import TITLE as MEANS
+from medal_judges.eval.followup_usage import TITLE as FOLLOW_UPS
 from medal_judges.eval.published import OURS
 from medal_judges.eval.published import TITLE as PUBLISHED
 from medal_judges.eval.report.numbers import p_value_text
@@ -41,7 +42,7 @@ def print_tables(benchmark: Benchmark, notes: Sequence[str]) -> None:
     for table in benchmark.tables:
         if table.columns[0] == "Issue":
             console.print(_chosen(table, _PLANTED))
-        elif table.title == MEANS:
+        elif table.title in (MEANS, FOLLOW_UPS):
             console.print(_chosen(table, table.columns))
         elif table.title in _COMPARISONS:
             console.print(_chosen(_brief(table), _COMPARISONS[table.title]))
@@ -52,6 +53,13 @@ def print_tables(benchmark: Benchmark, notes: Sequence[str]) -> None:
                 console.print(_chosen(replace(table, rows=measured), table.columns))
     for note in notes:
         console.print(note, style="dim", markup=False, highlight=False)
+
+
+def print_table(table: Table) -> None:
+    """Print all of one table, and its note."""
+    console = wide_console()
+    console.print(_chosen(table, table.columns))
+    console.print(table.note, style="dim", markup=False, highlight=False)
 
 
 def _figures(title: str, rows: Sequence[ResultRow], metrics: Mapping[str, str]) -> RichTable:

@@ -17,6 +17,7 @@ from medal_judges.data_prep.generate_command import generate
 from medal_judges.errors import MedalError
 from medal_judges.eval.agreement_command import agreement
 from medal_judges.eval.commands import benchmark
+from medal_judges.eval.followup_usage_command import followup_usage
 from medal_judges.inference.commands import score
 from medal_judges.inference.doctor_command import doctor
 from medal_judges.inference.export_command import export
@@ -45,6 +46,7 @@ app.command()(score)
 app.command()(label)
 app.command()(benchmark)
 app.command()(agreement)
+app.command()(followup_usage)
 app.command()(doctor)
 app.command()(export)
 app.command()(push)

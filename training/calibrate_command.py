@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,19 +21,15 @@ def calibrate(
     """Fit centre and spread of each dimension's scale on human ratings; ranks do not change."""
     import yaml
 
-    from medal_judges.config import read_yaml
     from medal_judges.data_prep.sources.registry import files_of, load_spec
     from medal_judges.errors import ConfigError
     from medal_judges.inference.progress import scoring_bar
     from medal_judges.models.followup.judge import FollowUpJudge
     from medal_judges.outputs import require_other_file
-    from medal_judges.shipped import judge_file
     from medal_judges.training.scale import fit_scale, human_units
 
     require_other_file(out, [judge, *files_of(data)])
-    settings = read_yaml(judge_file(judge) or judge)
-    if settings.pop("family", None) != FollowUpJudge.family:
-        raise ConfigError(f"{judge} is no follow-up judge: trained judges bring their own scale")
+    settings = _follow_up_settings(judge)
     loaded = FollowUpJudge.from_settings(settings)
     rows = load_spec(data)[:limit]
     there = {name for row in rows for name in row.labels}
@@ -69,3 +65,15 @@ def calibrate(
     record = {"family": FollowUpJudge.family, **settings, "scale": scale}
     out.write_text(yaml.safe_dump(record, sort_keys=False, allow_unicode=True), encoding="utf-8")
     typer.echo(f"wrote {out}")
+
+
+def _follow_up_settings(judge: str) -> dict[str, Any]:
+    from medal_judges.config import read_yaml
+    from medal_judges.errors import ConfigError
+    from medal_judges.models.followup.judge import FollowUpJudge
+    from medal_judges.shipped import judge_file
+
+    settings = read_yaml(judge_file(judge) or judge)
+    if settings.pop("family", None) != FollowUpJudge.family:
+        raise ConfigError(f"{judge} is no follow-up judge: trained judges bring their own scale")
+    return settings

@@ -38,7 +38,10 @@ def print_tables(benchmark: Benchmark, notes: Sequence[str]) -> None:
         groups.setdefault((row.set_name, row.level, row.kind == "binary"), []).append(row)
     for (name, level, binary), rows in groups.items():
         title = name if level == "dialogue" else f"{name} ({level} level)"
-        console.print(_figures(title, rows, _BINARY if binary else _GRADED))
+        metrics = _BINARY if binary else _GRADED
+        console.print(_figures(title, rows, metrics))
+        for why in _without_interval(rows, next(iter(metrics))):
+            console.print(why, style="dim", markup=False, highlight=False)
     for table in benchmark.tables:
         if table.columns[0] == "Issue":
             console.print(_chosen(table, _PLANTED))
@@ -73,6 +76,16 @@ def _figures(title: str, rows: Sequence[ResultRow], metrics: Mapping[str, str]) 
                           _like(row, main), _number(row.ceiling.get(main)))  # fmt: skip
         table.add_section()
     return table
+
+
+def _without_interval(rows: Sequence[ResultRow], metric: str) -> list[str]:
+    """Why figures have no interval, and whose."""
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        found = row.metrics.get(metric)
+        if found and found.value is not None and found.reason and not row.under_floor:
+            reasons.setdefault(found.reason, []).append(f"{row.judge} on {row.dimension}")
+    return [f"{reason}: {', '.join(whose)}" for reason, whose in reasons.items()]
 
 
 def _lead(row: ResultRow) -> tuple[str, ...]:

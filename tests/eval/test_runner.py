@@ -28,6 +28,7 @@ def test_from_files_to_page(folder: Path) -> None:
     overall, repeats = results(folder)["rows"]
     assert overall["metrics"]["spearman"]["value"] > 0.9
     assert "the same whichever" in overall["metrics"]["spearman"]["reason"]  # exactly 1
+    assert "no interval: the same whichever" in " ".join(done.stdout.split())
     assert overall["metrics"]["pearson"]["low"] is not None
     assert (repeats["kind"], repeats["dimension"]) == ("binary", "repeats")
     assert repeats["metrics"]["f1_present"]["value"] == pytest.approx(

@@ -48,14 +48,17 @@ class Candidate(Number):
 _PAIRS = {"“": "”", "«": "»", "「": "」", "『": "』", "„": "“”", '"': '"', "`": "`", "‘": "’"}
 _ONLY_NUMBER = re.compile(r"[\s\d.,/%+\-]{1,20}")
 _KEY = re.compile(r"[^\W\d]{1,40}")
-_BLOCKQUOTE = re.compile(r"^[ \t]{0,3}>[^\n]*", re.MULTILINE)
+_BLOCKQUOTE = re.compile(rf"^[ \t]{{0,3}}>[^\n]*|{words.SPOKEN_LINE}", re.MULTILINE | re.IGNORECASE)
+_SINGLE = re.compile(r"(?<!\w)'[^'\n]{3,200}'(?!\w)")  # no apostrophe, which stands in a word
 
 
 def quotations(text: str) -> list[tuple[int, int]]:
     """Where others are quoted: [start, end) of what stands between quotation marks, and lines
-    marked by ``>``. A number or one word alone between marks is emphasis; marks around the whole
-    text are none of its own; a mark that is not closed quotes to the end of its paragraph."""
+    marked by ``>`` or by a speaker, in order and apart. A number or one word alone between marks is
+    emphasis; marks around the whole text are none of its own; a mark that is not closed quotes to
+    the end of its paragraph."""
     spans = [m.span() for m in _BLOCKQUOTE.finditer(text)]
+    spans += [m.span() for m in _SINGLE.finditer(text) if not _KEY.fullmatch(m[0].strip("'"))]
     whole = _wrapped(text)
     position, end_of_text = whole or (0, len(text))
     while position < end_of_text:
@@ -71,7 +74,18 @@ def quotations(text: str) -> list[tuple[int, int]]:
         if not (_ONLY_NUMBER.fullmatch(inner) or _KEY.fullmatch(inner) or not inner):
             spans.append((position, end))
         position = end + 1
-    return sorted(spans)
+    return _merged(spans)
+
+
+def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sorted, with those that overlap as one."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
 
 
 def _wrapped(text: str) -> tuple[int, int] | None:
@@ -111,6 +125,7 @@ _DEFINED_BEFORE = re.compile(rf"(?:{words.DEFINES_BEFORE}){BLANK}$", re.IGNORECA
 _THING = re.compile(rf"(?:\b{words.THINGS}[ #.-]{{0,3}}|第)$", re.IGNORECASE)
 _RATED = re.compile(rf"\b{words.DETERMINERS}\s\w+\s$", re.IGNORECASE)  # "rate this response 4"
 _ATTRIBUTED = re.compile("|".join(words.ATTRIBUTIONS), re.IGNORECASE)
+_ATTRIBUTED_AFTER = re.compile(words.ATTRIBUTED_AFTER, re.IGNORECASE)
 _OWN_VOICE = re.compile(words.OWN_VOICE, re.IGNORECASE)
 _UNIT_AFTER = re.compile(rf"{BLANK}{UNITS}(?![钟析别享之])(?![{LETTER}])", re.IGNORECASE)
 _WORD_AFTER = re.compile(r"\s?-?([^\W\d_]+)")
@@ -131,7 +146,7 @@ def _label(names: tuple[str, ...]) -> re.Pattern[str]:
     )
     return re.compile(
         rf"(?:(?:(?<![{LETTER}])(?:{labels}))(?:{between}){links}\s{{0,8}}"
-        rf"|(?:{labels})\s{{0,16}}[:=→]\s{{0,8}}){_SOFT}$",
+        rf"|(?:{labels}|{'|'.join(words.LABELS_WITH_COLON)})\s{{0,16}}[:=→]\s{{0,8}}){_SOFT}$",
         re.IGNORECASE,
     )
 
@@ -161,7 +176,7 @@ def _weighed(
     objection: Objection | None
     if inside(c.start, quoted):
         objection = "quoted"
-    elif reported(sentence):
+    elif reported(sentence) or _ATTRIBUTED_AFTER.match(after):
         objection = "reported"
     else:
         objection = _own_objection(c, window, after, evidence)

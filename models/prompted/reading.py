@@ -102,7 +102,8 @@ def _settled(numbers: Sequence[Candidate], scale: Scale, binary: bool, text: str
     marked = [c for c in numbers if _is_marked(c)]
     loose = [c for c in numbers if c.evidence is None and c.objection is None and not c.spelled]
     if not marked and len(re.findall(r"[^\W\d_]+", text)) <= 3 and ":" not in text:
-        marked, loose = loose, []
+        # the answer's last word: "a solid 4"
+        marked, loose = [c for c in loose if not re.search(r"\w", text[c.end :])], []
     if not marked:
         return Reading(None, f"{_unmarked(numbers, loose)} in the answer {shown(text)}")
     if bad := next((c for c in marked if c.value is None), None):

@@ -26,6 +26,8 @@ LABELS = (
     *("bewertung", "punktzahl", "note", "wertung", "évaluation", "pontuação", "avaliação"),
     *("punteggio", "voto", "valutazione", "スコア", "評価", "点数", "得点", "оценка", "التقييم"),
 )
+# These too, with a colon.
+LABELS_WITH_COLON = ("answer", "assessment", "evaluation", "respuesta", "evaluación", "答案")
 # Somebody who rates, speaking for himself; the number follows in the same clause.
 RATES = (
     r"\b(?:i|we|let me)(?:['’](?:d|ll|m|ve))?\s(?:\w+\s){0,4}?"
@@ -44,8 +46,9 @@ RATES = (
 )
 # Directly before the number; what was said before it led there.
 CONCLUDES = (
-    r"\b(?:so|thus|hence|therefore|overall|in total|altogether|i(?:['’]d| would)? say|i think)",
-    r"\b(?:así que|por lo tanto|por tanto|en total|diría|creo que)",
+    r"\b(?:so|thus|hence|therefore|overall|in total|altogether|i(?:['’]d| would)? say"
+    r"|i (?:think|believe|feel)(?: that)?)",
+    r"\b(?:así que|por lo tanto|por tanto|en total|(?:diría|creo)(?: que)?)",
     r"\b(?:also|daher|insgesamt|donc|au total|je dirais|portanto|então|quindi)",
     r"\b(?:but|sino|sondern)\s(?:rather\s)?(?:an?|un|eine?)\s",
     r"(?:所以|因此|总体|总的来说|综上|我说)",
@@ -96,8 +99,8 @@ BOUNDS_AFTER = (
 DEFINES = (
     r"\s?(?:means?\b|meaning\b|being\b|stands? for\b|represents?\b|indicates?\b|denotes?\b"
     r"|corresponds?\b|is (?:the )?(?:best|worst|highest|lowest|max\w{0,5}|min\w{0,5}|perfect|top)\b"
-    r"|would (?:mean|be|indicate)\b|significa\b|indica\b|representa\b|equivale\b|bedeutet\b"
-    r"|signifie\b|表示|代表|意味|意思是|[为是](?:最|满分)|=\s?[^\W\d])"
+    r"|would (?:mean|be|indicate|need|require|take|have)\b|significa\b|indica\b|representa\b"
+    r"|equivale\b|bedeutet\b|signifie\b|表示|代表|意味|意思是|[为是](?:最|满分)|=\s?[^\W\d])"
 )
 DEFINES_BEFORE = r"\b(?:where|whereby|donde|wobei|où|onde)\s(?:an?\s)?"
 # The number is somebody else's word. Who speaks, and what makes it speech.
@@ -126,5 +129,16 @@ ATTRIBUTIONS = (
 OWN_VOICE = (
     r"(?:\b(?:so|but|however|therefore|thus|hence|still|yet|pero|así que|aber|deshalb|mais|donc|mas"
     r"|ma)\b[,]?\s(?:\w+\s){0,2}?(?:i|my|we|our|yo|mi|le|ich|meine|je|ma|eu|minha|io)\b(?!\s(?:should"
-    r"|must|have to|need|ought))|(?:但|所以|因此|不过)[，,]?我)"
+    r"|must|have to|need|ought))|\w[^.!?\n]{1,80}?,\s(?:i|we)(?:['’](?:d|ll))?\s(?:would\s|will\s)?"
+    r"(?:only\s|still\s)?(?:give|rate|score|say|put|assign)\b|(?:但|所以|因此|不过)[，,]?我)"
+)
+# Behind what was said: "..., says the user".
+ATTRIBUTED_AFTER = (
+    r"[^.!?\n]{0,12}?,?\s(?:says?|said|wr(?:ites?|ote)|asks?|asked|demands?|dice|dijo|pide|escribe|sagt"
+    r"|dit|diz)\s(?:the|el|la|der|die|le|o|a|user|he|she|they)\b"
+)
+# A line of a transcript.
+SPOKEN_LINE = (
+    r"^[ \t]{0,3}(?:system|user|human|assistant|chatbot|bot|usuari[oa]|asistente|用户|助手|系统)"
+    r"[ \t]{0,2}[:：][^\n]*"
 )

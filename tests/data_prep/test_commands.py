@@ -120,7 +120,7 @@ def test_audit_names_the_bad_line_or_lists_what_it_left_out(file: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["show", "fedd"], "did you mean fed"),
+        (["show", "fedd"], "did you mean 'fed'?"),
         (["show", "fed", "--offline"], "put fed_dialogue.jsonl.gz"),
         (["show", "nothing.jsonl"], "no such file"),
         (["fetch", "fed"], "the network is not to be used"),
@@ -176,5 +176,5 @@ def test_help_is_quick() -> None:
 def test_an_error_is_one_message_and_exit_code_2_without_a_traceback() -> None:
     done = fresh(as_typed("data", "show", "fedd"))
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("error: no source 'fedd'\n  did you mean fed")
+    assert done.stderr.startswith("error: no source 'fedd'\n  did you mean 'fed'?")
     assert "Traceback" not in done.stderr

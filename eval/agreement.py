@@ -157,16 +157,20 @@ def _figures(
     if any(row.aggregated for row in rows):
         reason = "released as means or votes, without single answers"
         return {key: Estimate(None, reason=reason) for key in names}, {}
-    if not (np.isfinite(values).sum(axis=1) > 1).any():
+    paired = np.isfinite(values).sum(axis=1) > 1
+    if not paired.any():
         return {key: Estimate(None, reason=_NO_PAIRS) for key in names}, {}
+    # A row with one answer takes no part, so that it must not count towards an interval either.
+    rows = [row for row, has in zip(rows, paired, strict=True) if has]
+    values, people = values[paired], people[paired]
+    weights = None if weights is None else weights[paired]
     clusters = choose_clusters([row.dialogue.chatbot for row in rows], [row.group for row in rows])
     statistic = weighted(_statistic(values, people, kind), weights)
     plain = _plain(statistic, values, kind, weights)
     found = with_intervals(plain, statistic, clusters)
     if why := no_interval(values, MEASUREMENT[kind]):
         found["alpha"] = replace(plain["alpha"], reason=plain["alpha"].reason or why)
-    paired = np.isfinite(values).sum(axis=1) > 1
-    trials = _trials(clusters, paired, weights)
+    trials = _trials(clusters, weights)
     if not too_few(clusters):
         found = {key: _at_an_end(key, estimate, trials) for key, estimate in found.items()}
     if kind == "binary":
@@ -174,13 +178,12 @@ def _figures(
     return found, graded_ceiling(values, [], clusters, weights=weights)
 
 
-def _trials(clusters: Clusters, paired: npt.NDArray[np.bool_], weights: Floats | None) -> float:
-    """Clusters with a pair of answers; of unlike weight, how many alike tell as much."""
-    counts = paired.astype(np.float64) if weights is None else paired * weights
-    _, member = np.unique(np.asarray(clusters.names), return_inverse=True)
+def _trials(clusters: Clusters, weights: Floats | None) -> float:
+    """Clusters; of unlike weight, how many alike tell as much."""
     if weights is None:
-        return float((np.bincount(member, counts) > 0).sum())
-    return effective_size(np.bincount(member, counts).tolist())
+        return clusters.count
+    _, member = np.unique(np.asarray(clusters.names), return_inverse=True)
+    return effective_size(np.bincount(member, weights).tolist())
 
 
 def _plain(

@@ -48,7 +48,7 @@ class Dialogue:
 
     @property
     def chatbot(self) -> str | None:
-        """Name of the system judged, the cluster of bootstrap intervals."""
+        """Name of the system judged, which intervals leave out as a whole."""
         return self.models.get("assistant")
 
     def upto(self, turn: int) -> Dialogue:

@@ -313,3 +313,14 @@ def test_repeats_of_a_machine_are_nobodys_answers() -> None:
     (people,) = agreements(rows_of("overall", answers, **extra))
     (machine,) = agreements(rows_of("overall", answers, **extra, labels_by="j"))
     assert (people.columns, machine.columns) == (PEOPLE, POSITIONS)
+
+
+def test_rows_with_one_answer_give_no_interval() -> None:
+    """Nine pairs are too few, however many single answers stand beside them."""
+    pairs = [(0, 0), (1, 1), (0, 1), (1, 1), (0, 0), (1, 0), (1, 1), (0, 0), (1, 1)]
+    (found,) = agreements(rows_of("unsafe", [*pairs, *[(1, None)] * 40]))
+    alpha = found.figures["alpha"]
+    assert alpha.value is not None and alpha.low is None
+    assert alpha.reason == "no interval: 9 rows, fewer than 10"
+    (more,) = agreements(rows_of("unsafe", [*pairs, (0, 0), *[(1, None)] * 40]))
+    assert more.figures["alpha"].low is not None

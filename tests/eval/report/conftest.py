@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from medal_judges.contributions import Contributions
+from medal_judges.eval.intervals import METHOD
 from medal_judges.eval.report.page import write_report
 from medal_judges.eval.results import Benchmark, Disagreement, Estimate, Point, ResultRow, Table
 
@@ -248,7 +249,7 @@ def build_benchmark(seed: int = 0) -> Benchmark:
         ("Made", "2026-01-31 12:00 UTC"),
         ("Version", "medal_judges 0.1.0"),
         ("Command", "medal benchmark --config configs/benchmark/quickstart.yaml"),
-        ("Intervals", "95% bootstrap, 2,000 resamples, clustered by chatbot, seed 0"),
+        ("Intervals", f"{METHOD}; set by chatbot"),
     ]
     return Benchmark("Quickstart benchmark", rows, _disagreements(rng), facts, [planted])
 

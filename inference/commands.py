@@ -9,6 +9,8 @@ import typer
 from medal_judges.inference.judge_options import judge_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from medal_judges.inference.scoring import ScoreReport
     from medal_judges.jsonl import Skipped
     from medal_judges.models.judge import Judge
@@ -51,6 +53,9 @@ def score(
         bool,
         typer.Option("--retry-failed", help="Ask again for every row of OUT without a score."),
     ] = False,
+    unknown_language: Annotated[
+        str, typer.Option("--unknown-language", help="Not the judge's: warn, or refuse (unscored).")
+    ] = "warn",
     no_cache: Annotated[
         bool,
         typer.Option("--no-cache", help="No answers kept on disk (rows of OUT stay: --overwrite)."),
@@ -87,13 +92,16 @@ def score(
             typer.echo(skipped.summary(), err=True)
         return
     if out == "-":
-        report = _to_stdout(file, dialogues, loaded, level, dimension, token_budget)
+        report = _to_stdout(
+            file, dialogues, loaded, level, dimension, token_budget, unknown_language
+        )
     else:
+        again = (overwrite, retry_failed)
         report = _to_file(
-            file, dialogues, loaded, out, level, dimension, token_budget, overwrite, retry_failed
+            file, dialogues, loaded, out, level, dimension, token_budget, *again, unknown_language
         )
     report.left_out = 0 if skipped is None else skipped.count
-    _show(report, skipped, min_coverage)
+    _show(report, skipped, min_coverage, loaded.languages)
     show_kept([loaded])
     report.require_coverage(min_coverage)
 
@@ -155,6 +163,7 @@ def _to_stdout(
     level: Any,
     dimension: list[str] | None,
     token_budget: int | None,
+    unknown_language: Any,
 ) -> ScoreReport:
     import time
 
@@ -164,6 +173,7 @@ def _to_stdout(
 
     report, start = ScoreReport(), time.perf_counter()
     asked = {"level": level, "dimensions": dimension, "token_budget": token_budget}
+    asked["unknown_language"] = unknown_language
     piped = file == STDIN  # who pipes line by line waits for an answer to each
     judged = score_arriving(dialogues, judge, **asked) if piped else judge.score(dialogues, **asked)
     for judgement in judged:
@@ -184,6 +194,7 @@ def _to_file(
     token_budget: int | None,
     overwrite: bool,
     retry_failed: bool,
+    unknown_language: Any,
 ) -> ScoreReport:
     from pathlib import Path
 
@@ -201,11 +212,12 @@ def _to_file(
             token_budget=token_budget,
             overwrite=overwrite,
             retry_failed=retry_failed,
+            unknown_language=unknown_language,
             progress=advance,
         )
 
 
-def _show(report: ScoreReport, skipped: Any, floor: float) -> None:
+def _show(report: ScoreReport, skipped: Any, floor: float, languages: Sequence[str] | None) -> None:
     """Counts and speed on standard error; mean scores only when coverage holds."""
     from rich.console import Console
     from rich.table import Table
@@ -220,6 +232,11 @@ def _show(report: ScoreReport, skipped: Any, floor: float) -> None:
         console.print(f"  unscored: {count} x {reason}")
     if report.next_try:
         console.print(f"  {report.next_try.removesuffix('; ')}")
+    known = "any, or not known" if languages is None else ", ".join(languages)
+    console.print(f"  languages that the judge was made for: {known}")
+    if report.languages:
+        told = ", ".join(f"{lang} ({count})" for lang, count in report.languages.most_common())
+        console.print(f"  judgements in other languages: {told}")
     if report.truncated:
         console.print(
             f"  {report.truncated} lost {report.truncated_turns} whole turns to the window"

@@ -16,6 +16,7 @@ from medal_judges.inference.resuming import Run, asked_again, forget, resume
 from medal_judges.jsonl import open_text, to_line
 from medal_judges.judgement import Judgement, parse_judgement
 from medal_judges.models.judge import Judge, ScoreLevel
+from medal_judges.models.judged_languages import UnknownLanguage
 
 
 @dataclass(slots=True)
@@ -38,6 +39,7 @@ class ScoreReport:
     truncated_turns: int = 0
     tokens: float = 0
     seconds: float = 0
+    languages: Counter[str] = field(default_factory=Counter)  # that the judge was not made for
     failures: Counter[str] = field(default_factory=Counter)
     sums: dict[str, float] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -57,6 +59,8 @@ class ScoreReport:
         self.truncated += judgement.truncated_turns > 0
         self.truncated_turns += judgement.truncated_turns
         self.tokens += judgement.usage.get("tokens", 0)
+        if judgement.unknown_language is not None:
+            self.languages[judgement.unknown_language] += 1
         if not judgement.scored:
             self.failures[judgement.failure or "no reason given"] += 1
         for name, value in judgement.scores.items():
@@ -96,6 +100,7 @@ def score_to_file(
     overwrite: bool = False,
     retry_failed: bool = False,
     gone: Container[str] | None = None,
+    unknown_language: UnknownLanguage = "warn",
     progress: Callable[[int], None] | None = None,
 ) -> ScoreReport:
     """Append a judgement line for every dialogue to ``out``, in input order; flushed by window.
@@ -131,6 +136,7 @@ def score_to_file(
             level=level,
             dimensions=dimensions,
             token_budget=token_budget,
+            unknown_language=unknown_language,
             progress=progress,
         ):
             stream.write(to_line(judgement))

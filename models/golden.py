@@ -110,7 +110,8 @@ def golden_dialogues(setting: Setting | None = None) -> list[Dialogue]:
 
 def golden_scores(judge: Judge, setting: Setting | None = None) -> list[dict[str, float | None]]:
     """The judge's scores of each golden dialogue."""
-    return [dict(j.scores) for j in judge.score(golden_dialogues(setting))]
+    told = judge.score(golden_dialogues(setting), unknown_language="allow")
+    return [dict(j.scores) for j in told]
 
 
 def versions() -> dict[str, str]:
@@ -162,7 +163,8 @@ def deviation(judge: Judge, record: Mapping[str, Any]) -> tuple[float, str]:
     """(largest difference between ``judge`` and golden scores as a share of the scale, where)."""
     dialogues = [parse_dialogue(d) for d in record["dialogues"]]
     worst, where = 0.0, ""
-    for found, wanted in zip(judge.score(dialogues), record["scores"], strict=True):
+    answers = judge.score(dialogues, unknown_language="allow")
+    for found, wanted in zip(answers, record["scores"], strict=True):
         for name in {**wanted, **found.scores}:
             share = _share(judge, name, found.scores.get(name), wanted.get(name))
             if share > worst:

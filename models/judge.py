@@ -23,6 +23,7 @@ from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.judgement import Judgement, unscored
 from medal_judges.models.batching import budget_batches, halving, windows
+from medal_judges.models.judged_languages import POLICIES, UnknownLanguage, language_outside
 from medal_judges.signature import Signature
 
 logger = logging.getLogger(__name__)
@@ -67,11 +68,13 @@ class Judge(ABC):
 
     ``token_budget`` bounds one batch (padded tokens), in the hooks' own passes too; ``window``
     bounds how many dialogues are held in memory to be sorted by length; it is also what a kill can
-    lose, so it is some seconds of work and not minutes.
+    lose, so it is some seconds of work and not minutes. ``languages`` are those (ISO 639-1) that it
+    was made for: of its training data, or as its YAML file says; None: any, or not known.
     """
 
     family: ClassVar[str]
     dimensions: tuple[Dimension, ...]
+    languages: tuple[str, ...] | None = None
     token_budget: int = 8192
     window: int = 256
 
@@ -107,6 +110,7 @@ class Judge(ABC):
         level: ScoreLevel = "dialogue",
         dimensions: Sequence[str] | None = None,
         token_budget: int | None = None,
+        unknown_language: UnknownLanguage = "warn",
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
         """Judgements in input order, streaming: at most ``window`` dialogues are held at once.
@@ -116,7 +120,9 @@ class Judge(ABC):
         assistant turn, as turn-level human ratings are stored. A dialogue without an assistant
         turn gives one unscored judgement with its reason. ``progress`` is called after each batch
         with the number of dialogues done since the last call. Scores do not depend on batch or
-        order.
+        order. ``unknown_language``: dialogues in none of the judge's ``languages`` are scored with
+        a warning (``Judgement.unknown_language`` names the language), or left unscored
+        (``refuse``).
 
         Raises ConfigError, when called and not at the first judgement, for a level or a dimension
         that this judge does not have and for what is no iterable of Dialogue (of an iterator the
@@ -124,6 +130,8 @@ class Judge(ABC):
         """
         if level not in ("dialogue", "turn", "last"):
             raise ConfigError(f"level must be 'dialogue', 'turn' or 'last', not {level!r}")
+        if unknown_language not in POLICIES:
+            raise ConfigError(f"unknown_language must be warn or refuse, not {unknown_language!r}")
         names = self._check_dimensions(dimensions)
         judge = self
         if token_budget is not None:  # a copy shares the weights; hooks read the budget there
@@ -131,24 +139,46 @@ class Judge(ABC):
                 raise ConfigError(f"token_budget must be 1 or more, not {token_budget}")
             judge = copy(self)
             judge.token_budget = token_budget
-        return judge._stream(checked_dialogues(dialogues), level, names, progress or _no_progress)
+        given = checked_dialogues(dialogues)
+        return judge._stream(given, level, names, unknown_language, progress or _no_progress)
 
     def _stream(
         self,
         dialogues: Iterable[Dialogue],
         level: ScoreLevel,
         names: Sequence[str],
+        unknown_language: UnknownLanguage,
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
         name = str(self.signature())
         cut = turns = 0
+        outside: Counter[str] = Counter()
         for window in windows(dialogues, self.window):
-            for judgement in self._score_window(window, level, names, name, progress):
+            refused = self._outside(window) if unknown_language != "allow" else {}
+            asked = refused if unknown_language == "refuse" else {}
+            for judgement in self._score_window(window, level, names, name, asked, progress):
                 cut += judgement.truncated_turns > 0
                 turns += judgement.truncated_turns
+                if (lang := refused.get(judgement.id)) is not None:
+                    outside[lang] += 1
+                    judgement = replace(judgement, unknown_language=lang)
                 yield judgement
         if cut:
             logger.warning("%d judgements: %d whole turns beyond the judge's window", cut, turns)
+        if outside and unknown_language == "warn":
+            told = ", ".join(f"{lang} ({count})" for lang, count in outside.most_common())
+            logger.warning(
+                "judgements in languages that the judge was not made for: %s; it was made for %s",
+                told,
+                ", ".join(self.languages or ()),
+            )
+
+    def _outside(self, dialogues: Sequence[Dialogue]) -> dict[str, str]:
+        """Id -> language of those that are in none of the judge's languages."""
+        if self.languages is None:
+            return {}
+        told = {d.id: language_outside(d, self.languages) for d in dialogues}
+        return {id: lang for id, lang in told.items() if lang is not None}
 
     def _score_window(
         self,
@@ -156,13 +186,18 @@ class Judge(ABC):
         level: ScoreLevel,
         names: Sequence[str],
         signature: str,
+        refused: Mapping[str, str],
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
         plans = [items_of(dialogue, level) for dialogue in window]
         items = [item for plan in plans for item in plan]
         owners = [row for row, plan in enumerate(plans) for _ in plan]
         answers: dict[int, Scores] = {}
-        judged = [i for i, item in enumerate(items) if item.dialogue.assistant_turns]
+        judged = [
+            i
+            for i, item in enumerate(items)
+            if item.dialogue.assistant_turns and item.dialogue.id not in refused
+        ]
         waiting = Counter(owners[i] for i in judged)  # dialogue -> its items without an answer
         progress(len(window) - len(waiting))
         self._prepare([items[i] for i in judged])
@@ -181,13 +216,23 @@ class Judge(ABC):
             waiting -= Counter(owners[i] for unit in batch for i in unit)
             progress(before - len(waiting))
         for i, item in enumerate(items):
-            yield self._judgement(item, answers.get(i), names, signature)
+            lang = refused.get(item.dialogue.id)
+            reason = NO_ASSISTANT_TURN if lang is None else self._not_its_language(lang)
+            yield self._judgement(item, answers.get(i), names, signature, reason)
+
+    def _not_its_language(self, lang: str) -> str:
+        return f"in {lang!r}; the judge was made for {', '.join(self.languages or ())}"
 
     def _judgement(
-        self, item: Item, answer: Scores | None, names: Sequence[str], signature: str
+        self,
+        item: Item,
+        answer: Scores | None,
+        names: Sequence[str],
+        signature: str,
+        reason: str,
     ) -> Judgement:
         if answer is None:
-            return unscored(item.dialogue.id, signature, names, NO_ASSISTANT_TURN, item.turn)
+            return unscored(item.dialogue.id, signature, names, reason, item.turn)
         answer = _finite(answer)
         return Judgement(
             id=item.dialogue.id,

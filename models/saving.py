@@ -12,6 +12,7 @@ from typing import Any
 
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.judge import Judge
+from medal_judges.models.judged_languages import stated
 from medal_judges.models.placement import placed
 from medal_judges.models.remote_code import require_data_only
 from medal_judges.shipped import judge_file
@@ -90,6 +91,7 @@ def write_config(folder: Path, judge: Judge, settings: dict[str, Any]) -> None:
         "format": FORMAT,
         "medal_judges_version": __version__,
         "dimensions": [d.to_record() for d in judge.dimensions],
+        "languages": None if judge.languages is None else list(judge.languages),
     }
     text = json.dumps(head | settings, indent=2, ensure_ascii=False)
     (folder / CONFIG_NAME).write_text(text + "\n", encoding="utf-8")
@@ -152,6 +154,7 @@ def _load_folder(folder: Path, options: dict[str, Any]) -> Judge:
     _require_options(family, folder, options)
     try:
         judge: Judge = family.load(folder, **options)
+        judge.languages = stated(config.get("languages"), str(folder)) or judge.languages
     except (KeyError, ValueError, OSError) as error:
         raise JudgeLoadError(
             f"{folder}: its files are not whole, or not of this version: {_told(error)}",
@@ -205,6 +208,7 @@ def judge_of_settings(settings: Mapping[str, Any], name: str) -> Judge:
     """
     rest = dict(settings)
     family = _family(rest.pop("family", None), name)
+    languages = rest.pop("languages", None)
     if not hasattr(family, "from_settings"):
         raise JudgeLoadError(
             f"{name}: a judge of family {family.family!r} is trained, not described in YAML",
@@ -212,6 +216,7 @@ def judge_of_settings(settings: Mapping[str, Any], name: str) -> Judge:
         )
     try:
         judge: Judge = family.from_settings(rest)
+        judge.languages = stated(languages, name) or judge.languages
     except KeyError as error:
         raise JudgeLoadError(f"{name}: the setting {error} is missing") from error
     except ValueError as error:

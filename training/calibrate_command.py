@@ -30,7 +30,8 @@ def calibrate(
 
     require_other_file(out, [judge, *files_of(data)])
     settings = _follow_up_settings(judge)
-    loaded = FollowUpJudge.from_settings(settings)
+    described = {key: value for key, value in settings.items() if key != "languages"}
+    loaded = FollowUpJudge.from_settings(described)
     rows = load_spec(data)[:limit]
     there = {name for row in rows for name in row.labels}
     own = [d.name for d in loaded.dimensions]

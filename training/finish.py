@@ -11,6 +11,7 @@ import numpy as np
 
 from medal_judges.models.golden import Setting, check_in_fresh_process, settle, write_golden
 from medal_judges.models.judge import Judge
+from medal_judges.models.judged_languages import languages_of
 from medal_judges.training.agreement import AGREEMENT_NAME, Scored, agreement, judge_scores
 from medal_judges.training.baselines import baseline_scores
 from medal_judges.training.config import TrainConfig
@@ -34,6 +35,8 @@ def finish(
     asked here, of a hybrid nothing (a member may cost money). ``setting``: how its golden scores
     are taken.
     """
+    if judge.languages is None:
+        judge.languages = languages_of(example.dialogue for example in rows.train)
     folder = judge.save_pretrained(config.output_dir)
     known = dict(scored or {})
     for part, examples in (("validation", rows.validation), ("test", rows.test)):

@@ -45,6 +45,9 @@ class HybridJudge(Judge):
         self.members, self.combination = dict(members), combination
         self.dimensions, self.name = tuple(dimensions), name
         self.facts = dict(facts or {})
+        known = [set(m.judge.languages) for m in self.members.values() if m.judge.languages]
+        # It knows what all of its members know.
+        self.languages = tuple(sorted(set.intersection(*known))) or None if known else None
         # What a kill can lose is what the slowest member may lose.
         self.window = min(m.judge.window for m in self.members.values())
         for dimension in self.dimensions:

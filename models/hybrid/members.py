@@ -68,6 +68,7 @@ class Member:
                 level=level,
                 dimensions=self.own(dimensions),
                 token_budget=token_budget,
+                unknown_language="allow",  # the hybrid has told already
             )
             found.update(zip(asked, judgements, strict=True))
         return [found[i] for i in range(len(items))]

@@ -40,7 +40,8 @@ class Judgement:
     a shorter form. ``usage`` has amounts only, see USAGE: answers belong to ``details``.
     ``transient``: an answer that the judgement needed did not come for a reason that passes by
     itself (a server that is down, a limit of rate or cost): some of the rest is missing, a score or
-    one of several repeats, and the same command asks again.
+    one of several repeats, and the same command asks again. ``unknown_language``: the dialogue's
+    language, where the judge was not made for it.
 
     Raises ValueError for a ``usage`` of anything else.
     """
@@ -59,6 +60,7 @@ class Judgement:
     details: Mapping[str, Details] = field(default_factory=dict)
     left_out_turns: int = 0
     shortened_turns: int = 0
+    unknown_language: str | None = None
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.usage if name not in USAGE]:
@@ -102,6 +104,8 @@ class Judgement:
         for name in ("left_out_turns", "shortened_turns"):
             if count := getattr(self, name):
                 record[name] = count
+        if self.unknown_language is not None:
+            record["unknown_language"] = self.unknown_language
         if self.transient:
             record["transient"] = True
         return record
@@ -144,6 +148,7 @@ def parse_judgement(record: object) -> Judgement:
         left_out_turns=_count(record, "left_out_turns"),
         shortened_turns=_count(record, "shortened_turns"),
         transient=_flag(record, "transient"),
+        unknown_language=optional_text(record, "unknown_language"),
     )
 
 

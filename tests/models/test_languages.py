@@ -1,0 +1,121 @@
+"""A judge states its languages; dialogues in others are warned of and counted, or refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from medal_judges import Dialogue, Judge, Turn
+from medal_judges.cli import app
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.judgement import parse_judgement
+from medal_judges.models.hybrid.judge import HybridJudge
+from medal_judges.models.judge import Judge as Base
+from medal_judges.models.judged_languages import languages_of
+
+SAID = {
+    "en": ("Where did you go on holiday last summer?", "We went to the lake with my two sisters."),
+    "zh": ("你去年夏天去哪里度假了？", "我和我的两个姐妹一起去了湖边，非常开心。"),
+    "ar": ("أين ذهبت في عطلة الصيف الماضي؟", "ذهبنا إلى البحيرة مع أختي الاثنتين."),
+    "ja": ("去年の夏休みはどこに行きましたか？", "二人の姉妹と一緒に湖に行きました。"),
+}
+
+
+def chat(lang: str, stated: bool = True) -> Dialogue:
+    user, assistant = SAID[lang]
+    turns = (Turn("user", user), Turn("assistant", assistant))
+    name = lang if stated else f"{lang}-unstated"
+    return Dialogue(name, turns, lang=lang) if stated else Dialogue(name, turns)
+
+
+def judge(tmp_path: Path, languages: object = ("en",)) -> Base:
+    settings = yaml.safe_load(Path("configs/judges/length.yaml").read_text())
+    path = tmp_path / "english.yaml"
+    stated = list(languages) if isinstance(languages, tuple) else languages
+    path.write_text(yaml.safe_dump(settings | {"languages": stated}))
+    return Judge.from_pretrained(path)
+
+
+def test_what_is_outside_is_scored_with_a_warning_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = judge(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        found = list(made.score([chat("en"), chat("zh"), chat("ar")], level="turn"))
+    assert all(j.scored for j in found)
+    assert [j.unknown_language for j in found] == [None, "zh", "ar"]
+    assert "zh (1), ar (1); it was made for en" in caplog.text
+    assert [parse_judgement(json.loads(json.dumps(j.to_record()))) for j in found] == found
+
+
+def test_or_refused_with_its_reason(tmp_path: Path) -> None:
+    made = judge(tmp_path)
+    made.window = 2
+    found = list(made.score([chat("zh"), chat("en"), chat("ja")], unknown_language="refuse"))
+    assert [j.scored for j in found] == [False, True, False]
+    assert found[0].failure == "in 'zh'; the judge was made for en"
+    assert found[2].unknown_language == "ja"
+    with pytest.raises(ConfigError, match="must be warn or refuse"):
+        made.score([chat("en")], unknown_language="perhaps")  # type: ignore[arg-type]
+
+
+def test_a_language_that_is_not_stated_is_detected(tmp_path: Path) -> None:
+    pytest.importorskip("lingua")
+    found = list(judge(tmp_path).score([chat(lang, stated=False) for lang in SAID]))
+    assert [j.unknown_language for j in found] == [None, "zh", "ar", "ja"]
+    short = Dialogue("s", (Turn("user", "Hm"), Turn("assistant", "OK")))
+    (told,) = judge(tmp_path).score([short])
+    assert told.unknown_language is None  # too short to tell
+
+
+def test_a_judge_of_any_language_warns_of_none(tmp_path: Path) -> None:
+    made = judge(tmp_path, None)
+    assert made.languages is None
+    assert [j.unknown_language for j in made.score([chat("zh")])] == [None]
+
+
+def test_languages_are_saved_with_the_judge_and_shared_by_a_hybrid(tmp_path: Path) -> None:
+    folder = judge(tmp_path, ("de", "en")).save_pretrained(tmp_path / "saved")
+    assert Judge.from_pretrained(folder).languages == ("de", "en")
+    other = judge(tmp_path, ("en", "fr"))
+    settings = {"family": "hybrid", "name": "both", "rubric": "overall", "kind": "stack"}
+    members = {"a": {"path": str(folder)}, "b": {"path": str(tmp_path / "english.yaml")}}
+    path = tmp_path / "both.yaml"
+    path.write_text(json.dumps(settings | {"members": members, "weights": {"a": 1, "b": 1}}))
+    both = Judge.from_pretrained(path)
+    assert isinstance(both, HybridJudge) and both.languages == ("en",) and other.languages
+    again = Judge.from_pretrained(both.save_pretrained(tmp_path / "both"))
+    assert again.languages == ("en",)
+
+
+@pytest.mark.parametrize("wrong", ["en", ["english"], [], [False], {"en": 1}])
+def test_languages_are_codes(tmp_path: Path, wrong: object) -> None:
+    with pytest.raises((JudgeLoadError, ConfigError), match="ISO 639-1"):
+        judge(tmp_path, wrong)
+
+
+def test_training_data_states_them() -> None:
+    assert languages_of([chat("zh"), chat("en"), chat("en", stated=False)]) == ("en", "zh")
+    assert languages_of([chat("en", stated=False)]) is None
+
+
+def test_the_summary_says_them_and_the_flag_refuses(tmp_path: Path) -> None:
+    judge(tmp_path)
+    chats = tmp_path / "chats.jsonl"
+    lines = [json.dumps(chat(lang).to_record()) for lang in ("en", "zh", "ar")]
+    chats.write_text("\n".join(lines) + "\n")
+    given = ["score", str(chats), "--judge", str(tmp_path / "english.yaml")]
+    out = ["--out", str(tmp_path / "out.jsonl")]
+    done = CliRunner().invoke(app, [*given, *out])
+    assert done.exit_code == 0
+    assert "languages that the judge was made for: en" in done.stderr
+    assert "judgements in other languages: zh (1), ar (1)" in done.stderr
+    refused = CliRunner().invoke(app, [*given, *out, "--overwrite", "--unknown-language", "refuse"])
+    assert refused.exit_code != 0  # coverage is under the floor
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").open()]
+    assert [row["scores"]["overall"] is None for row in rows] == [False, True, True]

@@ -220,10 +220,40 @@ TESTS = {
 
 def table(path: Path) -> str:
     lines = _read(path)
-    parts = ["### Coverage of the value over infinitely many chatbots\n", _grid(lines, "covered")]
+    parts = [_summary(lines), "### Coverage of the value over infinitely many chatbots\n"]
+    parts += [_grid(lines, "covered")]
     parts += ["### Coverage of the mean over sets of as many chatbots\n"]
     parts += [_grid([a for a in lines if a["by"] == "chatbot"], "mean_covered")]
     return "\n".join([*parts, "### False positives at 5%\n", _tests(lines)])
+
+
+def _summary(lines: list[dict[str, Any]]) -> str:
+    """How many cells hold, by what chatbots add."""
+    heads = ("chatbots differ", "cells", "93–97%", "above", "below", "lowest")
+    heads += ("of the mean: below", "lowest")
+    out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for name in dict.fromkeys(line["population"] for line in lines):
+        if name == UNRELATED.name:
+            continue
+        for by in ("chatbot", "conversation"):
+            found = [
+                (figure["covered"], figure["mean_covered"])
+                for line in lines
+                if (line["population"], line["by"]) == (name, by)
+                for metric, figure in line["figures"].items()
+                if metric in COLUMNS and figure["n"] >= line["simulations"] / 10
+            ]
+            if found:
+                held, mean = np.array(found).T
+                held_in = int(((held >= 0.93) & (held <= 0.97)).sum())
+                shown = (held_in, int((held > 0.97).sum()), int((held < 0.93).sum()))
+                label = name if by == "chatbot" else "single rows"
+                cells = " | ".join(map(str, (len(found), *shown)))
+                out.append(
+                    f"| {label} | {cells} | {held.min():.3f} | {int((mean < 0.93).sum())} "
+                    f"| {mean.min():.3f} |"
+                )
+    return "\n".join(out) + "\n"
 
 
 def _grid(lines: list[dict[str, Any]], what: str) -> str:

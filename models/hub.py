@@ -64,7 +64,7 @@ def _require_id(name: str) -> None:
     raise HubError(
         f"no judge {name!r}: no folder here has that name, and no shipped judge",
         hint=f"{did_you_mean(name, known)}shipped (medal judges tells what they are): "
-        f"{', '.join(known)}; a judge of the Hub is OWNER/NAME",
+        f"{', '.join(known)}; a hub id is OWNER/NAME",
     )
 
 

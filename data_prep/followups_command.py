@@ -23,6 +23,10 @@ def followups(
     temperature: Annotated[float, typer.Option("--temperature", min=0)] = 0.8,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=16)] = 400,
     seed: Annotated[int, typer.Option("--seed")] = 0,
+    strategy: Annotated[
+        str | None,
+        typer.Option("--strategy", help="selfmap (one --llm, which judges) or craft (others)."),
+    ] = None,
     prompt: Annotated[str, typer.Option("--prompt")] = "prompts/diet_generation",
 ) -> None:
     """Have language models propose follow-ups (DIET's meta-prompt); read the file before use."""
@@ -34,6 +38,10 @@ def followups(
     signs = sign or ["negative"]
     if unknown := [s for s in signs if s not in ("negative", "positive")]:
         raise ConfigError(f"--sign must be negative or positive, not {unknown[0]!r}")
+    if strategy not in (None, "selfmap", "craft"):
+        raise ConfigError(f"--strategy must be selfmap or craft, not {strategy!r}")
+    if strategy == "selfmap" and len(llm or ["one"]) != 1:
+        raise ConfigError("--strategy selfmap has one --llm: the model that will judge")
     if out.exists():
         raise MedalError(f"{out} is there already", hint="give another --out: pools are reviewed")
     models = llm or ["embedded:smollm2"]
@@ -53,7 +61,7 @@ def followups(
             hint="a larger model, more --samples, or a lower --temperature",
         )
     method = f"{prompt}, {samples} samples, temperature {temperature:g}, seed {seed}"
-    pool = make_pool(out.stem, found, method=method)
+    pool = make_pool(out.stem, found, method=method, strategy=strategy)  # type: ignore[arg-type]  # checked above
     record = pool.model_dump(exclude_defaults=True, mode="json")
     out.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100)

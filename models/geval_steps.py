@@ -10,6 +10,7 @@ from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
 from medal_judges.models.prompted.prompt import fill
+from medal_judges.models.prompted.thinking import after_thinking
 
 _MARK = re.compile(r"(?:\d{1,3}\s{0,3}[.):]|[-*•])")  # at the beginning of a stripped line
 
@@ -86,6 +87,7 @@ def draft_steps(
 
 def _listed(answer: str) -> list[str]:
     """Lines that are numbered or bulleted; the others are the model's own talk."""
-    lines = [line.strip() for line in answer.splitlines()]
+    spoken = after_thinking(answer)
+    lines = [line.strip() for line in spoken[0].splitlines()] if spoken is not None else []
     listed = [line[mark.end() :].strip() for line in lines if (mark := _MARK.match(line))]
     return [step for step in listed if step]

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medal_judges.config import Config, build_config, read_yaml
-from medal_judges.models.followup.pool import FollowUp, Pool, Sign
+from medal_judges.models.followup.pool import FollowUp, Pool, Sign, Strategy
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
+from medal_judges.models.prompted.thinking import after_thinking
 
 _MARK = re.compile(r"(?:\d{1,3}\s{0,3}[.):]|[-*•])")  # at the beginning of a stripped line
 _WORDS = (1, 20)  # an utterance; longer lines are the model explaining itself
@@ -58,10 +59,17 @@ def propose(
     return tuple(found.values())
 
 
-def make_pool(name: str, follow_ups: Sequence[FollowUp], *, method: str) -> Pool:
+def make_pool(
+    name: str, follow_ups: Sequence[FollowUp], *, method: str, strategy: Strategy | None = None
+) -> Pool:
     """The pool of ``follow_ups``, not reviewed by anybody yet."""
-    generators = tuple(dict.fromkeys(f.by for f in follow_ups if f.by))
-    return Pool(name=name, method=method, generators=generators, follow_ups=tuple(follow_ups))
+    return Pool(
+        name=name,
+        method=method,
+        strategy=strategy,
+        generators=tuple(dict.fromkeys(f.by for f in follow_ups if f.by)),
+        follow_ups=tuple(follow_ups),
+    )
 
 
 def parse_list(answer: str) -> list[str]:
@@ -69,8 +77,9 @@ def parse_list(answer: str) -> list[str]:
 
     Quotation marks around an utterance are taken off; what is longer than an utterance is left out.
     """
+    spoken = after_thinking(answer)  # lists are drafted there
     found = []
-    for line in answer.splitlines():
+    for line in spoken[0].splitlines() if spoken is not None else ():
         line = line.strip()
         mark = _MARK.match(line)
         if mark is None:

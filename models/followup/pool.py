@@ -13,6 +13,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.signature import content_hash
 
 Sign = Literal["negative", "positive"]
+Strategy = Literal["selfmap", "craft"]
 
 
 class FollowUp(Config):
@@ -42,7 +43,7 @@ class Pool(Config):
 
     name: str
     method: str
-    strategy: Literal["selfmap", "craft"] | None = None
+    strategy: Strategy | None = None
     generators: tuple[str, ...] = ()
     reviewed: str | None = None
     follow_ups: tuple[FollowUp, ...]

@@ -77,3 +77,10 @@ def test_a_sample_has_as_many_of_each_generator() -> None:
     assert len({pool.sampled(1, seed=s).hash for s in range(5)}) > 1
     with pytest.raises(ConfigError, match="more than the 3 follow-ups of a"):
         pool.sampled(4, seed=0)
+
+
+def test_what_a_model_thinks_is_no_follow_up() -> None:
+    assert parse_list("<think>\n1. Maybe this?\n</think>\n1. What do you mean?") == [
+        "What do you mean?"
+    ]
+    assert parse_list("<think>\n1. Maybe this?") == []

@@ -1,4 +1,6 @@
-"""How the time to read a hostile answer grows with its length: python PYTHONPATH=src:. python tests/speed/reading.py
+"""How the time to read a hostile answer grows with its length:
+
+    PYTHONPATH=src:. python tests/speed/reading.py
 
 Each line is a kind of text with the milliseconds at 2,500, 5,000, 10,000 and 20,000 characters. A
 linear reader doubles at each step.
@@ -8,10 +10,11 @@ from __future__ import annotations
 
 import time
 
+from tests.attack.test_growth import ATOMS, WRAPS, _grown
+
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.prompted.parser import Wanted, parse_answer
 from medal_judges.models.prompted.prompt import Answer
-from tests.attack.test_growth import ATOMS, WRAPS, _grown
 
 WANTED = [Wanted("overall", "overall", "overall", (1, 5))]
 LENGTHS = (2_500, 5_000, 10_000, 20_000)

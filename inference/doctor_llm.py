@@ -26,7 +26,7 @@ from medal_judges.models.llm.probes import (
     ALLOWED,
     ALLOWED_HALF,
     COMMON,
-    STEPS,
+    LONGEST,
     Finding,
     Probe,
 )
@@ -114,7 +114,9 @@ def _ways(llm: LocalModel) -> Iterator[Check]:
     yield _way("tree against plain likelihood", findings["tree"], "the plain loop is taken")
     yield _way("answers against the forward pass", findings["alone"], "", refused="fail")
     batching = {"middle": "padding in the middle", "left": "padding on the left"}
-    taken = batching.get(paths.batching.padding, "prompts of one length together")
+    batching |= {"none": "prompts of one length together", "alone": "each prompt alone"}
+    taken = batching[paths.batching.padding]
+    yield _way("prompts of one length together", findings["together"], f"taken: {taken}")
     yield _way("padding in the middle", findings["middle"], f"taken: {taken}")
     yield _way("padding on the left", findings["left"], f"taken: {taken}")
     right = Probe(llm.model).padded_forward("right")
@@ -152,7 +154,7 @@ def _window(llm: LocalModel) -> tuple[Verdict, str, str]:
     if window is None:
         return "pass", "none", "every layer sees all before it, or keeps a state"
     common = max(COMMON, window + 16)
-    if window > LONGEST_WINDOW or common + 11 + STEPS > llm.window:
+    if window > LONGEST_WINDOW or common + LONGEST > llm.window:
         return "warn", f"{window} tokens", "longer than is tried here; known from the config alone"
     probe = Probe(llm.model, common=common)
     found = probe.left() if llm.paths.batching.padding == "left" else probe.alone()

@@ -22,11 +22,12 @@ class Batching:
     """How prompts of one model may be put together; what is safe is found out in paths.py.
 
     ``padding``: ``middle`` pads between a beginning that is read once and the rest of each prompt,
-    ``left`` in front, ``none`` keeps prompts of other lengths apart. ``shared``: the common
-    beginning of prompts of one length is read once (with ``middle``, of any prompts).
+    ``left`` in front, ``none`` keeps prompts of other lengths apart, ``alone`` each prompt.
+    ``shared``: the common beginning of prompts of one length is read once (with ``middle``, of any
+    prompts).
     """
 
-    padding: Literal["middle", "left", "none"] = "middle"
+    padding: Literal["middle", "left", "none", "alone"] = "middle"
     shared: bool = True
 
 
@@ -106,6 +107,7 @@ def batches(
         same = len(prompts[i]) == len(prompts[batch[0]])
         return (
             _kind(requests[i]) == _kind(requests[batch[0]])
+            and batching.padding != "alone"
             and (same or batching.padding != "none")
             and _cost([*batch, i], prompts, requests) <= budget
         )

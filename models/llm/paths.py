@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -18,13 +19,13 @@ from typing import Any
 
 from medal_judges.models.llm.generation import Batching
 from medal_judges.models.llm.gguf import cache_root
-from medal_judges.models.llm.probes import COMMON, Finding, Probe
-from medal_judges.models.llm.windows import attends_to_all, smallest_window
+from medal_judges.models.llm.probes import COMMON, LONGEST, Finding, Probe
+from medal_judges.models.llm.windows import attends_to_all, context_of, smallest_window
 from medal_judges.signature import content_hash
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 2  # of the kept findings: raise it when a probe changes
+FORMAT = 4  # of the kept findings: raise it when a probe changes
 # Windows up to here are filled by the quick probes; longer ones are known from the config alone.
 WINDOW_TRIED = 128
 _KNOWN: dict[str, Paths] = {}
@@ -32,7 +33,8 @@ _KNOWN: dict[str, Paths] = {}
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """What each way (``tree``, ``alone``, ``middle``, ``left``, ``shared``) was found to be."""
+    """What each way (``tree``, ``alone``, ``together``, ``middle``, ``left``, ``shared``) was found
+    to be; the ways are Probe's."""
 
     findings: Mapping[str, Finding]
 
@@ -45,6 +47,8 @@ class Paths:
     def batching(self) -> Batching:
         """The quickest way to batch prompts that holds."""
         shared = self.findings["shared"].holds
+        if not self.findings["together"].holds:
+            return Batching("alone", shared=False)
         if self.findings["middle"].holds:
             return Batching("middle", shared=True)
         return Batching("left" if self.findings["left"].holds else "none", shared=shared)
@@ -84,7 +88,7 @@ def _tried(model: Any, file: Path) -> Paths:
         if not finding.holds:
             logger.info("%s: not %s (%s)", type(model).__name__, name, finding.reason)
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f"{file.name}.{id(paths)}")
+    partial = file.with_name(f"{file.name}.{os.getpid()}")
     records = {name: asdict(finding) for name, finding in paths.findings.items()}
     partial.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
     partial.replace(file)
@@ -95,15 +99,18 @@ def try_paths(model: Any) -> Paths:
     """As ``quick_paths``, tried now whatever was kept."""
     window = smallest_window(model.config)
     common = COMMON if window is None or window > WINDOW_TRIED else max(COMMON, window + 16)
+    common = min(common, (context_of(model.config) or common + LONGEST) - LONGEST)
     training = model.training
     model.eval()
     try:
         probe = Probe(model, common=common)
         no_tree = None if attends_to_all(model.config) else "not every layer sees all before it"
-        no_middle = f"padding would take room in a window of {window} tokens" if window else None
+        # A recurrent layer's state fades over padding too, often by too little to be seen.
+        no_middle = f"padding would take room in a window of {window} tokens" if window else no_tree
         findings = {
             "tree": Finding(None, probe.allowed, no_tree) if no_tree else probe.tree(),
             "alone": probe.alone(),
+            "together": probe.together(),
             "middle": Finding(None, probe.allowed, no_middle) if no_middle else probe.middle(),
             "left": probe.left(),
             "shared": probe.shared(),

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     import torch
 
 COMMON = 40  # tokens that the prompts of a probe begin with
+OWN = (1, 4, 11, 11)  # tokens of each prompt behind these
 STEPS = 6  # tokens that are scored, or written, after each prompt
+LONGEST = max(OWN) + STEPS
 # Of fp32 the largest deviation counts. 16 bits round each layer, and a router may choose another
 # expert: their mean counts, beside the mean by which the very same rows differ in a batch.
 ALLOWED = 0.002
@@ -57,13 +59,14 @@ class Probe:
         rng = np.random.default_rng(seed)
         words = _ordinary_ids(model)
         start = rng.choice(words, common)
-        own = [rng.choice(words, n) for n in (1, 4, 11)]
+        own = [rng.choice(words, n) for n in OWN]
         self.prompts = [tuple(map(int, (*start, *part))) for part in own]
         self.said = [tuple(map(int, rng.choice(words, STEPS))) for _ in own]
         self.sequences = [
             TokenSequence((*prompt, *said), len(prompt))
             for prompt, said in zip(self.prompts, self.said, strict=True)
         ]
+        self.rows = range(len(self.prompts))
         self.wanted, _ = plain_logprobs(model, self.sequences)
         self.half = "float32" not in str(model.dtype)
         self.allowed = self._allowed()
@@ -104,30 +107,33 @@ class Probe:
 
     def tree(self) -> Finding:
         """Shared-prefix likelihoods (prefix.py)."""
-        return self.finding(lambda: tree_logprobs(self.model, self.sequences)[0], range(3))
+        return self.finding(lambda: tree_logprobs(self.model, self.sequences)[0], self.rows)
 
     def alone(self) -> Finding:
         """A prompt answered alone, token by token with a cache."""
-        return self.finding(lambda: self._batch(self.prompts[2:], self.said[2:], 0), [2])
+        return self.finding(lambda: self._batch(self.prompts[2:3], self.said[2:3], 0), [2])
+
+    def together(self) -> Finding:
+        """Prompts of one length answered together: no padding."""
+        return self.finding(lambda: self._batch(self.prompts[2:], self.said[2:], 0), [2, 3])
 
     def left(self) -> Finding:
         """Prompts of several lengths answered together, padding in front."""
-        return self.finding(lambda: self._batch(self.prompts, self.said, 0), range(3))
+        return self.finding(lambda: self._batch(self.prompts, self.said, 0), self.rows)
 
     def middle(self) -> Finding:
         """The common beginning read once, padding between it and the rest."""
         common = len(self.prompts[0]) - 1
-        return self.finding(lambda: self._batch(self.prompts, self.said, common), range(3))
+        return self.finding(lambda: self._batch(self.prompts, self.said, common), self.rows)
 
     def shared(self) -> Finding:
         """The common beginning of prompts of one length read once, no padding."""
-        prompts, said = [self.prompts[2]] * 2, [self.said[2]] * 2
-        common = len(prompts[0]) - 8
-        return self.finding(lambda: self._batch(prompts, said, common), [2, 2])
+        common = max(1, len(self.prompts[2]) - OWN[2] - 1)
+        return self.finding(lambda: self._batch(self.prompts[2:], self.said[2:], common), [2, 3])
 
     def padded_forward(self, side: str) -> Finding:
         """One forward pass over rows of several lengths with a mask, padded at ``side``."""
-        return self.finding(lambda: self._forward(side), range(3))
+        return self.finding(lambda: self._forward(side), self.rows)
 
     def _batch(
         self, prompts: Sequence[Sequence[int]], said: Sequence[Sequence[int]], shared: int

@@ -30,7 +30,12 @@ _SPEC.loader.exec_module(architectures)
 QUICK = ("granite", "mpt", "gemma3", "lfm2", "blenderbot")
 LINES = (
     *("tree against plain likelihood", "answers against the forward pass"),
-    *("padding in the middle", "padding on the left", "padding on the right"),
+    *(
+        "prompts of one length together",
+        "padding in the middle",
+        "padding on the left",
+        "padding on the right",
+    ),
     *("chat: alone against in a batch", "likelihood: alone against in a batch"),
     *("tokens at the boundary", "system role", "thinking", "grammar", "context"),
     *("sliding window", "bf16 against fp32"),
@@ -85,7 +90,7 @@ def test_the_command_prints_a_line_a_check_and_fails_with_one(
     # What transformers says while it loads may stand before the first line.
     lines = {name: next(x for x in said.splitlines() if name in x) for name in LINES}
     assert all("pass  " in line or "warn  " in line for line in lines.values())
-    assert "600 tokens" in lines["context"] and "13 pass, 1 warn" in said
+    assert "600 tokens" in lines["context"] and "14 pass, 1 warn" in said
     monkeypatch.setattr(Rendering, "sequence", _with_two_beginnings(Rendering.sequence))
     code, said = medal("--llm", str(tmp_path / "llama"), "device=cpu", "llm.context=601")
     assert code == 1 and "two beginning-of-sequence tokens" in said

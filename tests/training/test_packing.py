@@ -33,7 +33,7 @@ _SPEC.loader.exec_module(architectures)
 
 LEAKS = (
     *("qwen3-next", "falcon", "falcon-alibi", "mpt", "bloom", "opt", "lfm2", "gpt-oss", "mamba"),
-    "falcon-h1",
+    *("falcon-h1", "recurrent-gemma", "rwkv", "jamba", "minimax"),
 )
 TOLD = ("qwen2", "mistral", "gpt2", "qwen3-next", "bloom", "opt", "lfm2", "gpt-oss", "falcon-h1")
 CPU = torch.device("cpu")

@@ -110,6 +110,20 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
         {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8}
         | {"lm_head_multiplier": 0.5},
     ),
+    "recurrent-gemma": (
+        "recurrent_gemma",
+        {"num_hidden_layers": 3, "head_dim": 8, "attention_window_size": WINDOW, "lru_width": 32},
+    ),
+    "rwkv": ("rwkv", {"context_length": 2048, "attention_hidden_size": 32}),
+    "jamba": ("jamba", {"num_hidden_layers": 8, "mamba_d_state": 8, **_EXPERTS}),
+    "minimax": ("minimax", {"head_dim": 8, **_EXPERTS}),
+    "deepseek-v3": (
+        "deepseek_v3",
+        {"num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 8, "qk_nope_head_dim": 8}
+        | {"qk_rope_head_dim": 8, "v_head_dim": 8, "n_routed_experts": 4, "n_group": 1}
+        | {"topk_group": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+        | {"first_k_dense_replace": 1},
+    ),
     "llama4": (
         "llama4_text",
         {"head_dim": 8, "intermediate_size_mlp": 48, "attention_chunk_size": WINDOW, **_EXPERTS}
@@ -171,6 +185,8 @@ def tiny_model(name: str, seed: int = 0) -> Any:
     torch.manual_seed(seed)
     config = AutoConfig.for_model(kind, **settings)
     model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():  # fresh, padding is all zeros, and hides what reads it
+        model.get_input_embeddings().weight[0].normal_(std=0.15)
     return model.float()
 
 

@@ -29,10 +29,12 @@ _SPEC.loader.exec_module(architectures)
 # Read off a tree: every layer sees all before it, and positions are given, not counted.
 TREE = (
     *("llama", "qwen2", "qwen3", "qwen3-moe", "phi3", "granite", "granitemoe", "cohere", "falcon"),
-    *("gpt2", "gpt-neox", "gptj", "opt", "olmo", "olmo2", "smollm3"),
+    *("gpt2", "gpt-neox", "gptj", "opt", "olmo", "olmo2", "smollm3", "deepseek-v3"),
 )
 WINDOWED = ("mistral", "gemma2", "gemma3", "cohere2", "gpt-neo", "gpt-oss", "llama4")
-RECURRENT = ("qwen3-next", "lfm2", "mamba", "falcon-h1")
+RECURRENT = ("qwen3-next", "lfm2", "mamba", "falcon-h1", "jamba")
+# Their state takes in padding, wherever it stands; RWKV's, in this transformers, other rows too.
+UNPADDED = {"recurrent-gemma": "none", "rwkv": "alone"}
 TALK = (
     Message("user", "Hi! Did you have a nice weekend?"),
     Message("assistant", "I read a book about trains."),
@@ -63,6 +65,7 @@ def test_likelihoods_and_answers_are_those_of_the_models_own_forward_pass(name: 
         np.testing.assert_allclose(ours.logprobs, theirs, atol=1e-4)
         assert ours.prefix_logprob == pytest.approx(prefix, abs=1e-2)
     asked = [ChatRequest((*TALK, Message("user", "x" * n)), 5, top_logprobs=2) for n in (3, 9, 40)]
+    asked.append(ChatRequest((*TALK, Message("user", "y" * 9)), 5, top_logprobs=2))
     for request, together in zip(asked, llm.chat(asked), strict=True):
         (alone,) = llm.chat([request])
         assert together.text == alone.text and len(together.tokens) > 0
@@ -71,10 +74,12 @@ def test_likelihoods_and_answers_are_those_of_the_models_own_forward_pass(name: 
         )
     found = llm.paths  # a way is taken where it fits, and not elsewhere
     assert found.tree == (name in TREE)
-    assert found.findings["alone"].holds and found.findings["left"].holds
-    padding = "left" if name in (*WINDOWED, *RECURRENT, "mpt") else "middle"
+    assert found.findings["alone"].holds
+    assert found.findings["left"].holds == (name not in UNPADDED)
+    left = name in (*WINDOWED, *RECURRENT, "mpt", "minimax")
+    padding = UNPADDED.get(name, "left" if left else "middle")
     assert found.batching.padding == padding
-    assert found.batching.shared == (name not in (*RECURRENT, "mpt"))
+    assert found.batching.shared == (name not in (*RECURRENT, *UNPADDED, "mpt"))
 
 
 @pytest.mark.parametrize("name", WINDOWED)
@@ -116,5 +121,5 @@ def test_a_fault_after_the_last_layer_is_seen() -> None:
     model = architectures.tiny_model("granite")
     probe = Probe(model)
     model.config.logits_scaling = model.logits_scaling = 1.0
-    finding = probe.finding(lambda: plain_logprobs(model, probe.sequences)[0], range(3))
+    finding = probe.finding(lambda: plain_logprobs(model, probe.sequences)[0], probe.rows)
     assert not finding.holds and (finding.deviation or 0) > 1

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 import torch
 
+from medal_judges.config import read_yaml
+from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.local import LocalModel
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.llm.rendering import Rendering
 from medal_judges.models.llm.thinking import BUDGET, Thinking
+from medal_judges.models.prompted.judge import PromptedJudge
 
 pytest.importorskip("llguidance")
 _SPEC = importlib.util.spec_from_file_location(
@@ -136,3 +139,16 @@ def test_a_window_that_is_nearly_full_leaves_less_to_think() -> None:
     assert answer.finish != "failed" and answer.usage.reasoning <= 20
     llm.window = 40
     assert "do not fit" in str(llm.chat([asked(0)])[0].failure)
+
+
+def test_oralis_judges_with_a_model_that_thinks() -> None:
+    """As with its DeepSeek-R1 models: thinking first, then an answer that the schema holds."""
+    settings = {**read_yaml("configs/judges/oralis.yaml"), "llm": thinker(ALWAYS, 50)}
+    judge = PromptedJudge.from_settings(settings)
+    judge.llm.window = judge.llm.context = 8000  # type: ignore[attr-defined]
+    dialogue = Dialogue("1", (Turn("user", "hi"), Turn("assistant", "yo")))
+    (judgement,) = judge.score([dialogue])
+    assert judgement.failure is None and None not in judgement.scores.values()
+    thought = judgement.usage["reasoning_tokens"]
+    assert 0 < thought <= 50 * len(judgement.scores)
+    assert judgement.usage["output_tokens"] > thought

@@ -263,16 +263,17 @@ def test_another_global_batch_is_refused(workshop: Workshop) -> None:
 
 
 @pytest.mark.slow
-def test_one_judge_a_dimension_on_two_processes(workshop: Workshop) -> None:
+@pytest.mark.parametrize("strategy", ["ddp", pytest.param("zero2", marks=needs_deepspeed)])
+def test_one_judge_a_dimension_on_two_processes(strategy: str, workshop: Workshop) -> None:
     """The second dimension is trained in the same group of processes as the first."""
     overrides = ("per_dimension=true", "optim.epochs=1")
     scores = [
         workshop.scores(workshop.train(kind, name=f"apart-{kind}", overrides=overrides))
-        for kind in ("single", "ddp")
+        for kind in ("single", strategy)
     ]
     assert scores[0].keys() == {"repetitive", "overall"}
     require_same(scores[1], scores[0])
-    folder = workshop.folder / "apart-ddp"
+    folder = workshop.folder / f"apart-{strategy}"
     assert check_golden(folder) <= TOLERANCE
     for dimension in ("repetitive", "overall"):
         assert facts(folder / "members" / dimension)["processes"] == 2

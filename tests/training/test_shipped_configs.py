@@ -209,6 +209,5 @@ def _launch(
     run(command, settings, folder, **environment)
     facts = json.loads((folder / "judge" / "config.json").read_text())["facts"]
     assert facts["processes"] == processes
-    assert facts["strategy"] == (
-        "zero2" if "--deepspeed_config_file" in options else "single" if processes == 1 else "ddp"
-    )
+    parted = "--deepspeed_config_file" in options
+    assert facts["strategy"] == ("zero2" if parted else {"gpu1": "single"}.get(name, "ddp"))

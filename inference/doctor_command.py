@@ -1,4 +1,4 @@
-"""``medal doctor [JUDGE]`` and ``medal doctor --llm MODEL [field=value ...]``."""
+"""``medal doctor [JUDGE [FIELD=VALUE ...]]`` and ``medal doctor --llm MODEL [field=value ...]``."""
 
 from __future__ import annotations
 
@@ -15,17 +15,13 @@ def doctor(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[JUDGE]",
-            help="Folder or hub id of a saved judge; none: the machine. With --llm: its settings, "
-            "field=value.",
+            metavar="[JUDGE] [FIELD=VALUE]...",
+            help="Folder or hub id of a saved judge, and MEMBER.FIELD=VALUE of a hybrid's members; "
+            "none: the machine. With --llm: its settings, field=value.",
         ),
     ] = None,
     llm: Annotated[
         str | None, typer.Option("--llm", help="A language model, as a judge's llm names it.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[MEMBER.FIELD=VALUE]...", help="Of a hybrid's members."),
     ] = None,
     revision: Annotated[str | None, typer.Option("--revision", help="Of a hub judge.")] = None,
     device: Annotated[
@@ -47,9 +43,9 @@ def doctor(
 
         _show(machine_facts())
         return
-    if len(words) > 1:
-        raise ConfigError("medal doctor checks one judge", hint="field=value goes with --llm")
-    judge = words[0]
+    judge, *settings = words
+    if not all("=" in setting for setting in settings):
+        raise ConfigError("medal doctor checks one judge, and more words are MEMBER.FIELD=VALUE")
     from medal_judges.inference.doctor import judge_facts
     from medal_judges.inference.judge_options import judge_options
     from medal_judges.models.golden import compare

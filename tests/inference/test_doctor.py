@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from medal_judges import Judge
 from medal_judges.cli import app
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.golden import write_golden
 
 
@@ -61,3 +61,34 @@ def test_write_is_for_judges_without_golden_scores(folder: Path) -> None:
     assert (folder / "golden.json").is_file()
     with pytest.raises(ConfigError, match="is a description"):
         medal("configs/judges/length.yaml")
+
+
+def test_a_hybrid_is_given_what_its_folder_may_not_hold(tmp_path: Path) -> None:
+    from medal_judges.dimension import Dimension
+    from medal_judges.models.hybrid.combination import Selection
+    from medal_judges.models.hybrid.config import MemberConfig
+    from medal_judges.models.hybrid.judge import HybridJudge
+    from medal_judges.models.hybrid.members import open_member
+
+    overall = Dimension("overall", "ordinal", 1, 5)
+    members = {
+        "plain": open_member("plain", MemberConfig(path="configs/judges/length.yaml")),
+        "paid": open_member(
+            "paid",
+            MemberConfig(
+                path="configs/judges/medal.yaml",
+                options={"llm": {"backend": "openai", "model": "x", "cache": False}},
+            ),
+        ),
+    }
+    made = HybridJudge(members, Selection({"overall": "plain"}), [overall])
+    folder = made.save_pretrained(tmp_path / "hybrid")
+    write_golden(made, folder)
+    asked = CliRunner().invoke(app, ["doctor", str(folder)])
+    assert isinstance(asked.exception, JudgeLoadError)
+    assert "paid was made with llm: openai:x" in str(asked.exception)
+    given = ["paid.llm.backend=openai", "paid.llm.model=x", "paid.llm.cache=false"]
+    held = CliRunner().invoke(app, ["doctor", str(folder), *given])
+    assert held.exit_code == 0 and "answers here as it did" in held.output
+    two = CliRunner().invoke(app, ["doctor", str(folder), "another"])
+    assert "one judge" in str(two.exception)

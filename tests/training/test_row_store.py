@@ -112,7 +112,7 @@ def test_a_run_from_a_store_is_the_run_from_memory(
 ) -> None:
     base = tiny_llama if model["family"] == "lora" else tiny_bert
     model = model | {"base": str(base)}
-    stored.setattr("medal_judges.training.finish.check_in_fresh_process", lambda folder: None)
+    stored.setattr("medal_judges.training.finish.check_in_fresh_process", lambda *_: None)
     first = train_judge(config_of(tmp_path, model, "stored"))
     made = {p: p.stat().st_mtime_ns for p in (tmp_path / "cache").rglob("*") if p.is_file()}
     assert any(p.name == "rows.arrow" for p in made)

@@ -36,7 +36,11 @@ def doctor(
     from medal_judges.errors import ConfigError
 
     if llm is not None:
-        _check_llm(llm, words or [])
+        if write:
+            raise ConfigError("--write is of a judge, and --llm checks a language model")
+        named = {"device": device, "revision": revision}
+        own = [f"{name}={value}" for name, value in named.items() if value is not None]
+        _check_llm(llm, [*own, *(words or [])])
         return
     if not words:
         from medal_judges.inference.doctor import machine_facts

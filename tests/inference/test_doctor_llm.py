@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
+from medal_judges.errors import ConfigError
 from medal_judges.inference.doctor_llm import Check, check_llm
 from medal_judges.models.llm.cache import CachedModel
 from medal_judges.models.llm.encoder_decoder import EncoderDecoderModel
@@ -85,7 +86,7 @@ def test_the_command_prints_a_line_a_check_and_fails_with_one(
 ) -> None:
     architectures.tiny_model("llama").save_pretrained(tmp_path / "llama")
     architectures.tiny_tokenizer().save_pretrained(tmp_path / "llama")
-    code, said = medal("--llm", str(tmp_path / "llama"), "device=cpu", "llm.context=600")
+    code, said = medal("--llm", str(tmp_path / "llama"), "--device", "cpu", "llm.context=600")
     assert code == 0
     # What transformers says while it loads may stand before the first line.
     lines = {name: next(x for x in said.splitlines() if name in x) for name in LINES}
@@ -94,6 +95,13 @@ def test_the_command_prints_a_line_a_check_and_fails_with_one(
     monkeypatch.setattr(Rendering, "sequence", _with_two_beginnings(Rendering.sequence))
     code, said = medal("--llm", str(tmp_path / "llama"), "device=cpu", "llm.context=601")
     assert code == 1 and "two beginning-of-sequence tokens" in said
+
+
+def test_options_that_a_model_does_not_have_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--write is of a judge"):
+        medal("--llm", "openai:tiny", "--write")
+    with pytest.raises(ConfigError, match=r"llm\.device is a setting of the backend transformers"):
+        medal("--llm", "openai:tiny", "--device", "cpu")
 
 
 def _with_two_beginnings(right: Callable[..., Any]) -> Callable[..., Any]:

@@ -25,7 +25,7 @@ from medal_judges.training.agreement import Scored, joined, scores_of_logits
 from medal_judges.training.balance import balance_heads
 from medal_judges.training.calibrate import fit_calibrations
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.distributed import strategy
+from medal_judges.training.distributed import strategy, whole_weights
 from medal_judges.training.example_store import spread
 from medal_judges.training.finish import ask, finish
 from medal_judges.training.loop import TrainingLoop
@@ -100,7 +100,8 @@ def train_part(
 ) -> Part:
     """Take the steps of one judge, on every process, and calibrate it."""
     torch.manual_seed(config.seed)
-    judge: Any = new_judge(config, dimensions, rows, accelerator.device)
+    with whole_weights(accelerator):
+        judge: Any = new_judge(config, dimensions, rows, accelerator.device)
     torch.manual_seed(config.seed)
     loop = TrainingLoop(
         config,

@@ -65,6 +65,20 @@ def gathered_objects(parts: list[T], accelerator: Any) -> list[T]:
     return found
 
 
+@contextmanager
+def whole_weights(accelerator: Any) -> Iterator[None]:
+    """Models loaded inside are whole on every process: once a ZeRO-3 plugin is there, transformers
+    parts what it loads, and what is fitted before the first step reads whole weights."""
+    from transformers.integrations import deepspeed as integration
+
+    known = integration._hf_deepspeed_config_weak_ref
+    integration.unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        integration._hf_deepspeed_config_weak_ref = known
+
+
 def innermost(optimizer: Any) -> Optimizer:
     """The torch optimizer inside Accelerate's and DeepSpeed's wrappers: a schedule needs it."""
     while hasattr(optimizer, "optimizer"):

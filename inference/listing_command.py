@@ -11,6 +11,7 @@ CONFIGS = {
     "medal train --config": "train",
     "medal benchmark --config": "benchmark",
     "medal generate --config": "generate",
+    "medal data followups --config": "followup_generation",
     "medal data translate, compare-native --config": "native",
 }
 

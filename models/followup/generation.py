@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import Field, model_validator
+
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.models.followup.pool import FollowUp, Pool, Sign, Strategy
 from medal_judges.models.llm.loading import load_llm
@@ -28,45 +30,75 @@ class GenerationPrompt(Config):
     positive: str
 
 
-def propose(
-    llms: Sequence[str | Mapping[str, Any]],
-    *,
-    signs: Sequence[Sign] = ("negative",),
-    count: int = 12,
-    samples: int = 4,
-    temperature: float = 0.8,
-    seed: int = 0,
-    prompt: str = "prompts/diet_generation",
-    max_tokens: int = 400,
-) -> tuple[FollowUp, ...]:
-    """Follow-ups of every model in ``llms``, each asked ``samples`` times for each sign.
+class PoolGeneration(Config):
+    """How a pool is proposed (DIET, sections 3.1 and 4.1).
+
+    Each of ``llms`` (see load_llm) is asked ``samples`` times for ``count`` follow-ups of each of
+    ``signs``. ``strategy``: the pool is ``selfmap``'s, whose one model also judges, or ``craft``'s,
+    which ``judge`` judges with, a model that proposes none; any may judge where it is not given.
+    """
+
+    llms: tuple[str | Mapping[str, Any], ...] = Field(default=("embedded:smollm2",), min_length=1)
+    strategy: Strategy | None = None
+    judge: str | None = None
+    signs: tuple[Sign, ...] = Field(default=("negative",), min_length=1)
+    count: int = Field(default=12, ge=1)
+    samples: int = Field(default=4, ge=1)
+    temperature: float = Field(default=0.8, ge=0)
+    max_tokens: int = Field(default=400, ge=16)
+    seed: int = 0
+    prompt: str = "prompts/diet_generation"
+
+    @model_validator(mode="after")
+    def _judge_fits(self) -> PoolGeneration:
+        if self.strategy == "selfmap" and len(self.llms) != 1:
+            raise ValueError("selfmap has one model in llms: the one that will judge")
+        names = [llm if isinstance(llm, str) else str(llm.get("model")) for llm in self.llms]
+        if self.strategy == "craft" and self.judge in names:
+            raise ValueError(f"craft: {self.judge} is to judge, so it proposes none; llms names it")
+        return self
+
+    @property
+    def method(self) -> str:
+        """What the pool's file says of how it was made."""
+        asked = f"{self.prompt}, {self.samples} samples, temperature {self.temperature:g}"
+        meant = f", for {self.judge} to judge with" if self.judge else ""
+        return f"{asked}, seed {self.seed}{meant}"
+
+
+def propose(config: PoolGeneration) -> tuple[FollowUp, ...]:
+    """Follow-ups of every model in ``config.llms``.
 
     Repeats (letter case and punctuation aside) are left out. One model after the other is loaded.
     """
-    text = build_config(GenerationPrompt, read_yaml(prompt), where=prompt)
-    found: dict[tuple[str, str], FollowUp] = {}
-    for setting in llms:
+    text = build_config(GenerationPrompt, read_yaml(config.prompt), where=config.prompt)
+    distinct: dict[tuple[str, str], FollowUp] = {}
+    for setting in config.llms:
         llm = load_llm(setting)
-        for sign in signs:
+        for sign in config.signs:
             requests = [
-                ChatRequest(_question(text, sign, count), max_tokens, temperature, 0.95, seed + k)
-                for k in range(samples)
+                ChatRequest(
+                    _question(text, sign, config.count),
+                    config.max_tokens,
+                    config.temperature,
+                    0.95,
+                    config.seed + k,
+                )
+                for k in range(config.samples)
             ]
             for utterance in _utterances(llm, requests):
                 key = (" ".join(re.findall(r"\w+", utterance.casefold())), sign)
-                found.setdefault(key, FollowUp(text=utterance, sign=sign, by=llm.name))
+                distinct.setdefault(key, FollowUp(text=utterance, sign=sign, by=llm.name))
         llm.close()
-    return tuple(found.values())
+    return tuple(distinct.values())
 
 
-def make_pool(
-    name: str, follow_ups: Sequence[FollowUp], *, method: str, strategy: Strategy | None = None
-) -> Pool:
+def make_pool(name: str, follow_ups: Sequence[FollowUp], config: PoolGeneration) -> Pool:
     """The pool of ``follow_ups``, not reviewed by anybody yet."""
     return Pool(
         name=name,
-        method=method,
-        strategy=strategy,
+        method=config.method,
+        strategy=config.strategy,
         generators=tuple(dict.fromkeys(f.by for f in follow_ups if f.by)),
         follow_ups=tuple(follow_ups),
     )

@@ -84,7 +84,7 @@ class Pool(Config):
             raise ConfigError(
                 f"the pool {self.name!r} is SELFMAP's of {', '.join(made) or 'nobody'}, and "
                 f"{judge} would judge with it: there the model that proposes also judges",
-                hint=f"a pool of its own: medal data followups --llm ... (as {judge})",
+                hint=f"propose its own: medal data followups --out pool.yaml llms=[{judge}]",
             )
         if self.strategy == "craft" and judge in made:
             raise ConfigError(

@@ -10,7 +10,9 @@ import yaml
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
+from medal_judges.config import load_config
 from medal_judges.errors import ConfigError, MedalError
+from medal_judges.models.followup.generation import PoolGeneration
 from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.judge import Judge
 from medal_judges.models.llm.local import LocalModel
@@ -75,12 +77,40 @@ def test_calibrate_refuses_what_it_cannot_use(tmp_path: Path) -> None:
 
 def test_proposed_follow_ups_are_a_file_that_loads(smollm2: LocalModel, tmp_path: Path) -> None:
     out = tmp_path / "pool.yaml"
-    command = ["data", "followups", "--out", str(out), "--sign", "negative", "--sign", "positive"]
-    settings = ["--samples", "2", "--temperature", "0.5", "--max-tokens", "60"]
+    command = ["data", "followups", "--out", str(out), "signs=[negative,positive]"]
+    settings = ["samples=2", "temperature=0.5", "max_tokens=60"]
     result = RUNNER.invoke(app, [*command, *settings], catch_exceptions=False)
     assert result.exit_code == 0 and "read it" in result.output
     pool = load_pool(str(out))
     assert pool.reviewed is None and pool.generators == ("embedded/smollm2",)
     assert {f.sign for f in pool.follow_ups} == {"negative", "positive"}
+    assert pool.strategy == "selfmap"
     with pytest.raises(MedalError, match="is there already"):
         RUNNER.invoke(app, [*command, *settings], catch_exceptions=False)
+
+
+DIETS_MODELS = {"chatglm3", "llama2", "qwen", "vicuna", "baichuan2"}
+
+
+@pytest.mark.parametrize("judge", sorted(DIETS_MODELS))
+def test_crafts_pairings_have_four_proposers_and_a_fifth_that_judges(judge: str) -> None:
+    config = load_config(PoolGeneration, f"craft_{judge}", folder="followup_generation")
+    assert config.strategy == "craft" and len(set(config.llms)) == 4
+    assert config.judge is not None and config.judge not in config.llms
+    short = {
+        str(name).split("/")[1].lower().replace("-", "") for name in (*config.llms, config.judge)
+    }
+    assert all(any(model in name for name in short) for model in DIETS_MODELS)
+
+
+def test_a_judge_may_not_propose_its_own_pool_in_craft(tmp_path: Path) -> None:
+    more = ["--config", "craft_vicuna", "judge=Qwen/Qwen-14B-Chat"]
+    command = ["data", "followups", "--out", str(tmp_path / "pool.yaml"), *more]
+    with pytest.raises(ConfigError, match="proposes none"):
+        RUNNER.invoke(app, command, catch_exceptions=False)
+    with pytest.raises(ConfigError, match="did you mean 'samples'"):
+        RUNNER.invoke(
+            app,
+            ["data", "followups", "--out", str(tmp_path / "p.yaml"), "sample=2"],
+            catch_exceptions=False,
+        )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.followup.generation import make_pool, parse_list
+from medal_judges.models.followup.generation import PoolGeneration, make_pool, parse_list
 from medal_judges.models.followup.pool import FollowUp, Pool, load_pool
 
 SHIPPED = ("contrast", "craft", "fed", "full", "selfmap")
@@ -62,7 +62,9 @@ I hope this helps!"""  # noqa: E501
 
 
 def test_a_proposed_pool_is_not_reviewed() -> None:
-    pool = make_pool("x", [FollowUp(text="Huh?", by="a"), FollowUp(text="No.", by="b")], method="m")
+    pool = make_pool(
+        "x", [FollowUp(text="Huh?", by="a"), FollowUp(text="No.", by="b")], PoolGeneration()
+    )
     assert pool.reviewed is None and pool.generators == ("a", "b")
 
 

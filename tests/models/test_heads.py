@@ -101,6 +101,7 @@ def test_evidence_adds_up_to_the_logit(attention: bool) -> None:
     one = Head(ISSUE, HeadConfig(kind="binary"), 6, attention)
     turns, weights = torch.randn(3, 4, 6), torch.rand(3, 4)
     weights[1, 2:] = 0
-    logits, evidence = one(turns, weights)
+    logits, evidence, pooling = one(turns, weights)
     assert torch.allclose(evidence.sum(1) + one.bias, logits[:, 0], atol=1e-6)
+    assert torch.allclose(one.value(turns)[..., 0] * pooling, evidence, atol=1e-6)
     assert (evidence[1, 2:] == 0).all()

@@ -24,6 +24,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.judgement import Judgement, unscored
 from medal_judges.models.batching import budget_batches, halving, windows
 from medal_judges.models.judged_languages import POLICIES, UnknownLanguage, language_outside
+from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.signature import Signature
 
 logger = logging.getLogger(__name__)
@@ -96,6 +97,10 @@ class Judge(ABC):
         """Positions of items that have to be in one batch, because they share work (the turns of
         one dialogue, read once); each by itself unless a family says otherwise."""
         return [[i] for i in range(len(items))]
+
+    def language_models(self) -> list[LanguageModel]:
+        """The language models that the judge speaks through; a hybrid's are its members'."""
+        return []
 
     def _save(self, folder: Path) -> None:
         """Write config.json and whatever else ``from_pretrained`` needs into ``folder``."""

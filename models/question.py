@@ -73,6 +73,9 @@ class QuestionJudge(Judge):
         self._refuse_what_has_no_value()
         self.llm: LanguageModel = load_llm(config.llm)
 
+    def language_models(self) -> list[LanguageModel]:
+        return [self.llm]
+
     @abstractmethod
     def _values(self, dimension: Dimension) -> dict[str, str]:
         """What goes into the prompt's places, but for ``{dialogue}``."""

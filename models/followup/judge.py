@@ -25,7 +25,7 @@ from medal_judges.models.followup.selection import Selection, SelectionConfig, s
 from medal_judges.models.judge import Item, Judge, Scores
 from medal_judges.models.llm.amounts import add_usage, likelihood_usage
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import Continuation, Likelihood
+from medal_judges.models.llm.protocol import Continuation, LanguageModel, Likelihood
 from medal_judges.models.llm.window import chat_messages, first_turn_that_fits
 from medal_judges.signature import Signature, content_hash
 
@@ -108,6 +108,9 @@ class FollowUpJudge(Judge):
         """The judge of a YAML file's settings; see FollowUpConfig."""
         where = f"judge {settings.get('name', '')}".strip()
         return cls(build_config(FollowUpConfig, dict(settings), where=where))
+
+    def language_models(self) -> list[LanguageModel]:
+        return [self.llm]
 
     def signature(self) -> Signature:
         from medal_judges import __version__

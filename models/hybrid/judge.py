@@ -17,6 +17,7 @@ from medal_judges.models.hybrid.members import Member, check_member, load_member
 from medal_judges.models.hybrid.saved_member import require_name
 from medal_judges.models.hybrid.settings import HybridSettings
 from medal_judges.models.judge import Item, Judge, Scores
+from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.models.saving import read_config, write_config
 from medal_judges.signature import Signature, content_hash
 
@@ -70,6 +71,9 @@ class HybridJudge(Judge):
             )
         members = {name: open_member(name, member) for name, member in given.members.items()}
         return cls(members, given.combination(names), [known[n] for n in names], name=given.name)
+
+    def language_models(self) -> list[LanguageModel]:
+        return [m for member in self.members.values() for m in member.judge.language_models()]
 
     def signature(self) -> Signature:
         """``base`` names each member with its revision; their whole signatures are in the hash."""

@@ -135,6 +135,9 @@ class PromptedJudge(Judge):
             for language in languages
         }
 
+    def language_models(self) -> list[LanguageModel]:
+        return [self.llm, self.shortener]
+
     def signature(self) -> Signature:
         from medal_judges import __version__
 

@@ -1,0 +1,69 @@
+"""The commands with judges that have weights: an encoder's folder, and a benchmark of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
+from medal_judges.dimension import load_rubric
+from medal_judges.models.encoder import EncoderJudge
+from medal_judges.models.encoder_config import EncoderConfig
+
+DIALOGUES = [
+    {
+        "id": f"chat-{i}",
+        "lang": "en",
+        "dialogue": [
+            {"role": "user", "content": "Do you like music?"},
+            {"role": "assistant", "content": f"I like the river {i}."},
+        ],
+        "labels": {"overall": [1 + i % 5]},
+        "scales": {"overall": [1, 5]},
+    }
+    for i in range(12)
+]
+
+
+@pytest.fixture
+def place(tiny_bert: Path, tmp_path: Path) -> Path:
+    """A folder with chats.jsonl and a saved encoder judge with random heads."""
+    torch.manual_seed(0)
+    config = EncoderConfig(base=str(tiny_bert), max_tokens=64, width=16, members=2)
+    judge = EncoderJudge.create(config, load_rubric("overall"))
+    for name, parameter in judge.net.named_parameters():
+        if "value" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    judge.save_pretrained(tmp_path / "judge")
+    lines = "".join(json.dumps(row) + "\n" for row in DIALOGUES)
+    (tmp_path / "chats.jsonl").write_text(lines, encoding="utf-8")
+    return tmp_path
+
+
+def test_an_encoders_folder_scores_a_file(place: Path) -> None:
+    out = place / "scores.jsonl"
+    words = ["score", str(place / "chats.jsonl"), "--judge", str(place / "judge")]
+    done = CliRunner().invoke(app, [*words, "--out", str(out)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    scores = [json.loads(line)["scores"]["overall"] for line in out.read_text().splitlines()]
+    assert len(scores) == 12 and all(1 <= score <= 5 for score in scores)
+    assert len(set(scores)) > 1
+
+
+def test_an_encoders_folder_is_benchmarked(place: Path) -> None:
+    (place / "bench.yaml").write_text(
+        f"output_dir: {place / 'out'}\n"
+        f"judges: [{{name: encoder, path: {place / 'judge'}}}]\n"
+        f"sets: [{{name: chats, source: {place / 'chats.jsonl'}, dimensions: [overall]}}]\n"
+    )
+    done = CliRunner().invoke(
+        app, ["benchmark", "--config", str(place / "bench.yaml")], catch_exceptions=False
+    )
+    assert done.exit_code == 0, done.output
+    (row,) = json.loads((place / "out/results.json").read_text("utf-8"))["rows"]
+    assert (row["n"], row["scored"]) == (12, 12)
+    assert row["metrics"]["spearman"]["value"] is not None

@@ -127,8 +127,17 @@ def run(command: list[str], settings: dict[str, Any], folder: Path, **environmen
     )
     assert done.stdout.count("judge saved and checked") == 1, (done.stdout + done.stderr)[-3000:]
     judge = folder / "judge"
-    assert check_golden(judge) <= 1e-5
+    assert check_golden(judge, _named_again(settings)) <= 1e-5
     assert (judge / "README.md").is_file()
+
+
+def _named_again(settings: dict[str, Any]) -> dict[str, Any]:
+    """What a saved judge does not hold and its user names again: a member's model in a folder."""
+    members = settings["model"].get("members")
+    if settings["model"]["family"] != "hybrid":
+        return {}
+    models = {name: m.get("options", {}).get("llm") for name, m in members.items()}
+    return {name: {"llm": llm} for name, llm in models.items() if llm is not None}
 
 
 @pytest.mark.slow

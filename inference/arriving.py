@@ -9,7 +9,7 @@ from typing import Any
 
 from medal_judges.dialogue import Dialogue
 from medal_judges.judgement import Judgement
-from medal_judges.models.judge import Judge
+from medal_judges.models.base.judge import Judge
 
 _END = object()
 

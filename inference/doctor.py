@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, distribution, requires, ver
 from importlib.util import find_spec
 from pathlib import Path
 
-from medal_judges.models.golden import GoldenCheck, versions
+from medal_judges.models.base.golden import GoldenCheck, versions
 
 Fact = tuple[str, str]
 

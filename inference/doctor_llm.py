@@ -18,11 +18,11 @@ import numpy as np
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.inference.doctor_boundary import boundary
 from medal_judges.models.llm.cache import CachedModel
-from medal_judges.models.llm.encoder_decoder import EncoderDecoderModel
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.local import LocalModel
-from medal_judges.models.llm.paths import try_paths
-from medal_judges.models.llm.probes import (
+from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
+from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.models.llm.local.paths import try_paths
+from medal_judges.models.llm.local.probes import (
     ALLOWED,
     ALLOWED_HALF,
     COMMON,
@@ -30,6 +30,7 @@ from medal_judges.models.llm.probes import (
     Finding,
     Probe,
 )
+from medal_judges.models.llm.local.windows import smallest_window
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -37,7 +38,6 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Message,
 )
-from medal_judges.models.llm.windows import smallest_window
 
 Verdict = Literal["pass", "warn", "fail", "skip"]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from medal_judges.dialogue import Dialogue
 from medal_judges.errors import ConfigError
-from medal_judges.models.judge import Judge, ScoreLevel
+from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.models.llm.counting import CountingModel
-from medal_judges.models.llm.prices import Estimate
+from medal_judges.models.llm.server.prices import Estimate
 
 
 @dataclass(frozen=True, slots=True)

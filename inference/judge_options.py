@@ -16,7 +16,7 @@ def judge_options(
     """
     from medal_judges.config import parse_yaml, read_yaml
     from medal_judges.errors import ConfigError
-    from medal_judges.models.placement import placed
+    from medal_judges.models.base.placement import placed
 
     is_yaml = judge.endswith((".yaml", ".yml"))
     there = read_yaml(judge) if is_yaml else {}

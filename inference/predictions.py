@@ -10,7 +10,7 @@ from medal_judges.dialogue import Dialogue
 from medal_judges.inference.scoring import score_to_file
 from medal_judges.jsonl import read_judgements
 from medal_judges.judgement import Judgement
-from medal_judges.models.judge import Judge, ScoreLevel
+from medal_judges.models.base.judge import Judge, ScoreLevel
 
 
 def judge_once(

@@ -22,7 +22,7 @@ from rich.text import Text
 from medal_judges.jsonl import STDIN, open_text
 
 if TYPE_CHECKING:
-    from medal_judges.models.judge import Judge
+    from medal_judges.models.base.judge import Judge
 
 
 class _Rate(ProgressColumn):
@@ -47,7 +47,7 @@ def scoring_bar(file: str) -> Iterator[Callable[[int], None]]:
 
 def show_kept(judges: Sequence[Judge]) -> None:
     """Say on standard error how many answers were kept from before, if any."""
-    from medal_judges.models.kept_answers import answer_counts, told
+    from medal_judges.models.base.kept_answers import answer_counts, told
 
     if line := told(answer_counts(judges)):
         Console(stderr=True, markup=False, emoji=False).print(line, soft_wrap=True)

@@ -19,7 +19,7 @@ from medal_judges.dialogue import Dialogue
 from medal_judges.errors import MedalError, RecordError
 from medal_judges.jsonl import open_text, to_line
 from medal_judges.judgement import Judgement, parse_judgement, unscored
-from medal_judges.models.judge import ScoreLevel, items_of
+from medal_judges.models.base.judge import ScoreLevel, items_of
 
 _AGAIN = "give another --out, or --overwrite to start again from the beginning"
 NOT_YET = "not judged yet"

@@ -15,8 +15,8 @@ from medal_judges.errors import CoverageError, DataError, MedalError, RecordErro
 from medal_judges.inference.resuming import Run, asked_again, forget, resume
 from medal_judges.jsonl import open_text, to_line
 from medal_judges.judgement import Judgement, parse_judgement
-from medal_judges.models.judge import Judge, ScoreLevel
-from medal_judges.models.judged_languages import UnknownLanguage
+from medal_judges.models.base.judge import Judge, ScoreLevel
+from medal_judges.models.base.judged_languages import UnknownLanguage
 
 
 @dataclass(slots=True)

@@ -6,8 +6,8 @@ import sys
 
 import typer
 
+from medal_judges.cli.train import train
 from medal_judges.errors import MedalError
-from medal_judges.training.commands import train
 
 if __name__ == "__main__":
     try:

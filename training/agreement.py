@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from medal_judges.dimension import Dimension
-from medal_judges.eval.correlation import (
+from medal_judges.stats.correlation import (
     MIN_ROWS,
     Floats,
     Statistic,
@@ -18,14 +18,14 @@ from medal_judges.eval.correlation import (
     weighted_ranks,
     weighted_spearman,
 )
-from medal_judges.eval.intervals import choose_clusters, with_intervals
-from medal_judges.eval.results import Estimate
+from medal_judges.stats.intervals import choose_clusters, with_intervals
+from medal_judges.stats.results import Estimate
 
 if TYPE_CHECKING:  # the card reads this module's names, and needs no torch for it
-    from medal_judges.models.calibration import Calibration
-    from medal_judges.models.heads import Head
-    from medal_judges.models.judge import Judge
-    from medal_judges.training.examples import Example
+    from medal_judges.models.base.calibration import Calibration
+    from medal_judges.models.base.heads import Head
+    from medal_judges.models.base.judge import Judge
+    from medal_judges.training.rows.examples import Example
 
 Scores = dict[str, np.ndarray]
 
@@ -53,7 +53,7 @@ def agreement(
 ) -> list[dict[str, Any]]:
     """One record a source, dimension and language (``all`` and each): ``metric`` (``roc_auc`` for
     binary dimensions, else ``spearmanr``), ``value`` or None with ``reason``, ``low`` and ``high``
-    (95%, see eval/intervals.py), ``n`` labelled rows that the judge scored, ``missed`` that it did
+    (95%, see stats/intervals.py), ``n`` labelled rows that the judge scored, ``missed`` that it did
     not, ``baselines`` by name with the same figure on the same rows, or None."""
     examples = scored.examples
     records = []
@@ -91,7 +91,7 @@ def scores_of_logits(
     """Calibrated scores [n] per dimension of a net's ``logits`` [n, outputs]."""
     import torch
 
-    from medal_judges.models.calibration import Calibration
+    from medal_judges.models.base.calibration import Calibration
 
     return {
         name: np.array(

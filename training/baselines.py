@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from medal_judges.dimension import Dimension
-from medal_judges.models.turn_features import FEATURE_NAMES, turn_features
+from medal_judges.models.feature.turn_features import FEATURE_NAMES, turn_features
 from medal_judges.training.agreement import Scores
-from medal_judges.training.examples import Example
+from medal_judges.training.rows.examples import Example
 
 MEASURES = {"length": "log_words", "repetition": "said_before_3"}
 _MOST = 2000  # training rows that tell which way a measure points

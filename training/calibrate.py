@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from medal_judges.models.calibration import (
+from medal_judges.models.base.calibration import (
     Calibration,
     fit_class_temperature,
     fit_isotonic,
     fit_temperature,
 )
-from medal_judges.models.heads import Head
-from medal_judges.training.examples import Example
+from medal_judges.models.base.heads import Head
+from medal_judges.training.rows.examples import Example
 
 _MIN_ROWS = 20  # below this a fit would follow the noise
 

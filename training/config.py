@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from medal_judges.config import Config
-from medal_judges.models.embedding_config import EmbeddingConfig
-from medal_judges.models.encoder_config import EncoderConfig
-from medal_judges.models.feature_config import FeatureConfig
+from medal_judges.models.embedding.config import EmbeddingConfig
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.feature.config import FeatureConfig
 from medal_judges.models.hybrid.config import HybridConfig
-from medal_judges.models.lora_config import LoraConfig
+from medal_judges.models.lora.config import LoraConfig
 
 
 def _no_is_text(value: Any) -> Any:
@@ -71,7 +71,7 @@ class OptimConfig(Config):
     also on a CPU that has it; ``no`` is fp32 throughout."""
 
     solver: Literal["gradient", "ridge"] = "gradient"
-    embedding_share: float = Field(default=0.2, ge=0)  # ridge only, see training/ridge.py
+    embedding_share: float = Field(default=0.2, ge=0)  # ridge only, see training/encoder/ridge.py
     epochs: float = Field(default=3, gt=0)
     batch_size: int = Field(default=16, ge=1)
     batch_tokens: int = Field(default=16384, ge=64)

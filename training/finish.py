@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from medal_judges.models.golden import Setting, check_in_fresh_process, settle, write_golden
-from medal_judges.models.judge import Judge
-from medal_judges.models.judged_languages import languages_of
+from medal_judges.models.base.golden import Setting, check_in_fresh_process, settle, write_golden
+from medal_judges.models.base.judge import Judge
+from medal_judges.models.base.judged_languages import languages_of
 from medal_judges.training.agreement import AGREEMENT_NAME, Scored, agreement, judge_scores
 from medal_judges.training.baselines import baseline_scores
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.examples import Example
-from medal_judges.training.rows import RunRows, write_facts
+from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.rows import RunRows, write_facts
 
 logger = logging.getLogger(__name__)
 

@@ -11,18 +11,18 @@ import torch
 
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.models.embedding_config import EmbeddingConfig
-from medal_judges.models.feature import FeatureJudge
-from medal_judges.models.feature_config import FeatureConfig
+from medal_judges.models.base.judge import Judge
+from medal_judges.models.embedding.config import EmbeddingConfig
+from medal_judges.models.feature.config import FeatureConfig
+from medal_judges.models.feature.judge import FeatureJudge
 from medal_judges.models.hybrid.config import HybridConfig
-from medal_judges.models.judge import Judge
-from medal_judges.training.card import write_card
+from medal_judges.training.card.card import write_card
+from medal_judges.training.card.emissions import Meter
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.emissions import Meter
-from medal_judges.training.example_store import learnt_names
 from medal_judges.training.finish import finish
-from medal_judges.training.hybrid import fit_hybrid
-from medal_judges.training.rows import RunRows, load_rows
+from medal_judges.training.hybrid.train import fit_hybrid
+from medal_judges.training.rows.example_store import learnt_names
+from medal_judges.training.rows.rows import RunRows, load_rows
 
 # Families that the loop trains; the others are fitted at once.
 BY_STEPS = ("encoder", "lora")
@@ -48,7 +48,7 @@ def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:
         rows = load_rows(config, dimensions)
         learnt = learnable(dimensions, rows, config.only)
         if by_steps:
-            from medal_judges.training.by_steps import train_by_steps
+            from medal_judges.training.loop.by_steps import train_by_steps
 
             train_by_steps(config, learnt, rows, resume)
         else:
@@ -73,7 +73,7 @@ def fit_judge(
     if isinstance(model, HybridConfig):
         return fit_hybrid(config, rows.train, dimensions)
     if isinstance(model, EmbeddingConfig):
-        from medal_judges.training.embedding import fit_embedding_judge
+        from medal_judges.training.embedding.fit import fit_embedding_judge
 
         return fit_embedding_judge(config, rows, dimensions)
     assert isinstance(model, FeatureConfig)

@@ -25,10 +25,10 @@ from medal_judges.data_prep.curation.policy import Judges, LanguageSelection, Po
 from medal_judges.data_prep.curation.weights import covered_share
 from medal_judges.data_prep.sources.registry import load_spec, parse_spec
 from medal_judges.errors import ConfigError, DataError
-from medal_judges.eval.weights import effective_size
 from medal_judges.jsonl import Skipped, read_labelled
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.signature import content_hash
+from medal_judges.stats.weights import effective_size
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from medal_judges.data_prep.curation.balance import FactorBalance, LanguageBalance
 from medal_judges.data_prep.curation.job import Curation
-from medal_judges.eval.report.heat import heat_cell, heat_table
-from medal_judges.eval.report.markup import (
+from medal_judges.report.heat import heat_cell, heat_table
+from medal_judges.report.markup import (
     Column,
     Group,
     details,
@@ -19,9 +19,9 @@ from medal_judges.eval.report.markup import (
     sortable,
     text_cell,
 )
-from medal_judges.eval.report.numbers import number
-from medal_judges.eval.report.provenance import fact_section
-from medal_judges.eval.report.shell import whole_page
+from medal_judges.report.numbers import number
+from medal_judges.report.provenance import fact_section
+from medal_judges.report.shell import whole_page
 
 _ANCHORS = (
     ("evenness", "Evenness"),

@@ -14,8 +14,8 @@ from rich.table import Table
 from medal_judges.data_prep.curation.balance import FactorBalance, LanguageBalance, Unmet
 from medal_judges.data_prep.curation.job import Curation
 from medal_judges.data_prep.curation.page import FACTORS, curation_page
-from medal_judges.eval.console import wide_console
-from medal_judges.eval.report.csv_tables import write_table
+from medal_judges.report.console import wide_console
+from medal_judges.report.csv_tables import write_table
 
 _NONE = "–"
 

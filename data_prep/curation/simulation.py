@@ -23,8 +23,8 @@ from medal_judges.data_prep.curation.policy import POLICIES, Policy, sizes_of
 from medal_judges.data_prep.curation.probability import inclusion_chances, systematic
 from medal_judges.data_prep.curation.weights import cell_weights
 from medal_judges.errors import ConfigError
-from medal_judges.eval.correlation import weighted_spearman
-from medal_judges.eval.intervals import CONFIDENCE
+from medal_judges.stats.correlation import weighted_spearman
+from medal_judges.stats.intervals import CONFIDENCE
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]

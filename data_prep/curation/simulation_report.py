@@ -14,8 +14,8 @@ from rich.table import Table
 
 from medal_judges.data_prep.curation.simulation import Outcome, Setting, annotations_needed
 from medal_judges.errors import ConfigError
-from medal_judges.eval.console import wide_console
-from medal_judges.eval.report.csv_tables import write_table
+from medal_judges.report.console import wide_console
+from medal_judges.report.csv_tables import write_table
 
 BELIEVABLE = 0.9  # coverage of a 95% interval under which it is called misleading
 

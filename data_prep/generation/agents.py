@@ -15,7 +15,7 @@ from medal_judges.models.llm.cache import AnswersEach
 from medal_judges.models.llm.counting import remote_of
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel
-from medal_judges.models.llm.spending import CostLimitError
+from medal_judges.models.llm.server.spending import CostLimitError
 
 OnAnswer = Callable[[int, Completion], None]
 GRACE = 3.0  # seconds that servers have to end after Ctrl-C

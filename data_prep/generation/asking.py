@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
+from medal_judges.data_prep.agents.wording import Wording, load_wording, transcript
 from medal_judges.data_prep.generation.config import Decoding, GenerateConfig
 from medal_judges.data_prep.generation.unit import Rejection, Stage, Unit
 from medal_judges.data_prep.seeds.languages import language_name
-from medal_judges.data_prep.wording import Wording, load_wording, transcript
 from medal_judges.dialogue import Turn
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import ChatRequest, Message

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from medal_judges.config import Config
+from medal_judges.data_prep.agents.wording import Wording
 from medal_judges.data_prep.seeds.sampling import SeedsConfig
-from medal_judges.data_prep.wording import Wording
 
 # Ids are names with "--" between them: a name with that, or a "-" at its end, could not be told
 # from its neighbours.

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.counting import remote_of
-from medal_judges.models.llm.openai_compatible import RemoteModel
 from medal_judges.models.llm.protocol import LanguageModel
-from medal_judges.models.llm.spending import CostLimitError
+from medal_judges.models.llm.server.model import RemoteModel
+from medal_judges.models.llm.server.spending import CostLimitError
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from medal_judges.data_prep.generation.reading import (
     said,
 )
 from medal_judges.data_prep.seeds.context import SeedContext
-from medal_judges.data_prep.splits import hash_split
+from medal_judges.data_prep.sources.splits import hash_split
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.labelled import LabelledDialogue
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, Usage
-from medal_judges.models.prompted.json_text import NotJson, objects_in, strict_json
-from medal_judges.models.prompted.thinking import after_thinking
+from medal_judges.models.prompted.parsing.json_text import NotJson, objects_in, strict_json
+from medal_judges.models.prompted.parsing.thinking import after_thinking
 
 T = TypeVar("T")
 

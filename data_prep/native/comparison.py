@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from medal_judges.data_prep.agents.wording import load_wording, transcript
 from medal_judges.data_prep.native.asking import Outcome, Question, Spending, UnusableError, ask
 from medal_judges.data_prep.native.config import CompareConfig
 from medal_judges.data_prep.native.pairs import Pair
 from medal_judges.data_prep.native.verdict import Choice, Said, Verdict
 from medal_judges.data_prep.seeds.languages import language_name
-from medal_judges.data_prep.wording import load_wording, transcript
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel
 from medal_judges.signature import Signature, content_hash
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from medal_judges.data_prep.native.rates import ALL, Rates
-from medal_judges.eval.report.markup import (
+from medal_judges.report.markup import (
     Column,
     Group,
     escape,
@@ -15,8 +15,8 @@ from medal_judges.eval.report.markup import (
     section,
     sortable,
 )
-from medal_judges.eval.report.provenance import fact_section
-from medal_judges.eval.report.shell import whole_page
+from medal_judges.report.provenance import fact_section
+from medal_judges.report.shell import whole_page
 
 _WIDTH, _ROW, _LEFT = 720, 30, 64
 _COLOURS = {"win": "var(--pos)", "tie": "var(--line)", "loss": "var(--neg)"}

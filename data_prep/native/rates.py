@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from medal_judges.data_prep.native.verdict import Verdict
-from medal_judges.eval.correlation import Floats
-from medal_judges.eval.intervals import Clusters, with_intervals
-from medal_judges.eval.results import Estimate
-from medal_judges.eval.scales import FISHER, LOGIT
-from medal_judges.eval.wilson import wilson
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.intervals import Clusters, with_intervals
+from medal_judges.stats.results import Estimate
+from medal_judges.stats.scales import FISHER, LOGIT
+from medal_judges.stats.wilson import wilson
 
 ALL = "all"
 SHARES = ("win", "tie", "loss", "inconsistent")  # of pairs: each one is in or out

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from medal_judges.data_prep.native.page import page
 from medal_judges.data_prep.native.rates import ALL, MEANS, Rates
-from medal_judges.eval.report.csv_tables import write_table
-from medal_judges.eval.report.numbers import DASH
-from medal_judges.eval.results import Estimate
+from medal_judges.report.csv_tables import write_table
+from medal_judges.report.numbers import DASH
+from medal_judges.stats.results import Estimate
 
 Facts = Sequence[tuple[str, str]]
 _COUNTS = ("criterion", "lang", "pairs", "scored", "contexts")
@@ -53,7 +53,7 @@ def print_rates(found: Sequence[Rates]) -> None:
     """One table a criterion, one row a language."""
     from rich.table import Table
 
-    from medal_judges.eval.console import wide_console
+    from medal_judges.report.console import wide_console
 
     console = wide_console()
     for criterion in dict.fromkeys(one.criterion for one in found):

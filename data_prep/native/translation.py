@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from medal_judges.data_prep.agents.wording import load_wording, transcript
 from medal_judges.data_prep.native.asking import Outcome, Question, Spending, UnusableError, ask
 from medal_judges.data_prep.native.config import TranslateConfig
 from medal_judges.data_prep.seeds.languages import language_name
-from medal_judges.data_prep.wording import load_wording, transcript
 from medal_judges.dialogue import Turn
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel

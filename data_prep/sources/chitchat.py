@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.data_prep.sources.source import Source
-from medal_judges.data_prep.splits import hash_split
+from medal_judges.data_prep.sources.splits import hash_split
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.embedded import embedded_path

@@ -9,7 +9,7 @@ from typing import Any
 
 from medal_judges.data_prep.sources.lines import numbers, text_defects
 from medal_judges.data_prep.sources.source import Part, Source
-from medal_judges.data_prep.splits import hash_split
+from medal_judges.data_prep.sources.splits import hash_split
 from medal_judges.dialogue import Dialogue, Role, Turn
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Scale

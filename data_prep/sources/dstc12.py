@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from medal_judges.data_prep.dstc12_mapping import (
+from medal_judges.data_prep.sources.conture import CONTURE
+from medal_judges.data_prep.sources.dstc12_mapping import (
     TEST_SCALES,
     TRAIN_SCALES,
     halve,
     map_and_halve,
     map_rows,
 )
-from medal_judges.data_prep.sources.conture import CONTURE
 from medal_judges.data_prep.sources.fed import FED
 from medal_judges.data_prep.sources.source import Part, Source
 from medal_judges.dialogue import Dialogue, Role, Turn

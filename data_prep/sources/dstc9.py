@@ -8,7 +8,7 @@ from pathlib import Path
 
 from medal_judges.data_prep.sources.lines import alternating
 from medal_judges.data_prep.sources.source import Part, Source
-from medal_judges.data_prep.splits import hash_split
+from medal_judges.data_prep.sources.splits import hash_split
 from medal_judges.dialogue import Dialogue
 from medal_judges.errors import SourceError
 from medal_judges.labelled import LabelledDialogue

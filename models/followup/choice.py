@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.prompted.json_text import MOST_CHARACTERS, NotJson, strict_json
-from medal_judges.models.prompted.number_forms import plain_text
-from medal_judges.models.prompted.reading import shown
-from medal_judges.models.prompted.thinking import after_thinking, mentions_thinking
+from medal_judges.models.prompted.parsing.json_text import MOST_CHARACTERS, NotJson, strict_json
+from medal_judges.models.prompted.parsing.number_forms import plain_text
+from medal_judges.models.prompted.parsing.reading import shown
+from medal_judges.models.prompted.parsing.thinking import after_thinking, mentions_thinking
 
 
 @dataclass(frozen=True, slots=True)

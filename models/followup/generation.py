@@ -16,7 +16,7 @@ from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.models.followup.pool import FollowUp, Pool, Sign, Strategy
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
-from medal_judges.models.prompted.thinking import after_thinking
+from medal_judges.models.prompted.parsing.thinking import after_thinking
 
 _MARK = re.compile(r"(?:\d{1,3}\s{0,3}[.):]|[-*•])")  # at the beginning of a stripped line
 _WORDS = (1, 20)  # an utterance; longer lines are the model explaining itself

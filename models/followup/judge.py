@@ -20,9 +20,9 @@ from medal_judges.contributions import Contributions
 from medal_judges.details import Details
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
+from medal_judges.models.base.judge import Item, Judge, Scores
 from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.followup.selection import Selection, SelectionConfig, select
-from medal_judges.models.judge import Item, Judge, Scores
 from medal_judges.models.llm.amounts import add_usage, likelihood_usage
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import Continuation, LanguageModel, Likelihood

@@ -17,9 +17,9 @@ from medal_judges.details import Details
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.judgement import Judgement
+from medal_judges.models.base.judge import Item, Scores
 from medal_judges.models.hybrid.blend import Blend, level_chances
 from medal_judges.models.hybrid.members import Member
-from medal_judges.models.judge import Item, Scores
 
 _NONE = Details()
 # (member, items, dimensions of the hybrid) -> the member's judgements

@@ -11,14 +11,14 @@ import numpy as np
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.judgement import Judgement
+from medal_judges.models.base.judge import Item, Judge, Scores
+from medal_judges.models.base.saving import read_config, write_config
 from medal_judges.models.hybrid.blend import Blend
 from medal_judges.models.hybrid.combination import Cascade, Combination, Selection, Stack
 from medal_judges.models.hybrid.members import Member, check_member, load_member, open_member
 from medal_judges.models.hybrid.saved_member import require_name
 from medal_judges.models.hybrid.settings import HybridSettings
-from medal_judges.models.judge import Item, Judge, Scores
 from medal_judges.models.llm.protocol import LanguageModel
-from medal_judges.models.saving import read_config, write_config
 from medal_judges.signature import Signature, content_hash
 
 WEIGHTS_NAME = "model.safetensors"

@@ -10,6 +10,9 @@ from typing import Any
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.judgement import Judgement
+from medal_judges.models.base.judge import Item, Judge, ScoreLevel
+from medal_judges.models.base.placement import OPTIONS, placed
+from medal_judges.models.base.saving import judge_of_settings
 from medal_judges.models.hybrid.config import MemberConfig
 from medal_judges.models.hybrid.saved_member import (
     FORBIDDEN_FAMILIES,
@@ -18,9 +21,6 @@ from medal_judges.models.hybrid.saved_member import (
     member_folder,
     to_saved,
 )
-from medal_judges.models.judge import Item, Judge, ScoreLevel
-from medal_judges.models.placement import OPTIONS, placed
-from medal_judges.models.saving import judge_of_settings
 from medal_judges.shipped import judge_file
 
 

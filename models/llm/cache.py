@@ -43,7 +43,7 @@ from medal_judges.models.llm.answer_records import (
     likelihood_of,
 )
 from medal_judges.models.llm.answer_store import AnswerStore
-from medal_judges.models.llm.gguf import cache_root
+from medal_judges.models.llm.local.gguf import cache_root
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -53,7 +53,7 @@ from medal_judges.models.llm.protocol import (
     Message,
 )
 from medal_judges.models.llm.request_key import chat_key, likelihood_key, model_key, served_key
-from medal_judges.models.llm.served import LastServed
+from medal_judges.models.llm.server.served import LastServed
 
 OnAnswer = Callable[[int, Completion], None]
 logger = logging.getLogger(__name__)

@@ -9,7 +9,6 @@ from typing import Any
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.batched import asks_in_batches
 from medal_judges.models.llm.cache import CachedModel, unpaid
-from medal_judges.models.llm.prices import Estimate
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -20,6 +19,7 @@ from medal_judges.models.llm.protocol import (
     Usage,
 )
 from medal_judges.models.llm.request_key import chat_key, model_key
+from medal_judges.models.llm.server.prices import Estimate
 
 NOT_SENT = "a dry run: nothing was sent"
 

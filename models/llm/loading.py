@@ -34,18 +34,18 @@ def load_llm(setting: str | Mapping[str, Any] | LanguageModel) -> LanguageModel:
 def _load(setting: str | Mapping[str, Any]) -> LanguageModel:
     config = llm_config(setting)
     if isinstance(config, OpenAILLM):  # keeps answers by itself, before its price is counted
-        from medal_judges.models.llm.openai_loading import load_openai
+        from medal_judges.models.llm.server.loading import load_openai
 
         return load_openai(config)
     # What is not set is left to the loader, whose defaults they are.
     options = config.model_dump(exclude={"backend", "model", "cache"}, exclude_unset=True)
     inner: LanguageModel
     if isinstance(config, TransformersLLM):
-        from medal_judges.models.llm.local import load_local
+        from medal_judges.models.llm.local.model import load_local
 
         inner = load_local(config.model, **options)
     else:
-        from medal_judges.models.llm.vllm_offline import load_vllm
+        from medal_judges.models.llm.vllm.model import load_vllm
 
         inner = load_vllm(config.model, **options)
     cache = config.cache

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.prefix import TokenSequence
+from medal_judges.models.llm.local.prefix import TokenSequence
 from medal_judges.models.llm.protocol import ChatRole, Continuation, Message
 from medal_judges.signature import content_hash
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from medal_judges.dialogue import Dialogue
 from medal_judges.models.llm.protocol import LanguageModel, Message
-from medal_judges.models.truncation import oldest_kept
+from medal_judges.models.llm.truncation import oldest_kept
 
 
 def chat_messages(dialogue: Dialogue, start: int = 0) -> tuple[Message, ...]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from medal_judges.details import Details
 from medal_judges.dimension import Dimension
-from medal_judges.models.geval_ratings import Found, Ratings
-from medal_judges.models.judge import Scores
-from medal_judges.models.prompted.parser import Parsed
+from medal_judges.models.base.judge import Scores
+from medal_judges.models.prompted.geval_ratings import Found, Ratings
+from medal_judges.models.prompted.parsing.parser import Parsed
 from medal_judges.models.prompted.question import Asker
 from medal_judges.models.prompted.repeats import pooled, self_agreement
 from medal_judges.models.prompted.settings import PromptedConfig

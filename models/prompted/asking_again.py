@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, Message
-from medal_judges.models.prompted.parser import Parsed, parse_answer
+from medal_judges.models.prompted.parsing.parser import Parsed, parse_answer
+from medal_judges.models.prompted.parsing.thinking import after_thinking
 from medal_judges.models.prompted.prompt import fill
 from medal_judges.models.prompted.question import Asker, Question
-from medal_judges.models.prompted.thinking import after_thinking
 
 PART = "again"  # the prompt's part with the question; a prompt without it asks once
 _LONGEST = 40  # characters of a reply that is a number alone

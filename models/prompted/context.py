@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from medal_judges.dialogue import Turn
-from medal_judges.models.turn_features import words
+from medal_judges.models.feature.turn_features import words
 
 Context = Literal["full", "last_40", "first_40", "first_20_last_20", "summary_50", "summary_150"]
 _SHARES: dict[str, tuple[float, float]] = {

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from medal_judges.dimension import Dimension
-from medal_judges.models.geval_ratings import MOST_LEVELS, Found, Ratings, from_logprobs
 from medal_judges.models.llm.amounts import likelihood_usage
 from medal_judges.models.llm.protocol import (
     Completion,
@@ -15,7 +14,8 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Message,
 )
-from medal_judges.models.prompted.parser import Parsed
+from medal_judges.models.prompted.geval_ratings import MOST_LEVELS, Found, Ratings, from_logprobs
+from medal_judges.models.prompted.parsing.parser import Parsed
 from medal_judges.models.prompted.prompt import Scale
 from medal_judges.rating import rescale
 

@@ -13,8 +13,7 @@ from medal_judges.config import build_config
 from medal_judges.dialogue import Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.models.geval_ratings import Found
-from medal_judges.models.judge import Item, Judge, Scores
+from medal_judges.models.base.judge import Item, Judge, Scores
 from medal_judges.models.llm.amounts import add_usage, usage_of
 from medal_judges.models.llm.batched import asks_in_batches
 from medal_judges.models.llm.loading import load_llm
@@ -25,17 +24,18 @@ from medal_judges.models.llm.protocol import (
     Message,
     Usage,
 )
+from medal_judges.models.llm.truncation import oldest_kept
 from medal_judges.models.prompted import expected
 from medal_judges.models.prompted.answers import Said, to_scores
 from medal_judges.models.prompted.asking_again import is_asked_again, read_again, second_request
 from medal_judges.models.prompted.context import kept_turns, summary_words, turns_to_shorten
 from medal_judges.models.prompted.examples import Example, chosen_examples, load_examples
-from medal_judges.models.prompted.parser import Parsed, parse_answer
+from medal_judges.models.prompted.geval_ratings import Found
+from medal_judges.models.prompted.likelihood_questions import tells_likelihoods
+from medal_judges.models.prompted.parsing.parser import Parsed, parse_answer
 from medal_judges.models.prompted.prompt import Prompt, choose, fill, load_prompt
 from medal_judges.models.prompted.question import Asker, Question, Shown
 from medal_judges.models.prompted.settings import PromptedConfig
-from medal_judges.models.question import tells_likelihoods
-from medal_judges.models.truncation import oldest_kept
 from medal_judges.signature import Signature, content_hash
 
 ALTERNATIVES = 20  # how many an API reports at most

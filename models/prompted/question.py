@@ -14,7 +14,7 @@ from medal_judges.languages import UNKNOWN_LANGUAGE
 from medal_judges.models.llm.protocol import Message
 from medal_judges.models.prompted.examples import Example
 from medal_judges.models.prompted.languages import language_name
-from medal_judges.models.prompted.parser import Wanted
+from medal_judges.models.prompted.parsing.parser import Wanted
 from medal_judges.models.prompted.prompt import Aspect, Chosen, Scale, fill
 from medal_judges.rating import rescale
 

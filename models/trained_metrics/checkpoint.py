@@ -65,7 +65,7 @@ def load_checkpoint(
 def _folder(model: str, revision: str | None) -> Path:
     if Path(model).is_dir():
         return Path(model)
-    from medal_judges.models.hub import download
+    from medal_judges.models.base.hub import download
 
     return download(model, revision, patterns=_READ)
 

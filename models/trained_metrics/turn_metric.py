@@ -15,8 +15,8 @@ from medal_judges.contributions import Contributions
 from medal_judges.details import Details
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
+from medal_judges.models.base.judge import Item, Judge, Scores
 from medal_judges.models.batching import budget_batches, halving
-from medal_judges.models.judge import Item, Judge, Scores
 
 TokenIds = tuple[int, ...]
 

@@ -11,6 +11,7 @@ from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.llm.truncation import oldest_kept
 from medal_judges.models.trained_metrics.checkpoint import (
     load_checkpoint,
     plain,
@@ -26,7 +27,6 @@ from medal_judges.models.trained_metrics.turn_metric import (
     by_turn,
     padded,
 )
-from medal_judges.models.truncation import oldest_kept
 from medal_judges.signature import Signature, content_hash
 
 OVERALL = "overall"

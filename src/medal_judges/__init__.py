@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from medal_judges.dimension import Dimension
     from medal_judges.judgement import Judgement
     from medal_judges.labelled import LabelledDialogue
-    from medal_judges.models.judge import Judge
+    from medal_judges.models.base.judge import Judge
     from medal_judges.rating import Rating
     from medal_judges.signature import Signature
 
@@ -19,7 +19,7 @@ _PUBLIC = {
     "Dialogue": "dialogue",
     "Turn": "dialogue",
     "Dimension": "dimension",
-    "Judge": "models.judge",
+    "Judge": "models.base.judge",
     "Judgement": "judgement",
     "LabelledDialogue": "labelled",
     "Rating": "rating",

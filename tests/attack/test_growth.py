@@ -17,15 +17,15 @@ import pytest
 from medal_judges.data_prep.generation.reading import read_utterance, read_verdict
 from medal_judges.data_prep.labelling.passages import passages
 from medal_judges.data_prep.native.comparison import _LETTER, _TIE
+from medal_judges.models.base.secret_scan import _PATTERNS
 from medal_judges.models.followup.generation import parse_list
-from medal_judges.models.geval_steps import _listed
 from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.llm.rates import duration
-from medal_judges.models.prompted.json_text import MOST_CHARACTERS
-from medal_judges.models.prompted.parser import Wanted, parse_answer
+from medal_judges.models.llm.server.rates import duration
+from medal_judges.models.prompted.geval_steps import _listed
+from medal_judges.models.prompted.parsing.json_text import MOST_CHARACTERS
+from medal_judges.models.prompted.parsing.parser import Wanted, parse_answer
+from medal_judges.models.prompted.parsing.thinking import after_thinking
 from medal_judges.models.prompted.prompt import Answer
-from medal_judges.models.prompted.thinking import after_thinking
-from medal_judges.models.secret_scan import _PATTERNS
 from medal_judges.models.trained_metrics.sentences import sentences
 
 ONE = [Wanted("overall", "overall", "overall", (1, 5))]

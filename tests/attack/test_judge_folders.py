@@ -16,8 +16,8 @@ import pytest
 from medal_judges import Judge
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.encoder import EncoderJudge
-from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.combination import Selection
 from medal_judges.models.hybrid.config import MemberConfig
 from medal_judges.models.hybrid.judge import HybridJudge
@@ -246,7 +246,7 @@ class Bomb:
 def test_resume_refuses_a_pickle(tmp_path: Path) -> None:
     from accelerate import Accelerator
 
-    from medal_judges.training.checkpoint import RunShape, load_checkpoint
+    from medal_judges.training.loop.checkpoint import RunShape, load_checkpoint
 
     step = tmp_path / "step-00000001"
     step.mkdir()

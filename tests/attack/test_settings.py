@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.eval.report.csv_tables import write_table
+from medal_judges.report.csv_tables import write_table
 
 LEVELS = range(12)
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from medal_judges.data_prep.commands import app
+from medal_judges.cli.data import app
 from medal_judges.data_prep.sources.registry import SOURCES
 from medal_judges.errors import MedalError
 

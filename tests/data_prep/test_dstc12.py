@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.dstc12_mapping import (
+from medal_judges.data_prep.sources.dstc12 import read_dstc12_test, read_dstc12_train
+from medal_judges.data_prep.sources.dstc12_mapping import (
     TABLE,
     TRAIN_SCALES,
     halve,
     nearest_whole,
     to_dstc12,
 )
-from medal_judges.data_prep.leaks import check_leaks
-from medal_judges.data_prep.sources.dstc12 import read_dstc12_test, read_dstc12_train
+from medal_judges.data_prep.sources.leaks import check_leaks
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from medal_judges.data_prep.leaks import THRESHOLD, check_leaks, find_leaks
+from medal_judges.data_prep.sources.leaks import THRESHOLD, check_leaks, find_leaks
 from medal_judges.dialogue import Dialogue, Role, Turn
 from medal_judges.errors import LeakError
 from medal_judges.jsonl import read_labelled

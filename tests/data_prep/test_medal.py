@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from medal_judges.data_prep.audit import audit
+from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.medal import medal_rows
 from medal_judges.data_prep.sources.registry import get_source, load_spec
 from medal_judges.dialogue import Dialogue, Turn

@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.data_prep.audit import audit
+from medal_judges.data_prep.corpus_stats.units import unit_of
 from medal_judges.data_prep.curation.foreign import load_foreign
+from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.medal import medal_rows
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.data_prep.stats.units import unit_of
 from medal_judges.dialogue import parse_dialogue
 from medal_judges.errors import DataError, RecordError
 from medal_judges.jsonl import Skipped, read_dialogues

@@ -13,7 +13,7 @@ import typer
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
-from medal_judges.data_prep import plant_command
+from medal_judges.cli import data_plant
 from medal_judges.data_prep.perturbation import (
     ISSUES,
     STRENGTHS,
@@ -338,7 +338,7 @@ def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
     write_records(source, ROWS)
     options = ["--issues", "unsafe, nonfactual", "--strength", "3", "--per-issue", "4"]
     app = typer.Typer()
-    app.command()(plant_command.plant)
+    app.command()(data_plant.plant)
     done = CliRunner().invoke(app, [str(source), "--out", str(out), *options])
     assert done.exit_code == 0 and "20 dialogues written" in done.output, done.output
     written = list(read_labelled(out))

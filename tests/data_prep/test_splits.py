@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from medal_judges.data_prep.splits import hash_split, split_rows
+from medal_judges.data_prep.sources.splits import hash_split, split_rows
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.labelled import LabelledDialogue

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.wording import Wording, load_wording, transcript
+from medal_judges.data_prep.agents.wording import Wording, load_wording, transcript
 from medal_judges.dialogue import Turn
 from medal_judges.errors import ConfigError
 

@@ -18,8 +18,8 @@ from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue
-from medal_judges.models.judge import Item, Judge, Scores
-from medal_judges.models.saving import FAMILIES
+from medal_judges.models.base.judge import Item, Judge, Scores
+from medal_judges.models.base.saving import FAMILIES
 from medal_judges.signature import Signature
 
 

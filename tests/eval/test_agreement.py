@@ -18,14 +18,14 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import MedalError
-from medal_judges.eval.agreement import ALL, PEOPLE, POSITIONS, agreements
-from medal_judges.eval.agreement_tables import write_agreement
-from medal_judges.eval.alignment import answer_matrix
-from medal_judges.eval.alpha import alpha_statistic
-from medal_judges.eval.correlation import Floats
-from medal_judges.eval.intervals import Clusters, with_intervals
+from medal_judges.eval.agreement.agreement import ALL, PEOPLE, POSITIONS, agreements
+from medal_judges.eval.agreement.tables import write_agreement
+from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue, parse_labelled
+from medal_judges.stats.alpha import alpha_statistic
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.intervals import Clusters, with_intervals
 
 needs_data = pytest.mark.skipif(
     not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder of ratings"

@@ -7,7 +7,7 @@ import pytest
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import MedalError
-from medal_judges.eval.alignment import align
+from medal_judges.eval.metaeval.alignment import align
 from medal_judges.judgement import Judgement, unscored
 from medal_judges.labelled import LabelledDialogue, Level
 

@@ -11,15 +11,15 @@ import pytest
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.eval.alignment import align
-from medal_judges.eval.cascade import cascade_curve
-from medal_judges.eval.metaeval import Question, evaluate
-from medal_judges.eval.report.arrangement import Arrangement
-from medal_judges.eval.report.page import render
-from medal_judges.eval.results import Benchmark, CascadeCurve
-from medal_judges.eval.runner_config import BenchmarkConfig
+from medal_judges.eval.benchmark.config import BenchmarkConfig
+from medal_judges.eval.metaeval.alignment import align
+from medal_judges.eval.metaeval.cascade import cascade_curve
+from medal_judges.eval.metaeval.metaeval import Question, evaluate
+from medal_judges.eval.page.arrangement import Arrangement
+from medal_judges.eval.page.page import render
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.stats.results import Benchmark, CascadeCurve
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 
@@ -119,7 +119,7 @@ def test_the_page_shows_the_curve() -> None:
 
 
 def test_the_curve_stands_in_a_csv_too(tmp_path: Path) -> None:
-    from medal_judges.eval.report.csv_tables import write_csv
+    from medal_judges.report.csv_tables import write_csv
 
     write_csv(Arrangement(Benchmark("t", [], cascades=[curve()])), tmp_path)
     with (tmp_path / "cascades.csv").open(encoding="utf-8") as file:

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from medal_judges.eval import ceiling
-from medal_judges.eval.alignment import answer_matrix
-from medal_judges.eval.ceiling import (
+from medal_judges.eval.metaeval import ceiling
+from medal_judges.eval.metaeval.alignment import answer_matrix
+from medal_judges.eval.metaeval.ceiling import (
     binary_ceiling,
     binary_statistic,
     graded_ceiling,
     graded_statistic,
     krippendorff_alpha,
 )
-from medal_judges.eval.correlation import Floats
-from medal_judges.eval.intervals import Clusters
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.intervals import Clusters
 
 needs_data = pytest.mark.skipif(
     not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder of ratings"

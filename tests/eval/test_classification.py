@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
-from medal_judges.eval.classification import (
+from medal_judges.eval.metaeval.classification import (
     METRICS,
     classification,
     classification_statistic,

@@ -13,8 +13,8 @@ from statsmodels.stats.multitest import multipletests
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import MedalError
-from medal_judges.eval.alignment import align
-from medal_judges.eval.comparison import (
+from medal_judges.eval.metaeval.alignment import align
+from medal_judges.eval.metaeval.comparison import (
     CEILING,
     GRADED,
     ISSUES,
@@ -22,10 +22,10 @@ from medal_judges.eval.comparison import (
     comparison_tables,
     right_alone,
 )
-from medal_judges.eval.metaeval import Question, evaluate
-from medal_judges.eval.results import Estimate, PValue, Table
+from medal_judges.eval.metaeval.metaeval import Question, evaluate
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.stats.results import Estimate, PValue, Table
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 NAN = np.nan

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from medal_judges.eval import correlation
-from medal_judges.eval.correlation import (
+from medal_judges.stats import correlation
+from medal_judges.stats.correlation import (
     Floats,
     correlation_statistic,
     correlations,
     weighted_ranks,
     within_statistic,
 )
-from medal_judges.eval.intervals import Clusters, with_intervals
+from medal_judges.stats.intervals import Clusters, with_intervals
 
 NAMES = ("pearson", "spearman", "kendall")
 

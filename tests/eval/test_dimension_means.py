@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from medal_judges.eval.dimension_means import dimension_means, dimension_means_table
-from medal_judges.eval.results import Estimate, ResultRow
+from medal_judges.eval.metaeval.dimension_means import dimension_means, dimension_means_table
+from medal_judges.stats.results import Estimate, ResultRow
 
 # Table 5 of ORALIS, the columns LM prompting, regression, classification, hybrid and baseline.
 PUBLISHED = {

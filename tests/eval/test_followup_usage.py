@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.details import Details
-from medal_judges.eval.followup_usage import follow_up_usage
+from medal_judges.eval.benchmark.followup_usage import follow_up_usage
 from medal_judges.jsonl import write_records
 from medal_judges.judgement import Judgement
 

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from medal_judges.eval.classification import classification, classification_statistic
-from medal_judges.eval.correlation import (
+from medal_judges.eval.metaeval.classification import classification, classification_statistic
+from medal_judges.stats.correlation import (
     Floats,
     Statistic,
     correlation_statistic,
     correlations,
     weighted_spearman,
 )
-from medal_judges.eval.intervals import (
+from medal_judges.stats.intervals import (
     DIFFERENCE,
     FIGURE,
     MAX_PARTS,
@@ -29,8 +29,8 @@ from medal_judges.eval.intervals import (
     jackknife,
     with_intervals,
 )
-from medal_judges.eval.results import Estimate
-from medal_judges.eval.significance import paired_difference
+from medal_judges.stats.results import Estimate
+from medal_judges.stats.significance import paired_difference
 
 BOTS, SIZE, R = 5, 20, 0.545
 BOT = np.repeat(np.arange(BOTS), SIZE)

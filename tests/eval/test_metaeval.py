@@ -11,18 +11,18 @@ from sklearn.metrics import f1_score
 
 from medal_judges.contributions import Contributions
 from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.eval.alignment import align
-from medal_judges.eval.metaeval import (
+from medal_judges.eval.metaeval.alignment import align
+from medal_judges.eval.metaeval.metaeval import (
     Question,
     comparable_signature,
     disagreements,
     evaluate,
     kind_of,
 )
-from medal_judges.eval.results import ResultRow
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Scale
+from medal_judges.stats.results import ResultRow
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 QUESTION = Question("set", "overall")

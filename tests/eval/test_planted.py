@@ -8,7 +8,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from medal_judges.contributions import Contributions
 from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.eval.planted import (
+from medal_judges.eval.benchmark.planted import (
     Figure,
     PlantedResult,
     localisation,

@@ -11,9 +11,9 @@ import yaml
 
 from medal_judges.config import load_config
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.eval.published import TITLE, check_published, read_published
-from medal_judges.eval.runner_config import BenchmarkConfig
-from medal_judges.models.saving import FAMILIES
+from medal_judges.eval.benchmark.config import BenchmarkConfig
+from medal_judges.eval.benchmark.published import TITLE, check_published, read_published
+from medal_judges.models.base.saving import FAMILIES
 
 from .benchmark_case import medal, results
 

@@ -7,8 +7,8 @@ import pytest
 from statsmodels.stats.contingency_tables import mcnemar as library_mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from medal_judges.eval.intervals import Clusters
-from medal_judges.eval.significance import correlation_difference, holm, mcnemar, williams
+from medal_judges.stats.intervals import Clusters
+from medal_judges.stats.significance import correlation_difference, holm, mcnemar, williams
 
 ROWS = 120
 CLUSTERS = Clusters("conversation", tuple(map(str, range(ROWS))))

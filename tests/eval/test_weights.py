@@ -15,19 +15,19 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, RecordError
-from medal_judges.eval import correlation
-from medal_judges.eval.agreement import agreements
-from medal_judges.eval.alignment import align
-from medal_judges.eval.comparison import GRADED, ISSUES, Judged, comparison_tables
-from medal_judges.eval.correlation import correlation_statistic
-from medal_judges.eval.metaeval import Question, evaluate
-from medal_judges.eval.report.calibration import bins, gap
-from medal_judges.eval.results import Estimate, ResultRow
-from medal_judges.eval.weights import curation_weight, row_weights
+from medal_judges.eval.agreement.agreement import agreements
+from medal_judges.eval.metaeval.alignment import align
+from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, Judged, comparison_tables
+from medal_judges.eval.metaeval.metaeval import Question, evaluate
+from medal_judges.eval.page.calibration import bins, gap
 from medal_judges.jsonl import read_labelled, write_records
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Scale
+from medal_judges.stats import correlation
+from medal_judges.stats.correlation import correlation_statistic
+from medal_judges.stats.results import Estimate, ResultRow
+from medal_judges.stats.weights import curation_weight, row_weights
 
 from .benchmark_case import medal, results
 

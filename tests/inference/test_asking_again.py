@@ -20,7 +20,7 @@ pytest.importorskip("openai", reason="the API's client is in the extra api")
 from medal_judges.inference.predictions import judge_once
 from medal_judges.inference.scoring import ScoreReport, score_to_file
 from medal_judges.jsonl import read_dialogues, read_judgements
-from medal_judges.models.judge import Judge
+from medal_judges.models.base.judge import Judge
 
 Serve = Callable[..., Any]
 
@@ -113,7 +113,7 @@ def test_killed_while_asking_again_nothing_is_lost(serve: Serve, tmp_path: Path)
 
 
 def test_a_stop_in_the_middle_puts_what_came_in_place(serve: Serve, tmp_path: Path) -> None:
-    from medal_judges.models.llm.spending import CostLimitError
+    from medal_judges.models.llm.server.spending import CostLimitError
 
     file, out = write(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl"
     table = {"tester": {"input": 1.0, "output": 100.0}}

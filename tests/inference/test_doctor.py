@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from medal_judges import Judge
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.golden import write_golden
+from medal_judges.models.base.golden import write_golden
 
 
 def medal(*words: str) -> tuple[int, str]:

@@ -14,10 +14,10 @@ from medal_judges.cli import app
 from medal_judges.errors import ConfigError
 from medal_judges.inference.doctor_llm import Check, check_llm
 from medal_judges.models.llm.cache import CachedModel
-from medal_judges.models.llm.encoder_decoder import EncoderDecoderModel
-from medal_judges.models.llm.local import LocalModel
-from medal_judges.models.llm.paths import Paths
-from medal_judges.models.llm.probes import Finding
+from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
+from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.models.llm.local.paths import Paths
+from medal_judges.models.llm.local.probes import Finding
 from medal_judges.models.llm.rendering import Rendering
 
 pytest.importorskip("llguidance")

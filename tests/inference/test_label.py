@@ -22,16 +22,16 @@ from typer.testing import CliRunner
 pytest.importorskip("openai", reason="the API's client is in the extra api")
 pytest.importorskip("lingua", reason="lingua is in the extra lang")
 
+from medal_judges.cli.label import label
 from medal_judges.data_prep.labelling.malformed import MALFORMED
 from medal_judges.errors import CoverageError, MedalError
-from medal_judges.inference.label_command import label
 from medal_judges.jsonl import read_labelled
 from medal_judges.labelled import LabelledDialogue
-from medal_judges.models.judge import Judge
+from medal_judges.models.base.judge import Judge
 
 SERVER = Path(__file__).with_name("label_server.py")
 FILES = ("labelled", "malformed", "unlabelled", "language_check")
-COMMAND = "import typer; from medal_judges.inference.label_command import label; typer.run(label)"
+COMMAND = "import typer; from medal_judges.cli.label import label; typer.run(label)"
 app = typer.Typer()
 app.command()(label)
 
@@ -333,7 +333,7 @@ def test_costs_that_are_not_known_have_no_sum(
 
 
 def test_max_cost_holds_for_both_judges_together(serve: Callable[..., Any], tmp_path: Path) -> None:
-    from medal_judges.models.llm.spending import CostLimitError
+    from medal_judges.models.llm.server.spending import CostLimitError
 
     price = {"input": 100.0, "output": 1000.0}  # an answer of this server costs 2 cents
     prices = {"date": "2026-01-01", "source": "this test"}
@@ -355,7 +355,7 @@ def test_max_cost_holds_for_both_judges_together(serve: Callable[..., Any], tmp_
 def test_labelled_rows_train_a_judge_which_labels_in_turn(
     serve: Callable[..., Any], tmp_path: Path
 ) -> None:
-    from medal_judges.training.commands import train
+    from medal_judges.cli.train import train
 
     rows = []
     for n in range(40):

@@ -237,7 +237,7 @@ def test_a_file_that_holds_no_judgements_is_left_as_it_is(
 
 
 def test_reasons_of_servers_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    from medal_judges.inference.commands import _show
+    from medal_judges.cli.score import _show
 
     report = ScoreReport(total=2, scored=1, sums={"odd[/x]": 3.0})
     report.failures["no number in '[/INST] I cannot'"] = 1

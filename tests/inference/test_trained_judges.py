@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.dimension import load_rubric
-from medal_judges.models.encoder import EncoderJudge
-from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.judge import EncoderJudge
 
 DIALOGUES = [
     {

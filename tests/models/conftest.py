@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from medal_judges.models.calibration import Calibration, fit_isotonic, fit_temperature
+from medal_judges.models.base.calibration import Calibration, fit_isotonic, fit_temperature
 
 
 def test_temperature_is_recovered_from_simulated_answers() -> None:

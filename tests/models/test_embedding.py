@@ -12,12 +12,12 @@ import pytest
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import Dimension
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.calibration import Calibration
-from medal_judges.models.embedding import EmbeddingJudge
-from medal_judges.models.embedding_config import EmbeddingConfig
-from medal_judges.models.embedding_net import FittedNet, on_levels
-from medal_judges.models.judge import Judge
-from medal_judges.models.sentence_encoder import SentenceEncoder
+from medal_judges.models.base.calibration import Calibration
+from medal_judges.models.base.judge import Judge
+from medal_judges.models.embedding.config import EmbeddingConfig
+from medal_judges.models.embedding.judge import EmbeddingJudge
+from medal_judges.models.embedding.net import FittedNet, on_levels
+from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
 
 from ..conftest import WORDS
 

@@ -11,12 +11,12 @@ import torch
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.calibration import Calibration
-from medal_judges.models.encoder import EncoderJudge
-from medal_judges.models.encoder_config import EncoderConfig, ExpertConfig
-from medal_judges.models.heads import Head, HeadConfig
-from medal_judges.models.reply import ReplyConfig
-from medal_judges.training.turn_means import fit_turn_means
+from medal_judges.models.base.calibration import Calibration
+from medal_judges.models.base.heads import Head, HeadConfig
+from medal_judges.models.encoder.config import EncoderConfig, ExpertConfig
+from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.encoder.reply import ReplyConfig
+from medal_judges.training.encoder.turn_means import fit_turn_means
 
 from ..conftest import WORDS
 

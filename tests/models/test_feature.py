@@ -8,9 +8,9 @@ import pytest
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.models.feature import FeatureJudge
-from medal_judges.models.feature_config import FeatureConfig
-from medal_judges.training.examples import Example
+from medal_judges.models.feature.config import FeatureConfig
+from medal_judges.models.feature.judge import FeatureJudge
+from medal_judges.training.rows.examples import Example
 
 
 def chat(id: str, *answers: str) -> Dialogue:

@@ -11,12 +11,12 @@ import pytest
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.models.geval import GEvalJudge
-from medal_judges.models.geval_steps import draft_steps, load_steps
-from medal_judges.models.judge import items_of
-from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.base.judge import items_of
+from medal_judges.models.base.saving import load_judge
+from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import LanguageModel
-from medal_judges.models.saving import load_judge
+from medal_judges.models.prompted.geval import GEvalJudge
+from medal_judges.models.prompted.geval_steps import draft_steps, load_steps
 
 GOOD = ["Hi! I hiked in the Alps.", "How lovely, which route?", "The Tour du Mont Blanc.", "Great!"]
 BAD = ["Hi! I hiked in the Alps.", "banana banana", "What?", "banana banana", "Bye.", "banana"]

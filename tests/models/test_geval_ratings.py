@@ -7,13 +7,13 @@ import math
 import pytest
 
 from medal_judges.dimension import Dimension
-from medal_judges.models.geval_ratings import (
+from medal_judges.models.llm.protocol import Completion, TokenChoice
+from medal_judges.models.prompted.geval_ratings import (
     Ratings,
     from_logprobs,
     from_samples,
     from_token,
 )
-from medal_judges.models.llm.protocol import Completion, TokenChoice
 
 FIVE = Ratings.of(Dimension("overall", "ordinal", 1, 5), 5)
 

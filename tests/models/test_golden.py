@@ -7,7 +7,7 @@ import pytest
 
 from medal_judges import Judge
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.golden import (
+from medal_judges.models.base.golden import (
     check_golden,
     check_in_fresh_process,
     compare,

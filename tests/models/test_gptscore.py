@@ -11,11 +11,11 @@ import pytest
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
-from medal_judges.models.gptscore import GPTScoreJudge, first_token_logprobs
-from medal_judges.models.judge import items_of
-from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.base.judge import items_of
+from medal_judges.models.base.saving import load_judge
+from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Completion, LanguageModel, TokenChoice
-from medal_judges.models.saving import load_judge
+from medal_judges.models.prompted.gptscore import GPTScoreJudge, first_token_logprobs
 
 TALK = ["Hi! I hiked in the Alps.", "How lovely, which route?", "Around Mont Blanc.", "Great!"]
 

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
-from medal_judges.models.heads import Head, HeadConfig, corn_losses, corn_probabilities
+from medal_judges.models.base.heads import Head, HeadConfig, corn_losses, corn_probabilities
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
 ISSUE = Dimension("unsafe", "binary", 0, 1, good="low")

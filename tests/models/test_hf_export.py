@@ -8,12 +8,12 @@ import torch
 from medal_judges import Judge
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.models.calibration import Calibration
-from medal_judges.models.encoder import EncoderJudge
-from medal_judges.models.encoder_config import EncoderConfig
-from medal_judges.models.golden import check_golden, golden_dialogues, write_golden
-from medal_judges.models.heads import HeadConfig
-from medal_judges.models.hf_export import export_judge, pipeline_scores
+from medal_judges.models.base.calibration import Calibration
+from medal_judges.models.base.golden import check_golden, golden_dialogues, write_golden
+from medal_judges.models.base.heads import HeadConfig
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.hf_export import export_judge, pipeline_scores
+from medal_judges.models.encoder.judge import EncoderJudge
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medal_judges import Judge
-from medal_judges.models.golden import write_golden
+from medal_judges.models.base.golden import write_golden
 
 from ..hub_stub import Hub, Repo
 

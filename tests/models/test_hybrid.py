@@ -16,14 +16,14 @@ from medal_judges.details import Details
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.judgement import Judgement, parse_judgement
-from medal_judges.models.encoder import EncoderJudge
-from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.models.base.judge import Item, Scores
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.blend import Blend, level_chances
 from medal_judges.models.hybrid.combination import Cascade, Combination, Selection, Stack
 from medal_judges.models.hybrid.config import HybridConfig, MemberConfig
 from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.models.hybrid.members import Member, open_member
-from medal_judges.models.judge import Item, Scores
 from medal_judges.signature import Signature
 
 from ..conftest import WORDS
@@ -259,7 +259,7 @@ def encoder(base: Path) -> EncoderJudge:
 FRESH = """
 import json, sys
 from medal_judges import Judge
-from medal_judges.models.golden import golden_scores
+from medal_judges.models.base.golden import golden_scores
 judge = Judge.from_pretrained(sys.argv[1])
 print(json.dumps([str(judge.signature()), golden_scores(judge)]))
 """
@@ -269,7 +269,7 @@ print(json.dumps([str(judge.signature()), golden_scores(judge)]))
 def test_saved_with_its_members_and_the_same_in_a_fresh_process(
     tiny_bert: Path, tmp_path: Path, isotonic: bool
 ) -> None:
-    from medal_judges.models.golden import golden_scores
+    from medal_judges.models.base.golden import golden_scores
 
     folder = encoder(tiny_bert).save_pretrained(tmp_path / "member")
     knots = np.array([[-1.0, 0.0, 1.0], [0.2, 0.4, 0.9]]) if isotonic else None

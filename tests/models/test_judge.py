@@ -14,7 +14,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreReport
 from medal_judges.jsonl import to_line
 from medal_judges.labelled import LabelledDialogue
-from medal_judges.models.judge import Item, ScoreLevel, Scores
+from medal_judges.models.base.judge import Item, ScoreLevel, Scores
 from medal_judges.signature import Signature
 
 

@@ -10,13 +10,13 @@ from medal_judges.config import build_config
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.judge import Judge
-from medal_judges.models.lora import HEADS_NAME, LoraJudge
-from medal_judges.models.lora_config import LoraConfig
-from medal_judges.models.lora_generative import GenerativeLoraJudge
-from medal_judges.training.examples import Example
-from medal_judges.training.lora_generative import LessonData
-from medal_judges.training.packing import pack
+from medal_judges.models.base.judge import Judge
+from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.lora.generative import GenerativeLoraJudge
+from medal_judges.models.lora.judge import HEADS_NAME, LoraJudge
+from medal_judges.training.lora.generative import LessonData
+from medal_judges.training.lora.packing import pack
+from medal_judges.training.rows.examples import Example
 
 DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetitive")]
 

@@ -7,8 +7,8 @@ import pytest
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.feature import FeatureJudge
-from medal_judges.models.judge import Judge as BaseJudge
+from medal_judges.models.base.judge import Judge as BaseJudge
+from medal_judges.models.feature.judge import FeatureJudge
 
 YAML = "configs/judges/repetition.yaml"
 SAME = Turn("assistant", "I like the sea a lot.")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from medal_judges.errors import HubError
-from medal_judges.models.secret_scan import require_clean, scan
+from medal_judges.models.base.secret_scan import require_clean, scan
 
 # Put together here, so that no scanner takes this file for a leak.
 SECRETS = {

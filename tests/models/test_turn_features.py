@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.models.similarity import SIMILARITY_NAMES, turn_similarities
-from medal_judges.models.turn_features import FEATURE_NAMES, turn_features, words
+from medal_judges.models.encoder.similarity import SIMILARITY_NAMES, turn_similarities
+from medal_judges.models.feature.turn_features import FEATURE_NAMES, turn_features, words
 
 
 def dialogue(*contents: str) -> Dialogue:

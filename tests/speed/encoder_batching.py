@@ -19,9 +19,9 @@ from rich.table import Table
 
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.dialogue import Dialogue
-from medal_judges.models.encoder import EncoderJudge
-from medal_judges.models.judge import Item, Judge
-from medal_judges.models.turn_batch import collate_pieces
+from medal_judges.models.base.judge import Item, Judge
+from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.encoder.turn_batch import collate_pieces
 
 Scores = list[dict[str, float | None]]
 PLAIN_BATCH = 16

@@ -28,11 +28,11 @@ import torch
 import medal_judges.configs
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
-from medal_judges.models.encoder import EncoderJudge
-from medal_judges.models.encoder_config import EncoderConfig
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
-from medal_judges.training.examples import Example
-from medal_judges.training.loop import TrainingLoop
+from medal_judges.training.loop.loop import TrainingLoop
+from medal_judges.training.rows.examples import Example
 
 LARGE = {
     "hidden_size": 1024,

@@ -15,8 +15,8 @@ import numpy as np
 from interval_population import NONE, SOME, STRONG, Population, draw, present, truths
 from scipy.stats import norm, t
 
-from medal_judges.eval.correlation import Floats
-from medal_judges.eval.intervals import FIGURE, degrees, t_quantile, variance
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.intervals import FIGURE, degrees, t_quantile, variance
 
 SIZES = ((5, 20), (5, 75), (8, 12), (8, 75), (12, 50))
 COMMON, RESAMPLES = 0.3, 300

@@ -6,7 +6,7 @@ python tests/speed/interval_coverage.py table RESULTS.jsonl > table.md
 ``run`` goes through the cells that RESULTS.jsonl lacks and stops after about ``--seconds``; run it
 again for the rest. Each simulation draws rows of a population with known truth
 (interval_population.py), makes all figures at once (interval_figures.py) and intervals by the
-functions of eval/intervals.py; the first draw of each cell goes through what ``medal benchmark``
+functions of stats/intervals.py; the first draw of each cell goes through what ``medal benchmark``
 calls, and must agree. What lost is measured by interval_candidates.py.
 """
 
@@ -37,23 +37,23 @@ from interval_population import (
     truths,
 )
 
-from medal_judges.eval.alpha import alpha_statistic, no_interval
-from medal_judges.eval.classification import classification, classification_statistic
-from medal_judges.eval.correlation import (
+from medal_judges.eval.metaeval.classification import classification, classification_statistic
+from medal_judges.stats.alpha import alpha_statistic, no_interval
+from medal_judges.stats.correlation import (
     Floats,
     Statistic,
     correlation_statistic,
     correlations,
     weighted_spearman,
 )
-from medal_judges.eval.intervals import (
+from medal_judges.stats.intervals import (
     Clusters,
     choose_clusters,
     with_intervals,
 )
-from medal_judges.eval.results import Estimate
-from medal_judges.eval.scales import PLAIN, scale_of
-from medal_judges.eval.significance import paired_difference
+from medal_judges.stats.results import Estimate
+from medal_judges.stats.scales import PLAIN, scale_of
+from medal_judges.stats.significance import paired_difference
 
 BOTS = ((3, 20), (4, 20), (5, 10), (5, 20), (5, 75), (8, 12), (8, 75), (8, 150), (12, 50), (40, 10))
 UNEVEN = (10, 10, 20, 20, 40, 40, 80, 150)

@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 from interval_population import LEVELS, Rows, graded, present
 
-from medal_judges.eval.correlation import Floats
-from medal_judges.eval.intervals import (
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.intervals import (
     DIFFERENCE,
     FIGURE,
     degrees,
     t_quantile,
     variance,
 )
-from medal_judges.eval.scales import PLAIN, scale_of
+from medal_judges.stats.scales import PLAIN, scale_of
 
 COMMON, RARE = 0.3, 0.05
 LARGEST = 700  # rows; above, Kendall's pairs take too long
@@ -65,7 +65,7 @@ def figures(rows: Rows, parts: list[Columns]) -> Iterator[tuple[str, Left]]:
 
 
 def spans(name: str, found: Left) -> Spans:
-    """The intervals of eval/intervals.py, by its own functions."""
+    """The intervals of src/medal_judges/stats/intervals.py, by its own functions."""
     difference = "difference" in name
     scale = PLAIN if difference else scale_of(name.split()[0])
     defined = np.isfinite(found.left).all(axis=1) & (np.ptp(found.left, axis=1) > 1e-12)

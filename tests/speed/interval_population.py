@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from medal_judges.eval.correlation import Floats
+from medal_judges.stats.correlation import Floats
 
 LEVELS = (-1.2, -0.4, 0.4, 1.2)  # where an answer from 1 to 5 goes up
 

@@ -13,7 +13,7 @@ import time
 from tests.attack.test_growth import ATOMS, WRAPS, _grown
 
 from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.prompted.parser import Wanted, parse_answer
+from medal_judges.models.prompted.parsing.parser import Wanted, parse_answer
 from medal_judges.models.prompted.prompt import Answer
 
 WANTED = [Wanted("overall", "overall", "overall", (1, 5))]

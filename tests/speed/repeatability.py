@@ -22,7 +22,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from medal_judges.models.golden import read_golden
+from medal_judges.models.base.golden import read_golden
 
 
 class Setting(NamedTuple):

@@ -20,7 +20,7 @@ from rich.table import Table
 from medal_judges.config import read_yaml
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.dialogue import Dialogue
-from medal_judges.models.judge import items_of
+from medal_judges.models.base.judge import items_of
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, Message
 from medal_judges.models.prompted.judge import PromptedJudge

@@ -22,14 +22,14 @@ from rich.table import Table
 
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.dimension import load_rubric
-from medal_judges.models.encoder import EncoderJudge
-from medal_judges.models.encoder_config import EncoderConfig
-from medal_judges.models.judge import Judge
-from medal_judges.models.lora_config import LoraConfig
-from medal_judges.training.batches import epoch_batches, padding_share
+from medal_judges.models.base.judge import Judge
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.lora.config import LoraConfig
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
-from medal_judges.training.examples import Example
-from medal_judges.training.loop import TrainingLoop
+from medal_judges.training.loop.batches import epoch_batches, padding_share
+from medal_judges.training.loop.loop import TrainingLoop
+from medal_judges.training.rows.examples import Example
 
 BATCH = {"encoder": 8, "lora": 4}
 ROWS_SHARE = {"encoder": 1.0, "lora": 0.5}  # a body six times as large
@@ -52,7 +52,7 @@ def loop_of(family: str, rows: Sequence[Example], folder: str) -> TrainingLoop:
     model = MODELS[family]
     judge: Judge
     if isinstance(model, LoraConfig):
-        from medal_judges.models.lora import LoraJudge
+        from medal_judges.models.lora.judge import LoraJudge
 
         judge = LoraJudge.create(model, dimensions)
     else:

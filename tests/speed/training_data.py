@@ -68,12 +68,12 @@ def start(folder: Path, plain: bool) -> None:
 
     from medal_judges.config import build_config
     from medal_judges.dimension import load_rubric
-    from medal_judges.models.encoder import EncoderJudge
-    from medal_judges.training import row_store
-    from medal_judges.training.batches import epoch_batches
+    from medal_judges.models.encoder.judge import EncoderJudge
     from medal_judges.training.config import TrainConfig
-    from medal_judges.training.loop import TrainingLoop
-    from medal_judges.training.rows import load_rows
+    from medal_judges.training.loop.batches import epoch_batches
+    from medal_judges.training.loop.loop import TrainingLoop
+    from medal_judges.training.rows import row_store
+    from medal_judges.training.rows.rows import load_rows
 
     row_store.LARGE = 10**12 if plain else 1
     model = {"family": "encoder", "base": "embedded:minilm", "shape": "flat", "max_tokens": 256}

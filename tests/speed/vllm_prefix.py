@@ -4,7 +4,7 @@
 
 For a machine with a GPU and the extra ``vllm`` (which wants an environment of its own). Each
 backend scores the same follow-ups after each dialogue's last answer; printed are seconds, dialogues
-and tokens a second, the ratio to transformers with a shared prefix (models/llm/prefix.py), the
+and tokens a second, the ratio to transformers with a shared prefix (llm/local/prefix.py), the
 largest difference of a token's log-probability, and Spearman's correlation of the DIET values.
 *Distinct* tokens are those that any method has to read at least.
 """
@@ -25,11 +25,11 @@ from medal_judges.dialogue import Dialogue
 from medal_judges.jsonl import read_dialogues
 from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.local import LocalModel
-from medal_judges.models.llm.prefix import build_tree
+from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.models.llm.local.prefix import build_tree
 from medal_judges.models.llm.protocol import Continuation, LanguageModel, Likelihood
 from medal_judges.models.llm.rendering import Rendering
-from medal_judges.models.llm.vllm_offline import VLLMModel
+from medal_judges.models.llm.vllm.model import VLLMModel
 from medal_judges.models.llm.window import chat_messages, first_turn_that_fits
 
 SPARE = 64  # tokens kept free for a follow-up

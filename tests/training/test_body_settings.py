@@ -9,8 +9,8 @@ import torch
 from transformers import AutoModel
 
 from medal_judges.errors import ConfigError, MissingExtraError
-from medal_judges.models.attention import set_attention
-from medal_judges.training.body_settings import checkpoint_layers, patch_liger, unpatch_liger
+from medal_judges.models.base.attention import set_attention
+from medal_judges.training.loop.body_settings import checkpoint_layers, patch_liger, unpatch_liger
 
 CPU = torch.device("cpu")
 

@@ -17,8 +17,8 @@ import yaml
 
 import medal_judges.configs
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.models.golden import check_golden
-from medal_judges.models.judge import Judge
+from medal_judges.models.base.golden import check_golden
+from medal_judges.models.base.judge import Judge
 
 from ..conftest import SIZE, save_encoder
 from .test_resume import write_rows
@@ -316,10 +316,10 @@ from pathlib import Path
 import torch
 from medal_judges.config import build_config
 from medal_judges.dimension import load_rubric
-from medal_judges.models.encoder import EncoderJudge
+from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.loop import TrainingLoop
-from medal_judges.training.rows import load_rows
+from medal_judges.training.loop.loop import TrainingLoop
+from medal_judges.training.rows.rows import load_rows
 
 folder, body = Path(sys.argv[1]), sys.argv[2]
 model = {"family": "encoder", "base": body, "shape": "flat", "max_tokens": 64, "width": 16}

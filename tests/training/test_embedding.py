@@ -13,10 +13,10 @@ from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.embedding import fit_embedding_judge
-from medal_judges.training.embedding_search import Problem, Setting, fit_net, folds_of
-from medal_judges.training.examples import Example
-from medal_judges.training.rows import RunRows
+from medal_judges.training.embedding.fit import fit_embedding_judge
+from medal_judges.training.embedding.search import Problem, Setting, fit_net, folds_of
+from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.rows import RunRows
 
 from ..conftest import WORDS
 

@@ -8,9 +8,9 @@ import pytest
 from huggingface_hub import ModelCard
 
 from medal_judges import Judge
-from medal_judges.models.golden import write_golden
-from medal_judges.training.card import write_card
-from medal_judges.training.emissions import Meter
+from medal_judges.models.base.golden import write_golden
+from medal_judges.training.card.card import write_card
+from medal_judges.training.card.emissions import Meter
 
 
 def test_what_was_measured_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,13 +16,13 @@ from medal_judges.cli import app
 from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.dimension import load_rubric
-from medal_judges.models import golden
-from medal_judges.models.encoder import EncoderJudge
-from medal_judges.models.encoder_config import EncoderConfig
-from medal_judges.training.batches import prediction_batches
+from medal_judges.models.base import golden
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import OptimConfig
-from medal_judges.training.model import reads_in_bf16
-from medal_judges.training.predicted import Predicted, in_row_order
+from medal_judges.training.encoder.model import reads_in_bf16
+from medal_judges.training.loop.batches import prediction_batches
+from medal_judges.training.loop.predicted import Predicted, in_row_order
 
 
 def write_rows(path: Path, count: int, seed: int, sources: tuple[str, ...] = ("en",)) -> str:

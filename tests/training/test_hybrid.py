@@ -10,14 +10,12 @@ import pytest
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
-from medal_judges.models.feature import FeatureJudge
-from medal_judges.models.hub import judge_files
+from medal_judges.models.base.hub import judge_files
+from medal_judges.models.feature.judge import FeatureJudge
 from medal_judges.models.hybrid.combination import Selection, Stack
 from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.examples import Example
-from medal_judges.training.hybrid import fit_hybrid
-from medal_judges.training.hybrid_fit import (
+from medal_judges.training.hybrid.fit import (
     ALPHAS,
     FitRows,
     agreement,
@@ -29,6 +27,8 @@ from medal_judges.training.hybrid_fit import (
     settled,
     threshold_for,
 )
+from medal_judges.training.hybrid.train import fit_hybrid
+from medal_judges.training.rows.examples import Example
 
 from ..conftest import WORDS
 

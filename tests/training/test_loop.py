@@ -10,10 +10,10 @@ from medal_judges.config import build_config
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.models.encoder import EncoderJudge
+from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.examples import Example
-from medal_judges.training.loop import TrainingLoop
+from medal_judges.training.loop.loop import TrainingLoop
+from medal_judges.training.rows.examples import Example
 
 from ..conftest import WORDS
 

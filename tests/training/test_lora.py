@@ -8,7 +8,7 @@ import pytest
 
 from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.models.judge import Judge
+from medal_judges.models.base.judge import Judge
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.run import train_judge
 
@@ -53,7 +53,7 @@ def test_scoring_heads_learn_with_frozen_base(tmp_path: Path, tiny_llama: Path) 
 
 
 def test_a_stopped_run_resumes_to_the_same_judge(tmp_path: Path, tiny_llama: Path) -> None:
-    from medal_judges.training.loop import TrainingLoop
+    from medal_judges.training.loop.loop import TrainingLoop
 
     model = {"head": "scoring"}
     whole = run_config(tmp_path, tiny_llama, model, epochs=2)

@@ -11,18 +11,18 @@ import torch
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
-from medal_judges.models.lora_config import LoraConfig
-from medal_judges.models.lora_generative import GenerativeLoraJudge
+from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.examples import Example
-from medal_judges.training.lora_generative import GenerativeTask
-from medal_judges.training.packing import (
+from medal_judges.training.lora.generative import GenerativeTask
+from medal_judges.training.lora.packing import (
     Lesson,
     answer_logits,
     in_rows,
     pack,
     packs_cleanly,
 )
+from medal_judges.training.rows.examples import Example
 
 _SPEC = importlib.util.spec_from_file_location(
     "architectures", Path(__file__).parents[1] / "models" / "llm" / "architectures.py"

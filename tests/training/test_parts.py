@@ -12,17 +12,22 @@ from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, LeakError
 from medal_judges.labelled import LabelledDialogue
-from medal_judges.models.encoder_config import EncoderConfig
-from medal_judges.models.encoder_net import load_body
-from medal_judges.models.heads import HeadConfig
-from medal_judges.training.balance import balance_heads
-from medal_judges.training.batches import epoch_batches, padding_share
+from medal_judges.models.base.heads import HeadConfig
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.net import load_body
 from medal_judges.training.config import DataEntry, OptimConfig, TrainConfig
-from medal_judges.training.examples import Example, dimension_names, example_of, fit_unit_maps
-from medal_judges.training.optimizer import body_layers, build_optimizer, build_schedule, freeze
-from medal_judges.training.ridge import Problem, expert_columns
-from medal_judges.training.rows import load_rows
-from medal_judges.training.validation import possible_figures, validation_figures, watched
+from medal_judges.training.encoder.balance import balance_heads
+from medal_judges.training.encoder.ridge import Problem, expert_columns
+from medal_judges.training.loop.batches import epoch_batches, padding_share
+from medal_judges.training.loop.optimizer import (
+    body_layers,
+    build_optimizer,
+    build_schedule,
+    freeze,
+)
+from medal_judges.training.loop.validation import possible_figures, validation_figures, watched
+from medal_judges.training.rows.examples import Example, dimension_names, example_of, fit_unit_maps
+from medal_judges.training.rows.rows import load_rows
 
 CONFIGS = sorted(p.name for p in Path("configs/train").glob("*.yaml"))
 

@@ -16,14 +16,15 @@ from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue
-from medal_judges.models.judge import Judge
-from medal_judges.training import emissions, run
-from medal_judges.training import rows as rows_module
+from medal_judges.models.base.judge import Judge
+from medal_judges.training import run
+from medal_judges.training.card import emissions
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.examples import Example
-from medal_judges.training.loop import TrainingLoop
-from medal_judges.training.per_dimension import part_config
-from medal_judges.training.rows import RunRows
+from medal_judges.training.hybrid.per_dimension import part_config
+from medal_judges.training.loop.loop import TrainingLoop
+from medal_judges.training.rows import rows as rows_module
+from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.rows import RunRows
 from medal_judges.training.run import learnable, train_judge
 
 from ..conftest import WORDS

@@ -5,9 +5,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.models.reply import ReplyConfig, ReplyModel
-from medal_judges.training.examples import Example
-from medal_judges.training.reply import _train, half_of, other_halves
+from medal_judges.models.encoder.reply import ReplyConfig, ReplyModel
+from medal_judges.training.encoder.reply import _train, half_of, other_halves
+from medal_judges.training.rows.examples import Example
 
 WIDTH = 16
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from medal_judges.models.golden import check_golden
+from medal_judges.models.base.golden import check_golden
 
 from ..conftest import WORDS
 

@@ -12,10 +12,10 @@ from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import LeakError
-from medal_judges.training import row_store, token_store
-from medal_judges.training import rows as rows_module
 from medal_judges.training.config import DataEntry, TrainConfig
-from medal_judges.training.example_store import (
+from medal_judges.training.rows import row_store, token_store
+from medal_judges.training.rows import rows as rows_module
+from medal_judges.training.rows.example_store import (
     Examples,
     in_store,
     learnt_names,
@@ -23,8 +23,8 @@ from medal_judges.training.example_store import (
     targets_of,
     weights_of,
 )
-from medal_judges.training.examples import Example
-from medal_judges.training.rows import load_rows
+from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.rows import load_rows
 from medal_judges.training.run import train_judge
 
 from .test_resume import write_rows

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from medal_judges import Judge
 from medal_judges.cli import app
 from medal_judges.config import load_config
-from medal_judges.models.golden import golden_dialogues
-from medal_judges.models.hf_export import as_text
+from medal_judges.models.base.golden import golden_dialogues
+from medal_judges.models.encoder.hf_export import as_text
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.run import train_judge
 

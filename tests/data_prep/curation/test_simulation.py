@@ -183,7 +183,7 @@ def test_reading_a_set(tmp_path: Path) -> None:
 )
 def test_the_command_on_rated_dialogues(tmp_path: Path) -> None:
     from medal_judges.data_prep.sources.registry import load_spec
-    from medal_judges.models.judge import Judge
+    from medal_judges.models.base.judge import Judge
 
     dialogues = [row.dialogue for row in load_spec("fed:dialogue")]
     files = []

@@ -12,7 +12,7 @@ from medal_judges.data_prep.curation.policy import select
 from medal_judges.data_prep.curation.probability import inclusion_chances, systematic
 from medal_judges.data_prep.curation.weights import cell_weights, covered_share
 from medal_judges.errors import ConfigError
-from medal_judges.eval.weights import effective_size
+from medal_judges.stats.weights import effective_size
 
 from .rows import candidate
 

@@ -17,9 +17,9 @@ pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges
 from medal_judges.config import build_config
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.run import Run, prepare
-from medal_judges.models.llm.batch_api import BatchModel
-from medal_judges.models.llm.openai_compatible import RemoteModel
-from medal_judges.models.llm.prices import load_prices
+from medal_judges.models.llm.server.batch_api import BatchModel
+from medal_judges.models.llm.server.model import RemoteModel
+from medal_judges.models.llm.server.prices import load_prices
 
 SERVER = Path(__file__).parents[2] / "models" / "llm" / "batch_server.py"
 

@@ -22,7 +22,7 @@ from medal_judges.config import load_config
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.run import prepare
 from medal_judges.errors import ConfigError, DataError, MedalError
-from medal_judges.models.llm.spending import CostLimitError
+from medal_judges.models.llm.server.spending import CostLimitError
 
 pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
 SCRIPT = Path(__file__).with_name("agents_script.py")

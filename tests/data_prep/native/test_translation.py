@@ -29,7 +29,7 @@ from medal_judges.errors import ConfigError, MedalError
 from medal_judges.jsonl import read_labelled, write_records
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.spending import CostLimitError
+from medal_judges.models.llm.server.spending import CostLimitError
 
 from .conftest import Running, row
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.stats.mtld import Factors, RunTogether, mtld
+from medal_judges.data_prep.corpus_stats.mtld import Factors, RunTogether, mtld
 
 
 def plain(tokens: Sequence[str]) -> float | None:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.stats.findings import Findings
-from medal_judges.data_prep.stats.page import render
-from medal_judges.data_prep.stats.part import Part
-from medal_judges.data_prep.stats.report import write_report
-from medal_judges.data_prep.stats.survey import survey
+from medal_judges.data_prep.corpus_stats.findings import Findings
+from medal_judges.data_prep.corpus_stats.page import render
+from medal_judges.data_prep.corpus_stats.part import Part
+from medal_judges.data_prep.corpus_stats.report import write_report
+from medal_judges.data_prep.corpus_stats.survey import survey
 from medal_judges.labelled import LabelledDialogue
 
 MakeRow = Callable[..., LabelledDialogue]

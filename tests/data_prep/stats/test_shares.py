@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from medal_judges.data_prep.stats.findings import Distribution, Findings
-from medal_judges.data_prep.stats.labels import Dimension
-from medal_judges.data_prep.stats.part import ALL, Part
-from medal_judges.data_prep.stats.survey import survey
-from medal_judges.data_prep.stats.tables import distribution_table, share_table
-from medal_judges.eval.results import Estimate
-from medal_judges.eval.wilson import wilson
+from medal_judges.data_prep.corpus_stats.findings import Distribution, Findings
+from medal_judges.data_prep.corpus_stats.labels import Dimension
+from medal_judges.data_prep.corpus_stats.part import ALL, Part
+from medal_judges.data_prep.corpus_stats.survey import survey
+from medal_judges.data_prep.corpus_stats.tables import distribution_table, share_table
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.stats.results import Estimate
+from medal_judges.stats.wilson import wilson
 
 MakeRow = Callable[..., LabelledDialogue]
 

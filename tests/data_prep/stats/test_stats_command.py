@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from medal_judges.data_prep.commands import app
-from medal_judges.data_prep.stats.survey import survey
+from medal_judges.cli.data import app
+from medal_judges.data_prep.corpus_stats.survey import survey
 from medal_judges.errors import MedalError
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue

@@ -6,16 +6,21 @@ from collections.abc import Callable
 
 import pytest
 
-from medal_judges.data_prep.stats.findings import Findings
-from medal_judges.data_prep.stats.mtld import mtld
-from medal_judges.data_prep.stats.page import facts
-from medal_judges.data_prep.stats.part import ALL, Part
-from medal_judges.data_prep.stats.survey import survey
-from medal_judges.data_prep.stats.tables import ending_table, side_table, text_table, tries_table
+from medal_judges.data_prep.corpus_stats.findings import Findings
+from medal_judges.data_prep.corpus_stats.mtld import mtld
+from medal_judges.data_prep.corpus_stats.page import facts
+from medal_judges.data_prep.corpus_stats.part import ALL, Part
+from medal_judges.data_prep.corpus_stats.survey import survey
+from medal_judges.data_prep.corpus_stats.tables import (
+    ending_table,
+    side_table,
+    text_table,
+    tries_table,
+)
 from medal_judges.errors import MedalError
-from medal_judges.eval.results import Cell, Estimate, Table
-from medal_judges.eval.sets import data_hash
+from medal_judges.eval.benchmark.sets import data_hash
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.stats.results import Cell, Estimate, Table
 
 MakeRow = Callable[..., LabelledDialogue]
 

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.data_prep.stats.findings import Distribution, Findings
-from medal_judges.data_prep.stats.part import ALL, Part
-from medal_judges.data_prep.stats.survey import survey
+from medal_judges.data_prep.corpus_stats.findings import Distribution, Findings
+from medal_judges.data_prep.corpus_stats.part import ALL, Part
+from medal_judges.data_prep.corpus_stats.survey import survey
 from medal_judges.errors import MedalError
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue, parse_labelled

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.eval.report.arrangement import Arrangement, unique_slugs
-from medal_judges.eval.report.calibration import Bin, bins, calibration, gap, off_scale
-from medal_judges.eval.report.colours import OTHER_INDEX, index_by_frequency
-from medal_judges.eval.report.numbers import number
-from medal_judges.eval.report.scatter import MAX_DRAWN, drawn, trend
-from medal_judges.eval.report.svg import ticks
-from medal_judges.eval.results import Benchmark, Estimate, Point, ResultRow
+from medal_judges.eval.page.arrangement import Arrangement, unique_slugs
+from medal_judges.eval.page.calibration import Bin, bins, calibration, gap, off_scale
+from medal_judges.eval.page.scatter import MAX_DRAWN, drawn, trend
 from medal_judges.rating import Scale
+from medal_judges.report.colours import OTHER_INDEX, index_by_frequency
+from medal_judges.report.numbers import number
+from medal_judges.report.svg import ticks
+from medal_judges.stats.results import Benchmark, Estimate, Point, ResultRow
 
 
 def _read(report: Path, name: str) -> list[dict[str, str]]:

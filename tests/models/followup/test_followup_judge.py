@@ -16,10 +16,10 @@ from tests.models.conftest import ClosedModel
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.judgement import parse_judgement
+from medal_judges.models.base.judge import Judge
 from medal_judges.models.followup.judge import FollowUpConfig, FollowUpJudge
 from medal_judges.models.followup.pool import Pool, load_pool
-from medal_judges.models.judge import Judge
-from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,

@@ -193,8 +193,8 @@ def tiny_model(name: str, seed: int = 0) -> Any:
 def doctors_table() -> None:
     """Print a row an architecture with the verdict and figure of each of doctor's lines."""
     from medal_judges.inference.doctor_llm import Check, check_llm
-    from medal_judges.models.llm.encoder_decoder import EncoderDecoderModel
-    from medal_judges.models.llm.local import LocalModel
+    from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
+    from medal_judges.models.llm.local.model import LocalModel
 
     rows: dict[str, dict[str, Check]] = {}
     for name in (*ARCHITECTURES, *ENCODER_DECODERS):

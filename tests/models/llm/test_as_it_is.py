@@ -11,7 +11,7 @@ import pytest
 
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
-from medal_judges.models.llm.vllm_requests import chat_settings
+from medal_judges.models.llm.vllm.requests import chat_settings
 
 pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
 Serve = Callable[..., Any]

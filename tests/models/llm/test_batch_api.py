@@ -18,15 +18,15 @@ import pytest
 pytest.importorskip("openai", reason="the batch API needs the extra api")
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.batch_api import BatchModel
-from medal_judges.models.llm.batch_file import read_results, request_line, split
-from medal_judges.models.llm.batch_journal import Job, Journal
 from medal_judges.models.llm.cache import CachedModel
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.openai_compatible import RemoteModel
-from medal_judges.models.llm.prices import PriceFile
 from medal_judges.models.llm.protocol import ChatRequest, Message
-from medal_judges.models.llm.spending import CostLimitError
+from medal_judges.models.llm.server.batch_api import BatchModel
+from medal_judges.models.llm.server.batch_file import read_results, request_line, split
+from medal_judges.models.llm.server.batch_journal import Job, Journal
+from medal_judges.models.llm.server.model import RemoteModel
+from medal_judges.models.llm.server.prices import PriceFile
+from medal_judges.models.llm.server.spending import CostLimitError
 
 SERVER = Path(__file__).with_name("batch_server.py")
 PRICES = {

@@ -9,9 +9,9 @@ import pytest
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.models.llm.local.windows import attends_to_all
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
-from medal_judges.models.llm.windows import attends_to_all
 
 TALK = (
     Message("user", "Hi! Did you have a nice weekend? I went to the lake with my two sisters."),

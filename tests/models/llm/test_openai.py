@@ -17,9 +17,8 @@ import pytest
 
 from medal_judges.errors import ConfigError
 from medal_judges.jsonl import read_dialogues
-from medal_judges.models.judge import Judge
+from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.prices import Price, load_prices
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Continuation,
@@ -27,9 +26,10 @@ from medal_judges.models.llm.protocol import (
     Message,
     Usage,
 )
-from medal_judges.models.llm.spending import CostLimitError
+from medal_judges.models.llm.server.prices import Price, load_prices
+from medal_judges.models.llm.server.spending import CostLimitError
+from medal_judges.models.llm.server.wire import REASONING_TOKENS
 from medal_judges.models.llm.token_estimate import tokens_above
-from medal_judges.models.llm.wire import REASONING_TOKENS
 
 pytest.importorskip("openai")
 pytest.importorskip("tenacity")

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm import paths as paths_module
-from medal_judges.models.llm.local import LocalModel
-from medal_judges.models.llm.paths import Paths, quick_paths
-from medal_judges.models.llm.plain import plain_logprobs
-from medal_judges.models.llm.probes import Finding, Probe
+from medal_judges.models.llm.local import paths as paths_module
+from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.models.llm.local.paths import Paths, quick_paths
+from medal_judges.models.llm.local.plain import plain_logprobs
+from medal_judges.models.llm.local.probes import Finding, Probe
+from medal_judges.models.llm.local.windows import smallest_window
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
-from medal_judges.models.llm.windows import smallest_window
 
 _SPEC = importlib.util.spec_from_file_location(
     "architectures", Path(__file__).with_name("architectures.py")

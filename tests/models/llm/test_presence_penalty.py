@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.models.llm.local.sampling import PresencePenalty
 from medal_judges.models.llm.protocol import ChatRequest, Message
-from medal_judges.models.llm.sampling import PresencePenalty
 
 
 def request(text: str = "Hi", **settings: float) -> ChatRequest:

@@ -14,12 +14,12 @@ import pytest
 pytest.importorskip("openai", reason="the API's client is in the extra api")
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.api_likelihood import ServerError
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, LanguageModel, Message
-from medal_judges.models.llm.stopping import ServerStopError
-from medal_judges.models.llm.wire import REASONING_TOKENS
-from medal_judges.models.question import tells_likelihoods
+from medal_judges.models.llm.server.likelihood import ServerError
+from medal_judges.models.llm.server.stopping import ServerStopError
+from medal_judges.models.llm.server.wire import REASONING_TOKENS
+from medal_judges.models.prompted.likelihood_questions import tells_likelihoods
 
 SECRET = "sk-" + "secret" * 5
 Serve = Callable[..., Any]

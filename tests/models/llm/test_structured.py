@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.models.llm.local.structured import grammar_processor
 from medal_judges.models.llm.protocol import ChatRequest, Message
-from medal_judges.models.llm.structured import grammar_processor
 
 pytest.importorskip("llguidance")
 

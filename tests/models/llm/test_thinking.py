@@ -13,10 +13,10 @@ import torch
 from medal_judges.config import read_yaml
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.models.llm.local.thinking import BUDGET, Thinking
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.llm.rendering import Rendering
-from medal_judges.models.llm.thinking import BUDGET, Thinking
 from medal_judges.models.prompted.judge import PromptedJudge
 
 pytest.importorskip("llguidance")

@@ -18,13 +18,13 @@ import pytest
 
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.local import LocalModel
-from medal_judges.models.llm.plain import plain_logprobs
-from medal_judges.models.llm.prefix import TokenSequence
+from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.models.llm.local.plain import plain_logprobs
+from medal_judges.models.llm.local.prefix import TokenSequence
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Likelihood, Message
-from medal_judges.models.llm.vllm_adapter import Adapter, read_adapter
-from medal_judges.models.llm.vllm_offline import VLLMModel, engine_settings
-from medal_judges.models.llm.vllm_requests import (
+from medal_judges.models.llm.vllm.adapter import Adapter, read_adapter
+from medal_judges.models.llm.vllm.model import VLLMModel, engine_settings
+from medal_judges.models.llm.vllm.requests import (
     chat_settings,
     completion_of,
     score_settings,

@@ -6,10 +6,10 @@ import pytest
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
-from medal_judges.models.geval import GEvalJudge
-from medal_judges.models.gptscore import GPTScoreJudge
-from medal_judges.models.judge import Item
-from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.base.judge import Item
+from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.models.prompted.geval import GEvalJudge
+from medal_judges.models.prompted.gptscore import GPTScoreJudge
 from medal_judges.models.prompted.prompt import choose, load_prompt
 from medal_judges.models.prompted.question import Asker, Shown
 

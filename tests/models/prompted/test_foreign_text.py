@@ -7,7 +7,7 @@ from tests.models.prompted.hostile_answers import HOSTILE
 from tests.models.prompted.prose_answers import PROSE
 
 from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.prompted.parser import Parsed, Wanted, parse_answer
+from medal_judges.models.prompted.parsing.parser import Parsed, Wanted, parse_answer
 from medal_judges.models.prompted.prompt import Answer
 
 LABELS = Answer(score="label", comment="comment")

@@ -13,7 +13,7 @@ from medal_judges.config import read_yaml
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.judgement import Judgement, parse_judgement
-from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,

@@ -8,11 +8,11 @@ import pytest
 
 from medal_judges.config import build_config, read_yaml
 from medal_judges.dimension import load_rubric
-from medal_judges.models.llm.local import LocalModel
+from medal_judges.models.base.saving import load_judge
+from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.prompted.prompt import choose, load_prompt
 from medal_judges.models.prompted.question import Asker, Shown
 from medal_judges.models.prompted.settings import PromptedConfig
-from medal_judges.models.saving import load_judge
 
 # Table 3, the rows without a star (highest positive correlation).
 QWEN, DS_LLAMA, DS_QWEN = "Qwen2.5-7B", "R1-Distill-Llama-8B", "R1-Distill-Qwen-7B"

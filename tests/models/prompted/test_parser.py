@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.prompted.parser import Parsed, Wanted, parse_answer
+from medal_judges.models.prompted.parsing.parser import Parsed, Wanted, parse_answer
 from medal_judges.models.prompted.prompt import Answer
 
 NUMBER = Answer(format="number")

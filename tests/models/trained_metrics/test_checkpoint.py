@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.saving import load_judge
+from medal_judges.models.base.saving import load_judge
 from medal_judges.models.trained_metrics.checkpoint import conversion, public_name, weights_hash
 
 JUDGE = "configs/judges/unieval.yaml"

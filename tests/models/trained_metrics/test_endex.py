@@ -9,8 +9,8 @@ import pytest
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.judge import Judge
-from medal_judges.models.saving import load_judge
+from medal_judges.models.base.judge import Judge
+from medal_judges.models.base.saving import load_judge
 
 SAID = ["hello", "I like music, do you?", "a film", "the river", "bread", "a train and bread"]
 

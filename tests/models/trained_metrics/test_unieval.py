@@ -10,8 +10,8 @@ import pytest
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
-from medal_judges.models.judge import Judge
-from medal_judges.models.saving import load_judge
+from medal_judges.models.base.judge import Judge
+from medal_judges.models.base.saving import load_judge
 
 HISTORY = ["hello, do you like music?", "I do. the garden is a film.", "a train and bread"]
 ANSWER = "I like the river. you like bread?"
@@ -189,7 +189,7 @@ def test_a_turn_cannot_add_fields(tiny_t5: Path) -> None:
 
 
 def _items(dialogue: Dialogue) -> Any:
-    from medal_judges.models.judge import items_of
+    from medal_judges.models.base.judge import items_of
 
     return items_of(dialogue, "last")
 

@@ -1,0 +1,152 @@
+"""Lemmas: the tokens over which lexical diversity is counted, and what made them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from medal_judges.data_prep.corpus_stats.units import unit_of
+from medal_judges.errors import MissingExtraError
+from medal_judges.languages import base_language
+
+Split = Callable[[str], list[str]]
+_PURPOSE = "lexical diversity over lemmas (--no-lemmas takes the words as they are)"
+_SIZES = ("sm", "md", "lg", "trf")
+_NOT_NEEDED = ["parser", "ner", "senter"]
+_CHINESE = frozenset({"zh", "yue", "wuu"})
+_WORD = re.compile(r"\w+(?:['’-]\w+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Lemmatiser:
+    """``split`` gives the tokens of a text, lower-cased, without punctuation and symbols.
+
+    ``name`` says what makes them and stands beside every figure. ``split`` is None where the
+    language cannot be split into words here, and ``name`` says why.
+    """
+
+    name: str
+    split: Split | None
+
+
+def lemmatiser(lang: str, *, lemmas: bool = True) -> Lemmatiser:
+    """What splits ``lang``: jieba for Chinese, else the spaCy model that is installed, else
+    spaCy's tokens with the lemma table of spacy-lookups-data, else its tokens as they are.
+
+    Without ``lemmas`` the words as they are, which needs no package. Raises MissingExtraError.
+    """
+    base = base_language(lang)
+    if not lemmas:
+        return _plain(lang)
+    if base in _CHINESE:
+        return _jieba()
+    spacy = _import("spacy")
+    model = _installed_model(spacy, base)
+    if model is not None:
+        return _trained(spacy, model)
+    _import("spacy_lookups_data")
+    return _blank(spacy, base)
+
+
+def _import(name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(name.replace("_", "-"), "lang", _PURPOSE) from error
+
+
+def _plain(lang: str) -> Lemmatiser:
+    if unit_of(lang) == "characters":
+        return Lemmatiser("not split (no spaces between words, and --no-lemmas)", None)
+    return Lemmatiser("words as they are, by spaces and punctuation", _words)
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
+
+
+def _jieba() -> Lemmatiser:
+    import logging
+
+    jieba = _import("jieba")
+    jieba.setLogLevel(logging.WARNING)  # it announces its dictionary on stderr
+    jieba.initialize()
+
+    def split(text: str) -> list[str]:
+        return [t.lower() for t in jieba.cut(text) if _is_word(t)]
+
+    return Lemmatiser(f"jieba {jieba.__version__} tokens", split)
+
+
+def _is_word(token: str) -> bool:
+    return any(map(str.isalnum, token))
+
+
+def _installed_model(spacy: Any, base: str) -> str | None:
+    """The smallest model of the language that pip has installed."""
+    found = [name for name in spacy.util.get_installed_models() if name.startswith(f"{base}_")]
+    sizes = {size: i for i, size in enumerate(_SIZES)}
+    found.sort(key=lambda name: (sizes.get(name.rsplit("_", 1)[-1], len(sizes)), name))
+    return found[0] if found else None
+
+
+def _trained(spacy: Any, model: str) -> Lemmatiser:
+    nlp = spacy.load(model, exclude=_NOT_NEEDED)
+
+    def split(text: str) -> list[str]:
+        return [t.lemma_.lower() for t in nlp(text) if _is_word(t.text)]
+
+    return Lemmatiser(f"spaCy model {model} {nlp.meta['version']}, lemmas", split)
+
+
+def _blank(spacy: Any, base: str) -> Lemmatiser:
+    """spaCy without a trained model: its rules for tokens, and its table of lemmas if any."""
+    nlp, rules = _tokeniser(spacy, base)
+    if nlp is None:
+        return Lemmatiser(rules, None)
+    pipe = nlp.add_pipe("lemmatizer", config={"mode": "lookup"})
+    try:
+        nlp.initialize()
+    except ValueError:  # E955: no table of this language
+        name = f"spaCy {spacy.__version__} {rules}: words as they are (no lemma table)"
+        return Lemmatiser(name, partial(_remembered, nlp.make_doc, _as_it_is, {}))
+    name = f"spaCy {spacy.__version__} {rules}, lemmas looked up in spacy-lookups-data"
+    return Lemmatiser(name, partial(_remembered, nlp.make_doc, pipe.lookup_lemmatize, {}))
+
+
+def _remembered(
+    make_doc: Callable[[str], Any],
+    lemmas_of: Callable[[Any], list[str]],
+    known: dict[int, str | None],
+    text: str,
+) -> list[str]:
+    """The first of ``lemmas_of`` each token, which spaCy takes too; None in ``known`` marks what
+    is no word. Each distinct token is looked up once."""
+    found, doc = [], make_doc(text)
+    for i, orth in enumerate(doc.to_array("ORTH").tolist()):  # a Token object costs more than this
+        if orth not in known:
+            known[orth] = lemmas_of(doc[i])[0].lower() if _is_word(doc[i].text) else None
+        lemma = known[orth]
+        if lemma is not None:
+            found.append(lemma)
+    return found
+
+
+def _as_it_is(token: Any) -> list[str]:
+    return [token.text]
+
+
+def _tokeniser(spacy: Any, base: str) -> tuple[Any, str]:
+    """An empty pipeline and what to call it; None and the reason where words cannot be told."""
+    try:
+        return spacy.blank(base), "tokens by its rules for the language"
+    except ImportError as error:  # no such language, or it asks for a package of its own
+        needed = re.split(r"\. |:? \(?http|\n", str(error).strip())[0]
+    if unit_of(base) == "characters":
+        return None, f"not split (no spaces between words; {needed})"
+    return spacy.blank("xx"), "tokens by its rules for any language"

@@ -1,0 +1,252 @@
+"""What a judge finds of issues planted on purpose, from its judgements and the planted rows only.
+
+The rows are those of ``medal data plant``: planted (label 1), innocent (its matched control with a
+harmless edit in the same turns, label 0) and clean (untouched). The last two answer different
+questions: clean rows say whether the judge finds the issue, innocent rows whether it finds the
+issue rather than the edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from medal_judges.judgement import Judgement
+from medal_judges.labelled import LabelledDialogue
+from medal_judges.stats.intervals import Clusters, too_few, with_intervals
+from medal_judges.stats.results import Estimate
+from medal_judges.stats.wilson import wilson
+
+Floats = npt.NDArray[np.float64]
+THRESHOLD = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """An estimate and the number of rows (pairs, for a win rate) that it rests on."""
+
+    estimate: Estimate
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedResult:
+    """One judge on one planted issue.
+
+    ``figures``: ``f1_clean``, ``auc_clean`` (planted against clean), ``f1_innocent``,
+    ``auc_innocent`` (planted against innocent edits), ``win_rate`` (planted scored above its own
+    control; a tie counts half), ``false_alarms`` and ``innocent_alarms`` (share at or above the
+    threshold), ``recall``, ``localisation`` (the turn with the largest contribution among the
+    assistant's carries the issue; ties share the point) and ``localisation_chance`` (the same for
+    a turn drawn at random). Everything lies in [0, 1].
+    ``by_strength`` has ``recall``, ``auc_clean`` and ``win_rate`` of each strength.
+    ``rows`` and ``scored`` count the rows of each kind.
+    """
+
+    issue: str
+    figures: Mapping[str, Figure]
+    by_strength: Mapping[int, Mapping[str, Figure]] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
+    scored: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    kind: str
+    score: float
+    group: str
+    pair: str
+    strength: int
+    hit: float | None  # localisation, planted rows with contributions only
+    chance: float | None
+
+
+def planted_results(
+    rows: Iterable[LabelledDialogue],
+    judgements: Iterable[Judgement],
+    *,
+    names: Mapping[str, str] | None = None,
+) -> list[PlantedResult]:
+    """One result for each issue planted in ``rows``, in order of appearance.
+
+    ``names`` maps an issue to the judge's name for it, where that is another. Judgements are
+    matched by id, those of single turns are passed over; what has no score is left out and shows
+    in ``scored``. Intervals are those of intervals.py, by ``group``; a share of 0 or 1 has
+    Wilson's, one trial a group.
+    """
+    known = {j.id: j for j in judgements if j.turn is None}
+    listed = [row for row in rows if "planted" in row.extra]
+    issues = dict.fromkeys(row.extra["planted"]["issue"] for row in listed)
+    issues.pop(None, None)  # the clean rows, which belong to every issue
+    own = names or {}
+    return [_of_issue(issue, own.get(issue, issue), listed, known) for issue in issues]
+
+
+def _of_issue(
+    issue: str,
+    judged: str,
+    listed: Sequence[LabelledDialogue],
+    known: Mapping[str, Judgement],
+) -> PlantedResult:
+    mine = [row for row in listed if row.extra["planted"]["issue"] in (issue, None)]
+    rows = [found for row in mine if (found := _row(row, judged, known.get(row.id))) is not None]
+    figure = _Figures(rows)
+    planted = [row for row in rows if row.kind == "planted"]
+    strengths = sorted({row.strength for row in planted})
+    kinds = ("planted", "innocent", "clean")
+    return PlantedResult(
+        issue=issue,
+        figures=figure.all(),
+        by_strength={s: _Figures(_of_strength(rows, s)).core() for s in strengths},
+        rows={k: sum(r.extra["planted"]["kind"] == k for r in mine) for k in kinds},
+        scored={k: sum(r.kind == k for r in rows) for k in kinds},
+    )
+
+
+def _of_strength(rows: Sequence[_Row], strength: int) -> list[_Row]:
+    return [row for row in rows if row.kind == "clean" or row.strength == strength]
+
+
+def _row(row: LabelledDialogue, issue: str, judgement: Judgement | None) -> _Row | None:
+    score = judgement.scores.get(issue) if judgement is not None else None
+    if judgement is None or score is None:
+        return None
+    about: Mapping[str, Any] = row.extra["planted"]
+    hit, chance = None, None
+    contributions = judgement.contributions.get(issue)
+    if about["kind"] == "planted" and contributions:
+        hit, chance = localisation(
+            contributions.turns, row.dialogue.assistant_turns, tuple(about["turns"])
+        )
+    return _Row(
+        about["kind"], float(score), row.group, about["pair"], about["strength"], hit, chance
+    )
+
+
+def localisation(
+    contributions: Sequence[float], assistant: Sequence[int], planted: Sequence[int]
+) -> tuple[float, float]:
+    """(hit, chance) of one dialogue with one contribution per turn, both in [0, 1].
+
+    hit: share of the assistant turns with the largest contribution that carry the issue (1 or 0
+    unless tied, so that a judge that says the same of all turns scores chance). chance: share of
+    all assistant turns that carry it.
+    """
+    most = max(contributions[i] for i in assistant)
+    top = [i for i in assistant if contributions[i] == most]
+    marked = set(planted)
+    return len(marked.intersection(top)) / len(top), len(marked) / len(assistant)
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """Statistics of rows under group weights: the rows are sorted once, weighted often."""
+
+    rows: Sequence[_Row]
+
+    def all(self) -> dict[str, Figure]:
+        found = {
+            "f1_clean": self._versus("clean", weighted_f1),
+            "f1_innocent": self._versus("innocent", weighted_f1),
+            "auc_innocent": self._versus("innocent", weighted_auc),
+            "false_alarms": self._alarms("clean"),
+            "innocent_alarms": self._alarms("innocent"),
+            "localisation": self._mean([r for r in self.rows if r.hit is not None], _hit, _NO_TURN),
+            "localisation_chance": self._mean(
+                [r for r in self.rows if r.chance is not None], _chance, _NO_TURN
+            ),
+        }
+        return found | self.core()
+
+    def core(self) -> dict[str, Figure]:
+        return {
+            "recall": self._alarms("planted"),
+            "auc_clean": self._versus("clean", weighted_auc),
+            "win_rate": self._win_rate(),
+        }
+
+    def _versus(self, kind: str, statistic: Callable[[Floats, Floats, Floats], float]) -> Figure:
+        rows = [row for row in self.rows if row.kind in ("planted", kind)]
+        labels = np.array([row.kind == "planted" for row in rows], dtype=np.float64)
+        if not labels.any() or labels.all():
+            missing = "planted" if not labels.any() else kind
+            return Figure(Estimate(None, reason=f"no scored {missing} rows"), len(rows))
+        scores = np.array([row.score for row in rows])
+        order = np.argsort(scores, kind="stable")
+        scores, labels = scores[order], labels[order]
+        groups = Clusters("conversation", tuple(rows[i].group for i in order))
+        return self._estimate(lambda w: statistic(scores, labels, w), groups)
+
+    def _alarms(self, kind: str) -> Figure:
+        rows = [row for row in self.rows if row.kind == kind]
+        return self._mean(rows, lambda r: float(r.score >= THRESHOLD), f"no scored {kind} rows")
+
+    def _win_rate(self) -> Figure:
+        controls = {row.pair: row.score for row in self.rows if row.kind == "innocent"}
+        rows = [row for row in self.rows if row.kind == "planted" and row.pair in controls]
+        return self._mean(
+            rows,
+            lambda r: 0.5 + 0.5 * float(np.sign(r.score - controls[r.pair])),
+            "no planted row scored together with its control",
+        )
+
+    def _mean(self, rows: Sequence[_Row], value: Callable[[_Row], float], reason: str) -> Figure:
+        if not rows:
+            return Figure(Estimate(None, reason=reason), 0)
+        values = np.array([value(row) for row in rows])
+        groups = Clusters("conversation", tuple(row.group for row in rows))
+        share = float(values.mean())
+        if share in (0, 1) and not too_few(groups):
+            low, high = wilson(share * groups.count, groups.count)
+            return Figure(Estimate(share, low, high), len(rows))
+        return self._estimate(lambda w: float(w @ values / w.sum()), groups)
+
+    def _estimate(self, statistic: Callable[[Floats], float], groups: Clusters) -> Figure:
+        value = statistic(np.ones(len(groups.names)))
+
+        def shares(weights: Floats) -> dict[str, Floats]:
+            return {"share": np.array([statistic(one) for one in weights])}
+
+        found = with_intervals({"share": Estimate(value)}, shares, groups)["share"]
+        return Figure(found, len(groups.names))
+
+
+_NO_TURN = "the judge gives no contributions by turn"
+
+
+def _hit(row: _Row) -> float:
+    assert row.hit is not None
+    return row.hit
+
+
+def _chance(row: _Row) -> float:
+    assert row.chance is not None
+    return row.chance
+
+
+def weighted_auc(scores: Floats, labels: Floats, weights: Floats) -> float:
+    """Chance that a planted row scores above another, ties half; ``scores`` ascending.
+
+    NaN when the weights leave rows of one label only.
+    """
+    starts = np.flatnonzero(np.r_[True, np.diff(scores) > 0])
+    positive = np.add.reduceat(weights * labels, starts)
+    negative = np.add.reduceat(weights * (1 - labels), starts)
+    below = np.cumsum(negative) - negative / 2
+    both = positive.sum() * negative.sum()
+    return float(positive @ below / both) if both else float("nan")
+
+
+def weighted_f1(scores: Floats, labels: Floats, weights: Floats) -> float:
+    """F1 of label 1 at the threshold 0.5; 0 when no planted row is found.
+
+    NaN when the weights leave neither planted nor alarmed rows.
+    """
+    alarmed = scores >= THRESHOLD
+    found = float(weights @ (labels * alarmed))
+    total = float(weights @ labels + weights @ alarmed)
+    return 2 * found / total if total else float("nan")

@@ -1,0 +1,223 @@
+"""Meta-evaluation: one judge on one set and dimension, from judgements and ratings only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from medal_judges.dimension import Kind
+from medal_judges.eval.metaeval.against_ceiling import against_ceiling, slice_ceiling
+from medal_judges.eval.metaeval.alignment import Aligned, align
+from medal_judges.eval.metaeval.ceiling import no_ceiling
+from medal_judges.eval.metaeval.classification import (
+    METRICS,
+    classification,
+    classification_statistic,
+    counts,
+    not_classifiable,
+)
+from medal_judges.judgement import Judgement
+from medal_judges.labelled import LabelledDialogue
+from medal_judges.rating import Scale
+from medal_judges.signature import Signature
+from medal_judges.stats.correlation import (
+    Floats,
+    correlation_statistic,
+    correlations,
+    undefined_reason,
+)
+from medal_judges.stats.intervals import Clusters, choose_clusters, with_intervals
+from medal_judges.stats.results import Disagreement, Estimate, ResultRow
+from medal_judges.stats.weights import Weights, revalued, weighted
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is compared: ``dimension`` as people answered it, ``judge_dimension`` as the judge did
+    (the same name where None)."""
+
+    set_name: str
+    dimension: str
+    judge_dimension: str | None = None
+    level: str = "dialogue"
+
+
+def kind_of(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
+    """Kind of people's answers: binary where the scale is 0 to 1 and every answer 0 or 1, ordinal
+    where single answers (not means) are whole numbers, else continuous."""
+    ratings = [rating for row in rows if (rating := row.rating(dimension)) is not None]
+    whole = all(float(value).is_integer() for rating in ratings for value in rating.given)
+    if whole and {rating.scale for rating in ratings} == {(0.0, 1.0)}:
+        return "binary"
+    return "ordinal" if whole and not any(r.aggregated for r in ratings) else "continuous"
+
+
+def evaluate(
+    rows: Sequence[LabelledDialogue],
+    judgements: Iterable[Judgement],
+    question: Question,
+    *,
+    judge: str,
+    signature: str,
+    min_coverage: float = 0.98,
+    left_out: Iterable[LabelledDialogue] = (),
+    judge_scale: Scale | None = None,
+    weights: Weights = "none",
+) -> ResultRow:
+    """Agreement of one judge with people, with intervals, slices and the human ceiling.
+
+    The human answer is the mean over the annotators who answered; F1 and its kin are computed
+    against each annotator instead (see classification.py). ``weights``: how rows count, see
+    weights.py. Raises MedalError for judgements that do not belong to ``rows``, see ``align``.
+    """
+    aligned = align(
+        rows,
+        judgements,
+        question.dimension,
+        question.judge_dimension,
+        left_out=left_out,
+        weights=weights,
+    )
+    kind = kind_of(rows, question.dimension)
+    clusters = choose_clusters(aligned.chatbots, aligned.groups)
+    slices = _slices(aligned)
+    compared = against_ceiling(aligned, kind)
+    sliced = {name: slice_ceiling(aligned.part(part), kind) for name, part in slices.items()}
+    return ResultRow(
+        judge=judge,
+        signature=signature,
+        set_name=question.set_name,
+        level=question.level,
+        dimension=question.dimension,
+        kind=kind,
+        n=aligned.total,
+        scored=len(aligned.rows),
+        metrics=figures(aligned, kind, clusters),
+        ceiling=compared.person,
+        like_for_like=compared.judge,
+        ceiling_rows=compared.rows,
+        ceiling_difference=compared.difference,
+        slices={name: _slice(aligned, part, kind) for name, part in slices.items()},
+        slice_ceilings={name: one.person for name, one in sliced.items()},
+        slice_like_for_like={name: one.judge for name, one in sliced.items()},
+        slice_sizes={name: len(part) for name, part in slices.items()},
+        counts=_counts(aligned, kind),
+        points=aligned.points(),
+        clusters=clusters.unit,
+        min_coverage=min_coverage,
+        human_scale=scale_of_answers(rows, question.dimension),
+        judge_scale=judge_scale,
+    )
+
+
+def scale_of_answers(rows: Iterable[LabelledDialogue], dimension: str) -> Scale | None:
+    """(lowest, highest) allowed answer of people; None where rows state none, or differ."""
+    scales = {row.scales.get(dimension) for row in rows if dimension in row.labels}
+    return scales.pop() if len(scales) == 1 else None
+
+
+def figures(aligned: Aligned, kind: Kind, clusters: Clusters) -> dict[str, Estimate]:
+    """Correlations, and for a binary dimension F1+, F1-, precision, recall and accuracy too."""
+    if not len(aligned.rows):
+        names = (*(METRICS if kind == "binary" else ()), "spearman", "pearson", "kendall", "within")
+        reason = "no row was scored" if aligned.total else "no row has a human answer"
+        return no_ceiling(names, reason)
+    found = _correlation_figures(aligned, clusters)
+    return (_issue_figures(aligned, clusters) | found) if kind == "binary" else found
+
+
+def _correlation_figures(aligned: Aligned, clusters: Clusters) -> dict[str, Estimate]:
+    bots = aligned.chatbots
+    found = correlations(aligned.human, aligned.score, bots)
+    if undefined_reason(aligned.human, aligned.score) is not None:
+        return found
+    statistic = weighted(correlation_statistic(aligned.human, aligned.score, bots), aligned.weights)
+    return with_intervals(revalued(found, statistic, aligned.weights), statistic, clusters)
+
+
+def _issue_figures(aligned: Aligned, clusters: Clusters) -> dict[str, Estimate]:
+    found = classification(aligned.score, aligned.values)
+    if not_classifiable(aligned.score, aligned.values):
+        return found
+    statistic = weighted(classification_statistic(aligned.score, aligned.values), aligned.weights)
+    return with_intervals(revalued(found, statistic, aligned.weights), statistic, clusters)
+
+
+def _slices(aligned: Aligned) -> dict[str, list[int]]:
+    """Row numbers by language, then by chatbot, sorted by name."""
+    parts: dict[str, list[int]] = {}
+    for i, row in enumerate(aligned.rows):
+        parts.setdefault(f"lang:{row.dialogue.lang}", []).append(i)
+        if row.dialogue.chatbot is not None:
+            parts.setdefault(f"chatbot:{row.dialogue.chatbot}", []).append(i)
+    return {name: parts[name] for name in sorted(parts)}
+
+
+def _slice(aligned: Aligned, part: list[int], kind: Kind) -> dict[str, Estimate]:
+    chosen = aligned.part(part)
+    clusters = choose_clusters(chosen.chatbots, chosen.groups)
+    found = figures(chosen, kind, clusters)
+    one_bot = len(set(chosen.chatbots)) == 1
+    return {k: v for k, v in found.items() if not (one_bot and k in ("within", "centred"))}
+
+
+def _counts(aligned: Aligned, kind: Kind) -> dict[str, int]:
+    if kind != "binary" or not len(aligned.rows):
+        return {}
+    return counts(aligned.score, aligned.values)
+
+
+def comparable_signature(judge_signature: str, data: str, dimension: str) -> str:
+    """The judge's signature with the data and dimension that a figure was computed on."""
+    found = Signature.parse(judge_signature)
+    return str(replace(found, data=data, dimension=dimension))
+
+
+def disagreements(
+    aligned: Aligned,
+    question: Question,
+    *,
+    judge: str,
+    top: int = 6,
+) -> list[Disagreement]:
+    """The ``top`` rows whose rank by judge and by people differ most, the furthest first.
+
+    Ranks, since the two sides need not share a scale. Empty where one side is constant.
+    """
+    if undefined_reason(aligned.human, aligned.score) is not None:
+        return []
+    human, score = _unit_ranks(aligned.human), _unit_ranks(aligned.score)
+    ids = np.array([row.id for row in aligned.rows])
+    order = np.lexsort((ids, -np.abs(human - score)))
+    return [
+        _disagreement(aligned, question, judge, int(i), float(human[i]), float(score[i]))
+        for i in order[:top]
+    ]
+
+
+def _unit_ranks(values: Floats) -> Floats:
+    from scipy.stats import rankdata
+
+    ranks: Floats = (rankdata(values) - 1) / (len(values) - 1)
+    return ranks
+
+
+def _disagreement(
+    aligned: Aligned, question: Question, judge: str, i: int, human: float, score: float
+) -> Disagreement:
+    row, judgement = aligned.rows[i], aligned.judgements[i]
+    name = question.judge_dimension or question.dimension
+    return Disagreement(
+        judge=judge,
+        set_name=question.set_name,
+        dimension=question.dimension,
+        id=row.id,
+        human=float(aligned.human[i]),
+        score=float(aligned.score[i]),
+        human_rank=human,
+        score_rank=score,
+        turns=[(turn.role, turn.content) for turn in row.dialogue.turns],
+        contributions=judgement.contributions.get(name),
+    )

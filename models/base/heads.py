@@ -1,0 +1,245 @@
+"""Heads: from one vector per turn to a score, a distribution and a loss, one head a dimension.
+
+Every head reads the same turn vectors and pools its own evidence over turns, so that what each
+turn contributed is known exactly: logit = bias + sum over turns of weight(turn) * value(turn).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional
+
+from medal_judges.config import Config
+from medal_judges.dimension import Dimension
+from medal_judges.errors import ConfigError
+from medal_judges.models.base.calibration import Calibration
+
+HeadKind = Literal["regression", "ordinal", "binary", "classification"]
+
+
+class HeadConfig(Config):
+    """How one dimension is learnt.
+
+    ``regression``: MSE or Huber on the scale [0, 1]. ``ordinal``: CORN (Shi, Cao and Raschka,
+    2023). ``binary``: cross-entropy on soft labels. ``classification``: cross-entropy over the
+    levels of the scale. ``weight`` multiplies the loss, ``positive_weight`` the positive class of a
+    binary head (``balanced``: training sets it to negatives / positives, at most 10),
+    ``class_weights`` the classes of a classification head.
+    """
+
+    kind: HeadKind = "regression"
+    loss: Literal["mse", "huber"] = "mse"
+    huber_delta: float = Field(default=0.25, gt=0)
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    weight: float = Field(default=1.0, ge=0)
+    positive_weight: Annotated[float, Field(gt=0)] | Literal["balanced"] = 1.0
+    class_weights: tuple[float, ...] | None = None
+
+    @model_validator(mode="after")
+    def _settings_apply(self) -> HeadConfig:
+        wanted = {
+            "label_smoothing": ("binary", "classification"),
+            "positive_weight": ("binary",),
+            "class_weights": ("classification",),
+            "loss": ("regression",),
+        }
+        for name, kinds in wanted.items():
+            default = type(self).model_fields[name].default
+            if getattr(self, name) != default and self.kind not in kinds:
+                raise ValueError(f"{name} is for {' and '.join(kinds)} heads, not {self.kind}")
+        return self
+
+
+def default_head(dimension: Dimension) -> HeadConfig:
+    """Binary for a binary dimension, regression otherwise."""
+    return HeadConfig(kind="binary" if dimension.kind == "binary" else "regression")
+
+
+class Head(nn.Module):
+    """One dimension's head over turn vectors [batch, turns, width].
+
+    ``forward`` gives logits [batch, outputs], evidence [batch, turns]: what each turn adds to
+    ``linear`` of them, bias left out, and the turns' pooling weights [batch, turns].
+    """
+
+    class_weights: Tensor | None
+    direction: Tensor
+
+    def __init__(
+        self, dimension: Dimension, config: HeadConfig, width: int, attention: bool
+    ) -> None:
+        super().__init__()
+        self.dimension, self.config = dimension, config
+        self.levels = len(dimension.levels)
+        weight = config.positive_weight
+        self.positive_weight = 1.0 if weight == "balanced" else weight
+        if config.kind in ("ordinal", "classification") and self.levels < 2:
+            raise ConfigError(
+                f"dimension {dimension.name!r} is continuous: it has no levels for a "
+                f"{config.kind} head",
+                hint="use kind: regression",
+            )
+        if config.kind == "binary" and self.levels != 2:
+            raise ConfigError(
+                f"dimension {dimension.name!r} does not have two levels, as a binary head needs",
+                hint="use kind: regression" + (", ordinal or classification" * (self.levels > 2)),
+            )
+        outputs = {"ordinal": self.levels - 1, "classification": self.levels}.get(config.kind, 1)
+        self.value = nn.Linear(width, outputs, bias=False)
+        self.bias = nn.Parameter(
+            torch.full((outputs,), 0.5 if config.kind == "regression" else 0.0)
+        )
+        self.attention = nn.Linear(width, 1) if attention else None
+        if self.attention is not None:  # start as a plain mean
+            nn.init.zeros_(self.attention.weight)
+            nn.init.zeros_(self.attention.bias)
+        nn.init.normal_(self.value.weight, std=0.1 * width**-0.5)
+        self._set_class_weights()
+        self.register_buffer("direction", _direction(config.kind, outputs), persistent=False)
+
+    def _set_class_weights(self) -> None:
+        weights = self.config.class_weights
+        if weights is not None and len(weights) != self.levels:
+            raise ConfigError(
+                f"{self.dimension.name!r}: {len(weights)} class weights for {self.levels} levels"
+            )
+        tensor = None if weights is None else torch.tensor(weights)
+        self.register_buffer("class_weights", tensor, persistent=False)
+
+    def linear(self, logits: Tensor) -> Tensor:
+        """The one number [...] of logits [..., outputs] that contributions add up to.
+
+        Of a regression or binary head its output. Of an ordinal one the mean of its logits. Of a
+        classification head the slope of its logits over the levels, by least squares: their mean
+        says nothing of the score, which adding a number to all logits leaves as it is.
+        """
+        found: Tensor = logits @ self.direction
+        return found
+
+    def forward(self, turns: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``turns`` [B, T, W]; ``weights`` [B, T] pooling weights, 0 = turn not there."""
+        if self.attention is not None:
+            scores = self.attention(turns).squeeze(-1).masked_fill(weights == 0, -torch.inf)
+            weights = functional.softmax(scores, dim=-1)
+        evidence = self.value(turns) * weights.unsqueeze(-1)
+        return evidence.sum(dim=1) + self.bias, self.linear(evidence), weights
+
+    def loss(self, logits: Tensor, target: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
+        """Weighted mean loss over labelled rows (0 when there are none).
+
+        ``target`` is [B] on [0, 1] for regression and binary, [B, levels] probabilities else;
+        ``mask`` [B] is True where there is a label; ``weights`` [B] are the rows' weights.
+        """
+        if not bool(mask.any()):
+            return logits.sum() * 0.0
+        losses = self._losses(logits[mask].float(), target[mask].float())
+        weights = weights[mask]
+        return (losses * weights).sum() / weights.sum()
+
+    def _losses(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Loss of each row [B]."""
+        config = self.config
+        if config.kind == "regression":
+            value = logits.squeeze(-1)
+            if config.loss == "huber":
+                return functional.huber_loss(
+                    value, target, delta=config.huber_delta, reduction="none"
+                )
+            return functional.mse_loss(value, target, reduction="none")
+        if config.kind == "binary":
+            return functional.binary_cross_entropy_with_logits(
+                logits.squeeze(-1),
+                target * (1 - config.label_smoothing) + 0.5 * config.label_smoothing,
+                pos_weight=logits.new_tensor(self.positive_weight),
+                reduction="none",
+            )
+        if config.kind == "ordinal":
+            return corn_losses(logits, target)
+        return functional.cross_entropy(
+            logits,
+            target,
+            weight=self.class_weights,
+            label_smoothing=config.label_smoothing,
+            reduction="none",
+        )
+
+    def probabilities(self, logits: Tensor, temperature: float, spread: float | None) -> Tensor:
+        """Probability per level [B, levels]; a regression is a normal of ``spread`` cut in bins.
+
+        ``spread`` is the standard deviation of the residuals on [0, 1], fitted on validation; the
+        result has no columns where there are no levels or no spread.
+        """
+        kind = self.config.kind
+        if kind == "binary":
+            p = torch.sigmoid(logits.squeeze(-1) / temperature)
+            return torch.stack([1 - p, p], dim=-1)
+        if kind == "classification":
+            return functional.softmax(logits / temperature, dim=-1)
+        if kind == "ordinal":
+            return corn_probabilities(logits / temperature)
+        if self.levels < 2 or not spread:
+            return logits.new_zeros(len(logits), 0)
+        return normal_bins(logits.squeeze(-1), spread, self.levels)
+
+    def answers(self, logits: Tensor, fitted: Calibration) -> tuple[list[float], list[list[float]]]:
+        """(score of each row on the dimension's scale, its distribution over levels or an empty
+        list), calibrated by ``fitted``."""
+        dimension = self.dimension
+        scores: list[float] = []
+        chances = self.probabilities(logits, fitted.temperature, fitted.spread).tolist()
+        for row, score in enumerate(self.scores(logits, fitted.temperature).tolist()):
+            mapped = fitted.map_unit(dimension.to_unit(score))
+            scores.append(dimension.from_unit(mapped))
+            if self.config.kind == "binary":  # after the isotonic map, as the score is
+                chances[row] = [1 - mapped, mapped]
+        return scores, chances
+
+    def scores(self, logits: Tensor, temperature: float) -> Tensor:
+        """Score [B] on the dimension's own scale: expected value; a regression is clipped to it."""
+        low, high = self.dimension.low, self.dimension.high
+        if self.config.kind == "regression":
+            return low + logits.squeeze(-1).clamp(0, 1) * (high - low)
+        p = self.probabilities(logits, temperature, None)
+        return p @ p.new_tensor(self.dimension.levels)
+
+
+def _direction(kind: HeadKind, outputs: int) -> Tensor:
+    """Weight [outputs] of each logit in ``Head.linear``."""
+    if kind != "classification":
+        return torch.full((outputs,), 1 / outputs)
+    places = torch.arange(outputs, dtype=torch.float32) - (outputs - 1) / 2
+    return places / (places**2).sum()
+
+
+def corn_losses(logits: Tensor, target: Tensor) -> Tensor:
+    """CORN (Shi, Cao and Raschka, 2023, equation 4) for soft labels: loss of each row [B].
+
+    ``logits`` [B, K-1], ``target`` [B, K] probabilities. Task k is asked only of rows with
+    label >= k and answers P(label > k | label >= k); with a probability per level (several
+    annotators) each row counts by its share that reaches level k. Ours in five lines: the authors'
+    package has had no release since 2022.
+    """
+    above = target.flip(-1).cumsum(-1).flip(-1)  # [B, K]: P(label >= k)
+    asked, passed = above[:, :-1], above[:, 1:]
+    share = torch.where(asked > 0, passed / asked.clamp_min(1e-9), torch.zeros_like(asked))
+    return functional.binary_cross_entropy_with_logits(
+        logits, share, weight=asked, reduction="none"
+    ).sum(-1)
+
+
+def corn_probabilities(logits: Tensor) -> Tensor:
+    """Probability per level [B, K] of CORN logits [B, K-1] (chain rule)."""
+    above = torch.sigmoid(logits).cumprod(dim=-1)
+    ones = above.new_ones(len(above), 1)
+    return torch.cat([ones, above], dim=-1) - torch.cat([above, ones * 0], dim=-1)
+
+
+def normal_bins(value: Tensor, spread: float, levels: int) -> Tensor:
+    edges = (torch.arange(1, levels, device=value.device) - 0.5) / (levels - 1)
+    cdf = torch.special.ndtr((edges - value.float().unsqueeze(-1)) / spread)
+    zero, one = cdf.new_zeros(len(cdf), 1), cdf.new_ones(len(cdf), 1)
+    return torch.cat([cdf, one], dim=-1) - torch.cat([zero, cdf], dim=-1)

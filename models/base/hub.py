@@ -1,0 +1,347 @@
+"""Judges from and to the Hub, with one message for each thing that can go wrong."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from medal_judges.errors import HubError
+from medal_judges.models.base.secret_scan import require_clean
+from medal_judges.nearest import did_you_mean, nearest
+from medal_judges.shipped import JUDGES, shipped_names
+
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_LOG_IN = "hf auth login, or set HF_TOKEN"
+_PUBLISHED = {".json", ".safetensors", ".md", ".txt", ".model", ".yaml", ".jinja", ".csv"}
+_LEFT_OUT = {"checkpoints", "judgements", "log", "logs", "runs"}
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
+_FOLDERS = {"configs", "judges", "runs"}  # of this project: nobody means an owner by them
+_PRESENT = 200  # names of an author that are compared with one that is not there
+
+
+def pull(repo_id: str, revision: str | None = None) -> Path:
+    """Folder of a judge of the Hub at ``revision`` (a branch, tag or commit; None: main).
+
+    config.json comes first, so that a repository that holds no judge costs one small file and not
+    its weights. Without a network the cache answers. Raises HubError that tells apart: no such
+    repository (with the nearest names), no such revision, gated, no token, offline (and what the
+    cache has), disk full, and not a judge. A path or a single word is never asked for.
+    """
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    _require_id(repo_id)
+    with _explained(repo_id, revision):
+        try:
+            config = Path(hf_hub_download(repo_id, "config.json", revision=revision))
+        except LocalEntryNotFoundError:
+            raise
+        except EntryNotFoundError as error:
+            raise _no_judge(repo_id, "it has no config.json") from error
+    _require_family(repo_id, config)
+    return download(repo_id, config.parent.name)  # the very commit whose config was read
+
+
+def _require_id(name: str) -> None:
+    """Raise HubError for what is no OWNER/NAME, or a path on this machine."""
+    owner = name.partition("/")[0]
+    if _ID.match(name) and not Path(owner).is_dir() and owner not in _FOLDERS:
+        return
+    if "/" in name or "\\" in name or name.startswith((".", "~")):
+        raise HubError(
+            f"no folder and no file {name}, nor is it a hub id",
+            hint="give the folder of a saved judge or a YAML file; a judge of the Hub is "
+            "OWNER/NAME (where no folder OWNER is)",
+        )
+    known = shipped_names(JUDGES)
+    raise HubError(
+        f"no judge {name!r}: no folder here has that name, and no shipped judge",
+        hint=f"{did_you_mean(name, known)}shipped (medal judges tells what they are): "
+        f"{', '.join(known)}; a hub id is OWNER/NAME",
+    )
+
+
+def download(repo_id: str, revision: str | None, *, patterns: Sequence[str] | None = None) -> Path:
+    """Folder of any Hub repository, or of its files that match ``patterns``.
+
+    Raises HubError, as ``pull`` does; asks for no judge.
+    """
+    from huggingface_hub import snapshot_download
+
+    with _explained(repo_id, revision):
+        allowed = list(patterns) if patterns else None
+        return Path(snapshot_download(repo_id, revision=revision, allow_patterns=allowed))
+
+
+def judge_files(folder: Path) -> list[Path]:
+    """The files of a judge that are pushed: no checkpoints, logs, pickles or hidden files."""
+    found = []
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        inside = path.relative_to(folder)
+        hidden = any(part.startswith(".") for part in inside.parts)
+        if not hidden and inside.parts[0] not in _LEFT_OUT and path.suffix in _PUBLISHED:
+            found.append(path)
+    return found
+
+
+def require_writable(repo_id: str) -> None:
+    """Raise HubError where a push to ``repo_id`` cannot work: no valid name, or no token."""
+    from huggingface_hub.utils._validators import validate_repo_id
+
+    with _explained(repo_id, None, writing=True):
+        validate_repo_id(repo_id)
+    if _token() is None:
+        raise HubError(f"{repo_id}: no token of the Hub is set", hint=_LOG_IN)
+
+
+def push_folder(
+    folder: Path,
+    repo_id: str,
+    *,
+    private: bool = True,
+    revision: str | None = None,
+    message: str | None = None,
+) -> str:
+    """Upload the judge in ``folder`` as one commit and tag it ``revision``; returns the commit's
+    address.
+
+    The repository is made where there is none. Raises HubError, also for a folder with a secret in
+    it, for a tag that is taken, and where a private push would land in a public repository.
+    """
+    from huggingface_hub import HfApi
+
+    files = judge_files(folder)
+    require_clean(folder, files)
+    api = HfApi()
+    with _explained(repo_id, None, writing=True):
+        repo = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        _check_visibility(api, repo, private)
+        _check_tag(api, repo, revision)
+        commit = api.upload_folder(
+            repo_id=repo,
+            folder_path=folder,
+            commit_message=message or f"Judge {folder.name}",
+            allow_patterns=[p.relative_to(folder).as_posix() for p in files],
+            # What an earlier judge left behind must not be taken for a part of this one.
+            delete_patterns=["*.safetensors", "*.json"],
+        )
+        if revision:
+            api.create_tag(repo, tag=revision, revision=commit.oid)
+    return str(commit.commit_url)
+
+
+def _check_visibility(api: Any, repo_id: str, private: bool) -> None:
+    if private and api.repo_info(repo_id).private is False:
+        raise HubError(
+            f"{repo_id} is there already and is public: a private push would publish the judge",
+            hint="push to another name, or add --public",
+        )
+
+
+def _check_tag(api: Any, repo_id: str, revision: str | None) -> None:
+    if revision and revision in {tag.name for tag in api.list_repo_refs(repo_id).tags}:
+        raise HubError(
+            f"{repo_id} has a tag {revision!r} already; readers rely on what it names",
+            hint="give another --revision",
+        )
+
+
+@contextmanager
+def _explained(repo_id: str, revision: str | None, *, writing: bool = False) -> Iterator[None]:
+    """Errors of huggingface_hub and of the disk as HubError."""
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        yield
+    except HFValidationError as error:
+        hint = "give a folder of a saved judge, a hub id ORG/NAME, or a file of configs/judges/"
+        raise HubError(f"no folder {repo_id} here, nor is it a hub id", hint=hint) from error
+    except Exception as error:
+        told = _told(error, repo_id, revision, writing)
+        if told is None:
+            raise
+        raise told from error
+
+
+def _told(error: Exception, repo_id: str, revision: str | None, writing: bool) -> HubError | None:
+    """What went wrong; None for what is no matter of the Hub or the disk."""
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        LocalTokenNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    if isinstance(error, LocalTokenNotFoundError):
+        return HubError(f"{repo_id}: no token of the Hub is set", hint=_LOG_IN)
+    if isinstance(error, LocalEntryNotFoundError):
+        cause = error.__cause__
+        if isinstance(cause, HfHubHTTPError):  # it was reached, and answered with a fault
+            return _told(cause, repo_id, revision, writing)
+        return _offline(repo_id, revision, writing)
+    if isinstance(error, GatedRepoError):
+        return _gated(repo_id)
+    if isinstance(error, RevisionNotFoundError):
+        return HubError(f"{repo_id} has no revision {revision!r}", hint=_revisions(repo_id))
+    if isinstance(error, RepositoryNotFoundError):
+        return _not_found(repo_id, error.response.status_code, writing)
+    if isinstance(error, HfHubHTTPError):
+        return _refused(repo_id, error, writing)
+    if _is_transport(error):
+        return _offline(repo_id, revision, writing)
+    if isinstance(error, OSError) and error.errno in _DISK_FULL:
+        return _disk_full(repo_id, error)
+    return HubError(f"cannot store {repo_id}: {error}") if isinstance(error, OSError) else None
+
+
+def _is_transport(error: Exception) -> bool:
+    """The network is down; by name, as versions of the Hub's client bring httpx or httpx2."""
+    names = {base.__name__ for base in type(error).__mro__}
+    return "TransportError" in names or isinstance(error, (ConnectionError, TimeoutError))
+
+
+def _token() -> str | None:
+    from huggingface_hub import get_token
+
+    return get_token()
+
+
+def _gated(repo_id: str) -> HubError:
+    if _token() is None:
+        hint = f"ask for access on its page, then: {_LOG_IN}"
+        return HubError(f"{repo_id} is gated, and no token of the Hub is set", hint=hint)
+    return HubError(
+        f"{repo_id} is gated, and the account of your token has no access",
+        hint=f"ask for access on the page of {repo_id}, with the account of this token",
+    )
+
+
+def _not_found(repo_id: str, status: int, writing: bool) -> HubError:
+    if _token() is None:
+        near = "" if writing else _near(repo_id)
+        hint = f"{near}for a private one: {_LOG_IN}"
+        said = f"no folder and no public Hub repository {repo_id}, and no token of the Hub is set"
+        return HubError(said, hint=hint)
+    if status == 401:
+        return HubError(f"{repo_id}: the Hub does not accept your token", hint=_LOG_IN)
+    if writing:
+        hint = "does the organisation exist, and may your token write to it?"
+        return HubError(f"the Hub has no place for {repo_id}", hint=hint)
+    hint = f"{_near(repo_id)}a private one is seen by its owner's token only"
+    return HubError(f"no folder and no Hub repository {repo_id}", hint=hint)
+
+
+def _near(repo_id: str) -> str:
+    """``did you mean ...? `` by what the same author has; empty where nothing is near."""
+    from huggingface_hub import HfApi
+
+    author, _, name = repo_id.rpartition("/")
+    try:
+        listed = HfApi().list_models(author=author or None, search=None if author else name)
+        names = {model.id.rpartition("/")[2]: model.id for model in islice(listed, _PRESENT)}
+    except Exception:  # a courtesy inside an error's message must not become another error
+        return ""
+    found = [names[n] for n in nearest(name, names, 3)]
+    return f"did you mean {' or '.join(found)}? " if found else ""
+
+
+def _revisions(repo_id: str) -> str | None:
+    from huggingface_hub import HfApi
+
+    try:
+        refs = HfApi().list_repo_refs(repo_id)
+    except Exception:  # as in _near
+        return None
+    return "it has: " + ", ".join(ref.name for ref in [*refs.branches, *refs.tags])
+
+
+def _refused(repo_id: str, error: Any, writing: bool) -> HubError:
+    status = error.response.status_code
+    if status == 401:
+        if _token() is None:
+            return HubError(f"{repo_id}: no token of the Hub is set", hint=_LOG_IN)
+        return HubError(f"{repo_id}: the Hub does not accept your token", hint=_LOG_IN)
+    if status == 403 and writing:
+        hint = "make one with write permission for it: https://huggingface.co/settings/tokens"
+        return HubError(f"{repo_id}: your token may not write there", hint=hint)
+    said = str(error).strip().splitlines()[0]
+    again = "it is the Hub's fault: try again later" if status >= 500 or status == 429 else None
+    return HubError(f"the Hub refused {repo_id}: {said}", hint=again)
+
+
+def _offline(repo_id: str, revision: str | None, writing: bool) -> HubError:
+    if writing:
+        return HubError(
+            f"cannot push {repo_id}: the Hub is out of reach", hint="is there a network?"
+        )
+    here = cached_revisions(repo_id)
+    if not here:
+        return HubError(
+            f"{repo_id} is not cached and the Hub is out of reach",
+            hint="give a local folder, or try again with a network",
+        )
+    wanted = revision or "main"
+    if wanted in here:
+        return HubError(
+            f"{repo_id}: the cache has only a part of {wanted!r}, and the Hub is out of reach",
+            hint="load it once with a network",
+        )
+    return HubError(
+        f"{repo_id}: the cache has no revision {wanted!r}, and the Hub is out of reach",
+        hint=f"the cache has: {', '.join(here)} (give one of these as revision)",
+    )
+
+
+def cached_revisions(repo_id: str) -> list[str]:
+    """Names and commits of ``repo_id`` that the cache knows."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    folder = Path(HF_HUB_CACHE) / f"models--{repo_id.replace('/', '--')}"
+    refs = folder / "refs"
+    named = {str(p.relative_to(refs)): p.read_text().strip() for p in _files(refs)}
+    snapshots = sorted(p.name for p in (folder / "snapshots").glob("*"))
+    return [*sorted(named), *(s for s in snapshots if s not in named.values())]
+
+
+def _files(folder: Path) -> list[Path]:
+    return [p for p in folder.rglob("*") if p.is_file()]
+
+
+def _disk_full(repo_id: str, error: OSError) -> HubError:
+    from huggingface_hub.constants import HF_HOME
+
+    place = Path(HF_HOME)
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free / 1e6
+    return HubError(
+        f"no room to store {repo_id}: {error.strerror} ({free:,.0f} MB free at {HF_HOME})",
+        hint="make room (hf cache prune), or set HF_HOME to a folder on another disk",
+    )
+
+
+def _require_family(repo_id: str, path: Path) -> None:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _no_judge(repo_id, "its config.json is no JSON") from error
+    if not isinstance(config, dict) or "family" not in config:
+        kind = config.get("model_type") if isinstance(config, dict) else None
+        raise _no_judge(repo_id, f"it is a plain model ({kind})" if kind else "it names no family")
+
+
+def _no_judge(repo_id: str, why: str) -> HubError:
+    return HubError(
+        f"{repo_id} is on the Hub and is not a judge: {why}",
+        hint="a plain model becomes a judge by training (medal train) or behind a YAML judge "
+        "(configs/judges/, llm=...)",
+    )

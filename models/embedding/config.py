@@ -1,0 +1,86 @@
+"""Settings of the embedding judge: its encoder, what it reads, and the grids of its fit."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from medal_judges.config import Config
+from medal_judges.models.encoder.config import ALL_FEATURES
+
+EmbeddingHead = Literal["ridge", "mlp_classifier", "mlp_regressor"]
+
+
+class RidgeGrid(Config):
+    """What is tried for each ridge dimension: the penalty, and how large an embedding column (of
+    unit deviation) stands beside a feature column; 0 leaves embeddings out."""
+
+    alphas: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
+    shares: tuple[float, ...] = (0.0, 0.1, 0.3, 1.0)
+
+
+class MlpGrid(Config):
+    """What is tried for each MLP dimension (scikit-learn's names: ``alpha`` is the L2 penalty,
+    ``epochs`` is max_iter). The first of each stands in the search of the class range."""
+
+    hidden: tuple[tuple[int, ...], ...] = ((64,), (16,), (64, 32))
+    alpha: tuple[float, ...] = (1.0, 0.01, 10.0)
+    epochs: tuple[int, ...] = (100, 30)
+    learning_rate: tuple[float, ...] = (1e-3,)
+
+
+class EmbeddingConfig(Config):
+    """What an embedding judge is made of; stored whole in its config.json.
+
+    ``base`` is any sentence-transformers model by hub id or folder, or ``embedded:minilm``.
+    ``reading: turns`` sees the mean of the assistant's turn vectors beside the mean of the user's;
+    ``reading: dialogue`` sees one vector of the whole text, as ORALIS does (section 4.4).
+    ``features`` (feature/turn_features.py, encoder/similarity.py) are averaged by side and stand
+    beside the vectors.
+
+    ``head`` (``heads`` for single dimensions): ``ridge``; or an MLP over whole-number classes 0 to
+    k, to which Equation 1 maps the scale. ``class_ranges`` are the k that are tried, on all
+    dimensions together; a binary dimension has 0 and 1. ``decode``: a classifier answers with its
+    expected class, or its likeliest as the paper does. Without validation rows, settings are
+    chosen by cross-validation in ``folds`` parts.
+    """
+
+    family: Literal["embedding"] = "embedding"
+    base: str = "embedded:minilm"
+    base_revision: str | None = None
+    reading: Literal["turns", "dialogue"] = "turns"
+    features: tuple[str, ...] = ALL_FEATURES
+    head: EmbeddingHead = "ridge"
+    heads: dict[str, EmbeddingHead] = Field(default_factory=dict)
+    class_ranges: tuple[int, ...] = (8, 2, 4, 6, 10)
+    decode: Literal["expected", "argmax"] = "expected"
+    ridge: RidgeGrid = Field(default_factory=RidgeGrid)
+    mlp: MlpGrid = Field(default_factory=MlpGrid)
+    folds: int = Field(default=5, ge=2)
+
+    @field_validator("features")
+    @classmethod
+    def _known_features(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [n for n in names if n not in ALL_FEATURES]:
+            raise ValueError(f"no feature {unknown}; there are {', '.join(ALL_FEATURES)}")
+        return names
+
+    @field_validator("class_ranges")
+    @classmethod
+    def _at_least_two_classes(cls, tops: tuple[int, ...]) -> tuple[int, ...]:
+        if not tops or min(tops) < 1:
+            raise ValueError("class_ranges are the highest classes, from 1: such as [8, 4]")
+        return tops
+
+    @model_validator(mode="after")
+    def _something_to_try(self) -> EmbeddingConfig:
+        for grid in (self.ridge, self.mlp):
+            for name, values in grid:
+                if not values:
+                    raise ValueError(f"{name} of the grid is empty: give one value at least")
+        return self
+
+    def head_of(self, dimension: str) -> EmbeddingHead:
+        """The head of one dimension."""
+        return self.heads.get(dimension, self.head)

@@ -1,0 +1,116 @@
+"""Settings of the encoder judge: its body, its shape and its heads."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from medal_judges.config import Config
+from medal_judges.models.base.attention import Attention
+from medal_judges.models.base.heads import HeadConfig
+from medal_judges.models.encoder.reply import REACTION_NAMES, ReplyConfig
+from medal_judges.models.encoder.similarity import SIMILARITY_NAMES
+from medal_judges.models.feature.turn_features import FEATURE_NAMES
+
+ALL_FEATURES = FEATURE_NAMES + SIMILARITY_NAMES
+
+
+class ExpertConfig(Config):
+    """A member of the ensemble with sources (none: all) and settings of its own.
+
+    ``weight`` is its share of the score. The rest is for the ridge solver: ``alpha`` the penalty,
+    where every source has a total weight of 1; ``features`` what it reads, as ``name`` or, of one
+    side only, ``user.name`` or ``assistant.name`` (None: all); ``prior`` a weight per feature in
+    units of the answer's deviation, added to what the ratings say, for dimensions named.
+    """
+
+    name: str
+    sources: tuple[str, ...] = ()
+    weight: float = Field(default=1.0, gt=0)
+    alpha: float = Field(default=1.0, gt=0)
+    features: tuple[str, ...] | None = None
+    prior: dict[str, dict[str, float]] = Field(default_factory=dict)
+
+
+class EncoderConfig(Config):
+    """What an encoder judge is made of; stored whole in its config.json.
+
+    ``base`` is a hub id or ``embedded:minilm``. Shapes: ``flat`` encodes the dialogue as one
+    sequence with role marks (oldest whole turns dropped beyond ``max_tokens``); ``hierarchical``
+    encodes turns one by one and lets ``layers`` small transformer layers look across them, so that
+    a 512-token body reads any dialogue (oldest turns dropped only beyond ``max_turns``; a turn
+    longer than ``max_tokens`` is read in pieces).
+
+    ``pooling``: ``role`` averages assistant and user turns apart, ``attention`` learns a weight a
+    turn and head; ``cls`` and ``mean`` make one vector of the whole sequence (net ``sequence``).
+    ``features`` are the measures of feature/turn_features.py and encoder/similarity.py
+    added to each turn. ``embedding`` false leaves the body out (features only).
+
+    ``net``: ``transformer`` looks across turns; ``linear`` is one linear map of mean turn vectors
+    and features, which training can solve in closed form; ``sequence`` is transformers' own
+    classifier on one vector of the flat dialogue (no features, no contributions), which
+    ``medal export`` can hand on. ``members`` nets are averaged; with
+    ``experts`` each of them learns from sources of its own (ratings made in another spirit), and
+    the score is their weighted mean. ``reply`` adds the two reaction measures of encoder/reply.py.
+    """
+
+    family: Literal["encoder"] = "encoder"
+    base: str = "embedded:minilm"
+    base_revision: str | None = None
+    shape: Literal["flat", "hierarchical"] = "hierarchical"
+    max_tokens: int = Field(default=256, ge=8)
+    max_turns: int = Field(default=512, ge=1)
+    attention: Attention = "auto"
+    pooling: Literal["role", "attention", "cls", "mean"] = "attention"
+    features: tuple[str, ...] = ALL_FEATURES
+    embedding: bool = True
+    net: Literal["transformer", "linear", "sequence"] = "transformer"
+    experts: tuple[ExpertConfig, ...] = ()
+    reply: ReplyConfig | None = None
+    width: int = Field(default=128, ge=4)
+    layers: int = Field(default=1, ge=0)
+    attention_heads: int = Field(default=4, ge=1)
+    members: int = Field(default=1, ge=1)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    embedding_dropout: float = Field(default=0.1, ge=0, lt=1)
+    turn_dropout: float = Field(default=0.0, ge=0, lt=1)
+    skip: bool = True
+    heads: dict[str, HeadConfig] = Field(default_factory=dict)
+
+    @field_validator("features")
+    @classmethod
+    def _known_features(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [n for n in names if n not in ALL_FEATURES]:
+            raise ValueError(f"no feature {unknown}; there are {', '.join(ALL_FEATURES)}")
+        return names
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> EncoderConfig:
+        if self.net == "transformer" and self.width % self.attention_heads:
+            raise ValueError(
+                f"width {self.width} is not a multiple of attention_heads {self.attention_heads}"
+            )
+        if not self.embedding and not self.feature_names:
+            raise ValueError("with embedding: false and no features there is nothing to read")
+        return self
+
+    @model_validator(mode="after")
+    def _one_vector_a_dialogue(self) -> EncoderConfig:
+        whole = self.pooling in ("cls", "mean")
+        if self.net != "sequence":
+            if whole:
+                raise ValueError(f"pooling {self.pooling} is for net: sequence")
+            return self
+        plain = self.shape == "flat" and not self.feature_names and self.embedding
+        if not (whole and plain and not self.experts):
+            raise ValueError(
+                "net: sequence reads one vector of the dialogue: set shape: flat, "
+                "pooling: cls or mean, features: [], and no reply or experts"
+            )
+        return self
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """``features``, and the reactions where there is a reply model."""
+        return self.features + (REACTION_NAMES if self.reply else ())

@@ -1,0 +1,330 @@
+"""The encoder judge's network: a shared body, nets that look across turns, a head a dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from medal_judges.dimension import Dimension
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.base.heads import Head, default_head
+from medal_judges.models.encoder.config import ALL_FEATURES, EncoderConfig
+from medal_judges.models.encoder.reply import HALVES, ReplyModel, context_of, contrast
+from medal_judges.models.encoder.sequence_net import SequenceNet, pool_sequence
+from medal_judges.models.encoder.similarity import turn_similarities
+from medal_judges.models.encoder.turn_batch import TurnBatch
+
+Logits = dict[str, Tensor]
+_FEATURE_LIMIT = 4.0  # standard deviations; real logs hold 600-turn dialogues and pasted pages
+
+
+class EncoderNet(nn.Module):
+    """``body`` gives token vectors; ``nets`` (the ensemble members) give logits per dimension."""
+
+    def __init__(
+        self, body: nn.Module, hidden: int, config: EncoderConfig, dimensions: Sequence[Dimension]
+    ) -> None:
+        super().__init__()
+        self.config, self.hidden = config, hidden
+        self.body: Any = body  # a module with the attributes of its family
+        self.names = [d.name for d in dimensions]
+        self.columns = [ALL_FEATURES.index(name) for name in config.features]
+        count = len(config.experts) or config.members
+        self.nets = nn.ModuleList(self._member(dimensions) for _ in range(count))
+        # Share of each member in each dimension's score; 0 where an expert saw no label of it.
+        shares = [[e.weight] for e in config.experts] or [[1.0]] * count
+        self.shares: Tensor
+        self.register_buffer("shares", torch.tensor(shares).repeat(1, len(self.names)))
+        self.reply: nn.ModuleList | None = None
+        if config.reply is not None:
+            width = config.reply.width
+            self.reply = nn.ModuleList(
+                ReplyModel(hidden, len(self.columns), width) for _ in range(HALVES)
+            )
+            self.register_buffer("positive", torch.zeros(len(config.reply.positive), hidden))
+            self.register_buffer("negative", torch.zeros(len(config.reply.negative), hidden))
+        # Of the training set, per role: a new domain must not be re-centred on itself.
+        self.feature_mean: Tensor
+        self.feature_std: Tensor
+        self.embedding_mean: Tensor
+        # One column at least: saving takes empty tensors for one tensor under two names.
+        columns = max(1, len(config.feature_names))
+        self.register_buffer("feature_mean", torch.zeros(2, columns))
+        self.register_buffer("feature_std", torch.ones(2, columns))
+        self.register_buffer("embedding_mean", torch.zeros(2, hidden))
+
+    def _member(self, dimensions: Sequence[Dimension]) -> nn.Module:
+        if self.config.net == "sequence":
+            return SequenceNet(self.hidden, self.config, dimensions, self.body.config)
+        kind = TurnNet if self.config.net == "transformer" else LinearNet
+        return kind(self.hidden, self.config, dimensions)
+
+    @property
+    def heads(self) -> list[dict[str, Head]]:
+        """The heads of each member by dimension."""
+        return [cast("dict[str, Head]", dict(net.heads.items())) for net in self.nets]  # type: ignore[operator, union-attr]
+
+    def token_vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Last hidden states [P, L, H] of the body."""
+        output: Tensor = self.body(input_ids=ids, attention_mask=mask).last_hidden_state
+        return output
+
+    def piece_sums(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum of token vectors [P, H] and count [P, 1], so that pieces of one turn add up."""
+        weights = mask.unsqueeze(-1).float()
+        return (self.token_vectors(ids, mask).float() * weights).sum(1), weights.sum(1)
+
+    def sequence_vectors(self, ids: Tensor, mask: Tensor, segments: Tensor, turns: int) -> Tensor:
+        """Flat shape: mean token vector of each turn [B, turns, H] of ``ids`` [B, L]; of the whole
+        sequence [B, H] for net ``sequence``."""
+        vectors = self.token_vectors(ids, mask).float()
+        if self.config.net == "sequence":
+            return pool_sequence(vectors, mask, self.config.pooling)
+        index = segments.clamp_min(0).unsqueeze(-1)
+        inside = (segments >= 0).unsqueeze(-1).float()
+        empty = vectors.new_zeros(len(ids), turns, vectors.shape[-1])
+        total = empty.scatter_add(1, index.expand_as(vectors), vectors * inside)
+        count = empty[..., :1].scatter_add(1, index, inside)
+        return total / count.clamp_min(1)
+
+    def forward(self, vectors: Tensor, batch: TurnBatch) -> list[tuple[Logits, Logits, Logits]]:
+        """(logits, evidence, pooling weights) per dimension, for each member; ``vectors`` as
+        ``sequence_vectors`` or the encoded turns give them."""
+        if self.config.net == "sequence":
+            return [net(vectors) for net in self.nets]
+        if self.config.net == "linear":
+            vectors, features = self.linear_inputs(vectors, batch)
+        else:
+            features = self.features(vectors, batch)
+        return [net(vectors, features, batch) for net in self.nets]
+
+    def linear_inputs(
+        self, vectors: Tensor, batch: TurnBatch, halves: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """(unit embeddings, features), both centred: a side that never speaks adds nothing."""
+        unit = functional.normalize(vectors.float(), dim=-1) - self.embedding_mean[batch.roles]
+        return unit * batch.mask.unsqueeze(-1), self.features(vectors, batch, halves)
+
+    def combine(self, members: Sequence[Logits], name: str) -> Tensor:
+        """The members' weighted mean of dimension ``name``."""
+        weights = self.shares[:, self.names.index(name)]
+        stacked = torch.stack([member[name].float() for member in members])
+        return torch.einsum("m,m...->...", weights / weights.sum(), stacked)
+
+    def measures(self, vectors: Tensor, batch: TurnBatch) -> Tensor:
+        """The measures of ``config.features`` [B, T, F] in their own units."""
+        similar = turn_similarities(vectors, batch.roles, batch.mask)
+        return torch.cat([batch.features, similar], dim=-1)[..., self.columns]
+
+    def standardised(self, raw: Tensor, batch: TurnBatch) -> Tensor:
+        """The first columns of the features [B, T, any], by the training set; 0 on padding."""
+        mean, std = self.feature_mean[..., : raw.shape[-1]], self.feature_std[..., : raw.shape[-1]]
+        z = (raw - mean[batch.roles]) / std[batch.roles]
+        return z.clamp(-_FEATURE_LIMIT, _FEATURE_LIMIT) * batch.mask.unsqueeze(-1)
+
+    def raw_features(
+        self, vectors: Tensor, batch: TurnBatch, halves: Tensor | None = None
+    ) -> Tensor:
+        """All features [B, T, F]. ``halves`` [B] names the reply model that reads each dialogue
+        (cross-fitting, in training); None is the mean of both."""
+        raw = self.measures(vectors, batch)
+        if self.reply is None:
+            return raw
+        reactions = self.reactions(vectors, self.standardised(raw, batch), batch, halves)
+        return torch.cat([raw, reactions], dim=-1)
+
+    def reactions(
+        self, vectors: Tensor, measures: Tensor, batch: TurnBatch, halves: Tensor | None
+    ) -> Tensor:
+        """(reaction, expected_reaction) of each turn [B, T, 2]; 0 on the other side's turns."""
+        assert self.reply is not None
+        unit = functional.normalize(vectors.float(), dim=-1)
+        user = (batch.roles == 0) & batch.mask
+        said = contrast(unit, self.positive, self.negative) * user  # type: ignore[arg-type]
+        now, before, earlier = context_of(unit)
+        each = torch.stack(
+            [
+                model.contrast(  # type: ignore[operator]
+                    model.expect(now, before, earlier, measures),  # type: ignore[operator]
+                    self.positive,
+                    self.negative,
+                )
+                for model in self.reply
+            ]
+        )
+        if halves is None:
+            expected = each.mean(0)
+        else:
+            expected = each[halves, torch.arange(len(halves), device=halves.device)]
+        # The opening turn answers nothing: there is no context to read it in.
+        answers = (batch.roles == 1) & batch.mask
+        answers[:, 0] = False
+        return torch.stack([said, expected * answers], dim=-1)
+
+    def features(self, vectors: Tensor, batch: TurnBatch, halves: Tensor | None = None) -> Tensor:
+        """Standardised features [B, T, F], 0 on padding."""
+        return self.standardised(self.raw_features(vectors, batch, halves), batch)
+
+
+class LinearNet(nn.Module):
+    """Heads straight on each turn's embedding and features: a linear model of their means."""
+
+    def __init__(self, hidden: int, config: EncoderConfig, dimensions: Sequence[Dimension]) -> None:
+        super().__init__()
+        self.embedding = config.embedding
+        width = 2 * (len(config.feature_names) + (hidden if config.embedding else 0))
+        self.heads = _heads(config, dimensions, width)
+
+    def inputs(self, vectors: Tensor, features: Tensor) -> Tensor:
+        """What a turn is to the heads [B, T, W/2]: features, then its embedding."""
+        return torch.cat([features, vectors], dim=-1) if self.embedding else features
+
+    def forward(
+        self, vectors: Tensor, features: Tensor, batch: TurnBatch
+    ) -> tuple[Logits, Logits, Logits]:
+        """See TurnNet.forward."""
+        split, weights = by_role(self.inputs(vectors, features), batch.roles, batch.mask)
+        return _apply(self.heads, split, weights)
+
+
+class TurnNet(nn.Module):
+    """Turn vectors and features to logits: a few transformer layers over turns, then the heads."""
+
+    def __init__(self, hidden: int, config: EncoderConfig, dimensions: Sequence[Dimension]) -> None:
+        super().__init__()
+        self.config = config
+        width = config.width
+        self.embed = nn.Linear(hidden, width) if config.embedding else None
+        self.embed_norm = nn.LayerNorm(hidden) if config.embedding else None
+        self.embed_dropout = nn.Dropout(config.embedding_dropout)
+        count = len(config.feature_names)
+        self.measure = nn.Linear(count, width) if count else None
+        self.role = nn.Embedding(2, width)
+        self.layers = nn.ModuleList(_layer(config) for _ in range(config.layers))
+        self.turn = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Dropout(config.dropout)
+        )
+        skip = count if config.skip else 0
+        self.heads = _heads(config, dimensions, 2 * (width + skip))
+
+    def forward(
+        self, vectors: Tensor, features: Tensor, batch: TurnBatch
+    ) -> tuple[Logits, Logits, Logits]:
+        """Logits {dimension: [B, outputs]}, evidence and pooling weights {dimension: [B, T]}."""
+        mask = self._drop_turns(batch.mask)
+        state = self.role(batch.roles)
+        if self.embed is not None and self.embed_norm is not None:
+            state = state + self.embed(self.embed_dropout(self.embed_norm(vectors)))
+        if self.measure is not None:
+            state = state + self.measure(features)
+        for layer in self.layers:
+            state = layer(state, src_key_padding_mask=~mask)
+        state = self.turn(state)
+        if self.config.feature_names and self.config.skip:
+            state = torch.cat([state, features], dim=-1)
+        split, weights = by_role(state, batch.roles, mask)
+        return _apply(self.heads, split, weights)
+
+    def _drop_turns(self, mask: Tensor) -> Tensor:
+        if not self.training or self.config.turn_dropout == 0:
+            return mask
+        keep = torch.rand(mask.shape, device=mask.device) >= self.config.turn_dropout
+        keep[:, :2] = True  # never an empty dialogue
+        return mask & keep
+
+
+def _heads(config: EncoderConfig, dimensions: Sequence[Dimension], width: int) -> nn.ModuleDict:
+    attention = config.pooling == "attention"
+    return nn.ModuleDict(
+        {
+            d.name: Head(d, config.heads.get(d.name, default_head(d)), width, attention)
+            for d in dimensions
+        }
+    )
+
+
+def _apply(heads: nn.ModuleDict, split: Tensor, weights: Tensor) -> tuple[Logits, Logits, Logits]:
+    answers = {name: head(split, weights) for name, head in heads.items()}
+    logits, evidence, pooling = ({k: v[i] for k, v in answers.items()} for i in range(3))
+    return logits, evidence, pooling
+
+
+def by_role(state: Tensor, roles: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Turn vectors [B, T, 2W] (user half, assistant half), weights [B, T] = 1 / turns of the role.
+
+    A sum with these weights is the mean over user turns beside the mean over assistant turns.
+    """
+    assistant = (roles == 1).unsqueeze(-1)
+    split = torch.cat([state * ~assistant, state * assistant], dim=-1)
+    counts = torch.stack([((roles == r) & mask).sum(-1) for r in (0, 1)], dim=-1).clamp_min(1)
+    weights = mask.float() / counts.gather(1, roles).float()
+    return split, weights
+
+
+def _layer(config: EncoderConfig) -> nn.TransformerEncoderLayer:
+    return nn.TransformerEncoderLayer(
+        config.width,
+        config.attention_heads,
+        2 * config.width,
+        config.dropout,
+        batch_first=True,
+        norm_first=True,
+    )
+
+
+def load_body(base: str, revision: str | None = None, **options: Any) -> tuple[Any, Any]:
+    """(body, tokenizer) of an encoder by hub id, path or ``embedded:minilm``.
+
+    Attention dropout is set to 0: with it, CPU attention loses its fast kernel (4 times slower).
+    """
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+    from medal_judges.models.embedded import resolve
+
+    source = resolve(base)
+    try:
+        config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(
+            source, revision=revision, trust_remote_code=False
+        )
+    except (OSError, ValueError) as error:
+        raise JudgeLoadError(
+            f"cannot load the encoder {base}: {str(error).splitlines()[0]}",
+            hint="give a hub id (with a network, or cached), a folder, or embedded:minilm",
+        ) from error
+    for name in ("attention_probs_dropout_prob", "attention_dropout"):
+        if hasattr(config, name):
+            setattr(config, name, 0.0)
+    body = without_pooler(
+        AutoModel.from_pretrained(
+            source,
+            revision=revision,
+            config=config,
+            trust_remote_code=False,
+            **options,
+        )
+    )
+    return body, tokenizer
+
+
+def check_window(config: EncoderConfig, body: Any) -> None:
+    """Raise ConfigError when ``max_tokens`` is above what the body's positions allow."""
+    positions = getattr(body, "max_position_embeddings", None)
+    if positions is not None and "roberta" in body.model_type:
+        positions -= body.pad_token_id + 1  # their positions start after the padding's
+    if positions is not None and config.max_tokens > positions:
+        raise ConfigError(
+            f"max_tokens {config.max_tokens} is above the {positions} of {config.base}",
+            hint=f"set model.max_tokens to {positions} or less",
+        )
+
+
+def without_pooler(body: nn.Module) -> nn.Module:
+    """The body without BERT's pooler: unused here, and unused weights stop distributed training."""
+    if getattr(body, "pooler", None) is not None:
+        setattr(body, "pooler", None)  # noqa: B010  (mypy: a module's attributes are modules)
+    return body

@@ -1,0 +1,161 @@
+"""From dialogues to tensors: token pieces, roles, masks, features; nothing is cut silently."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from medal_judges.dialogue import Dialogue
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.feature.turn_features import FEATURE_NAMES, turn_features
+
+ROLE_INDEX = {"user": 0, "assistant": 1}
+MARK = -1  # segment of the tokenizer's own marks and of padding
+
+
+@dataclass(slots=True)
+class EncodedDialogue:
+    """One dialogue ready for the net: kept turns' ``texts``, ``roles`` [turns], ``features``
+    [turns, features] float32.
+
+    Flat shape only: ``ids``, the whole sequence, and ``segments``, the position of the turn that
+    each token belongs to (MARK for none).
+    """
+
+    texts: list[str]
+    roles: np.ndarray
+    features: np.ndarray
+    dropped: int = 0
+    ids: list[int] = field(default_factory=list)
+    segments: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class TurnBatch:
+    """Padded tensors of some dialogues: ``roles`` [B, T] (1 = assistant), ``mask`` [B, T] bool,
+    ``features`` [B, T, F]."""
+
+    roles: Tensor
+    mask: Tensor
+    features: Tensor
+
+    def to(self, device: torch.device | str) -> TurnBatch:
+        return TurnBatch(self.roles.to(device), self.mask.to(device), self.features.to(device))
+
+
+class TurnTokenizer:
+    """Dialogues to EncodedDialogue, and texts to token pieces that fit the body's window."""
+
+    def __init__(self, tokenizer: Any, config: EncoderConfig) -> None:
+        self.tokenizer, self.config = tokenizer, config
+        self.prefix, self.suffix = _marks(tokenizer)
+        self.limit = config.max_tokens - len(self.prefix) - len(self.suffix)
+
+    def encode(self, dialogue: Dialogue) -> EncodedDialogue:
+        """Keep the newest turns that fit; ``dropped`` counts whole older ones."""
+        kept = min(len(dialogue.turns), self.config.max_turns)
+        lines: list[list[int]] = []
+        if self.config.shape == "flat":
+            lines = self._lines(dialogue)
+            kept = len(lines)
+        dropped = len(dialogue.turns) - kept
+        turns = dialogue.turns[dropped:]
+        encoded = EncodedDialogue(
+            texts=[t.content for t in turns],
+            roles=np.array([ROLE_INDEX[t.role] for t in turns], dtype=np.int64),
+            features=self._features(dialogue)[dropped:],
+            dropped=dropped,
+        )
+        if lines:
+            encoded.ids, encoded.segments = self._sequence(lines)
+        return encoded
+
+    def _features(self, dialogue: Dialogue) -> np.ndarray:
+        """Surface measures [turns, features]; zeros where the net reads none of them."""
+        reads = self.config.net != "sequence"
+        if reads and any(name in FEATURE_NAMES for name in self.config.features):
+            return turn_features(dialogue)
+        return np.zeros((len(dialogue.turns), len(FEATURE_NAMES)), dtype=np.float32)
+
+    def _lines(self, dialogue: Dialogue) -> list[list[int]]:
+        """Role-marked token ids of the newest turns that fit together, oldest first."""
+        marked = [f"{t.role}: {t.content}" for t in dialogue.turns]
+        separator = self.tokenizer.sep_token_id
+        end = [] if separator is None else [separator]
+        ids = self.tokenizer(marked, add_special_tokens=False, verbose=False)["input_ids"]
+        room = self.limit
+        kept: list[list[int]] = []
+        for line in reversed(ids):
+            line = line + end
+            if kept and len(line) > room:
+                break
+            kept.append(line[: self.limit])  # a single turn longer than the window: its beginning
+            room -= len(line)
+        return kept[::-1]
+
+    def _sequence(self, lines: Sequence[list[int]]) -> tuple[list[int], list[int]]:
+        ids = [*self.prefix, *(i for line in lines for i in line), *self.suffix]
+        inner = [position for position, line in enumerate(lines) for _ in line]
+        return ids, [MARK] * len(self.prefix) + inner + [MARK] * len(self.suffix)
+
+    def pieces(self, texts: Sequence[str]) -> list[list[list[int]]]:
+        """Token pieces of each text, the tokenizer's marks included; a long text has several."""
+        if not texts:
+            return []
+        rows = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+        return [self._pieces(ids) for ids in rows]
+
+    def _pieces(self, ids: list[int]) -> list[list[int]]:
+        starts = range(0, max(1, len(ids)), self.limit)
+        return [[*self.prefix, *ids[i : i + self.limit], *self.suffix] for i in starts]
+
+
+def _marks(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Ids that the tokenizer puts before and after a single sequence."""
+    probe = "a"
+    bare = tokenizer(probe, add_special_tokens=False)["input_ids"]
+    full = tokenizer(probe)["input_ids"]
+    for start in range(len(full) - len(bare) + 1):
+        if full[start : start + len(bare)] == bare:
+            return list(full[:start]), list(full[start + len(bare) :])
+    return [], []
+
+
+def collate(encoded: Sequence[EncodedDialogue]) -> TurnBatch:
+    """Pad roles, mask and features to the longest dialogue of the batch."""
+    longest = max(len(e.roles) for e in encoded)
+    width = encoded[0].features.shape[1]
+    roles = np.zeros((len(encoded), longest), dtype=np.int64)
+    mask = np.zeros((len(encoded), longest), dtype=bool)
+    features = np.zeros((len(encoded), longest, width), dtype=np.float32)
+    for row, one in enumerate(encoded):
+        turns = len(one.roles)
+        roles[row, :turns], mask[row, :turns], features[row, :turns] = one.roles, True, one.features
+    return TurnBatch(torch.from_numpy(roles), torch.from_numpy(mask), torch.from_numpy(features))
+
+
+def collate_sequences(
+    encoded: Sequence[EncodedDialogue], pad: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Flat shape: ids [B, L], their mask (1 = token), segments [B, L] padded with MARK."""
+    ids, mask = collate_pieces([e.ids for e in encoded], pad)
+    segments = torch.full_like(ids, MARK)
+    for row, one in enumerate(encoded):
+        segments[row, : len(one.segments)] = torch.tensor(one.segments)
+    return ids, mask, segments
+
+
+def collate_pieces(pieces: Sequence[list[int]], pad: int) -> tuple[Tensor, Tensor]:
+    """Token pieces [P, L] padded with ``pad``, and their mask [P, L] (1 = token)."""
+    longest = max(map(len, pieces))
+    ids = torch.full((len(pieces), longest), pad, dtype=torch.long)
+    mask = torch.zeros((len(pieces), longest), dtype=torch.long)
+    for row, piece in enumerate(pieces):
+        ids[row, : len(piece)] = torch.tensor(piece)
+        mask[row, : len(piece)] = 1
+    return ids, mask

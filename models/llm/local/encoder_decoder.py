@@ -1,0 +1,185 @@
+"""Encoder-decoder language models (BlenderBot, as FULL had it): the encoder reads the dialogue, the
+decoder says what follows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from medal_judges.errors import ConfigError
+from medal_judges.models.llm.local.generation import completions, processors, written
+from medal_judges.models.llm.local.windows import context_of
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    Completion,
+    Continuation,
+    LanguageModel,
+    Likelihood,
+    Message,
+)
+from medal_judges.signature import content_hash
+
+if TYPE_CHECKING:
+    import torch
+
+# What BlenderBot was trained with between turns.
+BETWEEN = "  "
+
+
+class EncoderDecoderModel(LanguageModel):
+    """A transformers model with an encoder, and its tokenizer, behind the two calls.
+
+    The dialogue goes into the encoder by the tokenizer's chat template, or as its turns with two
+    spaces between (without roles: such models were trained to say the next turn, whoever's it is).
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        name: str,
+        context: int | None = None,
+    ) -> None:
+        self.model, self.tokenizer, self.name = model, tokenizer, name
+        # A token forced at the start or the end would stand in the way of a schema's own.
+        model.generation_config.forced_bos_token_id = None
+        model.generation_config.forced_eos_token_id = None
+        own = context_of(model.config) or 1_000_000
+        self.context = min(own, context or own)
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """Template and precision; the weights by a hash of a sample of each."""
+        return {
+            "template": content_hash(self.tokenizer.chat_template or BETWEEN),
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "weights": weights_hash(self.model),
+        }
+
+    def count_tokens(self, messages: Sequence[Message]) -> int:
+        """Tokens that the encoder reads."""
+        return len(self._read(tuple(messages)))
+
+    def _read(self, messages: Sequence[Message]) -> list[int]:
+        if self.tokenizer.chat_template:
+            chat = [{"role": m.role, "content": m.content} for m in messages]
+            text = self.tokenizer.apply_chat_template(chat, tokenize=False)
+            return list(self.tokenizer(text, add_special_tokens=False).input_ids)
+        text = BETWEEN.join(" ".join(m.content.split()) for m in messages)
+        return list(self.tokenizer(text).input_ids)
+
+    # -- likelihood -------------------------------------------------------------------------
+
+    def loglikelihood(
+        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
+    ) -> list[list[Likelihood]]:
+        """See LanguageModel; the encoder reads each beginning of a group once. Raises ConfigError
+        for ``joint``: what the encoder reads has no likelihood."""
+        if joint:
+            raise ConfigError(
+                f"{self.name} reads a dialogue in its encoder, where it has no likelihood",
+                hint="likelihood: conditional, or a model without encoder",
+            )
+        return [self._group(group) for group in groups]
+
+    def _group(self, group: Sequence[Continuation]) -> list[Likelihood]:
+        places: dict[tuple[Message, ...], list[int]] = {}
+        for i, continuation in enumerate(group):
+            places.setdefault(tuple(continuation.messages), []).append(i)
+        answers: dict[int, Likelihood] = {}
+        for messages, indices in places.items():
+            ids = self._read(messages)
+            values = self._scored(ids, [self._target(group[i]) for i in indices])
+            answers |= {
+                i: Likelihood(tuple(row), None, len(ids))
+                for i, row in zip(indices, values, strict=True)
+            }
+        return [answers[i] for i in range(len(group))]
+
+    def _target(self, continuation: Continuation) -> tuple[list[int], int]:
+        """(ids that the decoder is to say, how many of them stand before the scored part)."""
+        text, lead = continuation.text.strip(), continuation.lead.strip()
+        if not text:
+            raise ConfigError("a continuation without text has no likelihood")
+        special = set(self.tokenizer.all_special_ids)
+        ids = list(self.tokenizer(text_target=f"{lead} {text}" if lead else text).input_ids)
+        start = 0
+        while ids[start] in special:  # BART's decoder begins with such a token
+            start += 1
+        if lead:
+            start += len(self.tokenizer(text_target=lead, add_special_tokens=False).input_ids)
+        while not continuation.closed and ids[-1] in special:
+            ids.pop()
+        return ids, start
+
+    def _scored(
+        self, ids: Sequence[int], targets: Sequence[tuple[list[int], int]]
+    ) -> list[list[float]]:
+        """Log-probabilities of each target's scored tokens after the encoder has read ``ids``."""
+        import torch
+
+        longest = max(len(ids), *(len(said) for said, _ in targets))
+        if longest > self.context:
+            raise ConfigError(
+                f"{longest} tokens do not fit the {self.context} tokens of {self.name}",
+                hint="drop the oldest turns first (a judge does)",
+            )
+        found: list[list[float]] = []
+        with torch.inference_mode():
+            source = torch.tensor([list(ids)], device=self.model.device)
+            states = self.model.get_encoder()(input_ids=source)
+            for said, start in targets:  # alone: padding would have to be masked in each decoder
+                values = self._logprobs(states, said)
+                found.append(values[start:])
+        return found
+
+    def _logprobs(self, states: Any, said: Sequence[int]) -> list[float]:
+        import torch
+
+        begin = self.model.config.decoder_start_token_id
+        given = torch.tensor([[begin, *said[:-1]]], device=self.model.device)
+        logits = self.model(encoder_outputs=states, decoder_input_ids=given, use_cache=False).logits
+        wanted = torch.tensor(said, device=self.model.device)[:, None]
+        picked: torch.Tensor = torch.log_softmax(logits[0].float(), -1).gather(1, wanted)[:, 0]
+        return [float(value) for value in picked]
+
+    # -- chat -------------------------------------------------------------------------------
+
+    def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
+        """See LanguageModel; one request at a time."""
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: ChatRequest) -> Completion:
+        if request.lead:
+            raise ConfigError(f"{self.name} has no turn of its own to begin (lead)")
+        ids = self._read(request.messages)
+        if max(len(ids), request.max_tokens) > self.context:
+            reason = (
+                f"a prompt of {len(ids)} tokens, or an answer of {request.max_tokens}, does not "
+                f"fit the {self.context} tokens of {self.name}"
+            )
+            return Completion("", finish="failed", failure=reason)
+        start = time.perf_counter()
+        new, logits = written(
+            self.model,
+            [ids],
+            0,
+            pad=int(self.tokenizer.pad_token_id or 0),
+            shaped=processors(self.tokenizer, [request], 1),
+            tokens=request.max_tokens,
+            logits=request.top_logprobs > 0,
+        )
+        (done,) = completions(self.model, self.tokenizer, new, logits, [request], [len(ids)], 0)
+        seconds = time.perf_counter() - start
+        return replace(done, usage=replace(done.usage, seconds=seconds))
+
+
+def weights_hash(model: Any) -> str:
+    """A hash that changes with the weights: exact for a sample of every parameter's values."""
+    sample = [
+        [name, list(p.shape), p.detach().flatten()[:: max(1, p.numel() // 8)][:8].float().tolist()]
+        for name, p in model.named_parameters()
+    ]
+    return content_hash(sample)

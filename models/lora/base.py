@@ -1,0 +1,160 @@
+"""The language model under a LoRA judge: loaded, adapted, saved as a PEFT adapter, merged."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.models.base.weights import read_weights, require_same_keys
+from medal_judges.models.llm.local.model import model_path
+from medal_judges.models.lora.config import LoraConfig
+
+if TYPE_CHECKING:
+    import torch
+
+ADAPTER = "adapter"
+MERGED = "model"
+TOKENIZER = "tokenizer"
+
+
+def need_peft() -> None:
+    """Raises MissingExtraError where PEFT is not installed."""
+    if find_spec("peft") is None:
+        raise MissingExtraError("peft", "lora", "a LoRA judge")
+
+
+def load_base(
+    config: LoraConfig, source: str | Path | None = None, device: str | torch.device | None = None
+) -> Any:
+    """The base model in fp32 (or quantised), without its language head for ``scoring``.
+
+    ``source`` stands in for ``config.base`` (a merged model). A quantised model cannot be moved
+    later, and is read straight onto ``device``: the process's own GPU. Raises ConfigError.
+    """
+    import torch
+    from transformers import AutoModel, AutoModelForCausalLM
+
+    kind = AutoModel if config.head == "scoring" else AutoModelForCausalLM
+    try:
+        return kind.from_pretrained(
+            model_path(config.base) if source is None else source,
+            revision=config.base_revision if source is None else None,
+            dtype=torch.float32,
+            use_safetensors=True,
+            trust_remote_code=False,
+            **_quantisation(config, device),
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot load the base model {config.base}: {error}",
+            hint="a hub id, a folder with safetensors weights, or embedded:smollm2",
+        ) from error
+
+
+def _quantisation(config: LoraConfig, device: str | torch.device | None) -> dict[str, Any]:
+    import torch
+
+    if config.quantize is None:
+        return {}
+    if find_spec("bitsandbytes") is None:
+        raise MissingExtraError("bitsandbytes", "qlora", f"quantize: {config.quantize}")
+    if not torch.cuda.is_available():
+        raise ConfigError(
+            f"quantize: {config.quantize} needs a GPU, and there is none",
+            hint="leave quantize out",
+        )
+    from transformers import BitsAndBytesConfig
+
+    if config.quantize == "int8":
+        settings = BitsAndBytesConfig(load_in_8bit=True)  # type: ignore[no-untyped-call]
+    else:
+        settings = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=torch.bfloat16,
+        )
+    # Without a map transformers puts every process's model on the current GPU, which is the first.
+    return {"quantization_config": settings, "device_map": {"": device or "cuda"}}
+
+
+def load_tokenizer(config: LoraConfig, source: str | Path | None = None) -> Any:
+    """The base model's tokenizer, or the one saved in ``source``."""
+    from transformers import AutoTokenizer
+
+    found = model_path(config.base) if source is None else str(source)
+    revision = config.base_revision if source is None else None
+    tokenizer = AutoTokenizer.from_pretrained(found, revision=revision, trust_remote_code=False)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def adapted(base: Any, config: LoraConfig) -> Any:
+    """``base`` with fresh adapters: they change nothing before training."""
+    need_peft()
+    from peft import LoraConfig as PeftConfig
+    from peft import get_peft_model, prepare_model_for_kbit_training
+
+    if config.quantize:
+        # Gradient checkpointing is optim.gradient_checkpointing's to switch on, and not reentrant.
+        base = prepare_model_for_kbit_training(  # type: ignore[no-untyped-call]
+            base, use_gradient_checkpointing=False
+        )
+    settings = PeftConfig(
+        r=config.rank,
+        lora_alpha=config.alpha,  # type: ignore[arg-type]
+        lora_dropout=config.dropout,
+        target_modules=(
+            config.targets if isinstance(config.targets, str) else list(config.targets)
+        ),
+        use_rslora=config.rslora,
+        use_dora=config.dora,
+        task_type="FEATURE_EXTRACTION" if config.head == "scoring" else "CAUSAL_LM",
+    )
+    try:
+        model = get_peft_model(base, settings)
+    except ValueError as error:
+        raise ConfigError(f"the adapters do not fit {config.base}: {error}") from error
+    return model
+
+
+def save_adapter(model: Any, config: LoraConfig, folder: Path) -> None:
+    """``folder/adapter`` in PEFT's format, or the merged model in ``folder/model``.
+
+    The adapter names its base by its id (of a folder by the last part): a path helps nobody.
+    """
+    if config.merge:
+        merged = model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
+        merged.config.name_or_path = _id(config.base)
+        merged.save_pretrained(folder / MERGED)
+        return
+    model.save_pretrained(folder / ADAPTER, safe_serialization=True)
+    path = folder / ADAPTER / "adapter_config.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    settings["base_model_name_or_path"] = _id(config.base)
+    settings["revision"] = config.base_revision
+    path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    (folder / ADAPTER / "README.md").unlink(missing_ok=True)  # PEFT's: it names the path
+
+
+def _id(base: str) -> str:
+    return Path(base).resolve().name if Path(base).is_dir() else base
+
+
+def load_adapter(config: LoraConfig, folder: Path) -> Any:
+    """The model saved by ``save_adapter``. Raises JudgeLoadError where keys do not fit."""
+    if (folder / MERGED).is_dir():
+        return load_base(config, folder / MERGED)
+    need_peft()
+    path = folder / ADAPTER / "adapter_model.safetensors"
+    state = read_weights(path)
+    model = adapted(load_base(config), config)
+    from peft import get_peft_model_state_dict, set_peft_model_state_dict
+
+    require_same_keys(get_peft_model_state_dict(model), state, str(path))
+    set_peft_model_state_dict(model, state)
+    return model

@@ -1,0 +1,190 @@
+"""The LoRA judge that writes: trained on answers of a prompt, then asked as a prompted judge is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from medal_judges.dialogue import Dialogue
+from medal_judges.dimension import Dimension
+from medal_judges.models.base.judge import Item
+from medal_judges.models.base.saving import write_config
+from medal_judges.models.encoder.judge import DTYPES
+from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.models.llm.protocol import Continuation
+from medal_judges.models.lora.base import (
+    TOKENIZER,
+    adapted,
+    load_adapter,
+    load_base,
+    load_tokenizer,
+    save_adapter,
+)
+from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.prompted.judge import PromptedJudge
+from medal_judges.models.prompted.prompt import load_prompt
+from medal_judges.models.prompted.question import Question
+from medal_judges.models.prompted.settings import PromptedConfig
+from medal_judges.signature import Signature, content_hash
+
+RUBRIC = "rubric.yaml"
+PROMPT = "prompt.yaml"
+
+
+class GenerativeLoraJudge(PromptedJudge):
+    """A prompted judge whose language model was adapted to its prompt.
+
+    Scores are expected ratings under the model's own probabilities of each rating, with the
+    comment it wrote as explanation.
+    """
+
+    family = "lora"
+
+    def __init__(
+        self,
+        network: Any,
+        tokenizer: Any,
+        config: LoraConfig,
+        prompted: PromptedConfig,
+        *,
+        facts: Mapping[str, Any] | None = None,
+        device: str | torch.device | None = None,
+        dtype: str = "fp32",
+    ) -> None:
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.dtype, self.lora, self.facts = dtype, config, dict(facts or {})
+        self.net = network.eval() if config.quantize else network.to(self.device).eval()
+        if dtype != "fp32" and not config.quantize:
+            self.net.to(DTYPES[dtype])
+        self.tokenizer = tokenizer
+        self.calibration: dict[str, Any] = {}
+        # The layers with adapters, without PEFT's wrapper: likelihoods are read off the body.
+        inner = self.net.get_base_model() if hasattr(self.net, "get_base_model") else self.net
+        model = LocalModel(inner, tokenizer, name=config.base.replace(":", "/"), thinking=0)
+        model.context = min(model.context, config.max_tokens + config.answer_tokens)
+        super().__init__(prompted.model_copy(update={"llm": model}))
+
+    @classmethod
+    def create(
+        cls,
+        config: LoraConfig,
+        dimensions: Sequence[Dimension],
+        *,
+        name: str,
+        rubric: str,
+        device: str | torch.device | None = None,
+    ) -> GenerativeLoraJudge:
+        """A fresh judge on ``config.base``; adapters drawn from torch's seed."""
+        prompted = _settings(config, name, rubric, config.prompt, dimensions)
+        model = adapted(load_base(config, device=device), config)
+        return cls(model, load_tokenizer(config), config, prompted, device=device)
+
+    @classmethod
+    def load_saved(
+        cls,
+        folder: Path,
+        saved: Mapping[str, Any],
+        config: LoraConfig,
+        dimensions: Sequence[Dimension],
+        device: str | torch.device | None,
+        dtype: str,
+    ) -> GenerativeLoraJudge:
+        """The judge saved in ``folder``; see LoraJudge.load."""
+        rubric, prompt = str(folder / RUBRIC), str(folder / PROMPT)
+        return cls(
+            load_adapter(config, folder),
+            load_tokenizer(config, folder / TOKENIZER),
+            config,
+            _settings(config, saved["name"], rubric, prompt, dimensions),
+            facts=saved["facts"],
+            device=device,
+            dtype=dtype,
+        )
+
+    def _save(self, folder: Path) -> None:
+        import yaml
+
+        save_adapter(self.net, self.lora, folder)
+        files = sorted(folder.rglob("*.safetensors"))
+        self.facts["weights"] = content_hash([content_hash(p.read_bytes()) for p in files])
+        self.tokenizer.save_pretrained(folder / TOKENIZER)
+        rubric = {"dimensions": [d.to_record() for d in self.dimensions]}
+        texts = {RUBRIC: rubric, PROMPT: self.prompt.model_dump(mode="json")}
+        for name, content in texts.items():
+            text = yaml.safe_dump(content, allow_unicode=True, sort_keys=False)
+            (folder / name).write_text(text, encoding="utf-8")
+        settings = {"name": self.name, "lora": self.lora.model_dump(), "facts": self.facts}
+        write_config(folder, self, settings | {"calibration": {}})
+
+    def signature(self) -> Signature:
+        found = super().signature()
+        return replace(
+            found,
+            revision=self.facts.get("weights", "unsaved"),
+            base=self.lora.base,
+            dtype=self.lora.quantize or self.dtype,
+            seed=self.facts.get("seed"),
+        )
+
+    # -- what training uses --------------------------------------------------------------------
+
+    def lesson(
+        self,
+        dialogue: Dialogue,
+        question: Question,
+        units: Mapping[str, float],
+        comments: Mapping[str, str],
+    ) -> tuple[list[int], list[int]]:
+        """(ids of the prompt, ids of the answer with its end) of one question.
+
+        ``units`` are the labels on [0, 1] of all the question's dimensions.
+        """
+        item = Item(dialogue, None)
+        self._prepare([item])
+        messages = self._messages(item, question, item.payload.shown(0))
+        rendering = self.llm.rendering  # type: ignore[attr-defined]
+        text = self.answer(question, units, comments)
+        whole = rendering.sequence(Continuation(messages, text, role="assistant"))
+        return list(whole.ids[: whole.start]), list(whole.ids[whole.start :])
+
+    def answer(
+        self, question: Question, units: Mapping[str, float], comments: Mapping[str, str]
+    ) -> str:
+        """The JSON text that the prompt asks for, written as the grammar writes it."""
+        asker = next(iter(self.askers.values()))
+        fields = asker.chosen.answer
+        said: dict[str, Any] = {}
+        for d, w in zip(question.dimensions, question.wanted, strict=True):
+            low, high = w.scale
+            value = low + units[d.name] * (high - low)
+            number = int(value + 0.5) if asker.whole(d) else round(value, 2)
+            comment = comments.get(d.name, "")[: self.lora.comment_chars]
+            entry = {fields.score: number, fields.comment: comment}
+            said[w.key] = entry if fields.comment else number
+        if asker.chosen.layout.ask == "each":
+            only = next(iter(said.values()))
+            return json.dumps(only if isinstance(only, dict) else {fields.score: only})
+        return json.dumps(said, ensure_ascii=False)
+
+
+def _settings(
+    config: LoraConfig, name: str, rubric: str, prompt: str, dimensions: Sequence[Dimension]
+) -> PromptedConfig:
+    load_prompt(prompt)  # a wrong name is told before weights are read
+    return PromptedConfig(
+        name=name,
+        llm=config.base,
+        rubric=rubric,
+        dimensions=tuple(d.name for d in dimensions),
+        prompt=prompt,
+        layout=config.layout,
+        max_tokens=config.answer_tokens,
+        comment_chars=config.comment_chars,
+        expected="likelihood",
+        score="expected",
+    )

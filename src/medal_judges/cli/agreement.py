@@ -1,0 +1,90 @@
+"""``medal agreement``: how well annotators agree with one another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from medal_judges.labelled import LabelledDialogue
+
+
+def agreement(
+    source: Annotated[
+        str, typer.Argument(metavar="FILE_OR_SPEC", help="Labelled JSONL, or a spec: fed:dialogue.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the page, CSV and JSON.")
+    ] = None,
+    dimension: Annotated[
+        list[str] | None, typer.Option("--dimension", help="Only this one (may be repeated).")
+    ] = None,
+    weights: Annotated[
+        Literal["none", "curation"],
+        typer.Option("--weights", help="curation: figures of the pool, by curation.weight."),
+    ] = "none",
+    offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out bad lines.")] = False,
+) -> None:
+    """Percent agreement, Krippendorff's alpha and Spearman, per dimension and language.
+
+    With --out: agreement.html, agreement.json, figures.csv, percent.csv, alpha.csv, spearman.csv.
+    """
+    from medal_judges.data_prep.sources.registry import load_spec
+    from medal_judges.errors import MedalError
+    from medal_judges.eval.agreement.agreement import agreements
+    from medal_judges.eval.agreement.tables import print_agreement, write_agreement
+    from medal_judges.jsonl import Skipped
+    from medal_judges.stats.weights import required_weights
+
+    # Without --out no file is written: all are listed.
+    listed = Skipped(keep=None) if out is None else Skipped(out / "skipped.jsonl")
+    skipped = listed if skip_bad else None
+    rows = load_spec(source, offline=offline or None, skipped=skipped)
+    if skipped is not None:
+        skipped.require_rest()
+    if not any(row.labels for row in rows):
+        raise MedalError(
+            f"{source}: no row has labels",
+            hint="labels come from: medal label, medal annotate import",
+        )
+    used, note = required_weights(rows, weights, Path(source).name)
+    found = agreements(rows, dimension or (), weights=used)
+    print_agreement(found)
+    if note:
+        typer.echo(note)
+    if skipped is not None:
+        typer.echo(skipped.summary())
+    if out is not None:
+        name = Path(source).name
+        typer.echo(
+            write_agreement(
+                found,
+                f"Agreement: {name}",
+                [*_facts(rows), *([("Weights", note)] if note else [])],
+                out,
+            )
+        )
+
+
+def _facts(rows: list[LabelledDialogue]) -> list[tuple[str, str]]:
+    from contextlib import suppress
+    from importlib.metadata import PackageNotFoundError, version
+
+    from medal_judges import __version__
+    from medal_judges.eval.benchmark.sets import data_hash
+    from medal_judges.stats.intervals import METHOD
+
+    facts = [("Rows", str(len(rows))), ("Data", data_hash(rows))]
+    facts += [("Conversations", str(len({row.group for row in rows})))]
+    if labellers := sorted(
+        {str(row.extra["labels_by"]) for row in rows if "labels_by" in row.extra}
+    ):
+        what = f"several answers of one labeller ({'; '.join(labellers)}), not of several people"
+        facts.append(("Answers", what))
+    facts.append(("Intervals", METHOD))
+    with suppress(PackageNotFoundError):  # alpha itself then says what to install
+        facts.append(("Alpha", f"package krippendorff {version('krippendorff')}"))
+    return [*facts, ("medal-judges", __version__)]

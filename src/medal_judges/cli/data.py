@@ -1,0 +1,201 @@
+"""``medal data ...``: list, show, fetch and audit sources, plant issues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from medal_judges.cli.data_followups import followups
+from medal_judges.cli.data_native import compare_native, translate
+from medal_judges.cli.data_plant import plant
+from medal_judges.cli.data_seeds import seeds
+from medal_judges.cli.data_simulate_curation import simulate_curation
+from medal_judges.cli.data_stats import stats
+
+if TYPE_CHECKING:
+    from medal_judges.data_prep.sources.source import Part, Source
+    from medal_judges.labelled import LabelledDialogue
+
+app = typer.Typer(help="Sources of labelled dialogues.", no_args_is_help=True)
+app.command("plant")(plant)
+app.command("followups")(followups)
+app.command("seeds")(seeds)
+app.command("translate")(translate)
+app.command("compare-native")(compare_native)
+app.command("stats")(stats)
+app.command("simulate-curation")(simulate_curation)
+Offline = Annotated[bool, typer.Option("--offline", help="Never use the network.")]
+
+
+@app.command("list")
+def list_sources() -> None:
+    """All sources and whether they are on this machine; `medal data show NAME` has the rest."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from medal_judges.data_prep.sources.registry import SOURCES
+
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    table.add_column("name", no_wrap=True)
+    table.add_column("parts here (missing)", min_width=20)
+    table.add_column("what", ratio=1)
+    for source in SOURCES.values():
+        table.add_row(source.name, _parts_here(source), source.title)
+    Console().print(table)
+
+
+def _parts_here(source: Source) -> str:
+    """``dialogue turn``, a part that is not on this machine in brackets."""
+    from importlib.util import find_spec
+
+    from medal_judges.data_prep.sources.registry import find_local
+
+    if source.parts:
+        names = (p.name if find_local(p) else f"({p.name})" for p in source.parts)
+        return " ".join(names)
+    package = str(source.package)
+    known = "/" not in package and find_spec(package.replace("-", "_")) is not None
+    return "package" if known else "(package)" if "/" not in package else "(Hub)"
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Source, spec such as fed:turn, or a JSONL file.")],
+    n: Annotated[int, typer.Option("--n", min=0, help="How many dialogues to print.")] = 2,
+    offline: Offline = False,
+) -> None:
+    """Facts on a source, its counts, and its first dialogues."""
+    from collections import Counter
+
+    from rich.console import Console
+
+    from medal_judges.data_prep.sources.registry import get_source, load_spec, parse_spec
+
+    console, spec = Console(), parse_spec(name)
+    if not spec.is_file:
+        source = get_source(spec.name)
+        console.print(f"[bold]{source.title}[/bold]\n{source.citation}", highlight=False)
+        console.print(f"licence: {source.licence}\nlanguages: {' '.join(source.languages)}")
+        for note in source.notes:
+            console.print(f"note: {note}")
+        for part in source.parts:
+            where = part.url or part.why
+            console.print(f"{part.name}: {where}", highlight=False, soft_wrap=True)
+            console.print(f"  {_file_here(part)}", highlight=False, soft_wrap=True)
+    rows = load_spec(name, offline=offline or None)
+    console.print(_counts(rows))
+    forms = Counter(str(row.extra["form"]) for row in rows if row.extra.get("form"))
+    if forms:  # rows that may have either: MEDAL's
+        console.print(_forms(forms))
+    for row in rows[:n]:
+        console.print(f"\n{row.id} {row.dialogue.lang} {_label_text(row)}", markup=False)
+        for turn in row.dialogue.turns:
+            console.print(f"  {turn.role}: {turn.content}", highlight=False, markup=False)
+
+
+def _file_here(part: Part) -> str:
+    """Which file of the part is on this machine, and whether it is the one this version knows."""
+    from medal_judges.data_prep.sources.cache import sha256
+    from medal_judges.data_prep.sources.registry import find_local
+
+    path = find_local(part)
+    if path is None:
+        return "not on this machine"
+    known = part.line_sha256 if path.name == part.line_file else part.sha256
+    if known is None:
+        return f"{path} (no checksum known)"
+    same = sha256(path) == known
+    return f"{path} ({'checksum as known' if same else 'NOT the file this version knows'})"
+
+
+def _counts(rows: list[LabelledDialogue]) -> str:
+    from collections import Counter
+
+    splits = Counter(row.split or "no split" for row in rows)
+    shares = ", ".join(f"{name} {count}" for name, count in sorted(splits.items()))
+    return f"{len(rows)} rows; {shares}" if rows else "no rows"
+
+
+def _forms(forms: Mapping[str, int]) -> str:
+    """``form: line 20``, and what else the rows were read from."""
+    from medal_judges.released import RELEASED_FORM
+
+    said = {RELEASED_FORM: "MEDAL's released form", "line": "the line format"}
+    counts = (f"{said.get(form, form)} {count}" for form, count in forms.items())
+    return f"form of the rows: {', '.join(counts) or 'no rows'}"
+
+
+def _label_text(row: LabelledDialogue) -> str:
+    """``overall 3 4 –, depth 1``: one answer per annotator, a dash for none."""
+    answers = {
+        name: " ".join("–" if v is None else f"{v:g}" for v in values)
+        for name, values in row.labels.items()
+    }
+    return ", ".join(f"{name} {given}" for name, given in answers.items())
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="Source, or source:part.")], offline: Offline = False
+) -> None:
+    """Download a source's public files into the cache, checked by SHA-256."""
+    from medal_judges.data_prep.sources.cache import fetch as fetch_part
+    from medal_judges.data_prep.sources.registry import get_source, parse_spec
+    from medal_judges.errors import SourceError
+
+    spec = parse_spec(name)
+    if spec.is_file:
+        raise SourceError(f"{name} is a file, there is nothing to fetch")
+    source = get_source(spec.name)
+    if not source.parts:
+        raise SourceError(f"{source.name} is no file to fetch but the {_package(source)}")
+    for part in source.parts:
+        if spec.part in (None, part.name):
+            typer.echo(fetch_part(part, offline=offline or None))
+
+
+def _package(source: Source) -> str:
+    name = str(source.package)
+    return name if "/" in name else f"package {name}: pip install {name}"
+
+
+@app.command("audit")
+def audit_source(
+    name: Annotated[str, typer.Argument(help="Source, spec or JSONL file.")],
+    offline: Offline = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count bad lines, go on.")] = False,
+) -> None:
+    """What to know before using a set: clipped turns, duplicates, odd roles, broken text."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from medal_judges.data_prep.sources.audit import audit
+    from medal_judges.data_prep.sources.registry import load_spec
+    from medal_judges.jsonl import Skipped
+
+    skipped = Skipped(keep=None) if skip_bad else None  # no file is written here: all are listed
+    found = audit(load_spec(name, offline=offline or None, skipped=skipped))
+    console = Console(markup=False, emoji=False)  # ids come out of files
+    console.print(_forms(found.forms))
+    table = Table("language", "dialogues", "turns", "edges u s e r", "expected", "clipped")
+    for lang, one in sorted(found.languages.items()):
+        verdict = {True: "YES", False: "no", None: "cannot tell"}[one.clipped]
+        edges = f"{one.hits} of {one.edges}"
+        row = (str(one.dialogues), str(one.turns), edges, f"{one.expected:.0f}", verdict)
+        table.add_row(lang, *row)
+    console.print(table)
+    console.print(
+        "clipped: turns that end in a letter hardly ever end in u, s, e or r, as after the "
+        "published code's strip('user: '); about expected minus found edges lost letters."
+    )
+    table = Table("finding", "rows")
+    table.add_column("examples", overflow="fold")
+    for problem, count in found.problems.most_common():
+        table.add_row(problem, str(count), ", ".join(found.examples[problem]))
+    console.print(table)
+    if skipped is not None:
+        console.print(skipped.summary(), markup=False, highlight=False, soft_wrap=True)
+        skipped.require_rest()

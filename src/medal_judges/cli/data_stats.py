@@ -1,0 +1,54 @@
+"""``medal data stats``: lengths, lexical diversity, issues and scores of a set of dialogues."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+
+def stats(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="SET...", help="JSONL files, or specs such as fed or xdial."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder for stats.html, tables, figures.")],
+    no_lemmas: Annotated[
+        bool, typer.Option("--no-lemmas", help="Lexical diversity over the words as they are.")
+    ] = False,
+    weights: Annotated[
+        Literal["none", "curation"],
+        typer.Option("--weights", help="curation: figures of the pool, by curation.weight."),
+    ] = "none",
+    offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count bad lines, go on.")] = False,
+) -> None:
+    """Describe dialogues as in MEDAL's Table 2 and Figures 2, 9 and 10; labels are optional.
+
+    All sets given are one set. Tables go to the terminal, the page and CSV files to --out.
+    """
+    from itertools import chain
+
+    from medal_judges.data_prep.corpus_stats.findings import Findings
+    from medal_judges.data_prep.corpus_stats.report import write_report
+    from medal_judges.data_prep.corpus_stats.survey import survey
+    from medal_judges.data_prep.corpus_stats.terminal import print_tables
+    from medal_judges.data_prep.sources.registry import parse_spec, stream_spec
+    from medal_judges.jsonl import Skipped
+
+    skipped = Skipped(out / "skipped.jsonl") if skip_bad else None
+    for text in sources:
+        parse_spec(text)  # a misspelt name is told before the first set is read
+    rows = chain.from_iterable(
+        stream_spec(text, offline=offline or None, skipped=skipped) for text in sources
+    )
+    name = ", ".join(Path(text).name for text in sources)
+    surveyed = survey(rows, lemmas=not no_lemmas, weights=weights)
+    if skipped is not None:
+        skipped.require_rest()
+    findings = Findings(surveyed, name)
+    print_tables(findings)
+    if skipped is not None and skipped.count:
+        typer.echo(skipped.summary())
+    typer.echo(f"wrote {write_report(findings, out)}")

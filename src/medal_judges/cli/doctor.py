@@ -1,0 +1,119 @@
+"""``medal doctor [JUDGE [FIELD=VALUE ...]]`` and ``medal doctor --llm MODEL [field=value ...]``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+
+def doctor(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[JUDGE] [FIELD=VALUE]...",
+            help="Folder or hub id of a saved judge, and MEMBER.FIELD=VALUE of a hybrid's members; "
+            "none: the machine. With --llm: its settings, field=value.",
+        ),
+    ] = None,
+    llm: Annotated[
+        str | None, typer.Option("--llm", help="A language model, as a judge's llm names it.")
+    ] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="Of a hub judge.")] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="None: the one that golden.json names.")
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write golden.json where a folder has none.")
+    ] = False,
+) -> None:
+    """Tell what is installed here; with JUDGE, check its golden scores; with --llm, whether a
+    language model computes what its weights say (exit 1: it does not)."""
+    from medal_judges.errors import ConfigError
+
+    if llm is not None:
+        if write:
+            raise ConfigError("--write is of a judge, and --llm checks a language model")
+        named = {"device": device, "revision": revision}
+        own = [f"{name}={value}" for name, value in named.items() if value is not None]
+        _check_llm(llm, [*own, *(words or [])])
+        return
+    if not words:
+        from medal_judges.inference.doctor import machine_facts
+
+        _show(machine_facts())
+        return
+    judge, *settings = words
+    if not all("=" in setting for setting in settings):
+        raise ConfigError("medal doctor checks one judge, and more words are MEMBER.FIELD=VALUE")
+    from medal_judges.inference.doctor import judge_facts
+    from medal_judges.inference.judge_options import judge_options
+    from medal_judges.models.base.golden import compare
+
+    folder = _folder(judge, revision)
+    options = judge_options(str(folder), None, None, settings)
+    if write:
+        _write(folder, options)
+    found = compare(folder, device=device, options=options)
+    _show(judge_facts(found))
+    if not found.holds:
+        typer.echo(f"error: {judge} does not answer here as it did when it was saved", err=True)
+        raise typer.Exit(1)
+    typer.echo("the judge answers here as it did when it was saved")
+
+
+def _check_llm(model: str, settings: list[str]) -> None:
+    """The table of ``model``, a line as soon as it is known."""
+    from collections import Counter
+
+    from medal_judges.config import overridden
+    from medal_judges.inference.doctor_llm import check_llm
+
+    given = [text if text.startswith("llm.") else f"llm.{text}" for text in settings]
+    setting = overridden({"llm": {"model": model}}, given)["llm"]
+    verdicts: Counter[str] = Counter()
+    for check in check_llm(setting):
+        verdicts[check.verdict] += 1
+        note = f"  {check.note}" if check.note else ""
+        typer.echo(f"{check.verdict:5} {check.name:38} {check.figure:28}{note}".rstrip())
+    typer.echo(", ".join(f"{count} {verdict}" for verdict, count in verdicts.items()))
+    if verdicts["fail"]:
+        typer.echo(f"error: {model} does not compute here what it should", err=True)
+        raise typer.Exit(1)
+
+
+def _folder(judge: str, revision: str | None) -> Path:
+    from pathlib import Path
+
+    from medal_judges.errors import ConfigError
+    from medal_judges.models.base.hub import pull
+    from medal_judges.models.base.saving import read_config
+    from medal_judges.shipped import judge_file
+
+    if judge_file(judge) is not None:
+        raise ConfigError(
+            f"{judge} is a description: it has no weights, and so no golden scores",
+            hint="give the folder or hub id of a saved judge",
+        )
+    folder = Path(judge) if Path(judge).is_dir() else pull(judge, revision)
+    read_config(folder)
+    return folder
+
+
+def _write(folder: Path, options: Mapping[str, Any]) -> None:
+    from medal_judges.errors import ConfigError
+    from medal_judges.models.base.golden import GOLDEN_NAME, write_golden
+    from medal_judges.models.base.judge import Judge
+
+    if (folder / GOLDEN_NAME).exists():
+        raise ConfigError(f"{folder} has a {GOLDEN_NAME}; --write is for judges without one")
+    write_golden(Judge.from_pretrained(folder, device="cpu", **options), folder)
+
+
+def _show(facts: Iterable[tuple[str, str]]) -> None:
+    for name, value in facts:
+        typer.echo(f"{name:24} {value}")

@@ -1,0 +1,44 @@
+"""``medal followup-usage``: which follow-ups DIET's selection chose, from files of scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def followup_usage(
+    scores: Annotated[
+        list[str], typer.Argument(help="Files of `medal score`, each as FILE or SET=FILE.")
+    ],
+    out: Annotated[Path | None, typer.Option("--out", help="Also as a CSV file.")] = None,
+) -> None:
+    """Count which follow-ups were selected, by set and judge (DIET, Figure 3)."""
+    from medal_judges.errors import MedalError
+    from medal_judges.eval.benchmark.followup_usage import follow_up_usage
+    from medal_judges.eval.benchmark.terminal import print_table
+    from medal_judges.jsonl import read_judgements
+    from medal_judges.judgement import Judgement
+
+    answers: list[tuple[str, str, list[Judgement]]] = []
+    for text in scores:
+        name, _, path = text.rpartition("=")
+        judgements = list(read_judgements(Path(path)))
+        by_judge = dict.fromkeys(j.judge for j in judgements)
+        answers += [
+            (name or Path(path).name, judge, [j for j in judgements if j.judge == judge])
+            for judge in by_judge
+        ]
+    table = follow_up_usage(answers)
+    if not table.rows:
+        raise MedalError(
+            "no row of these files tells of a selection of follow-ups",
+            hint="scores of a judge with select, such as configs/judges/diet.yaml",
+        )
+    print_table(table)
+    if out is not None:
+        from medal_judges.report.csv_tables import write_table
+
+        write_table(out, table.columns, table.rows)
+        typer.echo(f"{len(table.rows)} lines in {out}")

@@ -1,0 +1,145 @@
+"""``medal generate``: seed contexts in, dialogues between simulated users and chatbots out."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from medal_judges.data_prep.generation.config import GenerateConfig
+    from medal_judges.data_prep.generation.run import Run
+
+
+def generate(
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Replace a setting.")
+    ] = None,
+    config: Annotated[
+        str, typer.Option("--config", help="YAML file, or the name of one in configs/generate/.")
+    ] = "",
+    chatbots: Annotated[
+        str, typer.Option("--chatbots", help="Only these of the config speak; comma-separated.")
+    ] = "",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin OUT anew.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Requests, tokens and dollars; sends nothing.")
+    ] = False,
+    max_cost: Annotated[
+        float | None, typer.Option("--max-cost", min=0, help="US dollars of this run, all models.")
+    ] = None,
+) -> None:
+    """Generate dialogues; run the same command again after a stop and it goes on."""
+    from medal_judges.config import load_config
+    from medal_judges.data_prep.generation.config import GenerateConfig
+    from medal_judges.errors import ConfigError
+
+    if not config:
+        raise ConfigError(
+            "no config given", hint="--config quickstart; medal configs lists the others"
+        )
+    settings = load_config(GenerateConfig, config, overrides or [], folder="generate")
+    chosen = [name.strip() for name in chatbots.split(",") if name.strip()]
+    if dry_run:
+        _estimate(settings, chosen)
+        return
+    _run(settings, chosen, overwrite, max_cost)
+
+
+def _run(
+    config: GenerateConfig, chatbots: list[str], overwrite: bool, max_cost: float | None
+) -> None:
+    from medal_judges.data_prep.generation.outputs import DIALOGUES
+    from medal_judges.data_prep.generation.progress import generation_bar
+    from medal_judges.data_prep.generation.run import prepare
+
+    run = prepare(config, chatbots=chatbots or None, overwrite=overwrite, max_cost=max_cost)
+    before = run.counts.finished
+    try:
+        others = sum(not run.plan.speaks(id) for id in run.pool.done)
+        with generation_bar(run.plan.dialogues + others, len(run.plan.chosen)) as advance:
+            advance(run.counts, 0)
+            run.go(advance)
+    finally:
+        with suppress(OSError):  # a full disk: what ended the run is said already
+            run.outputs.summarise(run.counts.to_record() | {"waiting": run.parked})
+    _show(run, before)
+    if run.parked:
+        typer.echo(f"dialogues in {Path(config.out) / DIALOGUES}")
+        raise typer.Exit(5)
+    if not run.counts.finished:
+        typer.echo(f"error: {_nothing(run)}", err=True)
+        raise typer.Exit(3)
+    typer.echo(f"dialogues in {Path(config.out) / DIALOGUES}")
+
+
+def _nothing(run: Run) -> str:
+    from medal_judges.data_prep.generation.outputs import REJECTED
+
+    counts = run.counts
+    return (
+        f"not one dialogue was generated: the user judge accepted none of {counts.rejected} "
+        f"first messages ({counts.unreadable} verdicts were neither yes nor no)\n"
+        f"  read {Path(run.config.out) / REJECTED}; give another user_judge, check.enforce=true "
+        "for one that does not keep to Yes and No, or more first_turn.tries, and --overwrite"
+    )
+
+
+def _show(run: Run, before: int) -> None:
+    from rich.table import Table
+
+    from medal_judges.report.console import wide_console
+
+    counts, console = run.counts, wide_console(stderr=True)
+    earlier = f" ({before} from before)" if before else ""
+    ended = ", ".join(f"{how} {count}" for how, count in sorted(counts.ended.items()))
+    console.print(f"{counts.finished} dialogues{earlier}; ended by {ended or 'nothing yet'}")
+    asked = counts.accepted + counts.rejected
+    if asked:
+        console.print(
+            f"user turns: {counts.accepted} accepted, {counts.rejected} rejected "
+            f"({counts.by_rule} by rule, {counts.unreadable} by a verdict that was neither yes "
+            "nor no)"
+        )
+    if counts.failed_openers:
+        console.print(f"{counts.failed_openers} first messages had no accepted try: no dialogues")
+    table = Table("agent", "answers", "tokens in", "tokens out", "dollars")
+    for agent, usage in sorted(counts.usage.items()):
+        money = f"{usage['money']:.4f}" if "money" in usage else "–"
+        read, written = int(usage["input_tokens"]), int(usage["output_tokens"])
+        table.add_row(agent, str(usage["requests"]), str(read), str(written), money)
+    console.print(table)
+    for id, reason in list(run.parked.items())[:5]:
+        console.print(f"waits: {id}: {reason}", highlight=False)
+    if run.parked:
+        console.print(
+            f"{len(run.parked)} could not go on; run the same command again to go on with them"
+        )
+
+
+def _estimate(config: GenerateConfig, chatbots: list[str]) -> None:
+    from rich.table import Table
+
+    from medal_judges.data_prep.generation.estimate import Assumed, estimate
+    from medal_judges.report.console import wide_console
+
+    assumed, costs = Assumed(), estimate(config, chatbots=chatbots or None)
+    openers = config.contexts.n * len(config.languages) * len(config.users)
+    speaking = len(chatbots or config.chatbots)
+    typer.echo(f"{openers} first messages, {openers * speaking} dialogues")
+    table = Table("agent", "requests", "tokens in", "tokens out", "dollars")
+    for cost in costs:
+        money = "no price known" if cost.money is None else f"{cost.money:.2f}"
+        table.add_row(cost.agent, str(cost.requests), str(cost.input), str(cost.output), money)
+    wide_console().print(table)
+    known = [cost.money for cost in costs if cost.money is not None]
+    unknown = len(costs) - len(known)
+    more = f", and what {unknown} agents without a known price take" if unknown else ""
+    typer.echo(
+        f"at most about ${sum(known):.2f}{more}; nothing was sent. Taken to happen: "
+        f"{assumed.acceptance:.0%} of tries accepted, {assumed.user_words} words a user message, "
+        f"{assumed.chatbot_words} a chatbot's, no dialogue ends early; tokens counted from above, "
+        "without what a model thinks before it answers; nothing that OUT holds is taken off"
+    )

@@ -1,0 +1,42 @@
+"""``medal push``: a saved judge to the Hub."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def push(
+    judge: Annotated[str, typer.Argument(help="Folder of a saved judge.")],
+    repo_id: Annotated[str, typer.Argument(metavar="ORG/NAME", help="Where to on the Hub.")],
+    public: Annotated[
+        bool, typer.Option("--public", help="For all to see; a new one is private otherwise.")
+    ] = False,
+    revision: Annotated[
+        str | None, typer.Option("--revision", help="Tag of this version, such as v1.0.")
+    ] = None,
+    message: Annotated[str | None, typer.Option("--message", help="Of the commit.")] = None,
+    results: Annotated[
+        str | None, typer.Option("--results", help="results.json of a benchmark, for the card.")
+    ] = None,
+) -> None:
+    """Check a judge, write its card, and upload it; refuses to upload secrets."""
+    from pathlib import Path
+
+    from medal_judges.errors import JudgeLoadError
+    from medal_judges.training.card.push import push_judge_folder
+
+    if not Path(judge).is_dir():
+        raise JudgeLoadError(f"no folder {judge}", hint="give the folder that medal train wrote")
+    address = push_judge_folder(
+        Path(judge),
+        repo_id,
+        private=not public,
+        revision=revision,
+        message=message,
+        results=Path(results) if results else None,
+    )
+    typer.echo(f"{'public' if public else 'private'}: {address}")
+    at = f" --revision {revision}" if revision else ""
+    typer.echo(f"check it anywhere: medal doctor {repo_id}{at}")

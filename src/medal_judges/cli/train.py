@@ -1,0 +1,52 @@
+"""``medal train``: the short form of ``accelerate launch -m medal_judges.training``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def train(
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Settings to change.")
+    ] = None,
+    config: Annotated[
+        str, typer.Option("--config", help="YAML file, or the name of one in configs/train/.")
+    ] = "configs/train/quickstart.yaml",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest checkpoint.")
+    ] = False,
+    push: Annotated[
+        str | None,
+        typer.Option("--push", metavar="ORG/NAME", help="Push the judge when it is done."),
+    ] = None,
+    public: Annotated[bool, typer.Option("--public", help="With --push: for all to see.")] = False,
+    revision: Annotated[str | None, typer.Option("--revision", help="With --push: a tag.")] = None,
+) -> None:
+    """Train a judge; its folder is output_dir."""
+    if push is not None:
+        from medal_judges.models.base.hub import require_writable
+
+        require_writable(push)  # before hours of work, not after
+    from medal_judges.config import load_config
+    from medal_judges.training.config import TrainConfig
+
+    loaded = load_config(TrainConfig, config, overrides or [], folder="train")
+
+    from medal_judges.training.run import is_main, train_judge
+
+    folder = train_judge(loaded, resume=resume)
+    if not is_main():
+        return
+    from medal_judges.report.console import wide_console
+    from medal_judges.training.card.summary import summary_table
+
+    if table := summary_table(folder):
+        wide_console().print(table)
+    typer.echo(f"judge saved and checked in a fresh process: {folder}")
+    if push is not None:
+        from medal_judges.training.card.push import push_judge_folder
+
+        address = push_judge_folder(folder, push, private=not public, revision=revision)
+        typer.echo(f"pushed: {address}")

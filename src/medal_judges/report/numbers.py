@@ -1,0 +1,99 @@
+"""How a figure is written: 2 decimals, the interval in brackets, undefined as a dash."""
+
+from __future__ import annotations
+
+import math
+
+from medal_judges.stats.intervals import MIN_ROWS
+from medal_judges.stats.results import Estimate, ResultRow
+
+DASH = "–"
+
+LABELS = {
+    "spearman": "Spearman ρ",
+    "pearson": "Pearson r",
+    "kendall": "Kendall τ-b",
+    "within": "ρ within chatbots",
+    "f1_present": "F1+",
+    "f1_absent": "F1−",
+    "precision": "Precision",
+    "recall": "Recall",
+    "accuracy": "Accuracy",
+}
+
+
+def label(metric: str) -> str:
+    """Name of a metric as it stands in a table head."""
+    return LABELS.get(metric, metric.replace("_", " "))
+
+
+def primary_metric(kind: str) -> str:
+    """The one figure of a dimension: F1 for issue present where binary, else Spearman."""
+    return "f1_present" if kind == "binary" else "spearman"
+
+
+def number(value: float, digits: int = 2) -> str:
+    """``value`` with ``digits`` decimals and a real minus sign; never minus zero."""
+    text = f"{value:.{digits}f}"
+    if float(text) == 0:
+        text = text.lstrip("-")
+    return text.replace("-", "−")
+
+
+def p_value_text(value: float) -> str:
+    """``0.034``, ``0.62``, ``< 0.001``: never 0.00."""
+    if value < 0.001:
+        return "< 0.001"
+    return number(value, 3 if value < 0.1 else 2)
+
+
+def interval(estimate: Estimate) -> str:
+    """``[low, high]``, or nothing where there is no interval."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f"[{number(estimate.low)}, {number(estimate.high)}]"
+
+
+def checked(estimate: Estimate | None) -> Estimate:
+    """The estimate itself where it holds a finite number, else None with a reason."""
+    if estimate is None:
+        return Estimate(None, reason="not computed")
+    if estimate.value is not None and not math.isfinite(estimate.value):
+        return Estimate(None, reason="not a finite number")
+    if estimate.value is None and not estimate.reason:
+        return Estimate(None, reason="undefined (no reason recorded)")
+    return estimate
+
+
+def like_for_like(row: ResultRow | None, metric: str) -> Estimate:
+    """The judge in an annotator's place, as ``shown``: beside the human ceiling."""
+    whole = shown(row, metric)
+    if row is None or under_floor(row):
+        return whole
+    return checked(row.like_for_like.get(metric))
+
+
+def under_floor(row: ResultRow) -> bool:
+    """True where the judge left too many rows unscored for a headline number."""
+    return row.under_floor
+
+
+def shown(row: ResultRow | None, metric: str) -> Estimate:
+    """What the page prints for ``metric``: no number where coverage is under the floor."""
+    if row is None:
+        return Estimate(None, reason="this judge was not run here")
+    if under_floor(row):
+        percent = f"{100 * (row.coverage or 0):.1f}%"
+        return Estimate(
+            None,
+            reason=f"coverage {percent} is under the floor of {100 * row.min_coverage:g}%: "
+            "no headline number",
+        )
+    return checked(row.metrics.get(metric))
+
+
+def ranking(row: ResultRow | None, metric: str) -> Estimate:
+    """What orders the judges: as ``shown``, but nothing of fewer than 10 rows."""
+    if row is not None and row.scored < MIN_ROWS:
+        return Estimate(None, reason=f"{row.scored} rows, fewer than {MIN_ROWS}: no rank")
+    return shown(row, metric)

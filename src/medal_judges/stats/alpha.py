@@ -1,0 +1,120 @@
+"""Krippendorff's alpha as a function of row weights: many samples in a few products.
+
+The figure itself comes from the package (ceiling.py). A sample needs no new count of the answers:
+the coincidences of a row are counted once, and a sample is a weighted sum of them (Krippendorff
+2011, "Computing Krippendorff's Alpha-Reliability", part C to E).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from medal_judges.stats.correlation import Floats
+
+# Weights of shape (samples, rows) -> alpha, shape (samples,); NaN where undefined.
+Alpha = Callable[[Floats], Floats]
+_FLAT = 1e-20  # an expected disagreement below this share of the squares is rounding
+
+
+def alpha_statistic(values: Floats, measurement: str) -> Alpha:
+    """Alpha of ``values``, shape (rows, annotators), NaN where not given, for any row weights.
+
+    ``measurement`` is ``nominal``, ``ordinal`` or ``interval``. NaN where all answers drawn are
+    equal or none of the rows drawn has two.
+    """
+    return _interval(values) if measurement == "interval" else _by_levels(values, measurement)
+
+
+def no_interval(values: Floats, measurement: str) -> str | None:
+    """Why alpha of these answers has no interval; None where it may have one.
+
+    Where nobody gives the rarest answer twice to one row, alpha is a little under 0 whichever row
+    is left out: by simulation such an interval never holds the true value.
+    """
+    if measurement != "nominal":
+        return None
+    counts = _counts(values)[2]
+    if counts.shape[1] < 2:
+        return None
+    rarest = counts[:, counts.sum(axis=0).argmin()]
+    return None if (rarest > 1).any() else "no interval: no row has the rarest answer twice"
+
+
+def _by_levels(values: Floats, measurement: str) -> Alpha:
+    rows, levels, counts = _counts(values)
+    row_coincidences = _coincidences(counts)
+    size = len(levels)
+
+    def alpha(weights: Floats) -> Floats:
+        found: Floats = np.asarray(row_coincidences.T @ weights[:, rows].T).T
+        coincidences = found.reshape(len(weights), size, size)
+        totals = coincidences.sum(axis=2)
+        delta = _ordinal(totals) if measurement == "ordinal" else 1.0 - np.eye(size)
+        n = totals.sum(axis=1)
+        expected = totals[:, :, None] * totals[:, None, :]  # delta is 0 on the diagonal
+        observed = (coincidences * delta).sum(axis=(1, 2))
+        return _alpha(observed, (expected * delta).sum(axis=(1, 2)), n)
+
+    return alpha
+
+
+def _counts(values: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
+    """Numbers of the rows with two answers or more, the levels that occur in them, and how often
+    each level was given, shape (rows, levels)."""
+    rows = np.flatnonzero(np.isfinite(values).sum(axis=1) > 1)
+    kept = values[rows]
+    levels = np.unique(kept[np.isfinite(kept)])
+    counts = (kept[:, :, None] == levels).sum(axis=1).astype(np.float64)
+    return rows, levels, counts
+
+
+def _coincidences(counts: Floats) -> Any:
+    """Pairs of answers of a row by level, each row's worth its number of answers: a sparse matrix
+    of shape (rows, levels * levels)."""
+    from scipy import sparse
+
+    size = counts.shape[1]
+    row, first = np.nonzero(counts)
+    pairs = counts[row, first, None] * counts[row]
+    pairs[np.arange(len(row)), first] -= counts[row, first]
+    pairs /= counts.sum(axis=1)[row, None] - 1
+    columns = first[:, None] * size + np.arange(size)
+    places = (np.repeat(row, size), columns.ravel())
+    return sparse.csr_matrix((pairs.ravel(), places), shape=(len(counts), size * size))
+
+
+def _ordinal(totals: Floats) -> Floats:
+    """Squared ordinal differences: answers from one level to the other, the ends counted half."""
+    upto = np.cumsum(totals, axis=1) - totals / 2
+    delta: Floats = (upto[:, :, None] - upto[:, None, :]) ** 2
+    return delta
+
+
+def _interval(values: Floats) -> Alpha:
+    given = np.isfinite(values)
+    answers = given.sum(axis=1)
+    rows = np.flatnonzero(answers > 1)
+    size = answers[rows].astype(np.float64)
+    shown = np.where(given, values, 0.0)[rows]
+    shown -= np.where(given[rows], shown.sum() / max(size.sum(), 1), 0.0)  # squares stay small
+    total, squares = shown.sum(axis=1), (shown * shown).sum(axis=1)
+    within = 2 * (size * squares - total * total) / np.maximum(size - 1, 1)
+
+    def alpha(weights: Floats) -> Floats:
+        drawn = weights[:, rows]
+        n, first, second = drawn @ size, drawn @ total, drawn @ squares
+        expected = 2 * (n * second - first * first)
+        expected[expected <= _FLAT * n * second] = 0
+        return _alpha(drawn @ within, expected, n)
+
+    return alpha
+
+
+def _alpha(observed: Floats, expected: Floats, n: Floats) -> Floats:
+    out: Floats = np.full(len(n), np.nan)
+    np.divide((n - 1) * observed, expected, out=out, where=expected > 0)
+    return 1 - out

@@ -1,0 +1,244 @@
+"""Correlation of a judge with people, over the whole set and within chatbots.
+
+Every figure exists twice: for the rows as they are (by scipy), and as a function of a matrix of row
+weights, which gives the figures of many selections of rows in a few array operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from medal_judges.stats.results import Estimate
+
+Floats = npt.NDArray[np.float64]
+# Weights of shape (samples, rows) -> figures of shape (samples,); NaN where undefined.
+Statistic = Callable[[Floats], dict[str, Floats]]
+
+MIN_ROWS = 3  # two rows always correlate at 1 or -1
+MIN_WITHIN = 5  # fewer rows of one chatbot say nothing about that chatbot
+_KENDALL_MATRIX = 3000  # above, n x n matrices cost more memory than a sort costs time
+_KENDALL_BLOCK = 500
+_FLAT = 1e-20  # a variance below this share of the square of the largest value is rounding
+
+
+def correlations(
+    human: Floats, score: Floats, chatbots: Sequence[str | None] = ()
+) -> dict[str, Estimate]:
+    """``pearson``, ``spearman``, ``kendall`` (tau-b), and with ``chatbots`` also ``within`` and
+    ``centred`` (see ``within_statistic``). Intervals and p-values come from intervals.py.
+
+    An undefined figure is None with its reason: fewer than 3 rows, or one side constant.
+    """
+    names = ("pearson", "spearman", "kendall", *(("within", "centred") if chatbots else ()))
+    reason = undefined_reason(human, score)
+    if reason is not None:
+        return {name: Estimate(None, reason=reason) for name in names}
+    return _plain(human, score) | (_by_chatbot(human, score, chatbots) if chatbots else {})
+
+
+def undefined_reason(human: Floats, score: Floats) -> str | None:
+    """Why no correlation is defined for these rows; None where it is."""
+    if len(human) < MIN_ROWS:
+        return f"{len(human)} rows, fewer than {MIN_ROWS}"
+    if np.ptp(human) == 0:
+        return "all human answers are equal"
+    if np.ptp(score) == 0:
+        return "the judge gives every row the same score"
+    return None
+
+
+def _plain(human: Floats, score: Floats) -> dict[str, Estimate]:
+    from scipy import stats
+
+    found = {
+        "pearson": stats.pearsonr(human, score),
+        "spearman": stats.spearmanr(human, score),
+        "kendall": stats.kendalltau(human, score, variant="b"),
+    }
+    return {name: Estimate(float(result.statistic)) for name, result in found.items()}
+
+
+def _by_chatbot(
+    human: Floats, score: Floats, chatbots: Sequence[str | None]
+) -> dict[str, Estimate]:
+    found = within_statistic(human, score, chatbots)(np.ones((1, len(human))))
+    reasons = {
+        "within": f"no chatbot with {MIN_WITHIN} rows on which people and judge both vary",
+        "centred": "nothing varies within chatbots",
+    }
+    if all(bot is None for bot in chatbots):
+        reasons = dict.fromkeys(reasons, "the set names no chatbots")
+    return {
+        name: Estimate(float(found[name][0]))
+        if np.isfinite(found[name][0])
+        else Estimate(None, reason=reason)
+        for name, reason in reasons.items()
+    }
+
+
+# -- the same figures of many weighted samples at once ------------------------------------------
+
+
+def correlation_statistic(
+    human: Floats, score: Floats, chatbots: Sequence[str | None] = ()
+) -> Statistic:
+    """The figures of ``correlations`` as a function of row weights (how often a row was drawn)."""
+    kendall = _kendall_statistic(human, score)
+    within = within_statistic(human, score, chatbots) if chatbots else None
+
+    def statistic(weights: Floats) -> dict[str, Floats]:
+        found = {
+            "pearson": weighted_pearson(human, score, weights),
+            "spearman": weighted_spearman(human, score, weights),
+            "kendall": kendall(weights),
+        }
+        return found | (within(weights) if within is not None else {})
+
+    return statistic
+
+
+def spearman_statistic(human: Floats, score: Floats) -> Statistic:
+    """Spearman alone, for many pairs of judges: Kendall is what costs."""
+    return lambda weights: {"spearman": weighted_spearman(human, score, weights)}
+
+
+def within_statistic(human: Floats, score: Floats, chatbots: Sequence[str | None]) -> Statistic:
+    """Agreement that does not come from telling chatbots apart, two ways.
+
+    ``within``: mean of the Spearman correlations of the single chatbots, weighted by rows, over
+    chatbots with at least 5 rows on which neither side is constant. ``centred``: ranks over all
+    rows, minus the chatbot's mean rank, then Pearson (the rank correlation with the chatbot
+    partialled out). Rows of no named chatbot are left out.
+    """
+    names = np.array([bot or "" for bot in chatbots])
+    parts = [np.flatnonzero(names == name) for name in sorted(set(names) - {""})]
+
+    def statistic(weights: Floats) -> dict[str, Floats]:
+        return {
+            "within": _within(human, score, weights, parts),
+            "centred": _centred(human, score, weights, parts),
+        }
+
+    return statistic
+
+
+def _within(
+    human: Floats, score: Floats, weights: Floats, parts: Sequence[npt.NDArray[np.intp]]
+) -> Floats:
+    total, size = np.zeros(len(weights)), np.zeros(len(weights))
+    for rows in parts:
+        mine = weights[:, rows]
+        rho = weighted_spearman(human[rows], score[rows], mine)
+        counts = np.isfinite(rho) & ((mine > 0).sum(axis=1) >= MIN_WITHIN)
+        total += np.where(counts, rho * mine.sum(axis=1), 0.0)
+        size += np.where(counts, mine.sum(axis=1), 0.0)
+    return _ratio(total, size, size > 0)
+
+
+def _centred(
+    human: Floats, score: Floats, weights: Floats, parts: Sequence[npt.NDArray[np.intp]]
+) -> Floats:
+    if not parts:
+        return np.full(len(weights), np.nan)
+    kept = np.concatenate(parts)
+    weights = weights[:, kept]
+    sides = [weighted_ranks(side[kept], weights) for side in (human, score)]
+    start = 0
+    for rows in parts:
+        mine = slice(start, start + len(rows))
+        start += len(rows)
+        drawn = _not_zero(weights[:, mine].sum(axis=1))
+        for side in sides:
+            side[:, mine] -= ((side[:, mine] * weights[:, mine]).sum(axis=1) / drawn)[:, None]
+    return weighted_pearson(sides[0], sides[1], weights)
+
+
+def weighted_spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Spearman of each weighted sample, shape (samples,)."""
+    return weighted_pearson(weighted_ranks(x, weights), weighted_ranks(y, weights), weights)
+
+
+def weighted_ranks(values: Floats, weights: Floats) -> Floats:
+    """Mid-ranks (ties shared) of ``values`` in each weighted sample, shape of ``weights``."""
+    order = np.argsort(values, kind="stable")
+    new = np.r_[True, np.diff(values[order]) > 0]
+    tied = np.add.reduceat(weights[:, order], np.flatnonzero(new), axis=1)
+    middle = np.cumsum(tied, axis=1) - (tied - 1) / 2
+    place = np.empty(len(values), dtype=np.intp)
+    place[order] = np.cumsum(new) - 1
+    ranks: Floats = middle[:, place]
+    return ranks
+
+
+def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Pearson of each weighted sample, shape (samples,).
+
+    ``x`` and ``y`` have shape (rows,) or (samples, rows). NaN where a side is constant or fewer
+    than 3 different rows were drawn.
+    """
+    size = _not_zero(weights.sum(axis=1, keepdims=True))
+    dx, dy = (v - (v * weights).sum(axis=1, keepdims=True) / size for v in (x, y))
+    xx, yy, xy = ((weights * p).sum(axis=1) for p in (dx * dx, dy * dy, dx * dy))
+    varies = (xx > _FLAT * size[:, 0] * _square(x)) & (yy > _FLAT * size[:, 0] * _square(y))
+    enough = (weights > 0).sum(axis=1) >= MIN_ROWS
+    return np.clip(_ratio(xy, np.sqrt(xx * yy), varies & enough), -1.0, 1.0)
+
+
+def _not_zero(total: Floats) -> Floats:
+    out: Floats = np.where(total > 0, total, 1.0)
+    return out
+
+
+def _square(values: Floats) -> float:
+    return float(np.max(values * values, initial=0.0))
+
+
+def _kendall_statistic(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
+    """Kendall tau-b of each weighted sample, by sums over pairs; a row drawn twice ties."""
+    if len(x) > _KENDALL_MATRIX:
+        return lambda weights: (
+            _kendall_one_by_one(x, y, weights)
+            if (weights == np.floor(weights)).all()
+            else _kendall_by_blocks(x, y, weights)
+        )
+    sx, sy = (np.sign(v[:, None] - v[None, :]).astype(np.float32) for v in (x, y))
+    products = (sx * sy, np.abs(sx), np.abs(sy))
+
+    def statistic(weights: Floats) -> Floats:
+        counts = weights.astype(np.float32)
+        agree, nx, ny = (((counts @ m).astype(np.float64) * weights).sum(axis=1) for m in products)
+        enough = (weights > 0).sum(axis=1) >= MIN_ROWS
+        return _ratio(agree, np.sqrt(nx * ny), (nx > 0) & (ny > 0) & enough)
+
+    return statistic
+
+
+def _kendall_by_blocks(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """The sums over pairs, some rows against all at a time: weights that are no whole numbers."""
+    agree, nx, ny = (np.zeros(len(weights)) for _ in range(3))
+    for start in range(0, len(x), _KENDALL_BLOCK):
+        rows = slice(start, start + _KENDALL_BLOCK)
+        sx, sy = (np.sign(v[:, None] - v[None, rows]).astype(np.float32) for v in (x, y))
+        counts, mine = weights.astype(np.float32), weights[:, rows]
+        agree += ((counts @ (sx * sy)) * mine).sum(axis=1)
+        nx += ((counts @ np.abs(sx)) * mine).sum(axis=1)
+        ny += ((counts @ np.abs(sy)) * mine).sum(axis=1)
+    enough = (weights > 0).sum(axis=1) >= MIN_ROWS
+    return _ratio(agree, np.sqrt(nx * ny), (nx > 0) & (ny > 0) & enough)
+
+
+def _kendall_one_by_one(x: Floats, y: Floats, weights: Floats) -> Floats:
+    from scipy.stats import kendalltau
+
+    rows = np.arange(len(x))
+    drawn = (np.repeat(rows, w.astype(int)) for w in weights)
+    return np.array([float(kendalltau(x[i], y[i]).statistic) for i in drawn])
+
+
+def _ratio(top: Floats, bottom: Floats, defined: npt.NDArray[np.bool_]) -> Floats:
+    out: Floats = np.full(len(top), np.nan)
+    np.divide(top, bottom, out=out, where=defined)
+    return out

@@ -1,0 +1,217 @@
+"""95% intervals and p-values that hold for few chatbots: the jackknife over whole clusters.
+
+Chatbots are a random sample: an interval is for other chatbots like these, in new dialogues. Each
+chatbot is left out in turn, and Student's t goes with the spread of what remains, on a scale
+without ends (Fisher's z, logit; MacKinnon, Nielsen and Webb 2023, "Cluster-robust inference: a
+guide to empirical practice", the estimator CV3). Where chatbots are not named, or there is one
+only, conversations take their place, and the interval is for these chatbots.
+
+How often the intervals hold the true value, beside what was tried and lost, is measured by
+tests/speed/interval_coverage.py, and its table is docs/intervals.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from medal_judges.stats.correlation import Floats, Statistic
+from medal_judges.stats.results import Estimate
+from medal_judges.stats.scales import Scale, is_correlation, scale_of
+
+MIN_ROWS = 10  # of an interval; with fewer it spans nearly all values, or promises too much
+MIN_CLUSTERS = 3
+CONFIDENCE = 0.95
+METHOD = "95%, jackknife: each chatbot or conversation is left out in turn, Student's t"
+# Thousands of conversations are left out in this many random parts: t at 199 degrees of freedom
+# is 0.6% above the normal, and the cost stays that of 200 figures.
+MAX_PARTS = 200
+# Evenness, by simulation: a figure is skewed where chatbots differ much, and needs a wider t than
+# chatbots - 1 degrees of freedom give. The difference of two judges is not: 3 / share - 3 is on
+# average chatbots - 1 where the chatbots' parts in it are normal.
+FIGURE, DIFFERENCE = 2.0, 3.0
+TINY = float(np.finfo(float).tiny)
+_ROUNDING = 1e-12  # figures that differ by less are equal
+_CHUNK = 2_000_000  # weights held at once: 16 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """The cluster of each row. ``unit`` says what is left out at a time.
+
+    ``crossed``: the conversation or context of each row, given where some of them meet several
+    chatbots; their share of the variance is added to that of the chatbots.
+    """
+
+    unit: Literal["chatbot", "conversation"]
+    names: tuple[str, ...]
+    crossed: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return len(set(self.names))
+
+
+def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Clusters:
+    """By chatbot where every row names one and there are several, else by conversation."""
+    bots = tuple(bot for bot in chatbots if bot is not None)
+    if len(bots) < len(chatbots) or len(set(bots)) < 2:
+        return Clusters("conversation", tuple(groups))
+    pairs = set(zip(groups, bots, strict=True))
+    return Clusters("chatbot", bots, tuple(groups) if len(pairs) > len(set(groups)) else ())
+
+
+def too_few(clusters: Clusters) -> str | None:
+    """Why these rows are too few for an interval; None where they are enough."""
+    if len(clusters.names) < MIN_ROWS:
+        return f"no interval: {len(clusters.names)} rows, fewer than {MIN_ROWS}"
+    if clusters.count < MIN_CLUSTERS:
+        return f"no interval: {clusters.count} {clusters.unit}s, fewer than {MIN_CLUSTERS}"
+    return None
+
+
+def with_intervals(
+    estimates: Mapping[str, Estimate],
+    statistic: Statistic,
+    clusters: Clusters,
+    scale: Callable[[str], Scale] = scale_of,
+) -> dict[str, Estimate]:
+    """``estimates`` with 95% intervals, and the p-values of correlations.
+
+    A figure that cannot have an interval keeps its value and says why in ``reason``: fewer than 10
+    rows or 3 clusters, a figure that is undefined without one of the clusters, or that stands at
+    the end of its range. ``scale`` tells each figure's own.
+    """
+    if reason := too_few(clusters):
+        return {name: _without(estimate, reason) for name, estimate in estimates.items()}
+    spreads = jackknife(statistic, clusters)
+    return {
+        name: spanned(estimate, spreads[name], scale(name), tested=is_correlation(name))
+        for name, estimate in estimates.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Standard error of a figure and the degrees of freedom of its Student's t. ``reason`` says
+    why there is none."""
+
+    error: float
+    degrees: float
+    reason: str | None = None
+
+    @property
+    def half(self) -> float:
+        """Half the width of the 95% interval around the figure."""
+        return self.error * float(t_quantile(self.degrees))
+
+    def p_value(self, distance: float) -> float:
+        """Two-sided p of a figure that is this far from what it is tested against."""
+        from scipy.stats import t
+
+        # The smallest float instead of 0, which would be certainty.
+        return max(float(2 * t.sf(abs(distance) / self.error, self.degrees)), TINY)
+
+
+def t_quantile(degrees: float | Floats) -> Floats:
+    """Student's t that 95% of draws stay under in size."""
+    from scipy.stats import t
+
+    quantile: Floats = t.ppf((1 + CONFIDENCE) / 2, degrees)
+    return quantile
+
+
+def variance(left: Floats, whole: Floats) -> Floats:
+    """Jackknife variance of figures ``whole``, shape (...), from those without each cluster,
+    ``left``, shape (..., clusters)."""
+    count = left.shape[-1]
+    spread: Floats = (count - 1) / count * ((left - whole[..., None]) ** 2).sum(axis=-1)
+    return spread
+
+
+def degrees(left: Floats, evenness: float) -> Floats:
+    """Degrees of freedom, shape (...), from a third of clusters - 1 up to clusters - 1: fewer where
+    few clusters carry most of the variance. ``evenness``: FIGURE or DIFFERENCE."""
+    squares = (left - left.mean(axis=-1, keepdims=True)) ** 2
+    # 1 for a single cluster that matters, 1 / clusters where all matter alike
+    share = (squares**2).sum(axis=-1) / squares.sum(axis=-1) ** 2
+    most = left.shape[-1] - 1
+    # Below a third (one chatbot unlike all others) intervals get wide and hold no more often.
+    found: Floats = np.clip(evenness / share - evenness, max(1.0, most / 3), most)
+    return found
+
+
+def jackknife(
+    statistic: Statistic, clusters: Clusters, evenness: float = FIGURE
+) -> dict[str, Spread]:
+    """The spread of each figure of ``statistic`` when each cluster is left out in turn."""
+    whole = statistic(np.ones((1, len(clusters.names))))
+    labels, left = _left_out(statistic, clusters.names)
+    variances = {name: float(variance(left[name], value)[0]) for name, value in whole.items()}
+    if clusters.crossed:
+        pairs = tuple(map(repr, zip(clusters.crossed, clusters.names, strict=True)))
+        _, contexts = _left_out(statistic, clusters.crossed)
+        _, both = _left_out(statistic, pairs)
+        for name, value in whole.items():
+            # Cameron, Gelbach and Miller 2011: what chatbots and contexts share counts once.
+            more = float((variance(contexts[name], value) - variance(both[name], value))[0])
+            variances[name] += max(0.0, more) if math.isfinite(more) else more
+    unit = clusters.unit
+    return {n: spread_of(left[n], variances[n], labels, unit, evenness) for n in whole}
+
+
+def spread_of(
+    left: Floats,
+    variance: float,
+    labels: Sequence[str] = (),
+    unit: str = "conversation",
+    evenness: float = FIGURE,
+) -> Spread:
+    """The spread of one figure; ``left``: the figure without each cluster, shape (clusters,)."""
+    if not math.isfinite(variance):
+        missing = np.flatnonzero(~np.isfinite(left))
+        named = unit == "chatbot" and len(missing)
+        which = f"the chatbot {labels[missing[0]]}" if named else "one conversation"
+        return Spread(math.nan, 0, f"no interval: undefined without {which}")
+    if np.ptp(left) < _ROUNDING:
+        return Spread(0.0, 0, f"no interval: the same whichever {unit} is left out")
+    return Spread(math.sqrt(variance), float(degrees(left, evenness)))
+
+
+def _left_out(statistic: Statistic, names: Sequence[str]) -> tuple[list[str], dict[str, Floats]]:
+    """The names left out in turn, and each figure without them, shape (parts,)."""
+    labels, member = np.unique(np.asarray(names), return_inverse=True)
+    if len(labels) > MAX_PARTS:  # numbered by name: the order of the rows changes nothing
+        part = np.random.default_rng(0).permutation(len(labels)) % MAX_PARTS
+        member, labels = part[member], np.arange(MAX_PARTS)
+    size = max(1, _CHUNK // len(member))
+    turns = np.arange(len(labels))[:, None]
+    blocks = [
+        statistic((member != turns[start : start + size]).astype(np.float64))
+        for start in range(0, len(labels), size)
+    ]
+    return list(map(str, labels)), {k: np.concatenate([b[k] for b in blocks]) for k in blocks[0]}
+
+
+def spanned(estimate: Estimate, spread: Spread, scale: Scale, *, tested: bool = False) -> Estimate:
+    """``estimate`` with the interval that ``spread`` gives on ``scale``; ``tested``: and with the
+    p-value against 0."""
+    if estimate.value is None:
+        return estimate
+    if spread.reason:
+        return _without(estimate, spread.reason)
+    if not scale.inside(estimate.value):
+        return _without(estimate, "no interval: the figure is at the end of its range")
+    here = scale.to(estimate.value)
+    on_scale = replace(spread, error=spread.error * scale.slope(estimate.value))
+    low, high = scale.back(here - on_scale.half), scale.back(here + on_scale.half)
+    p_value = on_scale.p_value(here) if tested else None
+    return replace(estimate, low=low, high=high, p_value=p_value)
+
+
+def _without(estimate: Estimate, reason: str) -> Estimate:
+    return estimate if estimate.value is None else replace(estimate, reason=reason)

@@ -1,0 +1,121 @@
+"""Significance: is one judge better than another on the same rows?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from medal_judges.stats.correlation import (
+    MIN_ROWS,
+    Floats,
+    Statistic,
+    spearman_statistic,
+    undefined_reason,
+)
+from medal_judges.stats.intervals import DIFFERENCE, Clusters, jackknife, too_few
+from medal_judges.stats.results import Estimate
+from medal_judges.stats.scales import scale_of
+from medal_judges.stats.weights import weighted
+
+
+def paired_difference(
+    first: Statistic, second: Statistic, metric: str, clusters: Clusters
+) -> Estimate:
+    """``metric`` of the first judge minus the second's on the same rows, its 95% interval and the
+    two-sided p-value of no difference, by the jackknife of intervals.py.
+
+    Undefined where either judge's figure is. A difference without an interval says why in
+    ``reason``; two judges that differ on no selection of rows have p 1.
+    """
+
+    def difference(weights: Floats) -> dict[str, Floats]:
+        return {metric: first(weights)[metric] - second(weights)[metric]}
+
+    value = float(difference(np.ones((1, len(clusters.names))))[metric][0])
+    if not np.isfinite(value):
+        return Estimate(None, reason=f"{metric} is undefined for one of the judges")
+    if reason := too_few(clusters):
+        return Estimate(value, reason=reason)
+    spread = jackknife(difference, clusters, DIFFERENCE)[metric]
+    if spread.reason:
+        p_value = 1.0 if value == 0 and spread.error == 0 else None
+        return Estimate(value, p_value=p_value, reason=spread.reason)
+    scale = scale_of(metric)
+    most = scale.high - scale.low  # no two figures are further apart
+    low, high = max(-most, value - spread.half), min(most, value + spread.half)
+    return Estimate(value, low, high, spread.p_value(value))
+
+
+def correlation_difference(
+    human: Floats,
+    first: Floats,
+    second: Floats,
+    clusters: Clusters,
+    weights: Floats | None = None,
+) -> Estimate:
+    """``paired_difference`` of two judges' Spearman with people. All arrays: shape (rows,)."""
+    for score in (first, second):
+        if reason := undefined_reason(human, score):
+            return Estimate(None, reason=reason)
+    one, two = (weighted(spearman_statistic(human, score), weights) for score in (first, second))
+    return paired_difference(one, two, "spearman", clusters)
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """Test statistic and two-sided p-value; both None with a reason where undefined."""
+
+    statistic: float | None
+    p_value: float | None
+    reason: str | None = None
+
+
+def williams(r_first: float, r_second: float, r_between: float, rows: int) -> Test:
+    """Williams' t-test of two correlations that share one variable (here: the people).
+
+    ``r_first`` and ``r_second`` are the judges' correlations with people, ``r_between`` that of
+    the judges with each other. Rows - 3 degrees of freedom; positive where the first is higher.
+    Source: Williams 1959; Steiger 1980, equation 7. It takes rows as independent: where dialogues
+    share a chatbot, ``paired_difference`` is the safer one.
+    """
+    from scipy.stats import t
+
+    if rows <= MIN_ROWS:
+        return Test(None, None, f"{rows} rows, fewer than {MIN_ROWS + 1}")
+    if abs(r_between) >= 1:
+        return Test(None, None, "the judges rank all rows alike")
+    determinant = 1 - r_first**2 - r_second**2 - r_between**2
+    determinant += 2 * r_first * r_second * r_between
+    mean = (r_first + r_second) / 2
+    below = 2 * determinant * (rows - 1) / (rows - 3) + mean**2 * (1 - r_between) ** 3
+    if below <= 0:
+        return Test(None, None, "the three correlations do not fit together")
+    statistic = (r_first - r_second) * np.sqrt((rows - 1) * (1 + r_between) / below)
+    return Test(float(statistic), float(2 * t.sf(abs(statistic), rows - 3)))
+
+
+def mcnemar(first_only: int, second_only: int) -> Test:
+    """McNemar's exact test of two judges' right and wrong answers (MEDAL, Figure 5).
+
+    ``first_only`` and ``second_only``: rows on which only that judge is right. The statistic is the
+    smaller of the two, binomial with chance 1/2 where the judges are equally good.
+    """
+    from scipy.stats import binomtest
+
+    if not first_only + second_only:
+        return Test(None, None, "the judges are right and wrong on the same rows")
+    smaller = min(first_only, second_only)
+    return Test(float(smaller), float(binomtest(smaller, first_only + second_only).pvalue))
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """p-values after Holm's correction (1979) over all that are there; None stays None."""
+    known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    corrected: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for rank, (p, i) in enumerate(known):
+        largest = max(largest, min(1.0, p * (len(known) - rank)))
+        corrected[i] = largest
+    return corrected

@@ -1,0 +1,105 @@
+"""Fit an embedding judge: read every dialogue once, search the settings, fit, calibrate."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+
+from medal_judges.dialogue import Dialogue
+from medal_judges.dimension import Dimension
+from medal_judges.models.base.calibration import Calibration, fit_isotonic
+from medal_judges.models.embedding.config import EmbeddingConfig
+from medal_judges.models.embedding.judge import EmbeddingJudge
+from medal_judges.models.embedding.net import Floats
+from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
+from medal_judges.signature import content_hash
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.embedding.search import Problem, Search, Setting, fit_net, folds_of
+from medal_judges.training.loop.validation import validation_figures
+from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.rows import RunRows
+
+_MIN_ROWS = 20  # as in training/calibrate.py: below this a fit would follow the noise
+
+logger = logging.getLogger(__name__)
+
+
+def fit_embedding_judge(
+    config: TrainConfig, rows: RunRows, dimensions: Sequence[Dimension]
+) -> tuple[EmbeddingJudge, dict[str, float]]:
+    """(judge, figures of validation; empty without validation rows).
+
+    Settings are chosen on validation rows (cross-validation where there are none); the nets that
+    are kept are fitted on the training rows alone. Raises ConfigError.
+    """
+    model = config.model
+    assert isinstance(model, EmbeddingConfig)
+    encoder = SentenceEncoder.create(model.base, model.base_revision)
+    judge = EmbeddingJudge(model, encoder, dimensions, {}, name=config.name)
+    problem = _problem(judge, rows, config.seed)
+    search = Search(model, problem)
+    settings = search.run(dimensions)
+    train = np.arange(len(rows.train))
+    judge.nets = {name: fit_net(problem, train, name, s) for name, s in settings.items()}
+    judge.search = search.rows
+    judge.calibration = {
+        name: fitted
+        for name, setting in settings.items()
+        if (fitted := _calibration(problem, name, setting, config.calibration)) is not None
+    }
+    judge.facts = {"seed": config.seed, "data": content_hash(rows.facts)}
+    return judge, _figures(judge, rows, problem)
+
+
+def _problem(judge: EmbeddingJudge, rows: RunRows, seed: int) -> Problem:
+    examples: list[Example] = [*rows.train, *rows.validation]
+    return Problem(
+        examples=examples,
+        table=_vectors(judge, [example.dialogue for example in examples]),
+        is_feature=judge.reader.is_feature,
+        folds=folds_of(examples, len(rows.train), judge.config.folds, seed),
+        decode=judge.config.decode,
+        seed=seed,
+    )
+
+
+def _vectors(judge: EmbeddingJudge, dialogues: Sequence[Dialogue]) -> Floats:
+    """Vectors [n, W], a window of dialogues at a time: their turns' vectors are not kept."""
+    found = []
+    for start in range(0, len(dialogues), judge.window):
+        readings = judge.read(dialogues[start : start + judge.window])
+        found += [reading.vector for reading in readings]
+        logger.info("read %d of %d dialogues", len(found), len(dialogues))
+    return np.stack(found)
+
+
+def _calibration(problem: Problem, name: str, setting: Setting, method: str) -> Calibration | None:
+    """Spread of the residuals on held-out rows (a classifier has its own distribution), and with
+    ``isotonic`` a monotone map of the score; None where there is nothing to fit."""
+    spread_wanted = setting.head != "mlp_classifier"
+    if method == "none" or not (spread_wanted or method == "isotonic"):
+        return None
+    units: list[float] = []
+    targets: list[float] = []
+    for train, held_out in problem.folds:
+        rows = problem.labelled(held_out, name)
+        net = fit_net(problem, train, name, setting)
+        units += net.units(problem.table[rows], problem.decode).tolist()
+        targets += [float(problem.examples[i].targets[name]) for i in rows]
+    if len(targets) < _MIN_ROWS:
+        return None
+    isotonic = fit_isotonic(units, targets) if method == "isotonic" else None
+    residuals = np.array(targets) - np.array(units)
+    spread = float(residuals.std()) if spread_wanted else None
+    return Calibration(spread=spread, isotonic=isotonic, rows=len(targets))
+
+
+def _figures(judge: EmbeddingJudge, rows: RunRows, problem: Problem) -> dict[str, float]:
+    if not rows.validation:
+        return {}
+    vectors = problem.table[len(rows.train) :]
+    binary = {d.name for d in judge.dimensions if d.kind == "binary"}
+    scores = {name: judge.units(name, vectors) for name in judge.nets}
+    return validation_figures(rows.validation, scores, binary)

@@ -1,0 +1,216 @@
+"""How an encoder judge is read in training: turns encoded once, in pieces, or as one sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.encoder.net import EncoderNet
+from medal_judges.models.encoder.turn_batch import (
+    EncodedDialogue,
+    TurnBatch,
+    collate,
+    collate_pieces,
+    collate_sequences,
+)
+from medal_judges.models.feature.turn_features import FEATURE_NAMES
+from medal_judges.training.loop.objective import Data, Objective
+from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.token_store import encoded, tokenizer_key
+
+
+@dataclass(slots=True)
+class Inputs:
+    """Tensors of one batch, one of three set: ``vectors`` [B, T, H] (frozen body), ``pieces``
+    (ids, mask, row of each piece, row of each turn [B, T]) or ``sequence`` (ids, mask, segments).
+    """
+
+    batch: TurnBatch
+    vectors: Tensor | None = None
+    pieces: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
+    sequence: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def to(self, device: torch.device) -> Inputs:
+        return Inputs(
+            self.batch.to(device),
+            None if self.vectors is None else self.vectors.to(device),
+            None if self.pieces is None else _moved(self.pieces, device),  # type: ignore[arg-type]
+            None if self.sequence is None else _moved(self.sequence, device),  # type: ignore[arg-type]
+        )
+
+
+def _moved(tensors: Sequence[Tensor], device: torch.device) -> tuple[Tensor, ...]:
+    return tuple(t.to(device) for t in tensors)
+
+
+class EncoderObjective(Objective):
+    """The objective of an encoder judge's net."""
+
+    def __init__(self, net: EncoderNet, sources: Sequence[str], offsets: bool) -> None:
+        super().__init__(net, list(net.heads[0]), sources, offsets)
+
+    def turn_vectors(self, inputs: Inputs) -> Tensor:
+        """Turn vectors [B, T, H]."""
+        if inputs.vectors is not None:
+            return inputs.vectors
+        turns = inputs.batch.mask.shape[1]
+        if inputs.sequence is not None:
+            vectors: Tensor = self.net.sequence_vectors(*inputs.sequence, turns)
+            return vectors
+        assert inputs.pieces is not None
+        ids, mask, owner, index = inputs.pieces
+        sums, counts = self.net.piece_sums(ids, mask)
+        texts = int(index.max()) + 1
+        total = sums.new_zeros(texts, sums.shape[-1]).index_add(0, owner, sums)
+        count = counts.new_zeros(texts, 1).index_add(0, owner, counts)
+        mean: Tensor = (total / count.clamp_min(1))[index]
+        return mean
+
+    def logits(self, inputs: Inputs) -> list[dict[str, Tensor]]:
+        """Logits per dimension of each member."""
+        return [m[0] for m in self.net(self.turn_vectors(inputs), inputs.batch)]
+
+    def seen(self, sources: Tensor) -> list[Tensor]:
+        """For each member the rows [B] that it learns from: an expert's are its own sources'."""
+        experts = self.net.config.experts
+        if not experts:
+            return [torch.ones_like(sources, dtype=torch.bool)] * len(self.net.nets)
+        known = self.sources
+        wanted = [[known[s] for s in e.sources or known if s in known] for e in experts]
+        return [torch.isin(sources, sources.new_tensor(rows)) for rows in wanted]
+
+
+def _row_of(one: EncodedDialogue) -> dict[str, Any]:
+    return {
+        "roles": one.roles,
+        "features": one.features.reshape(-1) if one.features.any() else [],
+        "dropped": one.dropped,
+        "ids": one.ids,
+        "segments": one.segments,
+    }
+
+
+def _from_row(row: dict[str, Any]) -> EncodedDialogue:
+    roles = np.array(row["roles"], dtype=np.int64)
+    features = np.zeros((len(roles), len(FEATURE_NAMES)), dtype=np.float32)
+    if row["features"]:
+        features[:] = np.array(row["features"], dtype=np.float32).reshape(len(roles), -1)
+    return EncodedDialogue([], roles, features, row["dropped"], row["ids"], row["segments"])
+
+
+def _features() -> Any:
+    from datasets import Features, List, Value
+
+    whole = {"roles": "int8", "features": "float32", "ids": "int32", "segments": "int32"}
+    return Features({k: List(Value(v)) for k, v in whole.items()} | {"dropped": Value("int32")})
+
+
+# A dialogue as one sequence: how it is stored, and read back without its texts.
+SEQUENCE = (_row_of, _from_row, _features)
+
+
+class Batcher(Data):
+    """Examples to Inputs and targets; with a frozen body every distinct turn is encoded once, in
+    bf16 where ``bf16`` says so."""
+
+    def __init__(
+        self, judge: EncoderJudge, examples: Sequence[Example], frozen: bool, bf16: bool = False
+    ) -> None:
+        super().__init__(examples)
+        self.judge = judge
+        self.flat = judge.config.shape == "flat"
+        self.row: dict[str, int] = {}
+        self.pieces: list[list[list[int]]] = []
+        self.table: Tensor | None = None
+        self.encoded: Sequence[EncodedDialogue]
+        if self.flat:
+            self.encoded, self._lengths = self._sequences()
+            return
+        self.encoded = judge.prepare([e.dialogue for e in examples])
+        texts = list(dict.fromkeys(t for e in self.encoded for t in e.texts))
+        self.row = {text: i for i, text in enumerate(texts)}
+        self.pieces = judge.turns.pieces(texts)
+        if frozen:
+            with torch.autocast(judge.device.type, torch.bfloat16, enabled=bf16):
+                self.table = judge.embed_texts(texts)
+        self._lengths = [self._cost(one) for one in self.encoded]
+
+    def _sequences(self) -> tuple[Sequence[EncodedDialogue], Sequence[int]]:
+        turns = self.judge.turns
+        reader = [tokenizer_key(self.judge.tokenizer), self.judge.config.model_dump()]
+        return encoded(
+            self.examples,
+            reader,
+            lambda example: turns.encode(example.dialogue),
+            lambda one: len(one.ids),
+            SEQUENCE,
+        )
+
+    def _cost(self, one: EncodedDialogue) -> int:
+        """Turns with a frozen body, else tokens."""
+        if self.table is not None:
+            return len(one.texts)
+        return sum(len(p) for t in one.texts for p in self.pieces[self.row[t]])
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Cost of each example: turns with a frozen body, else tokens."""
+        return self._lengths
+
+    def inputs(self, rows: Sequence[int]) -> Inputs:
+        """Inputs of the examples ``rows``."""
+        chosen = [self.encoded[row] for row in rows]
+        batch = collate(chosen)
+        pad = int(self.judge.tokenizer.pad_token_id or 0)
+        if self.flat:
+            return Inputs(batch, sequence=collate_sequences(chosen, pad))
+        if self.table is not None:
+            return Inputs(batch, vectors=self.table[self._index(chosen, batch, self.row)])
+        texts = list(dict.fromkeys(t for e in chosen for t in e.texts))
+        local = {text: i for i, text in enumerate(texts)}
+        flat = [(i, piece) for i, t in enumerate(texts) for piece in self.pieces[self.row[t]]]
+        ids, mask = collate_pieces([piece for _, piece in flat], pad)
+        owner = torch.tensor([i for i, _ in flat])
+        return Inputs(batch, pieces=(ids, mask, owner, self._index(chosen, batch, local)))
+
+    def numbers(self, rows: Sequence[int]) -> Tensor:
+        """Number of each turn's distinct text [B, T], 0 on padding too."""
+        chosen = [self.encoded[row] for row in rows]
+        return self._index(chosen, collate(chosen), self.row)
+
+    def vectors(self, row: int) -> Tensor:
+        """Turn vectors [1, T, H] of one example as the body is now; no gradient."""
+        if self.table is not None:
+            return self.table[[self.row[t] for t in self.encoded[row].texts]].unsqueeze(0)
+        one = self.encoded[row]
+        texts = [turn.content for turn in self.examples[row].dialogue.turns][one.dropped :]
+        return self.judge.embed_texts(texts).unsqueeze(0)
+
+    def _index(
+        self, chosen: Sequence[EncodedDialogue], batch: TurnBatch, rows: dict[str, int]
+    ) -> Tensor:
+        index = torch.zeros(batch.mask.shape, dtype=torch.long)
+        for line, one in enumerate(chosen):
+            index[line, : len(one.texts)] = torch.tensor([rows[text] for text in one.texts])
+        return index
+
+
+def reads_in_bf16(precision: str, device: torch.device) -> bool:
+    """Whether a frozen body is read in bf16: as ``optim.mixed_precision`` says, with ``auto`` where
+    there is hardware for it, which is 3 to 4 times as fast.
+
+    The judge itself scores in fp32; the rounding is noise of a thousandth on the turn vectors,
+    which training makes into other weights on machines with and without such hardware.
+    """
+    if precision != "auto":
+        return precision == "bf16"
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported())
+    check = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)  # private, hence getattr
+    return device.type == "cpu" and check is not None and bool(check())

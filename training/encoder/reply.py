@@ -1,0 +1,101 @@
+"""Train the reply models: which user turn followed this answer? No ratings are read.
+
+Each of the two learns on half of the conversations (by a hash of the group), so that in fitting
+the judge every training conversation is read by the model that has not seen it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.encoder.reply import HALVES, ReplyConfig, ReplyModel, context_of
+from medal_judges.training.encoder.model import Batcher
+from medal_judges.training.rows.examples import Example
+
+_MOST_TURNS = 200  # of one conversation: relayed bots must not fill a batch
+_BATCH = 32
+
+
+def half_of(group: str, seed: int) -> int:
+    """Which half a conversation belongs to."""
+    return hashlib.sha256(f"{seed}:{group}".encode()).digest()[0] % HALVES
+
+
+def other_halves(examples: Sequence[Example], seed: int) -> Tensor:
+    """For each example the number of the reply model that did not learn from it [n]."""
+    return torch.tensor([1 - half_of(e.group, seed) for e in examples])
+
+
+def fit_reply(judge: EncoderJudge, data: Batcher, seed: int) -> None:
+    """Train both reply models in place and set the reactions' vectors."""
+    config = judge.config.reply
+    assert config is not None and judge.net.reply is not None
+    for name, texts in (("positive", config.positive), ("negative", config.negative)):
+        vectors = functional.normalize(judge.embed_texts(texts), dim=-1)
+        getattr(judge.net, name).copy_(vectors)
+    for half, model in enumerate(judge.net.reply):
+        rows = [i for i, e in enumerate(data.examples) if half_of(e.group, seed) == half]
+        pairs = _pairs(judge, data, rows)
+        assert isinstance(model, ReplyModel)
+        if len(pairs[0]) >= 2:
+            _train(model, pairs, config, torch.Generator().manual_seed(seed * HALVES + half))
+
+
+@torch.no_grad()
+def _pairs(judge: EncoderJudge, data: Batcher, rows: Sequence[int]) -> list[Tensor]:
+    """(turn, before, earlier, measures, next turn, text number of it) of every assistant turn that
+    a user answered, the opening turn left out."""
+    found: list[list[Tensor]] = []
+    for start in range(0, len(rows), _BATCH):
+        chosen = list(rows[start : start + _BATCH])
+        inputs = data.inputs(chosen)
+        assert inputs.vectors is not None
+        batch = inputs.batch
+        unit = functional.normalize(inputs.vectors.float(), dim=-1)
+        measures = judge.net.standardised(judge.net.measures(inputs.vectors, batch), batch)
+        answered = torch.zeros_like(batch.mask)
+        answered[:, 1:-1] = (
+            (batch.roles[:, 1:-1] == 1) & (batch.roles[:, 2:] == 0) & batch.mask[:, 2:]
+        )
+        answered[:, _MOST_TURNS:] = False
+        following = torch.cat([unit[:, 1:], unit[:, -1:]], dim=1)
+        numbers = torch.cat([data.numbers(chosen)[:, 1:], data.numbers(chosen)[:, -1:]], dim=1)
+        parts = [*context_of(unit), measures, following, numbers]
+        found.append([part[answered] for part in parts])
+    return [torch.cat(column) for column in zip(*found, strict=True)]
+
+
+def _train(
+    model: ReplyModel, pairs: Sequence[Tensor], config: ReplyConfig, generator: torch.Generator
+) -> None:
+    """Symmetric InfoNCE over batches; equal replies are not each other's negatives."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=0.05)
+    count = len(pairs[0])
+    size = min(config.batch_size, count)
+
+    def noisy(vectors: Tensor) -> Tensor:
+        return vectors + config.noise * torch.randn(vectors.shape, generator=generator)
+
+    model.train()
+    for _ in range(config.epochs):
+        order = torch.randperm(count, generator=generator)
+        for start in range(0, count - size // 2, size):
+            rows = order[start : start + size]
+            now, before, earlier, measures, following, number = (p[rows] for p in pairs)
+            expected = model.expect(noisy(now), noisy(before), noisy(earlier), measures)
+            scores = expected @ model.replies(noisy(following)).T * model.log_sharpness.exp()
+            same = (number[:, None] == number[None, :]) & ~torch.eye(len(rows), dtype=torch.bool)
+            scores = scores.masked_fill(same, -1e4)
+            target = torch.arange(len(rows))
+            loss = functional.cross_entropy(scores, target)
+            loss = (loss + functional.cross_entropy(scores.T, target)) / 2
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    model.eval()

@@ -1,0 +1,60 @@
+"""Training an encoder judge: what is frozen, what is fitted beforehand, and the closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.encoder.experts import mute_experts
+from medal_judges.training.encoder.feature_scale import fit_feature_scale
+from medal_judges.training.encoder.model import Batcher, EncoderObjective, reads_in_bf16
+from medal_judges.training.encoder.reply import fit_reply
+from medal_judges.training.encoder.ridge import fit_ridge
+from medal_judges.training.loop.optimizer import freeze
+from medal_judges.training.loop.task import Task
+from medal_judges.training.rows.example_store import sources_of
+from medal_judges.training.rows.examples import Example
+
+
+class EncoderTask(Task):
+    """See Task."""
+
+    train: Batcher
+    validation: Batcher
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        judge: EncoderJudge,
+        train: Sequence[Example],
+        validation: Sequence[Example],
+        device: torch.device,
+    ) -> None:
+        self.config, self.judge = config, judge
+        if config.optim.solver == "gradient":
+            mute_experts(judge.net, train, least=1)
+        judge.net.to(device)
+        judge.device = device
+        self.body = judge.net.body
+        freeze(self.body, config.trainable_layers)
+        frozen = config.trainable_layers == 0 or not judge.config.embedding
+        bf16 = reads_in_bf16(config.optim.mixed_precision, device)
+        self.train = Batcher(judge, train, frozen, bf16)
+        self.validation = Batcher(judge, validation, frozen, bf16)
+        if judge.config.net != "sequence":  # which has neither features nor turn vectors
+            fit_feature_scale(judge, self.train)
+        if judge.config.reply is not None:
+            fit_reply(judge, self.train, config.seed)
+            fit_feature_scale(judge, self.train)  # once more: now the reactions mean something
+        sources = sources_of(train)
+        self.objective = EncoderObjective(judge.net, sources, config.source_offsets)
+
+    def solve(self) -> bool:
+        """Ridge, where the config asks for it."""
+        if self.config.optim.solver != "ridge":
+            return False
+        fit_ridge(self.judge, self.train, self.config.optim.embedding_share, self.config.seed)
+        return True

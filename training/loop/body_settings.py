@@ -1,0 +1,94 @@
+"""How the body computes while it trains: attention, gradient checkpointing, Liger kernels."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.models.base.attention import Attention, set_attention
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.loop.distributed import strategy
+
+
+def set_body(body: Any, config: TrainConfig, accelerator: Any, precision: str) -> dict[str, Any]:
+    """Set what ``config`` asks for; returns the facts of it, for the judge's config.json.
+
+    Raises ConfigError or MissingExtraError for what cannot be had here.
+    """
+    wanted: Attention = getattr(config.model, "attention", "auto")
+    attention = set_attention(body, wanted, accelerator.device, precision, strict=True)
+    if config.optim.gradient_checkpointing:
+        checkpoint_layers(body, reentrant=strategy(accelerator) == "zero3")
+    if config.optim.liger:
+        patch_liger(body, accelerator.device)
+    return {
+        "precision": precision,
+        "attention": attention,
+        "gradient_checkpointing": config.optim.gradient_checkpointing,
+        "liger": config.optim.liger,
+    }
+
+
+def reset_body(body: Any, config: TrainConfig) -> None:
+    """The body as a fresh process would load it on a CPU, weights apart."""
+    if config.optim.gradient_checkpointing:
+        body.gradient_checkpointing_disable()
+        body.disable_input_require_grads()
+    unpatch_liger(body)
+    set_attention(body, "auto", torch.device("cpu"), "no")
+
+
+def checkpoint_layers(body: Any, *, reentrant: bool) -> None:
+    """Keep each layer's input alone and compute the rest again in the backward pass.
+
+    ``reentrant`` for ZeRO-3, whose parameters are parted again by then: torch's other kind
+    compares shapes and finds them changed. It needs an input that has a gradient.
+    Raises ConfigError where the model cannot.
+    """
+    if not getattr(body, "supports_gradient_checkpointing", True):
+        raise ConfigError(
+            "optim.gradient_checkpointing: the body cannot do it",
+            hint="set optim.gradient_checkpointing: false",
+        )
+    body.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+    if reentrant:
+        body.enable_input_require_grads()
+
+
+def patch_liger(body: Any, device: torch.device) -> None:
+    """Liger's kernels for norms and gated layers of ``body``, in place.
+
+    Not its rotary positions, nor its losses: they replace functions of transformers for the whole
+    process, which then can score on no CPU. Raises ConfigError on a CPU and for models that Liger
+    does not know, MissingExtraError where the package is not installed.
+    """
+    if device.type != "cuda":
+        raise ConfigError("optim.liger needs a GPU", hint="set optim.liger: false")
+    if find_spec("liger_kernel") is None:
+        raise MissingExtraError("liger-kernel", "liger", "optim.liger: true")
+    from liger_kernel.transformers.monkey_patch import (
+        MODEL_TYPE_TO_APPLY_LIGER_FN,
+        _apply_liger_kernel_to_instance,
+    )
+
+    model = body.get_base_model() if hasattr(body, "get_base_model") else body
+    kind = model.config.model_type
+    if kind not in MODEL_TYPE_TO_APPLY_LIGER_FN:
+        raise ConfigError(
+            f"optim.liger: Liger has no kernels for a {kind} body", hint="set optim.liger: false"
+        )
+    _apply_liger_kernel_to_instance(
+        model=model, rope=False, cross_entropy=False, fused_linear_cross_entropy=False
+    )
+
+
+def unpatch_liger(body: Any) -> None:
+    """Take Liger's methods off the modules of ``body``: its kernels run on no CPU."""
+    for module in body.modules():
+        for name, value in list(vars(module).items()):
+            function = getattr(value, "__func__", None)
+            if str(getattr(function, "__module__", "")).startswith("liger_kernel"):
+                delattr(module, name)

@@ -109,7 +109,3 @@ def main() -> None:
             raise
         typer.echo("stopped; run the same command again to go on", err=True)
         sys.exit(130)
-
-
-if __name__ == "__main__":
-    main()

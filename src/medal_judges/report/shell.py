@@ -59,4 +59,4 @@ def _navigation(anchors: Sequence[tuple[str, str]], body: str) -> str:
 
 
 def _asset(name: str) -> str:
-    return (files("medal_judges.eval.page") / name).read_text(encoding="utf-8")
+    return (files("medal_judges.report") / name).read_text(encoding="utf-8")

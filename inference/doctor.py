@@ -51,7 +51,7 @@ def _devices() -> list[Fact]:
 def _folders() -> list[Fact]:
     from huggingface_hub.constants import HF_HUB_CACHE, HF_HUB_OFFLINE
 
-    from medal_judges.data_prep.sources.cache import cache_folder, data_folder
+    from medal_judges.files import cache_folder, data_folder
 
     data = data_folder()
     found = [

@@ -47,9 +47,7 @@ ENTRANCES = {"", "__main__", "cli.__main__", "training.__main__", "training.trai
 KNOWN: set[tuple[str, str]] = {
     ("data_prep.corpus_stats.figures", "eval.page.arrangement"),
     ("eval.benchmark.runner", "cli.spending_options"),
-    ("inference.doctor", "data_prep.sources.cache"),
     ("models.base.golden", "models.encoder.judge"),
-    ("models.llm.cache", "models.llm.local.gguf"),
     ("models.llm.cache", "models.llm.server.served"),
     ("models.llm.counting", "models.llm.server.prices"),
     ("models.llm.rendering", "models.llm.local.prefix"),

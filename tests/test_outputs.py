@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.locks import only_run
+from medal_judges.files import only_run
 
 LINE = {
     "id": "a",
@@ -91,7 +91,7 @@ def test_a_line_file_of_the_data_folder_is_an_input(
 
 HOLD = """
 import sys
-from medal_judges.locks import only_run
+from medal_judges.files import only_run
 with only_run(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()

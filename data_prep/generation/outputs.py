@@ -16,8 +16,8 @@ from filelock import Timeout
 from medal_judges.data_prep.generation.journal import Journal
 from medal_judges.data_prep.generation.pool import Step
 from medal_judges.errors import MedalError
+from medal_judges.files import lock_of
 from medal_judges.jsonl import to_line
-from medal_judges.locks import lock_of
 
 try:
     import fcntl

@@ -12,22 +12,9 @@ from pathlib import Path
 
 from medal_judges.data_prep.sources.source import Part
 from medal_judges.errors import SourceError
+from medal_judges.files import atomic_path, cache_folder
 
-DATA_VARIABLE = "MEDAL_JUDGES_DATA"
-CACHE_VARIABLE = "MEDAL_JUDGES_CACHE"
 _TIMEOUT = 60
-
-
-def data_folder() -> Path | None:
-    """The folder of $MEDAL_JUDGES_DATA, None when it is not set."""
-    value = os.environ.get(DATA_VARIABLE)
-    return Path(value) if value else None
-
-
-def cache_folder() -> Path:
-    """$MEDAL_JUDGES_CACHE, by default ~/.cache/medal_judges/data."""
-    value = os.environ.get(CACHE_VARIABLE)
-    return Path(value) if value else Path.home() / ".cache" / "medal_judges" / "data"
 
 
 def is_offline(offline: bool | None = None) -> bool:
@@ -85,23 +72,19 @@ def require_checksum(path: Path, checksum: str | None, url: str | None = None) -
 
 
 def _download(url: str, target: Path, checksum: str | None) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".partial-{os.getpid()}-{target.name}")
     try:
         with (
+            atomic_path(target) as partial,
             urllib.request.urlopen(url.replace(" ", "%20"), timeout=_TIMEOUT) as reply,
-            open(partial, "wb") as stream,
         ):
-            shutil.copyfileobj(reply, stream)
+            with open(partial, "wb") as stream:
+                shutil.copyfileobj(reply, stream)
             expected = reply.headers.get("Content-Length")
-        if expected is not None and partial.stat().st_size != int(expected):
-            raise SourceError(f"{url}: the download broke off", hint="run the same command again")
-        require_checksum(partial, checksum, url)
-        partial.replace(target)
+            if expected is not None and partial.stat().st_size != int(expected):
+                raise SourceError(f"{url}: the download broke off", hint="run the command again")
+            require_checksum(partial, checksum, url)
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         raise SourceError(
             f"cannot fetch {url}: {error}", hint=f"put the file at {target} by hand"
         ) from error
-    finally:
-        partial.unlink(missing_ok=True)
     return target

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medal_judges.data_prep.sources.abceval import ABCEVAL
-from medal_judges.data_prep.sources.cache import DATA_VARIABLE, cache_folder, data_folder, fetch
+from medal_judges.data_prep.sources.cache import fetch
 from medal_judges.data_prep.sources.chitchat import CHITCHAT
 from medal_judges.data_prep.sources.conture import CONTURE
 from medal_judges.data_prep.sources.dialogue_eval import DIALOGUE_EVAL
@@ -20,6 +20,7 @@ from medal_judges.data_prep.sources.source import Part, Source
 from medal_judges.data_prep.sources.usr import USR
 from medal_judges.data_prep.sources.xdial import XDIAL
 from medal_judges.errors import SourceError
+from medal_judges.files import DATA_VARIABLE, cache_folder, data_folder
 from medal_judges.jsonl import Skipped, read_labelled
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.nearest import did_you_mean

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from medal_judges.errors import MedalError
+from medal_judges.files import cache_folder
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.answer_records import (
     completion_of,
@@ -43,7 +44,6 @@ from medal_judges.models.llm.answer_records import (
     likelihood_of,
 )
 from medal_judges.models.llm.answer_store import AnswerStore
-from medal_judges.models.llm.local.gguf import cache_root
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -79,7 +79,7 @@ def collect(
 
 def answers_folder() -> Path:
     """Where answers are kept unless a folder is named: ``answers`` in MEDAL_JUDGES_CACHE."""
-    return cache_root() / "answers"
+    return cache_folder() / "answers"
 
 
 @dataclass(slots=True)

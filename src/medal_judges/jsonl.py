@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
 import re
 import sys
 import zlib
@@ -17,6 +16,7 @@ from typing import IO, Any, TypeVar
 from medal_judges.dialogue import Dialogue, parse_dialogue
 from medal_judges.errors import CoverageError, DataError, RecordError
 from medal_judges.fields import VALID_TEXT, require_valid_text
+from medal_judges.files import atomic_path
 from medal_judges.judgement import Judgement, parse_judgement
 from medal_judges.labelled import LabelledDialogue, parse_labelled
 
@@ -127,7 +127,7 @@ def read_records(
                 if not line.strip():
                     continue
                 try:
-                    parsed = _parse_line(path, number, line, parse)
+                    parsed = parse_line(path, number, line, parse)
                 except DataError as error:
                     if skipped is None:
                         raise
@@ -164,17 +164,23 @@ def damaged(path: str | Path, number: int, error: Exception) -> DataError:
     return DataError(path, number + 1, problem, hint=hint)
 
 
-def _parse_line(path: str | Path, number: int, line: str, parse: Callable[[object], T]) -> T:
+def parse_line(
+    path: str | Path,
+    number: int,
+    line: str,
+    parse: Callable[[object], T],
+    *,
+    hint: str = _SKIP_HINT,
+) -> T:
+    """``parse`` of the JSON value of ``line``; raises DataError, which names file and line."""
     if len(line) > _LONGEST and not line.endswith("\n"):
-        raise DataError(
-            path, number, f"a line of more than {_LONGEST:,} characters", hint=_SKIP_HINT
-        )
+        raise DataError(path, number, f"a line of more than {_LONGEST:,} characters", hint=hint)
     try:
         return parse(_load(line))
     except RecordError as error:
-        raise DataError(path, number, error.message, hint=_SKIP_HINT) from error
+        raise DataError(path, number, error.message, hint=hint) from error
     except RecursionError as error:
-        raise DataError(path, number, "nested too deep", hint=_SKIP_HINT) from error
+        raise DataError(path, number, "nested too deep", hint=hint) from error
 
 
 def _load(line: str) -> object:
@@ -238,21 +244,13 @@ def read_judgements(path: str | Path, *, skipped: Skipped | None = None) -> Iter
 def write_records(path: str | Path, records: Iterable[Any]) -> int:
     """Write one JSON object a line (anything with ``to_record``, or a dict); returns the count.
 
-    Parents are made. The file appears whole or not at all: it is written beside and renamed, and a
-    write that fails leaves neither. Raises RecordError as ``to_line`` does.
+    Parents are made. The file appears whole or not at all. Raises RecordError as ``to_line`` does.
     """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".partial-{os.getpid()}-{target.name}")
     count = 0
-    try:
-        with open_text(partial, "w") as stream:
-            for record in records:
-                stream.write(to_line(record))
-                count += 1
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with atomic_path(path) as partial, open_text(partial, "w") as stream:
+        for record in records:
+            stream.write(to_line(record))
+            count += 1
     return count
 
 

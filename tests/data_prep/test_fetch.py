@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.sources.cache import CACHE_VARIABLE, DATA_VARIABLE, fetch, is_offline
+from medal_judges.data_prep.sources.cache import fetch, is_offline
 from medal_judges.data_prep.sources.registry import (
     SOURCES,
     get_source,
@@ -25,6 +25,7 @@ from medal_judges.data_prep.sources.registry import (
 )
 from medal_judges.data_prep.sources.source import Part, Source
 from medal_judges.errors import SourceError
+from medal_judges.files import CACHE_VARIABLE, DATA_VARIABLE
 
 BODY = b'[{"text": "a public file"}]' * 1000
 

@@ -21,7 +21,8 @@ import numpy as np
 from filelock import FileLock
 
 from medal_judges import __version__
-from medal_judges.data_prep.sources.cache import cache_folder, sha256
+from medal_judges.data_prep.sources.cache import sha256
+from medal_judges.files import cache_folder
 from medal_judges.jsonl import to_line
 from medal_judges.labelled import LabelledDialogue, parse_labelled
 from medal_judges.rating import Scale, mean

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.local.gguf import cache_root
+from medal_judges.files import cache_folder
 from medal_judges.signature import content_hash
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def converted_bin(model: str, revision: str | None = None) -> Path:
         )
     beside = [file for pattern in _BESIDE for file in sorted(source.glob(pattern))]
     facts = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in [*files, *beside]]
-    folder = cache_root() / "bin" / f"{source.name}-{content_hash(facts)}"
+    folder = cache_folder() / "bin" / f"{source.name}-{content_hash(facts)}"
     if folder.is_dir():
         return folder
     partial = folder.with_name(f"{folder.name}.{os.getpid()}")

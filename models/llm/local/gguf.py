@@ -9,13 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.errors import MissingExtraError
+from medal_judges.files import cache_folder
 from medal_judges.signature import content_hash
-
-
-def cache_root() -> Path:
-    """Where this project keeps what it can make again: MEDAL_JUDGES_CACHE, else ~/.cache."""
-    named = os.environ.get("MEDAL_JUDGES_CACHE")
-    return Path(named) if named else Path.home() / ".cache" / "medal_judges"
 
 
 def converted(path: Path) -> Path:
@@ -24,7 +19,7 @@ def converted(path: Path) -> Path:
     Raises MissingExtraError without the package ``gguf``.
     """
     stat = path.stat()
-    folder = cache_root() / "gguf" / f"{path.stem}-{content_hash([path.name, stat.st_size])}"
+    folder = cache_folder() / "gguf" / f"{path.stem}-{content_hash([path.name, stat.st_size])}"
     if folder.is_dir():
         return folder
     if find_spec("gguf") is None:

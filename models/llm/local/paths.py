@@ -17,8 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from medal_judges.files import cache_folder
 from medal_judges.models.llm.local.generation import Batching
-from medal_judges.models.llm.local.gguf import cache_root
 from medal_judges.models.llm.local.probes import COMMON, LONGEST, Finding, Probe
 from medal_judges.models.llm.local.windows import attends_to_all, context_of, smallest_window
 from medal_judges.signature import content_hash
@@ -59,7 +59,7 @@ def quick_paths(model: Any) -> Paths:
     precision, device, attention and these versions of torch and transformers."""
     key = _key(model)
     if key not in _KNOWN:
-        file = cache_root() / "doctor" / f"{key}.json"
+        file = cache_folder() / "doctor" / f"{key}.json"
         _KNOWN[key] = _kept(file) or _tried(model, file)
     return _KNOWN[key]
 

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from medal_judges.errors import ConfigError
+from medal_judges.files import cache_folder
 from medal_judges.models.llm.cache import OnAnswer, collect
-from medal_judges.models.llm.local.gguf import cache_root
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -59,7 +59,7 @@ class BatchModel(LanguageModel):
         self.limits = Limits(poll, max_requests, max_bytes)
         # Another server knows nothing of a batch: its jobs lie apart.
         place = content_hash([model_key(remote), remote.base_url])
-        self.journal = Journal((folder or cache_root() / "batches") / place)
+        self.journal = Journal((folder or cache_folder() / "batches") / place)
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """As the remote model counts."""

@@ -134,8 +134,8 @@ def import_answers(
     from medal_judges.data_prep.annotation.merge import merge
     from medal_judges.data_prep.annotation.project import PROJECT_FILE, ROWS_FILE, load_project
     from medal_judges.errors import MedalError
+    from medal_judges.files import require_other_file
     from medal_judges.jsonl import write_records
-    from medal_judges.outputs import require_other_file
 
     require_other_file(out, [*answers, folder / PROJECT_FILE, folder / ROWS_FILE])
     project = load_project(folder)

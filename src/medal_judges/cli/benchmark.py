@@ -47,7 +47,7 @@ def benchmark(
     from medal_judges.errors import ConfigError
     from medal_judges.eval.benchmark.compute import compute, made_facts, under_floor
     from medal_judges.eval.benchmark.runner import prepare
-    from medal_judges.locks import only_run
+    from medal_judges.files import only_run
 
     chosen = [*(overrides or []), *([f"weights={weights}"] if weights else [])]
     settings = _config(config, chosen, judge or [])

@@ -23,9 +23,9 @@ def calibrate(
 
     from medal_judges.data_prep.sources.registry import files_of, load_spec
     from medal_judges.errors import ConfigError
+    from medal_judges.files import require_other_file
     from medal_judges.inference.progress import scoring_bar
     from medal_judges.models.followup.judge import FollowUpJudge
-    from medal_judges.outputs import require_other_file
     from medal_judges.training.scale import fit_scale, human_units
 
     require_other_file(out, [judge, *files_of(data)])

@@ -109,8 +109,8 @@ def _run(
     from medal_judges.data_prep.curation.report import print_report, write_report
     from medal_judges.data_prep.sources.registry import files_of
     from medal_judges.errors import ConfigError, MedalError
+    from medal_judges.files import require_other_file
     from medal_judges.jsonl import Skipped, write_records
-    from medal_judges.outputs import require_other_file
 
     selection = out / "selection.jsonl"
     for name in ("selection.jsonl", "left_out.jsonl", "skipped.jsonl"):

@@ -53,9 +53,8 @@ def translate(
         translate_to_file,
     )
     from medal_judges.data_prep.native.translation import Translator
+    from medal_judges.files import only_run, require_other_file
     from medal_judges.jsonl import read_labelled
-    from medal_judges.locks import only_run
-    from medal_judges.outputs import require_other_file
 
     require_other_file(out, [source])
     settings = load_config(TranslateConfig, config, overrides or [], folder="native")
@@ -136,9 +135,8 @@ def compare_native(
     from medal_judges.data_prep.native.pairs import paired
     from medal_judges.data_prep.native.rates import rates
     from medal_judges.data_prep.native.results import print_rates, write_results
+    from medal_judges.files import only_run, require_other_file
     from medal_judges.jsonl import read_labelled
-    from medal_judges.locks import only_run
-    from medal_judges.outputs import require_other_file
 
     require_other_file(out / "verdicts.jsonl", [native, translated], option="OUT/verdicts.jsonl:")
     settings = load_config(CompareConfig, config, overrides or [], folder="native")

@@ -40,8 +40,8 @@ def plant(
     from medal_judges.data_prep.perturbation import ISSUES, Tally, planted_set
     from medal_judges.data_prep.perturbation.tables import Split
     from medal_judges.data_prep.sources.registry import files_of, load_spec
+    from medal_judges.files import require_other_file
     from medal_judges.jsonl import write_records
-    from medal_judges.outputs import require_other_file
 
     require_other_file(out, files_of(source))
     tally = Tally()

@@ -46,8 +46,8 @@ def seeds(
     """
     from medal_judges.config import build_config
     from medal_judges.data_prep.seeds.sampling import SeedsConfig, draws_for, in_languages
+    from medal_judges.files import require_other_file
     from medal_judges.jsonl import write_records
-    from medal_judges.outputs import require_other_file
 
     settings = {"n": n, "scenes": scenes, "personas": personas, "affects": affects}
     settings["critic"] = None if critic == "no" else critic

@@ -74,9 +74,9 @@ def label(
     that failed because a server was down or a limit was met."""
     from medal_judges.data_prep.labelling.labels import survey
     from medal_judges.data_prep.labelling.run import LabellingRun, require_repeats
+    from medal_judges.files import only_run
     from medal_judges.inference.progress import show_kept
     from medal_judges.jsonl import read_labelled
-    from medal_judges.locks import only_run
     from medal_judges.shipped import judge_file
 
     folder = _required(out, file, dry_run)
@@ -109,7 +109,7 @@ def label(
 def _required(out: Path | None, file: Path, dry_run: bool) -> Path:
     """The folder to write to, none of whose files is the one that is read."""
     from medal_judges.errors import ConfigError
-    from medal_judges.outputs import require_other_file
+    from medal_judges.files import require_other_file
 
     if out is None and not dry_run:
         raise ConfigError("no folder given to write to", hint="--out runs/labelled")

@@ -72,9 +72,9 @@ def score(
 ) -> None:
     """Judge dialogues. The same command resumes after a stop, and asks again for rows that failed
     because a server was down or a limit was met."""
+    from medal_judges.files import require_other_file
     from medal_judges.inference.progress import show_kept
     from medal_judges.jsonl import read_dialogues
-    from medal_judges.outputs import require_other_file
     from medal_judges.shipped import judge_file
 
     _require_judge_and_level(judge, level)
@@ -120,8 +120,8 @@ def _require_judge_and_level(judge: str, level: str) -> None:
 
 def _skipped(file: str, out: str, dry_run: bool) -> Skipped:
     """Where bad lines are listed: in a file beside OUT; without one all on standard error."""
+    from medal_judges.files import require_other_file
     from medal_judges.jsonl import Skipped, list_beside
-    from medal_judges.outputs import require_other_file
 
     if out == "-" or dry_run:
         return Skipped(keep=None)
@@ -198,9 +198,9 @@ def _to_file(
 ) -> ScoreReport:
     from pathlib import Path
 
+    from medal_judges.files import only_run
     from medal_judges.inference.progress import scoring_bar
     from medal_judges.inference.scoring import score_to_file
-    from medal_judges.locks import only_run
 
     with only_run(out), scoring_bar(file) as advance:
         return score_to_file(

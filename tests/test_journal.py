@@ -1,0 +1,112 @@
+"""The journal: what was written whole is kept, what a kill left of a line is not."""
+
+from __future__ import annotations
+
+import gzip
+import multiprocessing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medal_judges.errors import DataError
+from medal_judges.files import atomic_path, atomic_write
+from medal_judges.journal import Journal
+
+NAMES = ["journal.jsonl", "journal.jsonl.gz"]
+
+
+def ids(journal: Journal) -> list[Any]:
+    return list(journal.records(lambda record: record["id"]))  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_kill_left_of_a_line_is_dropped_at_every_byte(tmp_path: Path, name: str) -> None:
+    whole = Journal(tmp_path / name)
+    assert ids(whole) == []
+    whole.append({"id": f"d{n}", "text": "é" * n} for n in range(3))
+    whole.append([{"id": "d3"}], sync=False)
+    whole.sync()
+    assert ids(whole) == ["d0", "d1", "d2", "d3"]
+    data = whole.path.read_bytes()
+    for size in range(len(data)):
+        cut = Journal(tmp_path / f"cut-{name}")
+        cut.path.write_bytes(data[:size])
+        kept = ids(cut)
+        assert kept == ["d0", "d1", "d2", "d3"][: len(kept)]
+        cut.append([{"id": "new"}])
+        assert ids(cut) == [*kept, "new"]
+
+
+def test_the_last_line_of_a_key_counts(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.append([{"id": "a", "n": 1}, {"id": "b", "n": 2}])
+    journal.append([{"id": "a", "n": 3}])
+    latest = journal.by_key(dict, lambda record: record["id"])  # type: ignore[arg-type]
+    assert {key: record["n"] for key, record in latest.items()} == {"a": 3, "b": 2}
+
+
+def test_reading_goes_on_where_it_ended(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.append([{"id": "a"}])
+    ((offset, line),) = journal.lines()
+    journal.append([{"id": "b"}])
+    assert list(journal.lines(offset + len(line))) == [(len(line), b'{"id": "b"}\n')]
+
+
+def test_a_line_in_the_middle_that_is_no_record_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text('{"id": 1}\n{"id": \n{"id": 3}\n')
+    with pytest.raises(DataError, match=f"{path}:2"):
+        ids(Journal(path))
+
+
+def test_a_write_that_fails_leaves_no_part_of_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.append([{"id": "a"}])
+
+    def full(_: int) -> None:
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        journal.append([{"id": "b"}])
+    monkeypatch.undo()
+    assert journal.path.read_text() == '{"id": "a"}\n'
+
+
+def _append(path: Path, worker: int) -> None:
+    for n in range(50):
+        Journal(path).append([{"id": f"{worker}-{n}", "text": "x" * 500}], sync=False)
+
+
+def test_processes_do_not_write_into_one_another(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    workers = [multiprocessing.Process(target=_append, args=(path, n)) for n in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(ids(Journal(path))) == sorted(f"{w}-{n}" for w in range(4) for n in range(50))
+
+
+def test_a_target_changes_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = atomic_write(tmp_path / "new" / "a.jsonl.gz", gzip.compress(b"old"))
+    with pytest.raises(ValueError, match="x"), atomic_path(target) as partial:
+        partial.write_bytes(b"half")
+        raise ValueError("x")
+    assert gzip.decompress(target.read_bytes()) == b"old"
+    folder = tmp_path / "judge"
+    for text in ("first", "second"):
+        with atomic_path(folder) as partial:
+            partial.mkdir()
+            (partial / f"{text}.txt").write_text(text)
+    assert [path.name for path in folder.iterdir()] == ["second.txt"]
+    assert {path.name for path in tmp_path.rglob("*")} == {
+        "new",
+        "a.jsonl.gz",
+        "judge",
+        "second.txt",
+    }

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.data_prep.curation.balanced import Selection
+from medal_judges.data_prep.curation.balanced import BalancedSelection
 from medal_judges.data_prep.curation.candidate import Candidate, LabelReading, shuffled
+from medal_judges.data_prep.curation.policy import LanguageSelection, covered_share
+from medal_judges.stats.weights import effective_size
 
 Floats = npt.NDArray[np.float64]
 RANDOM_SAMPLES = 200  # their mean stands beside the selection
@@ -78,7 +80,6 @@ class LanguageBalance:
     seeds: int = 0
     unseeded: tuple[tuple[str, str], ...] = ()
     skipped: tuple[tuple[str, str, str, int], ...] = ()
-    notes: Mapping[str, int] = field(default_factory=dict)
     covered: float | None = None
     effective: float = 0.0
 
@@ -89,6 +90,35 @@ class LanguageBalance:
     def factor(self, name: str) -> FactorBalance:
         """One factor: category, level, chatbot or user."""
         return next(factor for factor in self.factors if factor.name == name)
+
+
+def language_balance(
+    lang: str,
+    pool: Sequence[Candidate],
+    selection: LanguageSelection,
+    wanted: int,
+    reading: LabelReading,
+    *,
+    seed: int = 0,
+) -> LanguageBalance:
+    """The balance of ``selection``, of which ``wanted`` dialogues were asked."""
+    chosen = [c.candidate for c in selection.chosen]
+    factors = balance_of(lang, pool, chosen, wanted, reading, seed=seed)
+    balanced = selection.balanced
+    return LanguageBalance(
+        lang=lang,
+        pool=len(pool),
+        wanted=wanted,
+        selected=len(chosen),
+        contexts=len({c.group for c in chosen}),
+        factors=factors,
+        unmet=unmet_targets(factors) if balanced else (),
+        seeds=sum(c.stage == "seed" for c in selection.chosen),
+        unseeded=balanced.unseeded if balanced else (),
+        skipped=skipped_wishes(balanced) if balanced else (),
+        covered=covered_share(pool, chosen) if balanced else None,
+        effective=effective_size([c.weight for c in selection.chosen]),
+    )
 
 
 def balance_of(
@@ -181,12 +211,12 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def unmet_targets(factors: Iterable[FactorBalance]) -> tuple[Unmet, ...]:
     """Values of which the selection holds less than 90% of an even share."""
-    found = []
-    for factor in factors:
-        for v in factor.values:
-            if v.selected < _MET * v.target:
-                found.append(Unmet(factor.name, v.value, v.target, v.selected, _reason(v)))
-    return tuple(found)
+    return tuple(
+        Unmet(factor.name, v.value, v.target, v.selected, _reason(v))
+        for factor in factors
+        for v in factor.values
+        if v.selected < _MET * v.target
+    )
 
 
 def _reason(count: ValueCount) -> str:
@@ -199,9 +229,7 @@ def _reason(count: ValueCount) -> str:
     return "other wishes weighed more"
 
 
-def skipped_wishes(selection: Selection | None) -> tuple[tuple[str, str, str, int], ...]:
+def skipped_wishes(selection: BalancedSelection) -> tuple[tuple[str, str, str, int], ...]:
     """(category, factor, value, times) of wishes without a candidate, most frequent first."""
-    if selection is None:
-        return ()
     ordered = sorted(selection.skipped.items(), key=lambda item: (-item[1], item[0]))
     return tuple((*key, times) for key, times in ordered)

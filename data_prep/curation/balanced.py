@@ -39,7 +39,7 @@ class Pick:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class BalancedSelection:
     """Dialogues in the order chosen: the first k are what a selection of k with as many seeds
     would hold. ``skipped`` counts wishes without a candidate: (category, factor, value) -> how
     often; factor ``category`` means that the whole pool had no more of it.
@@ -58,7 +58,7 @@ def select_balanced(
     best: int,
     seed: int = 0,
     per_context: int | None = None,
-) -> Selection:
+) -> BalancedSelection:
     """``n`` dialogues of ``pool`` (one language), or fewer where the pool has no more.
 
     ``categories`` are clean and the issues; ``best`` is the overall score of a seed. No more than
@@ -68,18 +68,18 @@ def select_balanced(
     unseeded = _seed_pairs(state, n, best)
     while len(state.picks) < n and state.add_next():
         pass
-    return Selection(tuple(state.picks), dict(state.skipped), unseeded)
+    return BalancedSelection(tuple(state.picks), dict(state.skipped), unseeded)
 
 
 def _seed_pairs(state: _State, n: int, best: int) -> tuple[tuple[str, str], ...]:
     """Stage one; the pairs without a dialogue for it. With fewer places than pairs, chatbots
     come in turn."""
-    found: dict[tuple[str, str], list[int]] = {}
+    suitable: dict[tuple[str, str], list[int]] = {}
     for i, c in enumerate(state.pool):
-        suits = found.setdefault((c.user, c.chatbot), [])
+        rows = suitable.setdefault((c.user, c.chatbot), [])
         if c.clean and c.level == best:
-            suits.append(i)
-    order = sorted(found, key=lambda pair: draw(state.seed, "\n".join(pair)))
+            rows.append(i)
+    order = sorted(suitable, key=lambda pair: draw(state.seed, "\n".join(pair)))
     turns: Counter[str] = Counter()
     rounds = {}
     for pair in order:
@@ -87,7 +87,7 @@ def _seed_pairs(state: _State, n: int, best: int) -> tuple[tuple[str, str], ...]
         turns[pair[1]] += 1
     unseeded = []
     for pair in sorted(order, key=lambda pair: rounds[pair]):
-        free = [i for i in found[pair] if state.free[i]]
+        free = [i for i in suitable[pair] if state.free[i]]
         if not free:
             unseeded.append(pair)
         elif len(state.picks) < n:

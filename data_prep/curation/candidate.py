@@ -13,9 +13,9 @@ from medal_judges.errors import ConfigError
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Rating
 
+Policy = Literal["balanced", "random"]
 Aggregate = Literal["majority", "any", "all"]
 Reason = Literal["foreign_language", "missing_label"]
-AGGREGATES: tuple[Aggregate, ...] = ("majority", "any", "all")
 CLEAN = "clean"  # the category of dialogues without an issue
 UNNAMED = ""
 
@@ -56,8 +56,8 @@ class LeftOut:
     def to_record(self) -> dict[str, Any]:
         """One line of left_out.jsonl."""
         record = {"id": self.id, "lang": self.lang, "reason": self.reason, "detail": self.detail}
-        found = {"keyword": self.keyword, "comment": self.comment}
-        return record | {key: value for key, value in found.items() if value is not None}
+        match = {"keyword": self.keyword, "comment": self.comment}
+        return record | {key: value for key, value in match.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +126,8 @@ class LabelReading:
         return math.ceil(sum(given) / len(given) - 0.5)
 
 
-def label_reading(rubric: str = "medal", aggregate: str = "majority") -> LabelReading:
+def label_reading(rubric: str = "medal", aggregate: Aggregate = "majority") -> LabelReading:
     """The LabelReading of a rubric's issues and its ``overall``. Raises ConfigError."""
-    chosen = next((known for known in AGGREGATES if known == aggregate), None)
-    if chosen is None:
-        raise ConfigError(f"aggregate must be one of {', '.join(AGGREGATES)}, not {aggregate!r}")
     dimensions = {d.name: d for d in load_rubric(rubric)}
     overall = dimensions.get("overall")
     if overall is None:
@@ -140,7 +137,7 @@ def label_reading(rubric: str = "medal", aggregate: str = "majority") -> LabelRe
         issues=tuple(name for name in issues if name != "other"),
         faults=tuple(name for name in issues if name == "other"),
         overall=overall,
-        aggregate=chosen,
+        aggregate=aggregate,
     )
 
 
@@ -158,10 +155,10 @@ def draw(seed: int, key: str) -> float:
 
 def by_language(candidates: Iterable[Candidate]) -> Mapping[str, list[Candidate]]:
     """Candidates of each language, languages in alphabetical order."""
-    found: dict[str, list[Candidate]] = {}
+    groups: dict[str, list[Candidate]] = {}
     for candidate in candidates:
-        found.setdefault(candidate.lang, []).append(candidate)
-    return {lang: found[lang] for lang in sorted(found)}
+        groups.setdefault(candidate.lang, []).append(candidate)
+    return dict(sorted(groups.items()))
 
 
 def _given(values: Iterable[float | None]) -> tuple[float, ...]:

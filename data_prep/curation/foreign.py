@@ -70,9 +70,9 @@ class ForeignLanguage:
         """The keyword in a comment on a dialogue in ``lang``, None where there is none."""
         text = comment[:_LONGEST]
         for pattern in (*self._phrases, *self._named(lang)):
-            for found in pattern.finditer(text):
-                if not self._taken_back(text, found.start(), found.end()):
-                    return found.group().strip()
+            for hit in pattern.finditer(text):
+                if not self._taken_back(text, hit.start(), hit.end()):
+                    return hit.group().strip()
         return None
 
     def _comments(self, row: LabelledDialogue) -> list[str]:

@@ -149,8 +149,8 @@ def _language_notes(b: LanguageBalance) -> list[str]:
         lines.append(f"{b.lang}: no clean best-scored dialogue of {user} with {chatbot}")
     if b.skipped:
         times = sum(count for *_, count in b.skipped)
-        lines.append(f"{b.lang}: {times} wishes passed over for want of a dialogue (curation.json)")
-    return lines + [f"{b.lang}: {count} {name}" for name, count in b.notes.items() if count]
+        lines.append(f"{b.lang}: {times} wishes skipped for lack of a dialogue (curation.json)")
+    return lines
 
 
 def _named(unmet: Unmet) -> str:

@@ -11,7 +11,6 @@ from medal_judges.cli.data_followups import followups
 from medal_judges.cli.data_native import compare_native, translate
 from medal_judges.cli.data_plant import plant
 from medal_judges.cli.data_seeds import seeds
-from medal_judges.cli.data_simulate_curation import simulate_curation
 from medal_judges.cli.data_stats import stats
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ app.command("seeds")(seeds)
 app.command("translate")(translate)
 app.command("compare-native")(compare_native)
 app.command("stats")(stats)
-app.command("simulate-curation")(simulate_curation)
 Offline = Annotated[bool, typer.Option("--offline", help="Never use the network.")]
 
 

@@ -8,18 +8,20 @@ from collections import Counter
 import pytest
 
 from medal_judges.data_prep.curation.balance import balance_of
-from medal_judges.data_prep.curation.balanced import Selection, select_balanced
+from medal_judges.data_prep.curation.balanced import BalancedSelection, select_balanced
 from medal_judges.data_prep.curation.candidate import CLEAN, Candidate, label_reading
 
 from ...speed.curation import labelled_pool
 from .rows import CATEGORIES, candidate
 
 
-def chosen(pool: list[Candidate], n: int, seed: int = 0, per: int | None = None) -> Selection:
+def chosen(
+    pool: list[Candidate], n: int, seed: int = 0, per: int | None = None
+) -> BalancedSelection:
     return select_balanced(pool, n, categories=CATEGORIES, best=5, seed=seed, per_context=per)
 
 
-def ids(selection: Selection) -> list[str]:
+def ids(selection: BalancedSelection) -> list[str]:
     return [pick.candidate.id for pick in selection.picks]
 
 

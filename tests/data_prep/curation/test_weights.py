@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from medal_judges.data_prep.curation.candidate import Candidate, label_reading
-from medal_judges.data_prep.curation.policy import select
-from medal_judges.data_prep.curation.probability import inclusion_chances, systematic
-from medal_judges.data_prep.curation.weights import cell_weights, covered_share
-from medal_judges.errors import ConfigError
+from medal_judges.data_prep.curation.policy import cell_weights, covered_share, select
 from medal_judges.stats.weights import effective_size
 
 from .rows import candidate
@@ -76,53 +72,6 @@ def test_stated_chances_are_how_often_a_dialogue_is_chosen() -> None:
         counts.update(c.candidate.id for c in chosen)
     error = 5 * (0.25 * 0.75 / seeds) ** 0.5
     assert all(abs(counts[c.id] / seeds - 0.25) < error for c in pool)
-
-
-def test_systematic_samples_keep_unequal_chances() -> None:
-    chances = np.array([0.9, 0.1, 0.5, 1.0, 0.25, 0.25])
-    starts = (np.arange(4000) + 0.5) / 4000
-    counts = np.zeros(6)
-    for start in starts:
-        rows = systematic(chances, start)
-        assert len(rows) == 3 == len(set(rows))
-        counts[rows] += 1
-    assert counts / len(starts) == pytest.approx(chances, abs=1e-3)
-
-
-@pytest.mark.parametrize("n", [1, 7, 30, 49])
-def test_chances_add_up_and_keep_their_order(n: int) -> None:
-    sizes = np.random.default_rng(0).exponential(size=50) ** 3
-    chances = inclusion_chances(sizes, n)
-    assert chances.sum() == pytest.approx(n)
-    assert (chances > 0).all() and (chances <= 1).all()
-    assert (np.diff(chances[np.argsort(sizes)]) >= -1e-12).all()
-
-
-def test_edges_of_the_chances() -> None:
-    assert inclusion_chances([0, 0, 0, 0], 2).tolist() == [0.5] * 4
-    assert inclusion_chances([1, 5], 9).tolist() == [1, 1]
-    assert inclusion_chances([1000, 1, 1, 1], 2)[0] == 1
-    # by hand: a quarter even, the rest by size; mean size 2, so 0.25 + 0.75 * (1, 3) / 2
-    assert inclusion_chances([1, 3], 1) == pytest.approx([0.3125, 0.6875])
-    with pytest.raises(ConfigError, match="finite"):
-        inclusion_chances([1, float("nan")], 1)
-    with pytest.raises(ConfigError, match="below 0"):
-        inclusion_chances([1, -1], 1)
-
-
-def test_a_weighted_mean_is_that_of_the_pool_on_average() -> None:
-    """Horvitz-Thompson by brute force: sizes tied to the answer bias the plain mean, not this."""
-    rng = np.random.default_rng(1)
-    answer = rng.normal(size=60)
-    chances = inclusion_chances(np.exp(answer), 12)
-    plain, weighted = [], []
-    for _ in range(4000):
-        order = rng.permutation(60)
-        rows = order[systematic(chances[order], rng.random())]
-        plain.append(answer[rows].mean())
-        weighted.append((answer[rows] / chances[rows]).sum() / 60)
-    assert np.mean(weighted) == pytest.approx(answer.mean(), abs=0.02)
-    assert np.mean(plain) > answer.mean() + 0.3
 
 
 def test_order_of_the_pool_changes_no_sample() -> None:

@@ -58,7 +58,6 @@ def curate(
     from medal_judges.data_prep.curation.job import curate as run
     from medal_judges.data_prep.curation.report import print_report, write_report
     from medal_judges.errors import ConfigError, MedalError
-    from medal_judges.files import require_other_file
     from medal_judges.jsonl import Skipped, write_records
 
     foreign = None if keep_foreign else load_foreign(keywords)
@@ -89,7 +88,7 @@ def curate(
 def _require_unread(files: list[str], out: Path) -> None:
     """Raise ConfigError where a file to be written is one of those that are read."""
     from medal_judges.data_prep.sources.registry import files_of
-    from medal_judges.outputs import require_other_file
+    from medal_judges.files import require_other_file
 
     read = [path for text in files for path in files_of(text)]
     for name in ("selection.jsonl", "left_out.jsonl", "skipped.jsonl"):

@@ -235,17 +235,17 @@ def _likelihood_batch(llm: LanguageModel) -> tuple[Verdict, str, str]:
 
 
 def _system(llm: LanguageModel) -> tuple[Verdict, str, str]:
-    rendering = getattr(llm, "rendering", None)
-    if rendering is None:
+    template = getattr(llm, "template", None)
+    if template is None:
         return "skip", "–", "roles are put by the server, or by none"
     notes = {
         "native": "",
         "folded": "the template has no such role: put before the first user turn",
         "transcript": "no chat template: a plain transcript is read",
     }
-    turns = "; users and assistants in turns" if rendering.alternates else ""
-    verdict: Verdict = "pass" if rendering.system == "native" else "warn"
-    return verdict, rendering.system, notes[rendering.system] + turns
+    turns = "; users and assistants in turns" if template.alternates else ""
+    verdict: Verdict = "pass" if template.system == "native" else "warn"
+    return verdict, template.system, notes[template.system] + turns
 
 
 def _thinking(llm: LanguageModel) -> tuple[Verdict, str, str]:

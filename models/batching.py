@@ -41,7 +41,7 @@ def budget_batches(
         yield batch
 
 
-def halving(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R]:
+def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R]:
     """``run(batch)``; when memory runs out, both halves one after the other, down to one item."""
     try:
         return run(batch)
@@ -52,7 +52,7 @@ def halving(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R
     # Outside the except block: the traceback would keep the failed batch's tensors alive.
     _release_memory()
     middle = len(batch) // 2
-    return halving(run, batch[:middle]) + halving(run, batch[middle:])
+    return retry_on_oom(run, batch[:middle]) + retry_on_oom(run, batch[middle:])
 
 
 def is_out_of_memory(error: BaseException) -> bool:

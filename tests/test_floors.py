@@ -50,7 +50,7 @@ KNOWN: set[tuple[str, str]] = {
     ("models.base.golden", "models.encoder.judge"),
     ("models.llm.cache", "models.llm.server.served"),
     ("models.llm.counting", "models.llm.server.prices"),
-    ("models.llm.rendering", "models.llm.local.prefix"),
+    ("models.llm.chat_template", "models.llm.local.prefix"),
     ("report.csv_tables", "eval.metaeval.cascade"),
     ("report.csv_tables", "eval.page.arrangement"),
     ("report.csv_tables", "eval.page.calibration"),

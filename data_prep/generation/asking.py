@@ -151,5 +151,5 @@ def _request(messages: list[Message], decoding: Decoding, seed: int) -> ChatRequ
         top_p=decoding.top_p,
         seed=seed,
         presence_penalty=decoding.presence_penalty,
-        as_it_is=True,
+        accept_truncated=True,
     )

@@ -18,7 +18,7 @@ from medal_judges.models.llm.server.spending import CostLimitError
 class Budget:
     """``limit`` US dollars of this run; None for no limit.
 
-    Each model keeps to a purse of its own (spending.py). Before each round what is left is shared
+    Each model keeps to a limiter of its own (spending.py). Before each round what is left is shared
     out evenly among the models that are asked in it, so that all together never pass the limit. A
     limit in a model's own settings (``llm.max_cost``) holds beside it.
     """
@@ -36,7 +36,7 @@ class Budget:
         asked = [remote for model in models if (remote := remote_of(model)) is not None]
         if self.limit is None:
             for remote in asked:  # an earlier run of this process may have given it a share
-                remote.purse.limit = remote.purse.own
+                remote.limiter.limit = remote.limiter.own
             return
         for remote in asked:
             if remote.price is None and not is_own(remote.base_url):
@@ -46,24 +46,24 @@ class Budget:
                     "form, 0 for a server that costs nothing)",
                 )
             self._remotes[id(remote)] = remote
-            self._before.setdefault(id(remote), remote.purse.spent)
+            self._before.setdefault(id(remote), remote.limiter.spent)
         paid = [remote for remote in asked if remote.price is not None]
         left = self.limit - self.spent
         for remote in paid:
-            share = remote.purse.spent + max(0.0, left) / len(paid)
-            own = remote.purse.own
-            remote.purse.limit = share if own is None else min(share, own)
+            share = remote.limiter.spent + max(0.0, left) / len(paid)
+            own = remote.limiter.own
+            remote.limiter.limit = share if own is None else min(share, own)
 
     @property
     def spent(self) -> float:
         """US dollars so far."""
         found = self._remotes.items()
-        return sum(remote.purse.spent - self._before[key] for key, remote in found)
+        return sum(remote.limiter.spent - self._before[key] for key, remote in found)
 
     def error(self, limit: CostLimitError) -> CostLimitError:
         """What to tell of the ``limit`` that one model met: its own, or the one of the run."""
-        purses = [remote.purse for remote in self._remotes.values()]
-        if self.limit is None or any(p.own is not None and p.limit == p.own for p in purses):
+        limiters = [remote.limiter for remote in self._remotes.values()]
+        if self.limit is None or any(p.own is not None and p.limit == p.own for p in limiters):
             return limit
         return CostLimitError(
             f"stopped before the limit of ${self.limit:.2f}: all models together spent "

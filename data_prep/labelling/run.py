@@ -120,11 +120,11 @@ def require_repeats(judge: Judge, repeats: int) -> None:
         )
 
 
-def share_purse(judge: Judge, other: Judge) -> None:
-    """Let two judges that pay take from one purse, so that --max-cost holds for their sum."""
+def share_limiter(judge: Judge, other: Judge) -> None:
+    """Let two judges that pay take from one limiter, so that --max-cost holds for their sum."""
     from medal_judges.models.llm.counting import remote_of
 
     models = [getattr(each, "llm", None) for each in (judge, other)]
     first, second = (None if llm is None else remote_of(llm) for llm in models)
     if first is not None and second is not None:
-        second.purse = first.purse
+        second.limiter = first.limiter

@@ -100,7 +100,7 @@ class Spending:
 
     def add(self, usage: Usage) -> None:
         """Count one answer; a kept one took nothing this time."""
-        if not usage.paid:
+        if usage.from_cache:
             self.kept += 1
             return
         self.requests += 1

@@ -23,7 +23,7 @@ from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.judgement import Judgement, unscored
 from medal_judges.models.base.judged_languages import POLICIES, UnknownLanguage, language_outside
-from medal_judges.models.batching import budget_batches, halving, windows
+from medal_judges.models.batching import budget_batches, retry_on_oom, windows
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.signature import Signature
 
@@ -216,7 +216,7 @@ class Judge(ABC):
                 scored = self._score_batch([items[i] for i in flat], names)
                 return list(zip(flat, scored, strict=True))
 
-            answers.update(halving(run, batch))
+            answers.update(retry_on_oom(run, batch))
             before = len(waiting)
             waiting -= Counter(owners[i] for unit in batch for i in unit)
             progress(before - len(waiting))

@@ -20,7 +20,7 @@ from medal_judges.models.base.heads import Head, HeadKind
 from medal_judges.models.base.judge import Item, Judge, Scores
 from medal_judges.models.base.saving import read_config, write_config
 from medal_judges.models.base.weights import load_weights
-from medal_judges.models.batching import budget_batches, halving
+from medal_judges.models.batching import budget_batches, retry_on_oom
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.net import (
     EncoderNet,
@@ -202,7 +202,7 @@ class EncoderJudge(Judge):
         sums = torch.zeros(len(texts), self.net.hidden)
         counts = torch.zeros(len(texts), 1)
         for batch in budget_batches(flat, lambda entry: len(entry[1]), self.token_budget):
-            for row, total, count in halving(self._piece_sums, batch):
+            for row, total, count in retry_on_oom(self._piece_sums, batch):
                 sums[row] += total
                 counts[row] += count
         return sums / counts.clamp_min(1)

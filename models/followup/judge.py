@@ -47,7 +47,7 @@ class FollowUpConfig(Config):
     """A file of configs/judges/ with ``family: followup``.
 
     ``likelihood``: of the follow-up given the dialogue (conditional), or of both (joint, as FED).
-    ``reduce``: mean or sum over tokens. ``closed``: the end-of-turn token is a token of the
+    ``reduce``: mean or sum over tokens. ``score_eos``: the end-of-turn token is a token of the
     follow-up. ``answers``: after how many of the last answers the follow-ups are put (None: all of
     them), the values averaged with weights that fall by ``decay`` with each step back; of a judged
     turn it is always that turn alone. ``select``: DIET's selection for each dialogue.
@@ -64,7 +64,7 @@ class FollowUpConfig(Config):
     seed: int = 0
     likelihood: Literal["conditional", "joint"] = "conditional"
     reduce: Literal["mean", "sum"] = "mean"
-    closed: bool = True
+    score_eos: bool = True
     answers: int | None = Field(default=1, ge=1)
     decay: float = Field(default=1.0, gt=0, le=1)
     select: SelectionConfig | None = None
@@ -124,14 +124,14 @@ class FollowUpJudge(Judge):
             prompt=content_hash([self.pool.hash, prompt]),
             rubric=content_hash([d.to_record() for d in self.dimensions]),
             dtype=self.llm.fingerprint().get("dtype"),
-            truncation=f"turns<{self._room()}",
+            truncation=f"turns<{self._prompt_budget()}",
             seed=self.config.seed,
             version=__version__,
         )
 
     # -- what the base class asks for -----------------------------------------------------------
 
-    def _room(self) -> int:
+    def _prompt_budget(self) -> int:
         return min(self.config.max_tokens, self.llm.context)
 
     def _spare(self) -> int:
@@ -143,16 +143,16 @@ class FollowUpJudge(Judge):
             # A judged turn is what the dialogue ends with; else it ends after its last answer.
             end = item.dialogue.assistant_turns[-1] + 1
             messages = chat_messages(item.dialogue)[:end]
-            start = first_turn_that_fits(messages, self.llm, self._room() - self._spare())
+            start = first_turn_that_fits(messages, self.llm, self._prompt_budget() - self._spare())
             item.payload = (start, messages[start:])
             item.tokens = self.llm.count_tokens(messages[start:])
             item.truncated_turns = start
 
     def _too_long(self, item: Item, dimensions: Sequence[str]) -> Scores | None:
         """Unscored, where the last answer alone is more than the model reads."""
-        if item.tokens <= self._room() - self._spare():
+        if item.tokens <= self._prompt_budget() - self._spare():
             return None
-        reason = f"the last answer alone takes {item.tokens} tokens of {self._room()}"
+        reason = f"the last answer alone takes {item.tokens} tokens of {self._prompt_budget()}"
         return Scores(dict.fromkeys(dimensions), failure=reason)
 
     def _units(self, items: Sequence[Item]) -> list[list[int]]:
@@ -219,7 +219,7 @@ class FollowUpJudge(Judge):
     def _continuations(self, item: Item) -> list[Continuation]:
         messages = item.payload[1]
         return [
-            Continuation(messages[:end], f.text, role="user", closed=self.config.closed)
+            Continuation(messages[:end], f.text, role="user", score_eos=self.config.score_eos)
             for end in self._ends(item)
             for f in self.pool.follow_ups
         ]

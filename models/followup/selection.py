@@ -14,7 +14,7 @@ from medal_judges.models.llm.amounts import spent, usage_of
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message, Usage
 from medal_judges.signature import content_hash
 
-MORE_ROOM = 4  # times the tokens, for an answer that is asked for once more
+MORE_TOKENS = 4  # times the tokens, for an answer that is asked for once more
 _NAMES = {"user": "User", "assistant": "Chatbot", "system": "Scene"}
 
 
@@ -98,16 +98,16 @@ def select(
     every = [run for own in runs for run in own]
     _ask(llm, every, pool, config.max_tokens, "")
     unread = [run for run in every if run.choice.places is None and not run.failed]
-    room = max(config.max_tokens, min(MORE_ROOM * config.max_tokens, llm.context // 4))
-    _ask(llm, unread, pool, room, prompt.again)
+    max_tokens = max(config.max_tokens, min(MORE_TOKENS * config.max_tokens, llm.context // 4))
+    _ask(llm, unread, pool, max_tokens, prompt.again)
     return [_selection(own, pool) for own in runs]
 
 
-def _ask(llm: LanguageModel, runs: Sequence[_Run], pool: Pool, room: int, again: str) -> None:
+def _ask(llm: LanguageModel, runs: Sequence[_Run], pool: Pool, max_tokens: int, again: str) -> None:
     requests = [
         ChatRequest(
             (*run.question[:-1], Message("user", f"{run.question[-1].content}\n\n{again}".strip())),
-            room,
+            max_tokens,
         )
         for run in runs
     ]

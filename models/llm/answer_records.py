@@ -43,7 +43,7 @@ class _KeptLikelihood(Config):
 def completion_record(completion: Completion) -> dict[str, Any]:
     """A completion as JSON has it; ``completion_of`` reads it."""
     usage = asdict(completion.usage)
-    del usage["paid"]
+    del usage["from_cache"]
     tokens = [[t.text, t.logprob, dict(t.alternatives)] for t in completion.tokens]
     return {
         "text": completion.text,

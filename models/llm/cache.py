@@ -97,7 +97,7 @@ class AnswerCounts:
 class CachedModel(LanguageModel):
     """``inner`` with its answers kept in ``folder``, one file a model and fingerprint.
 
-    Answers found there come back with ``usage.paid`` False, and so does the second of two equal
+    Answers found there come back with ``usage.from_cache``, and so does the second of two equal
     requests in one call: it is asked once. To sample twice, give two seeds. ``chunk`` is how many
     requests (or groups of continuations) a model without ``chat_each`` is asked at a time: what a
     kill loses at most. Any number of processes may share the folder; two that ask the same at the
@@ -176,7 +176,7 @@ class CachedModel(LanguageModel):
             places.setdefault(chat_key(model, request), []).append(index)
         kept = self.store.find(places, completion_of)
         for key, completion in kept.items():
-            self._report(places[key], unpaid(completion), on_answer)
+            self._report(places[key], marked_from_cache(completion), on_answer)
         asked = [key for key in places if key not in kept]
         self.counts.add(kept=len(kept), asked=len(asked))
 
@@ -193,7 +193,7 @@ class CachedModel(LanguageModel):
     def _report(indices: Sequence[int], completion: Completion, on_answer: OnAnswer) -> None:
         on_answer(indices[0], completion)
         for index in indices[1:]:
-            on_answer(index, unpaid(completion))
+            on_answer(index, marked_from_cache(completion))
 
     def _ask(self, requests: Sequence[ChatRequest], arrived: OnAnswer) -> None:
         if isinstance(self.inner, AnswersEach):
@@ -243,6 +243,6 @@ class CachedModel(LanguageModel):
         return missing
 
 
-def unpaid(completion: Completion) -> Completion:
+def marked_from_cache(completion: Completion) -> Completion:
     """The same answer, for which nothing was spent this time."""
-    return replace(completion, usage=replace(completion.usage, paid=False))
+    return replace(completion, usage=replace(completion.usage, from_cache=True))

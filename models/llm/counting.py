@@ -8,7 +8,7 @@ from typing import Any
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.batched import asks_in_batches
-from medal_judges.models.llm.cache import CachedModel, unpaid
+from medal_judges.models.llm.cache import CachedModel, marked_from_cache
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -56,7 +56,7 @@ class CountingModel(LanguageModel):
         key = chat_key(self.key, request)
         if isinstance(self.inner, CachedModel) and (kept := self.inner.kept(request)):
             self.kept.add(key)
-            return unpaid(kept)
+            return marked_from_cache(kept)
         self.asked.setdefault(key, request)
         return Completion("", finish="failed", failure=NOT_SENT)
 
@@ -69,7 +69,7 @@ class CountingModel(LanguageModel):
         for group in groups:
             for each in group:
                 self.continuations += 1
-                said = Message(each.role, f"{each.lead} {each.text}")
+                said = Message(each.role, f"{each.prefill} {each.text}")
                 self.continuation_tokens += self.inner.count_tokens([*each.messages, said])
         return [[Likelihood((-1.0,), -1.0 if joint else None) for _ in g] for g in groups]
 

@@ -31,11 +31,11 @@ class ChatRequest:
     ``schema``: a JSON schema the answer has to follow, enforced where the backend can (the
     completion says whether it was). ``top_logprobs``: how many alternatives to report for each
     token of the answer, 0 for none. ``seed`` goes to the sampler; two requests that differ only in
-    their seed are two samples (and two entries of the cache). ``lead`` is text that the answer has
-    to begin with; it is part of the prompt and not of the completion (backends that cannot
+    their seed are two samples (and two entries of the cache). ``prefill`` is text that the answer
+    has to begin with; it is part of the prompt and not of the completion (backends that cannot
     prefill refuse it with ConfigError). ``presence_penalty`` is taken off the logit of every token
-    that the answer has already. ``as_it_is``: an answer that is empty, or cut at ``max_tokens``,
-    is an answer: it is no failure and is not asked for again with more room.
+    that the answer has already. ``accept_truncated``: an answer that is empty, or cut at
+    ``max_tokens``, is an answer: it is no failure and is not asked for again with a higher limit.
     """
 
     messages: tuple[Message, ...]
@@ -45,9 +45,9 @@ class ChatRequest:
     seed: int | None = None
     schema: Mapping[str, Any] | None = None
     top_logprobs: int = 0
-    lead: str = ""
+    prefill: str = ""
     presence_penalty: float = 0.0
-    as_it_is: bool = False
+    accept_truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class TokenChoice:
 class Usage:
     """What a request took. ``cached`` tokens are part of ``input``, ``reasoning`` of ``output``.
 
-    ``money`` is in US dollars, None where no price is known. ``paid`` is False when the answer came
-    from the cache of answers: then nothing was spent this time.
+    ``money`` is in US dollars, None where no price is known. ``from_cache``: the answer came from
+    the cache of answers, and nothing was spent this time.
     """
 
     input: int = 0
@@ -74,7 +74,7 @@ class Usage:
     reasoning: int = 0
     seconds: float = 0.0
     money: float | None = None
-    paid: bool = True
+    from_cache: bool = False
 
     def to_record(self) -> dict[str, float]:
         """Numbers for ``Judgement.usage``; money only where it is known."""
@@ -86,7 +86,7 @@ class Usage:
             "seconds": round(self.seconds, 4),
         }
         if self.money is not None:
-            record["money"] = self.money if self.paid else 0.0
+            record["money"] = 0.0 if self.from_cache else self.money
         return record
 
 
@@ -113,15 +113,15 @@ class Completion:
 class Continuation:
     """A text whose likelihood is asked: ``text``, said by ``role`` after ``messages``.
 
-    ``lead`` is said by ``role`` before ``text`` and is not scored. ``closed``: the token that ends
-    the turn is scored as well, as the last one.
+    ``prefill`` is said by ``role`` before ``text`` and is not scored. ``score_eos``: the token
+    that ends the turn is scored as well, as the last one.
     """
 
     messages: tuple[Message, ...]
     text: str
     role: ChatRole = "assistant"
-    lead: str = ""
-    closed: bool = True
+    prefill: str = ""
+    score_eos: bool = True
 
 
 @dataclass(frozen=True, slots=True)

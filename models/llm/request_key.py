@@ -34,13 +34,8 @@ def served_key(key: str, identity: str | None) -> str:
     return key if identity is None else _hash([key, identity])
 
 
-# Settings that came later: left out where they change nothing, so that kept answers stay found.
-_LATER = {"presence_penalty": 0, "as_it_is": False}
-
-
 def _fields(request: ChatRequest | Continuation) -> dict[str, Any]:
-    found = {field.name: _plain(getattr(request, field.name)) for field in fields(request)}
-    return {name: v for name, v in found.items() if name not in _LATER or v != _LATER[name]}
+    return {field.name: _plain(getattr(request, field.name)) for field in fields(request)}
 
 
 def _plain(value: Any) -> Any:

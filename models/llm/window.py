@@ -14,10 +14,12 @@ def chat_messages(dialogue: Dialogue, start: int = 0) -> tuple[Message, ...]:
     return tuple(Message(turn.role, turn.content) for turn in dialogue.turns[start:])
 
 
-def first_turn_that_fits(messages: Sequence[Message], llm: LanguageModel, room: int) -> int:
-    """Smallest index from which the rest of ``messages`` takes at most ``room`` tokens.
+def first_turn_that_fits(
+    messages: Sequence[Message], llm: LanguageModel, prompt_budget: int
+) -> int:
+    """Smallest index from which the rest of ``messages`` takes at most ``prompt_budget`` tokens.
 
     At least the last message is kept, also where it alone is too long.
     """
     last = max(0, len(messages) - 1)
-    return oldest_kept(last, lambda start: llm.count_tokens(messages[start:]) <= room)
+    return oldest_kept(last, lambda start: llm.count_tokens(messages[start:]) <= prompt_budget)

@@ -147,9 +147,9 @@ class GenerativeLoraJudge(PromptedJudge):
         item = Item(dialogue, None)
         self._prepare([item])
         messages = self._messages(item, question, item.payload.shown(0))
-        rendering = self.llm.rendering  # type: ignore[attr-defined]
+        template = self.llm.template  # type: ignore[attr-defined]
         text = self.answer(question, units, comments)
-        whole = rendering.sequence(Continuation(messages, text, role="assistant"))
+        whole = template.sequence(Continuation(messages, text, role="assistant"))
         return list(whole.ids[: whole.start]), list(whole.ids[whole.start :])
 
     def answer(

@@ -20,8 +20,8 @@ from medal_judges.models.base.saving import read_config, write_config
 from medal_judges.models.base.weights import load_weights
 from medal_judges.models.encoder.judge import DTYPES
 from medal_judges.models.encoder.turn_batch import collate_pieces
+from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.protocol import Message
-from medal_judges.models.llm.rendering import Rendering
 from medal_judges.models.llm.truncation import oldest_kept
 from medal_judges.models.lora.base import (
     TOKENIZER,
@@ -95,7 +95,7 @@ class LoraJudge(Judge):
             self.net.body.to(DTYPES[dtype])
         set_attention(self.net.body, config.attention, self.device, dtype)
         self.dimensions, self.tokenizer = tuple(dimensions), tokenizer
-        self.rendering = Rendering(tokenizer)
+        self.template = ChatTemplate(tokenizer)
         self.calibration = dict(calibration or {})
         self.facts = dict(facts or {})
 
@@ -192,7 +192,7 @@ class LoraJudge(Judge):
         limit = self.config.max_tokens
 
         def ids(start: int) -> list[int]:
-            return self.rendering.prefix(messages[start:], self.config.speaks)
+            return self.template.prefix(messages[start:], self.config.speaks)
 
         start = oldest_kept(len(messages) - 1, lambda k: len(ids(k)) <= limit)
         return ids(start)[-limit:], start

@@ -80,13 +80,15 @@ def continuations(
     if parsed.start is None or parsed.end is None:
         if not bare or completion.finish == "failed":
             return []
-        lead, after = "", ""
+        prefill, after = "", ""
     else:
-        lead = completion.text[: parsed.start]
+        prefill = completion.text[: parsed.start]
         after = completion.text[parsed.end : parsed.end + 1].strip()
     tail = after if ratings.ambiguous else ""
     return [
-        Continuation(messages, text + tail, lead=lead, closed=ratings.ambiguous and not tail)
+        Continuation(
+            messages, text + tail, prefill=prefill, score_eos=ratings.ambiguous and not tail
+        )
         for text in ratings.texts
     ]
 

@@ -94,7 +94,7 @@ class GEvalJudge(QuestionJudge):
             prompt=self.prompt_hash(),
             rubric=content_hash([d.to_record() for d in self.dimensions]),
             dtype=fingerprint.get("dtype"),
-            truncation=f"oldest turns beyond {self.room} tokens",
+            truncation=f"oldest turns beyond {self.prompt_budget} tokens",
             seed=None if self.method == "likelihood" else self.config.seed,
             version=__version__,
         )
@@ -145,7 +145,7 @@ class GEvalJudge(QuestionJudge):
         ratings = {name: self._rated(self.dimension(name)) for name in dimensions}
         texts = {name: r.texts for name, r in ratings.items()}
         # "1" also begins "10": there the end of the turn has to tell them apart.
-        closed = {name: r.ambiguous for name, r in ratings.items()}
+        score_eos = {name: r.ambiguous for name, r in ratings.items()}
         return [
             {
                 name: replace(
@@ -154,7 +154,7 @@ class GEvalJudge(QuestionJudge):
                 )
                 for name, each in answer.items()
             }
-            for item, answer in zip(items, self.likelihoods(items, texts, closed), strict=True)
+            for item, answer in zip(items, self.likelihoods(items, texts, score_eos), strict=True)
         ]
 
     def _by_answers(

@@ -26,8 +26,8 @@ class GPTScoreConfig(QuestionConfig):
     """``affirmative`` and ``negative``: the two answers, in the prompt's language (in YAML with
     quotation marks). ``against_negative``: the score is not of the affirmative answer's likelihood
     alone, as the paper has it, but less the negative one's, which cancels how ready the model is to
-    answer in one word. ``closed``: the end-of-turn token is part of the answers. ``method``: as in
-    G-Eval, see GPTScoreJudge."""
+    answer in one word. ``score_eos``: the end-of-turn token is part of the answers. ``method``: as
+    in G-Eval, see GPTScoreJudge."""
 
     family: Literal["gptscore"] = "gptscore"
     name: str = "gptscore"
@@ -35,7 +35,7 @@ class GPTScoreConfig(QuestionConfig):
     affirmative: str = "Yes"
     negative: str = "No"
     against_negative: bool = False
-    closed: bool = False
+    score_eos: bool = False
     method: Literal["auto", "likelihood", "top_logprobs"] = "auto"
 
 
@@ -62,10 +62,11 @@ class GPTScoreJudge(QuestionJudge):
         self.asks = method == "top_logprobs" or (
             method == "auto" and not tells_likelihoods(self.llm)
         )
-        if self.asks and config.closed:
+        if self.asks and config.score_eos:
             raise ConfigError(
-                f"{self.name}: alternatives to a first token say nothing of a closed answer",
-                hint="closed=false",
+                f"{self.name}: alternatives to a first token say nothing of an answer with the "
+                "end of its turn",
+                hint="score_eos=false",
             )
 
     @classmethod
@@ -78,7 +79,7 @@ class GPTScoreJudge(QuestionJudge):
 
         fingerprint = dict(self.llm.fingerprint())
         method = self.config.model_dump(
-            include={"affirmative", "negative", "against_negative", "closed"}
+            include={"affirmative", "negative", "against_negative", "score_eos"}
         )
         return Signature(
             judge=self.name,
@@ -87,7 +88,7 @@ class GPTScoreJudge(QuestionJudge):
             prompt=self.prompt_hash(),
             rubric=content_hash([d.to_record() for d in self.dimensions]),
             dtype=fingerprint.get("dtype"),
-            truncation=f"oldest turns beyond {self.room} tokens",
+            truncation=f"oldest turns beyond {self.prompt_budget} tokens",
             version=__version__,
         )
 
@@ -127,8 +128,8 @@ class GPTScoreJudge(QuestionJudge):
     def _by_likelihood(
         self, items: Sequence[Item], dimensions: Sequence[str], texts: Sequence[str]
     ) -> list[Scores]:
-        closed = dict.fromkeys(dimensions, self.config.closed)
-        found = self.likelihoods(items, dict.fromkeys(dimensions, texts), closed)
+        score_eos = dict.fromkeys(dimensions, self.config.score_eos)
+        found = self.likelihoods(items, dict.fromkeys(dimensions, texts), score_eos)
         scored: list[Scores] = []
         for item, each in zip(items, found, strict=True):
             answer = self._scores({k: [f.mean for f in v] for k, v in each.items()})

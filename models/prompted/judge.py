@@ -157,7 +157,7 @@ class PromptedJudge(Judge):
             prompt=content_hash([texts, shorten, shown]),
             rubric=content_hash([d.to_record() for d in self.dimensions]),
             dtype=fingerprint.get("dtype"),
-            truncation=f"oldest turns beyond {self.room} tokens",
+            truncation=f"oldest turns beyond {self.prompt_budget} tokens",
             seed=self.config.seed,
             version=__version__,
         )
@@ -168,10 +168,10 @@ class PromptedJudge(Judge):
         return min(self.config.max_tokens, self.llm.context // 2)
 
     @property
-    def room(self) -> int:
+    def prompt_budget(self) -> int:
         """Tokens a prompt may take."""
-        room = self.llm.context - self.answer_tokens
-        return min(room, self.config.max_prompt_tokens or room)
+        budget = self.llm.context - self.answer_tokens
+        return min(budget, self.config.max_prompt_tokens or budget)
 
     def asker(self, item: Item) -> Asker:
         """In the dialogue's language where the judge has it, else in its first one."""
@@ -237,12 +237,15 @@ class PromptedJudge(Judge):
         lengths = {q: self._length(item, plan, q, 0) for q in asker.questions}
         longest = max(lengths, key=lambda q: lengths[q])
         start, item.tokens = 0, lengths[longest]
-        if item.tokens > self.room:
+        if item.tokens > self.prompt_budget:
             most = len(plan.turns) - (plan.response is None)
-            start = oldest_kept(most, lambda k: self._length(item, plan, longest, k) <= self.room)
+            start = oldest_kept(
+                most, lambda k: self._length(item, plan, longest, k) <= self.prompt_budget
+            )
             item.tokens = self._length(item, plan, longest, start)
-        if item.tokens > self.room:
-            told = f"a prompt of {item.tokens} tokens with the last turn alone; {self.room} fit"
+        if item.tokens > self.prompt_budget:
+            fits = self.prompt_budget
+            told = f"a prompt of {item.tokens} tokens with the last turn alone; {fits} fit"
             plan.failure = plan.failure or told
         item.truncated_turns = sum(turn is not None for turn in plan.turns[:start])
         plan.turns = plan.turns[start:]

@@ -29,7 +29,7 @@ from medal_judges.models.llm.truncation import oldest_kept
 from medal_judges.models.prompted.prompt import Chosen, choose, fill, load_prompt
 from medal_judges.signature import content_hash
 
-LEAD = "lead"  # the part that an answer begins with
+PREFILL = "prefill"  # the part that an answer begins with
 
 
 class QuestionConfig(Config):
@@ -53,7 +53,7 @@ class QuestionJudge(Judge):
     """A judge that asks a language model one question a dimension; families read the answers."""
 
     window = 16  # some seconds to a minute of work: what a kill can lose
-    spare = 16  # tokens kept free for lead and answer
+    spare = 16  # tokens kept free for prefill and answer
 
     def __init__(self, config: QuestionConfig) -> None:
         self.base_config = config
@@ -89,7 +89,7 @@ class QuestionJudge(Judge):
         for dimension in self.dimensions:
             for turn in (None, 0):
                 self._filled(dimension, turn, ())
-            self.lead(dimension)
+            self.prefill(dimension)
 
     def _filled(self, dimension: Dimension, turn: int | None, turns: Sequence[Turn]) -> str:
         layout = self.prompt.layout
@@ -101,13 +101,13 @@ class QuestionJudge(Judge):
         """12 hex digits over all that this judge says to the model, dialogues aside."""
         names = (self.prompt.user, self.prompt.assistant)
         said = [
-            (self._filled(d, None, ()), self._filled(d, 0, ()), self.lead(d))
+            (self._filled(d, None, ()), self._filled(d, 0, ()), self.prefill(d))
             for d in self.dimensions
         ]
         return content_hash([names, said])
 
     @property
-    def room(self) -> int:
+    def prompt_budget(self) -> int:
         """Tokens that prompt and answer may take."""
         return min(self.base_config.max_tokens, self.llm.context)
 
@@ -116,9 +116,9 @@ class QuestionJudge(Judge):
         turns = item.dialogue.turns[start : self._end(item)]
         return (Message("user", self._filled(dimension, item.turn, turns)),)
 
-    def lead(self, dimension: Dimension) -> str:
+    def prefill(self, dimension: Dimension) -> str:
         """What the answer about ``dimension`` begins with."""
-        return fill(self.prompt.parts.get(LEAD, ""), self._values(dimension))
+        return fill(self.prompt.parts.get(PREFILL, ""), self._values(dimension))
 
     def _end(self, item: Item) -> int:
         return len(item.dialogue.turns) if item.turn is None else item.turn + 1
@@ -130,14 +130,16 @@ class QuestionJudge(Judge):
             lengths = {d: self._length(item, d, 0) for d in self.dimensions}
             longest = max(self.dimensions, key=lambda d: lengths[d])
             item.payload, item.tokens = 0, lengths[longest]
-            if item.tokens > self.room - self.spare:
+            if item.tokens > self.prompt_budget - self.spare:
                 item.payload, item.tokens = self._shortened(item, longest)
             item.truncated_turns = item.payload
 
     def _shortened(self, item: Item, dimension: Dimension) -> tuple[int, int]:
         """The first turn that stays, the last one at least, and the tokens of the prompt then."""
-        room = self.room - self.spare
-        start = oldest_kept(self._end(item) - 1, lambda k: self._length(item, dimension, k) <= room)
+        prompt_budget = self.prompt_budget - self.spare
+        start = oldest_kept(
+            self._end(item) - 1, lambda k: self._length(item, dimension, k) <= prompt_budget
+        )
         return start, self._length(item, dimension, start)
 
     def _length(self, item: Item, dimension: Dimension, start: int) -> int:
@@ -149,11 +151,13 @@ class QuestionJudge(Judge):
 
     def fits(self, item: Item) -> bool:
         """False where not even the judged turn alone fits."""
-        return item.tokens <= self.room - self.spare
+        return item.tokens <= self.prompt_budget - self.spare
 
     def too_long(self, item: Item) -> str:
         """Why an item that does not fit has no score."""
-        return f"a prompt of {item.tokens} tokens with the last turn alone; {self.room} fit"
+        return (
+            f"a prompt of {item.tokens} tokens with the last turn alone; {self.prompt_budget} fit"
+        )
 
     def _units(self, items: Sequence[Item]) -> list[list[int]]:
         """The turns of one dialogue together, as long as they begin at the same turn."""
@@ -166,16 +170,18 @@ class QuestionJudge(Judge):
         self,
         items: Sequence[Item],
         answers: Mapping[str, Sequence[str]],
-        closed: Mapping[str, bool],
+        score_eos: Mapping[str, bool],
     ) -> Iterator[dict[str, list[Likelihood]]]:
         """For each item, in order, dimension -> the likelihood of each of ``answers`` to it.
 
-        ``closed``: whether the end of the turn belongs to the answers about a dimension.
+        ``score_eos``: whether the end of the turn belongs to the answers about a dimension.
         """
         groups = self._units(items)
         asked = [
             [
-                Continuation(messages, text, lead=self.lead(dimension), closed=closed[name])
+                Continuation(
+                    messages, text, prefill=self.prefill(dimension), score_eos=score_eos[name]
+                )
                 for i in group
                 for name, texts in answers.items()
                 for dimension in [self.dimension(name)]
@@ -208,7 +214,7 @@ def tells_likelihoods(llm: LanguageModel) -> bool:
     if llm.fingerprint().get("likelihood") == "transcript":
         return False
     try:
-        llm.loglikelihood([[Continuation((Message("user", "Hello"),), "Hello", closed=False)]])
+        llm.loglikelihood([[Continuation((Message("user", "Hello"),), "Hello", score_eos=False)]])
     except ServerStopError:
         raise
     except ConfigError:

@@ -16,7 +16,7 @@ from medal_judges.details import Details
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.models.base.judge import Item, Judge, Scores
-from medal_judges.models.batching import budget_batches, halving
+from medal_judges.models.batching import budget_batches, retry_on_oom
 
 TokenIds = tuple[int, ...]
 
@@ -90,7 +90,7 @@ class TurnMetric(Judge):
     def _probabilities(self, sequences: Sequence[TokenIds]) -> dict[TokenIds, float]:
         found: dict[TokenIds, float] = {}
         for batch in budget_batches(sequences, len, self.token_budget):
-            found.update(zip(batch, halving(self._forward, batch), strict=True))
+            found.update(zip(batch, retry_on_oom(self._forward, batch), strict=True))
         return found
 
     def _scores(

@@ -14,11 +14,11 @@ from medal_judges.cli import app
 from medal_judges.errors import ConfigError
 from medal_judges.inference.doctor_llm import Check, check_llm
 from medal_judges.models.llm.cache import CachedModel
+from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.local.paths import Paths
 from medal_judges.models.llm.local.probes import Finding
-from medal_judges.models.llm.rendering import Rendering
 
 pytest.importorskip("llguidance")
 _SPEC = importlib.util.spec_from_file_location(
@@ -92,7 +92,7 @@ def test_the_command_prints_a_line_a_check_and_fails_with_one(
     lines = {name: next(x for x in said.splitlines() if name in x) for name in LINES}
     assert all("pass  " in line or "warn  " in line for line in lines.values())
     assert "600 tokens" in lines["context"] and "14 pass, 1 warn" in said
-    monkeypatch.setattr(Rendering, "sequence", _with_two_beginnings(Rendering.sequence))
+    monkeypatch.setattr(ChatTemplate, "sequence", _with_two_beginnings(ChatTemplate.sequence))
     code, said = medal("--llm", str(tmp_path / "llama"), "device=cpu", "llm.context=601")
     assert code == 1 and "two beginning-of-sequence tokens" in said
 
@@ -105,7 +105,7 @@ def test_options_that_a_model_does_not_have_are_refused() -> None:
 
 
 def _with_two_beginnings(right: Callable[..., Any]) -> Callable[..., Any]:
-    def sequence(self: Rendering, continuation: Any) -> Any:
+    def sequence(self: ChatTemplate, continuation: Any) -> Any:
         whole = right(self, continuation)
         bos = self.tokenizer.bos_token_id
         return type(whole)((bos, bos, *whole.ids), whole.start + 2)
@@ -137,13 +137,13 @@ def test_a_stray_piece_at_the_boundary_fails(monkeypatch: pytest.MonkeyPatch) ->
     model = architectures.tiny_model("llama")
     right = LocalModel(model, architectures.tiny_tokenizer(template), name="llama2")
     assert table(right)["tokens at the boundary"].verdict == "pass"
-    original = Rendering.sequence
+    original = ChatTemplate.sequence
 
-    def sequence(self: Rendering, continuation: Any) -> Any:
+    def sequence(self: ChatTemplate, continuation: Any) -> Any:
         whole = original(self, continuation)
         return type(whole)(whole.ids, whole.start + 1)  # the byte of the space goes before
 
-    monkeypatch.setattr(Rendering, "sequence", sequence)
+    monkeypatch.setattr(ChatTemplate, "sequence", sequence)
     found = table(right)["tokens at the boundary"]
     assert found.verdict == "fail" and "word-start piece" in found.note
 

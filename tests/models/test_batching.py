@@ -1,8 +1,8 @@
-"""Batches by token budget, and halving when memory runs out."""
+"""Batches by token budget, and halved when memory runs out."""
 
 import pytest
 
-from medal_judges.models.batching import budget_batches, halving, is_out_of_memory, windows
+from medal_judges.models.batching import budget_batches, is_out_of_memory, retry_on_oom, windows
 
 
 def test_every_item_comes_once_and_fits_the_budget() -> None:
@@ -19,7 +19,7 @@ def test_windows_cut_a_stream() -> None:
     assert list(windows(iter(()), 2)) == []
 
 
-def test_halving_keeps_order_and_goes_down_to_what_fits() -> None:
+def test_retry_on_oom_keeps_order_and_goes_down_to_what_fits() -> None:
     sizes: list[int] = []
 
     def run(batch: list[int]) -> list[int]:
@@ -28,20 +28,20 @@ def test_halving_keeps_order_and_goes_down_to_what_fits() -> None:
             raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return [10 * item for item in batch]
 
-    assert halving(run, list(range(7))) == [0, 10, 20, 30, 40, 50, 60]
+    assert retry_on_oom(run, list(range(7))) == [0, 10, 20, 30, 40, 50, 60]
     assert sizes[0] == 7 and max(sizes[-2:]) <= 2
 
 
-def test_halving_raises_what_is_not_memory_and_what_cannot_be_halved() -> None:
+def test_retry_on_oom_raises_what_is_not_memory_and_what_cannot_be_halved() -> None:
     def broken(batch: list[int]) -> list[int]:
         raise RuntimeError("shapes do not match")
 
     with pytest.raises(RuntimeError, match="shapes"):
-        halving(broken, [1, 2])
+        retry_on_oom(broken, [1, 2])
 
     def full(batch: list[int]) -> list[int]:
         raise MemoryError
 
     with pytest.raises(MemoryError):
-        halving(full, [1, 2])
+        retry_on_oom(full, [1, 2])
     assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))

@@ -112,8 +112,8 @@ def test_an_api_is_asked_for_one_word(closed_model: Any, smollm2: LocalModel) ->
     else:
         assert "'Yes' is not among" in (judged.failure or "")
     assert judged.usage["input_tokens"] > 0
-    with pytest.raises(ConfigError, match="closed answer"):
-        load(closed, closed=True)
+    with pytest.raises(ConfigError, match="with the end of its turn"):
+        load(closed, score_eos=True)
     (silent,) = load(closed_model(alternatives=False)).score([dialogue()])
     assert silent.scores == {"overall": None, "understandability": None}
     assert "overall: the model tells no alternatives" in (silent.failure or "")

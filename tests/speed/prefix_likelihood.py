@@ -53,7 +53,7 @@ def timed(run: Callable[[], object], repeats: int) -> float:
 
 
 def report(name: str, llm: LocalModel, group: Sequence[Continuation], repeats: int) -> None:
-    sequences: list[TokenSequence] = [llm.rendering.sequence(c) for c in group]
+    sequences: list[TokenSequence] = [llm.template.sequence(c) for c in group]
     distinct = build_tree(sequences).size
     everything = torch.zeros((1, distinct), dtype=torch.long, device=llm.model.device)
     shared, _ = tree_logprobs(llm.model, sequences)

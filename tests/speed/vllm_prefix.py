@@ -24,11 +24,11 @@ from scipy.stats import spearmanr
 from medal_judges.dialogue import Dialogue
 from medal_judges.jsonl import read_dialogues
 from medal_judges.models.followup.pool import load_pool
+from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.local.prefix import build_tree
 from medal_judges.models.llm.protocol import Continuation, LanguageModel, Likelihood
-from medal_judges.models.llm.rendering import Rendering
 from medal_judges.models.llm.vllm.model import VLLMModel
 from medal_judges.models.llm.window import chat_messages, first_turn_that_fits
 
@@ -47,11 +47,11 @@ def groups_of(dialogues: Sequence[Dialogue], texts: Sequence[str], llm: Language
     return groups
 
 
-def tokens_of(groups: Groups, rendering: Rendering) -> tuple[int, int]:
+def tokens_of(groups: Groups, template: ChatTemplate) -> tuple[int, int]:
     """(tokens of all sequences, distinct ones)."""
     every = distinct = 0
     for group in groups:
-        sequences = [rendering.sequence(c) for c in group]
+        sequences = [template.sequence(c) for c in group]
         every += sum(len(s.ids) for s in sequences)
         distinct += build_tree(sequences).size
     return every, distinct
@@ -116,7 +116,7 @@ def main() -> None:
     assert isinstance(local, LocalModel)
     local.context -= 1  # as vLLM's, see there
     groups = groups_of(dialogues, [f.text for f in load_pool(options.pool).follow_ups], local)
-    every, distinct = tokens_of(groups, local.rendering)
+    every, distinct = tokens_of(groups, local.template)
     runs = {"transformers": timed(local, groups)}
     del local
     gc.collect()

@@ -100,17 +100,17 @@ class EncoderDecoderModel(LanguageModel):
 
     def _target(self, continuation: Continuation) -> tuple[list[int], int]:
         """(ids that the decoder is to say, how many of them stand before the scored part)."""
-        text, lead = continuation.text.strip(), continuation.lead.strip()
+        text, prefill = continuation.text.strip(), continuation.prefill.strip()
         if not text:
             raise ConfigError("a continuation without text has no likelihood")
         special = set(self.tokenizer.all_special_ids)
-        ids = list(self.tokenizer(text_target=f"{lead} {text}" if lead else text).input_ids)
+        ids = list(self.tokenizer(text_target=f"{prefill} {text}" if prefill else text).input_ids)
         start = 0
         while ids[start] in special:  # BART's decoder begins with such a token
             start += 1
-        if lead:
-            start += len(self.tokenizer(text_target=lead, add_special_tokens=False).input_ids)
-        while not continuation.closed and ids[-1] in special:
+        if prefill:
+            start += len(self.tokenizer(text_target=prefill, add_special_tokens=False).input_ids)
+        while not continuation.score_eos and ids[-1] in special:
             ids.pop()
         return ids, start
 
@@ -152,8 +152,8 @@ class EncoderDecoderModel(LanguageModel):
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: ChatRequest) -> Completion:
-        if request.lead:
-            raise ConfigError(f"{self.name} has no turn of its own to begin (lead)")
+        if request.prefill:
+            raise ConfigError(f"{self.name} has no turn of its own to begin (prefill)")
         ids = self._read(request.messages)
         if max(len(ids), request.max_tokens) > self.context:
             reason = (

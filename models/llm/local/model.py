@@ -10,6 +10,7 @@ from typing import Any
 
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.embedded import PREFIX, embedded_path
+from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel, weights_hash
 from medal_judges.models.llm.local.generation import generate, generate_until
 from medal_judges.models.llm.local.paths import Paths, quick_paths
@@ -25,7 +26,6 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
     Message,
 )
-from medal_judges.models.llm.rendering import Rendering
 
 logger = logging.getLogger(__name__)
 
@@ -146,8 +146,8 @@ class LocalModel(LanguageModel):
         thinking: int | None = None,
     ) -> None:
         self.model, self.tokenizer, self.name = model, tokenizer, name
-        self.rendering = Rendering(tokenizer)
-        self.thinking = Thinking(self.rendering, thinking)
+        self.template = ChatTemplate(tokenizer)
+        self.thinking = Thinking(self.template, thinking)
         self.token_budget = token_budget
         own = context_of(model.config) or 1_000_000
         self.window = min(own, context or own)
@@ -170,11 +170,11 @@ class LocalModel(LanguageModel):
         dtype = str(self.model.dtype).removeprefix("torch.")
         thinks = {"thinking": str(self.thinking.budget)} if self.thinking.budget else {}
         weights = {"dtype": dtype, "weights": weights_hash(self.model)}
-        return {**self.rendering.fingerprint(), **thinks, **weights}
+        return {**self.template.fingerprint(), **thinks, **weights}
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """Tokens of the prompt that asks the assistant for its next turn."""
-        return len(self.rendering.prefix(messages, "assistant"))
+        return len(self.template.prefix(messages, "assistant"))
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         """See LanguageModel. Prompts with a common beginning are read once (see generation.py).
@@ -216,7 +216,7 @@ class LocalModel(LanguageModel):
     def _thoughts(self, requests: Sequence[ChatRequest]) -> list[Thought]:
         """The prompts of the answers, with what was thought before them."""
         if not self.thinking.budget:
-            plain = [self.rendering.prefix(r.messages, "assistant", r.lead) for r in requests]
+            plain = [self.template.prefix(r.messages, "assistant", r.prefill) for r in requests]
             return [Thought(ids, 0) for ids in plain]
         assert self.thinking.block is not None
         prompts = [self.thinking.prompt(request.messages) for request in requests]
@@ -240,7 +240,7 @@ class LocalModel(LanguageModel):
         )
         ids = dict(zip(fits, written, strict=True))
         return [
-            self.thinking.thought(prompts[i], ids.get(i, []), request.lead)
+            self.thinking.thought(prompts[i], ids.get(i, []), request.prefill)
             for i, request in enumerate(requests)
         ]
 
@@ -260,7 +260,7 @@ class LocalModel(LanguageModel):
     def _group(self, group: Sequence[Continuation], joint: bool) -> list[Likelihood]:
         if not group:
             return []
-        sequences = [self.rendering.sequence(continuation) for continuation in group]
+        sequences = [self.template.sequence(continuation) for continuation in group]
         longest = max(len(s.ids) for s in sequences)
         if longest > self.context:
             raise ConfigError(

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from medal_judges.errors import ConfigError
+from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.protocol import ChatRequest, Completion, Message
-from medal_judges.models.llm.rendering import Rendering
 
 # Tokens to think where a model does so unasked and nothing else is set.
 BUDGET = 4096
@@ -52,17 +52,17 @@ class Thought:
 
 
 class Thinking:
-    """How the model of ``rendering`` thinks, with ``budget`` tokens for it (0: not at all).
+    """How the model of ``template`` thinks, with ``budget`` tokens for it (0: not at all).
 
     ``budget`` None is 4096 where the model's template opens the block by itself, else 0: a model
     that may think does so when it is told to. Raises ConfigError for a budget where the template
     has no block.
     """
 
-    def __init__(self, rendering: Rendering, budget: int | None = None) -> None:
-        self.rendering = rendering
-        template = rendering.template or ""
-        self.block = next((block for block in BLOCKS if block.sign in template), None)
+    def __init__(self, template: ChatTemplate, budget: int | None = None) -> None:
+        self.template = template
+        source = template.source or ""
+        self.block = next((block for block in BLOCKS if block.sign in source), None)
         if budget and self.block is None:
             raise ConfigError(
                 f"llm.thinking: {budget} tokens to think, and the model's chat template has no "
@@ -70,7 +70,7 @@ class Thinking:
                 hint="leave llm.thinking out",
             )
         self.unasked = self.block is not None and self._is_open(
-            rendering.asked((Message("user", "a"),)), self.block
+            template.asked((Message("user", "a"),)), self.block
         )
         self.budget = budget if budget is not None else BUDGET * self.unasked
 
@@ -82,33 +82,38 @@ class Thinking:
     def prompt(self, messages: Sequence[Message]) -> list[int]:
         """Ids up to where the thinking begins."""
         assert self.block is not None
-        text = self.rendering.asked(messages, enable_thinking=True, thinking=True)
+        text = self.template.asked(messages, enable_thinking=True, thinking=True)
         if not self._is_open(text, self.block):
             text = text.removesuffix(self.block.stop) + self.block.opening
-        return self.rendering.encode(text)
+        return self.template.encode(text)
 
     def request(self, request: ChatRequest, prompt: Sequence[int], context: int) -> ChatRequest:
         """What is asked of the thinking after ``prompt``: the budget, or what the window leaves."""
         left = context - len(prompt) - request.max_tokens - len(self._closing())
         tokens = max(1, min(self.budget, left))
         return replace(
-            request, max_tokens=tokens, schema=None, top_logprobs=0, lead="", presence_penalty=0.0
+            request,
+            max_tokens=tokens,
+            schema=None,
+            top_logprobs=0,
+            prefill="",
+            presence_penalty=0.0,
         )
 
-    def thought(self, prompt: Sequence[int], ids: Sequence[int], lead: str) -> Thought:
-        """``prompt`` with what was thought after it, the block closed, and the answer's lead."""
+    def thought(self, prompt: Sequence[int], ids: Sequence[int], prefill: str) -> Thought:
+        """``prompt`` with what was thought after it, the block closed, and the prefill."""
         assert self.block is not None
-        closed = self.block.stop in self.rendering.tokenizer.decode(list(ids)[-16:])
+        closed = self.block.stop in self.template.tokenizer.decode(list(ids)[-16:])
         rest = self._closing()[0 if not closed else len(self._tokens(self.block.stop)) :]
-        lead_ids = self._tokens(lead.strip()) if lead.strip() else []
-        return Thought([*prompt, *ids, *rest, *lead_ids], len(ids))
+        prefill_ids = self._tokens(prefill.strip()) if prefill.strip() else []
+        return Thought([*prompt, *ids, *rest, *prefill_ids], len(ids))
 
     def _closing(self) -> list[int]:
         assert self.block is not None
         return [*self._tokens(self.block.stop), *self._tokens(self.block.after)]
 
     def _tokens(self, text: str) -> list[int]:
-        ids: Any = self.rendering.tokenizer(text, add_special_tokens=False).input_ids
+        ids: Any = self.template.tokenizer(text, add_special_tokens=False).input_ids
         return list(ids)
 
 

@@ -95,7 +95,7 @@ class BatchModel(LanguageModel):
         room, in a second batch. Raises ConfigError when the server refuses the key or has no batch
         API, and CostLimitError where the next batch could pass the limit of cost.
         """
-        if any(request.lead for request in requests):
-            raise ConfigError("a server cannot be given the beginning of its answer (lead)")
+        if any(request.prefill for request in requests):
+            raise ConfigError("a server cannot be given the beginning of its answer (prefill)")
         if requests:
             run(BatchRun(self.remote, self.journal, self.limits, on_answer).all(requests))

@@ -95,7 +95,7 @@ class BatchRun:
                 self.accepted = self.remote.accepted.copy()
                 jobs = await self._submit()
                 if not jobs:
-                    raise self.remote.purse.error(count - len(self.pending), count)
+                    raise self.remote.limiter.error(count - len(self.pending), count)
                 await self._until_ended(jobs)
 
     def _key(self, request: ChatRequest) -> str:
@@ -145,10 +145,10 @@ class BatchRun:
         """Keys not under way that fit under the limit of cost at their highest price; a next wave
         takes more when the real prices of these are known."""
         new = [key for key in self.pending if key not in under_way]
-        limit = self.remote.purse.limit
+        limit = self.remote.limiter.limit
         if limit is None:
             return new
-        left = limit - self.remote.purse.spent
+        left = limit - self.remote.limiter.spent
         left -= sum(self._highest(self.pending[key]) for key in under_way & self.pending.keys())
         fitting = []
         for key in new:
@@ -275,7 +275,7 @@ class BatchRun:
             # Not settled: until the second try has ended, a restart has to find this answer again.
             self._ask_longer(job, key, replace(ask, limit=longer, cut=completion))
             return False
-        if not ask.request.as_it_is:
+        if not ask.request.accept_truncated:
             completion = _cut(completion, ask.limit)
         for index in ask.indices:
             self.on_answer(index, completion)
@@ -293,7 +293,7 @@ class BatchRun:
 
     def _completion(self, ask: Ask, result: Result) -> Completion:
         completion = self._read(ask, result)
-        self.remote.purse.spent += completion.usage.money or 0.0
+        self.remote.limiter.spent += completion.usage.money or 0.0
         if ask.cut is None:
             return completion
         if completion.finish == "failed":

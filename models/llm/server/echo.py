@@ -22,9 +22,9 @@ def echo_prompt(continuation: Continuation) -> tuple[str, str]:
         else f"{_NAMES[m.role]}: {' '.join(m.content.split())}\n"
         for m in c.messages
     ]
-    lead = f" {c.lead.strip()}" if c.lead.strip() else ""
-    end = "\n" if c.closed else ""
-    return "".join(lines) + f"{_NAMES[c.role]}:{lead}", f" {c.text.strip()}{end}"
+    prefill = f" {c.prefill.strip()}" if c.prefill.strip() else ""
+    end = "\n" if c.score_eos else ""
+    return "".join(lines) + f"{_NAMES[c.role]}:{prefill}", f" {c.text.strip()}{end}"
 
 
 def echo_likelihood(answer: Any, start: int, end: int, joint: bool) -> Likelihood:

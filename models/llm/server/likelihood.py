@@ -14,11 +14,11 @@ from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.protocol import Continuation, Likelihood, Usage
 from medal_judges.models.llm.server.echo import echo_likelihood, echo_prompt, echoed_logprobs
 from medal_judges.models.llm.server.retrying import PermanentError, TransientError
-from medal_judges.models.llm.server.spending import NoMoneyError
+from medal_judges.models.llm.server.spending import BudgetExceeded
 from medal_judges.models.llm.token_estimate import tokens_above
 
 if TYPE_CHECKING:
-    from medal_judges.models.llm.rendering import Rendering
+    from medal_judges.models.llm.chat_template import ChatTemplate
     from medal_judges.models.llm.server.model import RemoteModel
 
 # OpenAI's own server has no echo with log-probabilities: asking it would only cost.
@@ -29,18 +29,18 @@ class ServerError(MedalError):
     """A server failed for the time being, also when asked again."""
 
 
-def load_rendering(tokenizer: str) -> Rendering:
+def load_template(tokenizer: str) -> ChatTemplate:
     """How chats are rendered for the model whose tokenizer this is (hub id, folder, embedded:...).
 
     Raises ConfigError where it cannot be loaded.
     """
     from transformers import AutoTokenizer
 
+    from medal_judges.models.llm.chat_template import ChatTemplate
     from medal_judges.models.llm.local.model import model_path
-    from medal_judges.models.llm.rendering import Rendering
 
     try:
-        return Rendering(
+        return ChatTemplate(
             AutoTokenizer.from_pretrained(model_path(tokenizer), trust_remote_code=False)
         )
     except (OSError, ValueError) as error:
@@ -56,7 +56,7 @@ async def likelihoods(
     """
     if remote.base_url is None or _WITHOUT in remote.base_url:
         raise _without(remote, "the provider's own server does not echo a prompt")
-    remote.purse.fresh_loop()
+    remote.limiter.fresh_loop()
     limit = asyncio.Semaphore(remote.max_in_flight)
     async with remote._client() as client:
 
@@ -78,9 +78,9 @@ async def likelihoods(
             raise ServerError(
                 f"{remote.name}: {error}", hint="run the same command again to go on"
             ) from None
-        except NoMoneyError:
+        except BudgetExceeded:
             done = sum(task.done() and task.exception() is None for task in tasks)
-            raise remote.purse.error(done, len(tasks)) from None
+            raise remote.limiter.error(done, len(tasks)) from None
         finally:
             for task in tasks:
                 task.cancel()
@@ -115,11 +115,11 @@ async def _ask(
 
 def _prompt(remote: RemoteModel, c: Continuation) -> tuple[Any, Callable[[Any, bool], Likelihood]]:
     """What is sent, and how the answer (and whether the prefix is wanted) becomes a Likelihood."""
-    if remote.rendering is None:
+    if remote.template is None:
         before, text = echo_prompt(c)
         start, end = len(before), len(before) + len(text)
         return before + text, lambda answer, joint: echo_likelihood(answer, start, end, joint)
-    sequence = remote.rendering.sequence(c)
+    sequence = remote.template.sequence(c)
     ids, start = list(sequence.ids), sequence.start
     return ids, lambda answer, joint: _of_ids(answer, start, len(ids), joint)
 

@@ -23,7 +23,7 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.llm.request_key import chat_key, model_key
 from medal_judges.models.llm.server.background import run
-from medal_judges.models.llm.server.likelihood import ServerError, likelihoods, load_rendering
+from medal_judges.models.llm.server.likelihood import ServerError, likelihoods, load_template
 from medal_judges.models.llm.server.prices import Estimate, PriceFile
 from medal_judges.models.llm.server.rates import RateGate
 from medal_judges.models.llm.server.retrying import (
@@ -34,7 +34,7 @@ from medal_judges.models.llm.server.retrying import (
 )
 from medal_judges.models.llm.server.secrecy import NO_KEY, cleaner
 from medal_judges.models.llm.server.served import ask_identity
-from medal_judges.models.llm.server.spending import NoMoneyError, Purse
+from medal_judges.models.llm.server.spending import BudgetExceeded, CostLimiter
 from medal_judges.models.llm.server.stopping import ServerStopError, address_of, stop_error
 from medal_judges.models.llm.server.wire import REASONING_TOKENS, SHORT, Accepted, chat_body
 from medal_judges.models.llm.server.wire_answer import AnswerReader
@@ -79,9 +79,9 @@ class RemoteModel(LanguageModel):
                 f"no price of {model} at this server is known, so max_cost could not be kept",
                 hint="give a file of prices with llm.prices=PATH (configs/prices.yaml is the form)",
             )
-        self.purse = Purse(max_cost)
+        self.limiter = CostLimiter(max_cost)
         self.accepted = Accepted()  # as far as its refusals have told
-        self.rendering = load_rendering(tokenizer) if tokenizer else None
+        self.template = load_template(tokenizer) if tokenizer else None
         self._secret, self.key_variable = key, key_variable
         self.clean = cleaner(key)
         self.reader = AnswerReader(self.clean, self.cost)
@@ -92,9 +92,9 @@ class RemoteModel(LanguageModel):
         own = {"backend": "openai", "reasoning": str(self.reasoning)}
         if self.effort is not None:
             own["reasoning_effort"] = self.effort
-        if self.rendering is None:
+        if self.template is None:
             return own | {"likelihood": "transcript"}
-        return own | {"likelihood": "template", **self.rendering.fingerprint()}
+        return own | {"likelihood": "template", **self.template.fingerprint()}
 
     def served_identity(self) -> str | None:
         """See LanguageModel; a provider's own models have their version in the name."""
@@ -109,8 +109,8 @@ class RemoteModel(LanguageModel):
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """By the tokenizer where one was named, else an estimate from above."""
-        if self.rendering is not None:
-            return len(self.rendering.prefix(messages, "assistant"))
+        if self.template is not None:
+            return len(self.template.prefix(messages, "assistant"))
         return prompt_tokens_above(messages)
 
     # -- money ------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class RemoteModel(LanguageModel):
     def longer(self, request: ChatRequest) -> int | None:
         """The limit with which an answer that was cut is asked for again; None where a cut was
         meant, or where no more fits the window."""
-        if request.as_it_is:
+        if request.accept_truncated:
             return None
         limit = self.limit(request)
         room = min(2 * limit, self.context - self.count_tokens(request.messages))
@@ -167,13 +167,13 @@ class RemoteModel(LanguageModel):
         Raises ConfigError when the server refuses the key or does not know the model, and
         CostLimitError where the limit of cost would be passed, once what is under way is in.
         """
-        if any(request.lead for request in requests):
-            raise ConfigError("a server cannot be given the beginning of its answer (lead)")
+        if any(request.prefill for request in requests):
+            raise ConfigError("a server cannot be given the beginning of its answer (prefill)")
         if requests:
             run(self._all(requests, on_answer))
 
     async def _all(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        self.purse.fresh_loop()
+        self.limiter.fresh_loop()
         waiting = iter(enumerate(requests))
         done = 0
         stopped: list[Exception] = []
@@ -186,7 +186,7 @@ class RemoteModel(LanguageModel):
                         return
                     try:
                         completion = await self._answer(client, request)
-                    except (NoMoneyError, ConfigError) as error:
+                    except (BudgetExceeded, ConfigError) as error:
                         stopped.append(error)  # the others' answers under way are paid: let them in
                         return
                     on_answer(i, completion)
@@ -198,8 +198,8 @@ class RemoteModel(LanguageModel):
             finally:
                 for each in workers:
                     each.cancel()
-        if stopped and isinstance(stopped[0], NoMoneyError):
-            raise self.purse.error(done, len(requests))
+        if stopped and isinstance(stopped[0], BudgetExceeded):
+            raise self.limiter.error(done, len(requests))
         if stopped:
             raise stopped[0]
 
@@ -218,14 +218,14 @@ class RemoteModel(LanguageModel):
         """An answer that was cut is asked for once more with twice the room."""
         limit = self.limit(request)
         first = await self._timed(client, request, limit)
-        if request.as_it_is:
+        if request.accept_truncated:
             return first
         longer = self.longer(request)
         if first.finish != "length" or longer is None:
             return _cut(first, limit)
         try:
             again = await self._timed(client, request, longer)
-        except NoMoneyError:
+        except BudgetExceeded:
             reason = f"cut at {limit} tokens, and the limit of cost leaves no room for a longer one"
             return replace(first, finish="failed", failure=reason, transient=True)
         both = _added(first.usage, again.usage)
@@ -304,10 +304,10 @@ class RemoteModel(LanguageModel):
         """``send()`` within the limits of time and cost; its errors as those of retrying.py.
 
         An answer that may have been written, and did not arrive, counts at its highest price.
-        Raises NoMoneyError where the limit of cost leaves no room for it.
+        Raises BudgetExceeded where the limit of cost leaves no room for it.
         """
         most = self.cost(highest) or 0.0
-        await self.purse.take(most)
+        await self.limiter.take(most)
         price: float | None = most  # until better is known
         try:
             answer = await asyncio.wait_for(send(), self.timeout)
@@ -321,7 +321,7 @@ class RemoteModel(LanguageModel):
             price = most if getattr(failure, "billed", False) else 0.0
             raise failure from None  # its cause may quote the request's headers
         finally:
-            await self.purse.pay(most, price)
+            await self.limiter.pay(most, price)
 
     # -- likelihood -------------------------------------------------------------------------
 

@@ -13,11 +13,11 @@ class CostLimitError(MedalError):
     exit_code = 4
 
 
-class NoMoneyError(Exception):
+class BudgetExceeded(Exception):
     """A request does not fit under the limit of cost any more."""
 
 
-class Purse:
+class CostLimiter:
     """Lets a request go out only if its highest price still fits under ``limit`` (US dollars).
 
     Requests under way count at their highest price until theirs is known, so the limit is never
@@ -32,13 +32,13 @@ class Purse:
         self._changed: asyncio.Condition | None = None
 
     async def take(self, highest: float) -> None:
-        """Reserve ``highest``. Raises NoMoneyError where it does not fit any more."""
+        """Reserve ``highest``. Raises BudgetExceeded where it does not fit any more."""
         if self._changed is None:
             self._changed = asyncio.Condition()
         async with self._changed:
             while self.limit is not None and self._total(highest) > self.limit:
                 if not self.under_way:
-                    raise NoMoneyError
+                    raise BudgetExceeded
                 await self._changed.wait()
             self.at_stake += highest
             self.under_way += 1

@@ -54,7 +54,7 @@ class AnswerReader:
         tokens = self._tokens(choice) if request.top_logprobs else ()
         if reason == "length":
             return Completion(text, finish="length", enforced=enforced, tokens=tokens, usage=usage)
-        if not text.strip() and not request.as_it_is:
+        if not text.strip() and not request.accept_truncated:
             return _failed("an empty answer", usage)
         return Completion(text, enforced=enforced, tokens=tokens, usage=usage)
 

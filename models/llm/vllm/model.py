@@ -17,6 +17,7 @@ from typing import Any
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.cache import CachedModel, OnAnswer, collect
+from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.local.model import DTYPES, model_name, model_path
 from medal_judges.models.llm.local.prefix import TokenSequence
 from medal_judges.models.llm.local.thinking import Thinking, Thought, counted
@@ -28,7 +29,6 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
     Message,
 )
-from medal_judges.models.llm.rendering import Rendering
 from medal_judges.models.llm.vllm.adapter import Adapter, read_adapter
 from medal_judges.models.llm.vllm.requests import (
     chat_settings,
@@ -135,8 +135,8 @@ class VLLMModel(LanguageModel):
         adapter: Adapter | None = None,
     ) -> None:
         self.engine, self.name, self.share_prefix = engine, name, share_prefix
-        self.rendering = Rendering(tokenizer)
-        self.thinking = Thinking(self.rendering, thinking)
+        self.template = ChatTemplate(tokenizer)
+        self.thinking = Thinking(self.template, thinking)
         self.revision, self._params, self.adapter = revision, params, adapter
         self._lora = {} if adapter is None else {"lora_request": adapter.request()}
         # One less than the engine's: it cannot but generate a token, also where it only scores.
@@ -149,7 +149,7 @@ class VLLMModel(LanguageModel):
         config = self.engine.model_config
         thinks = {"thinking": str(self.thinking.budget)} if self.thinking.budget else {}
         return {
-            **self.rendering.fingerprint(),
+            **self.template.fingerprint(),
             **thinks,
             **({} if self.adapter is None else {"adapter": self.adapter.hash}),
             "backend": _version(),
@@ -160,7 +160,7 @@ class VLLMModel(LanguageModel):
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """Tokens of the prompt that asks the assistant for its next turn."""
-        return len(self.rendering.prefix(messages, "assistant"))
+        return len(self.template.prefix(messages, "assistant"))
 
     def close(self) -> None:
         """Stop the engine, which lets go of the GPU's memory."""
@@ -195,8 +195,8 @@ class VLLMModel(LanguageModel):
     def _thoughts(self, chunk: Sequence[tuple[int, ChatRequest]]) -> dict[int, Thought]:
         """The prompts of the answers, with what was thought before them."""
         if not self.thinking.budget:
-            prefix = self.rendering.prefix
-            return {i: Thought(prefix(r.messages, "assistant", r.lead), 0) for i, r in chunk}
+            prefix = self.template.prefix
+            return {i: Thought(prefix(r.messages, "assistant", r.prefill), 0) for i, r in chunk}
         assert self.thinking.block is not None
         prompts = {i: self.thinking.prompt(r.messages) for i, r in chunk}
         told = {i: self.thinking.request(r, prompts[i], self.window) for i, r in chunk}
@@ -204,7 +204,7 @@ class VLLMModel(LanguageModel):
         settings = [thinking_settings(told[i], self.thinking.block.stop) for i in fits]
         outputs = self._generate([prompts[i] for i in fits], settings)
         ids = {i: o.outputs[0].token_ids for i, o in zip(fits, outputs, strict=True)}
-        return {i: self.thinking.thought(prompts[i], ids.get(i, ()), r.lead) for i, r in chunk}
+        return {i: self.thinking.thought(prompts[i], ids.get(i, ()), r.prefill) for i, r in chunk}
 
     def _too_long(self, tokens: int, request: ChatRequest) -> Completion:
         reason = (
@@ -280,7 +280,7 @@ class VLLMModel(LanguageModel):
         return {i: likelihood for i, likelihood in found.items() if likelihood is not None}
 
     def _sequence(self, continuation: Continuation) -> TokenSequence:
-        sequence = self.rendering.sequence(continuation)
+        sequence = self.template.sequence(continuation)
         if len(sequence.ids) > self.context:
             raise ConfigError(
                 f"{len(sequence.ids)} tokens do not fit the {self.context} tokens of {self.name}",

@@ -159,7 +159,7 @@ def _loaded(
         speaks_through_api,
         with_spending,
     )
-    from medal_judges.data_prep.labelling.run import share_purse
+    from medal_judges.data_prep.labelling.run import share_limiter
     from medal_judges.models.base.judge import Judge
 
     loaded = []
@@ -170,7 +170,7 @@ def _loaded(
             options = with_spending(name, options, dry_run=dry_run, max_cost=limit)
         loaded.append(Judge.from_pretrained(name, **options))
     if len(loaded) > 1 and max_cost is not None:
-        share_purse(*loaded)
+        share_limiter(*loaded)
     return loaded
 
 

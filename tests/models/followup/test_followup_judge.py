@@ -134,7 +134,7 @@ def test_joint_likelihood_counts_the_dialogue_too(smollm2: LocalModel, pool: str
     means = []
     for text in ("That's wrong.", "I don't understand."):
         ids = torch.tensor(
-            [smollm2.rendering.sequence(Continuation(messages, text, role="user")).ids]
+            [smollm2.template.sequence(Continuation(messages, text, role="user")).ids]
         )
         with torch.inference_mode():  # transformers' own mean loss over all tokens but the first
             means.append(-float(smollm2.model(ids, labels=ids).loss))
@@ -186,7 +186,7 @@ def test_the_signature_changes_with_what_scores_depend_on(
     other_pool.write_text(POOL.replace("wrong", "false"), encoding="utf-8")
     changed = [
         judge(smollm2, str(other_pool)),
-        judge(smollm2, pool, closed=False),
+        judge(smollm2, pool, score_eos=False),
         judge(smollm2, pool, decay=0.5, answers=None),
         judge(smollm2, pool, max_tokens=512),
     ]

@@ -101,7 +101,7 @@ def test_answers_come_back_in_order_priced_and_are_paid_once(tmp_path: Path) -> 
         assert answers[0].usage.money == pytest.approx(0.5 * (10 * 1.0 + 5 * 10.0) / 1e6)
         again = model(stub.url, tmp_path).chat(requests)
         assert [a.text for a in again] == [a.text for a in answers]
-        assert not any(a.usage.paid for a in again)
+        assert all(a.usage.from_cache for a in again)
         assert (stub.counts()["uploads"], stub.counts()["requests"]) == (1, 3)
         assert left(tmp_path) == []
 
@@ -110,10 +110,10 @@ def test_the_setting_batch_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path))
     setting = {"backend": "openai", "model": "stub", "batch": True}
     with serving() as stub:
-        for paid in (True, False):
+        for from_cache in (False, True):
             llm = load_llm({**setting, "base_url": stub.url})
             (answer,) = llm.chat([ask("one")])
-            assert (answer.text, answer.usage.paid) == ("re: one", paid)
+            assert (answer.text, answer.usage.from_cache) == ("re: one", from_cache)
         assert stub.counts()["requests"] == 1
     assert {path.name for path in tmp_path.iterdir()} == {"answers", "batches"}
 
@@ -250,9 +250,9 @@ def test_an_answer_that_was_cut_is_asked_once_more_with_twice_the_room(tmp_path:
         assert left(tmp_path) == []
 
 
-def test_a_cut_answer_that_is_taken_as_it_is_needs_one_batch(tmp_path: Path) -> None:
+def test_a_cut_answer_that_is_accepted_truncated_needs_one_batch(tmp_path: Path) -> None:
     with serving() as stub:
-        request = replace(ask("cut a", max_tokens=600), as_it_is=True, presence_penalty=0.6)
+        request = replace(ask("cut a", max_tokens=600), accept_truncated=True, presence_penalty=0.6)
         [answer] = model(stub.url, tmp_path).chat([request])
         assert (answer.finish, answer.failure, answer.usage.output) == ("length", None, 5)
         assert (stub.counts()["batches"], stub.counts()["requests"]) == (1, 1)
@@ -288,8 +288,8 @@ def test_the_limit_of_cost_lets_only_what_fits_go(tmp_path: Path) -> None:
 
 
 def test_a_lead_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="lead"):
-        model("http://127.0.0.1:9/v1", tmp_path).chat([ask("one", lead="{")])
+    with pytest.raises(ConfigError, match="prefill"):
+        model("http://127.0.0.1:9/v1", tmp_path).chat([ask("one", prefill="{")])
 
 
 def test_files_keep_to_both_limits() -> None:

@@ -99,8 +99,8 @@ def test_a_second_run_asks_nothing_and_answers_the_same(
     second = CachedModel(inner, tmp_path).chat(requests)
     assert inner.asked == []
     assert [c.text for c in first] == ["3", "5", "9", "3"]
-    assert all(c.usage.paid for c in first)
-    assert second == [replace(c, usage=replace(c.usage, paid=False)) for c in first]
+    assert not any(c.usage.from_cache for c in first)
+    assert second == [replace(c, usage=replace(c.usage, from_cache=True)) for c in first]
     assert second[0].usage.to_record()["money"] == 0.0
 
 
@@ -110,7 +110,7 @@ def test_equal_requests_of_one_call_are_asked_once(kind: type[Counting], tmp_pat
     answers = CachedModel(inner, tmp_path).chat([ask("one"), ask("two!"), ask("one")])
     assert len(inner.asked) == 2
     assert [c.text for c in answers] == ["3", "4", "3"]
-    assert [c.usage.paid for c in answers] == [True, True, False]
+    assert [c.usage.from_cache for c in answers] == [False, False, True]
 
 
 @pytest.mark.parametrize("kind", [Counting, OneByOne])
@@ -153,7 +153,7 @@ OTHER_REQUESTS = {
     "max_tokens": {"max_tokens": 7},
     "schema": {"schema": {"type": "object"}},
     "top_logprobs": {"top_logprobs": 3},
-    "lead": {"lead": "{"},
+    "prefill": {"prefill": "{"},
 }
 
 

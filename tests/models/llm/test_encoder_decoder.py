@@ -54,7 +54,9 @@ def test_likelihoods_are_what_transformers_own_loss_says(name: str, tmp_path: Pa
         assert likelihood.mean == pytest.approx(-float(loss), abs=1e-4)
         assert len(likelihood.logprobs) == labels.shape[1]
     assert np.std([likelihood.mean for likelihood in given]) > 0.01  # it reads the dialogue
-    (open_end,) = llm.loglikelihood([[Continuation(TALK, "No.", closed=False, lead="Hm,")]])[0]
+    (open_end,) = llm.loglikelihood([[Continuation(TALK, "No.", score_eos=False, prefill="Hm,")]])[
+        0
+    ]
     (whole,) = llm.loglikelihood([[Continuation(TALK, "Hm, No.")]])[0]
     np.testing.assert_allclose(open_end.logprobs, whole.logprobs[3:-1], atol=1e-4)
 

@@ -59,7 +59,9 @@ def test_token_alternatives_agree_with_the_likelihood_of_the_same_words(
 ) -> None:
     completion = smollm2.chat([asked(QUESTIONS[1], top_logprobs=5)])[0]
     messages = (*TALK, Message("user", QUESTIONS[1]))
-    again = smollm2.loglikelihood([[Continuation(messages, completion.text, closed=False)]])[0][0]
+    again = smollm2.loglikelihood([[Continuation(messages, completion.text, score_eos=False)]])[0][
+        0
+    ]
     np.testing.assert_allclose(
         again.logprobs, [token.logprob for token in completion.tokens], atol=1e-3
     )

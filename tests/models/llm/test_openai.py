@@ -189,7 +189,7 @@ def test_a_reasoning_model_gets_its_own_budget_and_the_limit_its_other_name(serv
 
 def test_a_lead_is_refused(serve: Serve) -> None:
     with pytest.raises(ConfigError, match="beginning of its answer"):
-        remote(serve()).chat(asked(1, lead="Rating:"))
+        remote(serve()).chat(asked(1, prefill="Rating:"))
 
 
 # -- money -------------------------------------------------------------------------------------

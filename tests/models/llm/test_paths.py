@@ -58,9 +58,7 @@ def test_likelihoods_and_answers_are_those_of_the_models_own_forward_pass(name: 
     texts = ("That's wrong.", "That's so nice!", "No.")
     group = [Continuation(TALK[:k], text, role="user") for k in (1, 2) for text in texts]
     given = llm.loglikelihood([group], joint=True)[0]
-    plain, before = plain_logprobs(
-        llm.model, [llm.rendering.sequence(c) for c in group], joint=True
-    )
+    plain, before = plain_logprobs(llm.model, [llm.template.sequence(c) for c in group], joint=True)
     for ours, theirs, prefix in zip(given, plain, before, strict=True):
         np.testing.assert_allclose(ours.logprobs, theirs, atol=1e-4)
         assert ours.prefix_logprob == pytest.approx(prefix, abs=1e-2)

@@ -50,7 +50,7 @@ def llm(tiny_llama: Path) -> LocalModel:
 
 def by_definition(llm: LocalModel, asked: ChatRequest) -> list[int]:
     """Greedy tokens of an answer, one forward pass over the whole text each."""
-    prompt = list(llm.rendering.prefix(asked.messages, "assistant"))
+    prompt = list(llm.template.prefix(asked.messages, "assistant"))
     said: list[int] = []
     while len(said) < asked.max_tokens:
         with torch.inference_mode():

@@ -13,10 +13,10 @@ import torch
 from medal_judges.config import read_yaml
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
+from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.local.thinking import BUDGET, Thinking
 from medal_judges.models.llm.protocol import ChatRequest, Message
-from medal_judges.models.llm.rendering import Rendering
 from medal_judges.models.prompted.judge import PromptedJudge
 
 pytest.importorskip("llguidance")
@@ -107,7 +107,7 @@ def test_a_model_thinks_unasked_only_where_its_template_begins_so() -> None:
     assert thinker(ALWAYS, 0).chat([asked(0)])[0].usage.reasoning == 0
     optional = thinker(OPTIONAL)
     assert optional.thinking.budget == 0 and optional.context == optional.window
-    said = optional.tokenizer.decode(optional.rendering.prefix(ASK, "assistant"))
+    said = optional.tokenizer.decode(optional.template.prefix(ASK, "assistant"))
     assert said.endswith("<think>\n\n</think>\n\n")
     willing = thinker(OPTIONAL, 40)
     assert willing.tokenizer.decode(willing.thinking.prompt(ASK)).endswith("assistant\n<think>\n")
@@ -118,7 +118,7 @@ def test_a_model_thinks_unasked_only_where_its_template_begins_so() -> None:
 
 def test_channels_are_a_block_too() -> None:
     tokenizer = architectures.tiny_tokenizer(CHANNELS)
-    thinking = Thinking(Rendering(tokenizer), 20)
+    thinking = Thinking(ChatTemplate(tokenizer), 20)
     prompt = thinking.prompt(ASK)
     assert tokenizer.decode(prompt).endswith("assistant<|channel|>analysis<|message|>")
     ended = thinking.thought(prompt, tokenizer("hm<|end|>").input_ids, "")

@@ -142,7 +142,7 @@ GROUPS = [
     words("music", "film garden", "coffee coffee coffee coffee coffee coffee"),
     [],
     words("coffee coffee coffee coffee coffee film", "music"),  # begin alike for over a block
-    [Continuation(HI[:1], "train", lead="river winter", closed=False)],
+    [Continuation(HI[:1], "train", prefill="river winter", score_eos=False)],
 ]
 
 
@@ -165,7 +165,7 @@ def test_sharing_reads_the_prefix_once(local: LocalModel) -> None:
     engines = {share: Engine(local, runner=2) for share in (True, False)}
     for share, engine in engines.items():
         model(engine, share_prefix=share).loglikelihood([group])
-    sizes = [len(local.rendering.sequence(c).ids) for c in group]
+    sizes = [len(local.template.sequence(c).ids) for c in group]
     assert engines[False].read == sum(sizes)
     assert engines[True].read <= sizes[0] + 5 * (BLOCK + 3)
     joint = Engine(local, runner=2)

@@ -15,7 +15,7 @@ from medal_judges.models.llm.vllm.requests import chat_settings
 
 pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
 Serve = Callable[..., Any]
-ASKED = ChatRequest((Message("user", "Question?"),), max_tokens=100, as_it_is=True)
+ASKED = ChatRequest((Message("user", "Question?"),), max_tokens=100, accept_truncated=True)
 
 
 def remote(server: Any, **more: Any) -> LanguageModel:
@@ -39,7 +39,7 @@ def test_a_cut_answer_is_asked_for_once_and_is_no_failure(serve: Serve) -> None:
 
 def test_an_empty_answer_is_one_where_it_is_meant(serve: Serve, tmp_path: Path) -> None:
     server = serve(script=silent(tmp_path))
-    taken, failed = remote(server).chat([ASKED, replace(ASKED, as_it_is=False)])
+    taken, failed = remote(server).chat([ASKED, replace(ASKED, accept_truncated=False)])
     assert (taken.finish, taken.failure, taken.text) == ("stop", None, "")
     assert failed.finish == "failed" and failed.failure == "an empty answer"
 
@@ -49,7 +49,7 @@ def test_an_empty_answer_is_kept(serve: Serve, tmp_path: Path) -> None:
     for _ in range(2):
         [done] = remote(server, cache=str(tmp_path / "kept")).chat([ASKED])
         assert done.finish == "stop" and server.total("seen") == 1
-    assert not done.usage.paid
+    assert done.usage.from_cache
 
 
 @pytest.mark.parametrize(("fault", "told"), [("refusal", "refused"), ("filter", "content filter")])
@@ -63,7 +63,7 @@ def test_the_penalty_on_the_wire_and_the_mark_not(serve: Serve) -> None:
     remote(server, max_in_flight=1).chat([replace(ASKED, presence_penalty=0.6), ASKED])
     bodies = [request["body"] for request in server.told("requests")]
     assert [body.get("presence_penalty") for body in bodies] == [0.6, None]
-    assert not any("as_it_is" in body for body in bodies)
+    assert not any("accept_truncated" in body for body in bodies)
 
 
 def test_a_penalty_that_the_server_refuses_is_left_out(serve: Serve) -> None:

@@ -20,7 +20,7 @@ _MARK = "\u2063medal-judges-mark\u2063"
 _NAMES = {"user": "User", "assistant": "Assistant"}
 
 
-class Rendering:
+class ChatTemplate:
     """Renders chats for one tokenizer.
 
     ``system`` says how a system message is given: ``native``, ``folded`` (into the first user turn,
@@ -31,11 +31,11 @@ class Rendering:
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self.template: str | None = tokenizer.chat_template
-        if isinstance(self.template, dict):  # several named templates
-            self.template = tokenizer.get_chat_template()
+        self.source: str | None = tokenizer.chat_template
+        if isinstance(self.source, dict):  # several named templates
+            self.source = tokenizer.get_chat_template()
         self.system = self._system_style()
-        self.alternates = self.template is not None and not self._takes(
+        self.alternates = self.source is not None and not self._takes(
             [Message("user", "a"), Message("user", "b")]
         )
         self._bos = self._bos_id()
@@ -46,18 +46,18 @@ class Rendering:
     def fingerprint(self) -> dict[str, str]:
         """Hash of the template, and what was done to fit it."""
         return {
-            "template": content_hash(self.template or "transcript"),
+            "template": content_hash(self.source or "transcript"),
             "system": self.system,
             "turns": "alternating" if self.alternates else "as they are",
         }
 
-    def prefix(self, messages: Sequence[Message], role: ChatRole, lead: str = "") -> list[int]:
-        """Ids of everything before the text that ``role`` says next, ``lead`` included.
+    def prefix(self, messages: Sequence[Message], role: ChatRole, prefill: str = "") -> list[int]:
+        """Ids of everything before the text that ``role`` says next, ``prefill`` included.
 
         A space at its end is left to the text: tokenizers with a word-start piece would leave that
         piece alone there, which stands in no text they were trained on.
         """
-        head, _, _ = self._around(tuple(messages), role, lead.strip())
+        head, _, _ = self._around(tuple(messages), role, prefill.strip())
         return self.encode(head)
 
     def asked(self, messages: Sequence[Message], **settings: Any) -> str:
@@ -73,17 +73,17 @@ class Rendering:
         """Ids of a continuation with all that stands before it, and where its scored part begins.
 
         The whole text is encoded at once, so the ids at the boundary are those of a text that goes
-        on. ``closed``: up to the first special token after the text, or the line break.
+        on. ``score_eos``: up to the first special token after the text, or the line break.
         """
         c = continuation
         if not c.text.strip():
             raise ConfigError("a continuation without text has no likelihood")
-        head, gap, after = self._around(tuple(c.messages), c.role, c.lead.strip())
+        head, gap, after = self._around(tuple(c.messages), c.role, c.prefill.strip())
         before, tail = self._parted(head)
         text = tail + gap + self._plain(c.text.strip())
         ids = self._joined(before, text)
         start = _common(self._head(head), ids)
-        if c.closed:
+        if c.score_eos:
             ids = self._closed(ids, self._joined(before, text + after))
         return TokenSequence(tuple(ids), max(1, start))
 
@@ -100,7 +100,7 @@ class Rendering:
     # -- how a template behaves -------------------------------------------------------------
 
     def _system_style(self) -> str:
-        if self.template is None:
+        if self.source is None:
             return "transcript"
         try:
             text = self._apply([Message("system", _MARK), Message("user", "a")])
@@ -120,25 +120,25 @@ class Rendering:
         if bos is None:
             return None
         added = self.tokenizer("a").input_ids[:1] == [bos]
-        in_template = self.template is not None and self._tokens(
-            self._apply([Message("user", "a")])
-        )[:1] == [bos]
+        in_template = self.source is not None and self._tokens(self._apply([Message("user", "a")]))[
+            :1
+        ] == [bos]
         return int(bos) if added or in_template else None
 
     # -- rendering ----------------------------------------------------------------------------
 
     def _around_uncached(
-        self, messages: tuple[Message, ...], role: ChatRole, lead: str
+        self, messages: tuple[Message, ...], role: ChatRole, prefill: str
     ) -> tuple[str, str, str]:
         """(what stands before, the space between, what comes after) a text by ``role``."""
         before, after = self._split(messages, role)
-        if lead or self.template is None:
-            return f"{before}{lead}", " ", after
+        if prefill or self.source is None:
+            return f"{before}{prefill}", " ", after
         head = before.rstrip(" ")
         return head, before[len(head) :], after
 
     def _split(self, messages: Sequence[Message], role: ChatRole) -> tuple[str, str]:
-        if self.template is None:
+        if self.source is None:
             lines = [self._line(m) for m in messages]
             return "".join(lines) + f"{_NAMES[role]}:", "\n"
         fitted = self._fit([*messages, Message(role, _MARK)])

@@ -34,7 +34,7 @@ NO_ASSISTANT_TURN = "no assistant turn to judge"
 
 
 @dataclass(slots=True)
-class Item:
+class ScoreRequest:
     """One thing to score: a dialogue cut at the judged turn, and what the family made of it.
 
     ``tokens`` is the length that batches are budgeted by; ``payload`` belongs to the family.
@@ -48,7 +48,7 @@ class Item:
 
 
 @dataclass(slots=True)
-class Scores:
+class Prediction:
     """A family's answer for one item, see Judgement for the fields. ``usage`` without ``tokens``
     stands for one reading of the item's tokens."""
 
@@ -86,14 +86,16 @@ class Judge(ABC):
         """Everything of the judge that a number depends on; data and dimension are added later."""
 
     @abstractmethod
-    def _prepare(self, items: Sequence[Item]) -> None:
+    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
         """Fill ``tokens``, ``payload`` and ``truncated_turns`` of each item."""
 
     @abstractmethod
-    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
-        """One Scores per item, in order. A score may not depend on the rest of the batch."""
+    def _score_batch(
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
+        """One Prediction per request, in order. A score may not depend on the rest of the batch."""
 
-    def _units(self, items: Sequence[Item]) -> list[list[int]]:
+    def _units(self, items: Sequence[ScoreRequest]) -> list[list[int]]:
         """Positions of items that have to be in one batch, because they share work (the turns of
         one dialogue, read once); each by itself unless a family says otherwise."""
         return [[i] for i in range(len(items))]
@@ -197,7 +199,7 @@ class Judge(ABC):
         plans = [items_of(dialogue, level) for dialogue in window]
         items = [item for plan in plans for item in plan]
         owners = [row for row, plan in enumerate(plans) for _ in plan]
-        answers: dict[int, Scores] = {}
+        answers: dict[int, Prediction] = {}
         judged = [
             i
             for i, item in enumerate(items)
@@ -211,7 +213,7 @@ class Judge(ABC):
             units, lambda unit: sum(items[i].tokens for i in unit), self.token_budget
         ):
 
-            def run(part: Sequence[list[int]]) -> list[tuple[int, Scores]]:
+            def run(part: Sequence[list[int]]) -> list[tuple[int, Prediction]]:
                 flat = [i for unit in part for i in unit]
                 scored = self._score_batch([items[i] for i in flat], names)
                 return list(zip(flat, scored, strict=True))
@@ -230,8 +232,8 @@ class Judge(ABC):
 
     def _judgement(
         self,
-        item: Item,
-        answer: Scores | None,
+        item: ScoreRequest,
+        answer: Prediction | None,
         names: Sequence[str],
         signature: str,
         reason: str,
@@ -308,7 +310,7 @@ class Judge(ABC):
         return push_judge(self, repo_id, private=private, **options)
 
 
-def _finite(answer: Scores) -> Scores:
+def _finite(answer: Prediction) -> Prediction:
     """``answer`` without NaN and infinity, which JSON does not have: such a score is None, and the
     failure says so; such a distribution, contribution or usage is left out."""
     lost = [n for n, v in answer.scores.items() if v is not None and not math.isfinite(v)]
@@ -374,10 +376,10 @@ def _told_type(value: object) -> str:
     return f"an object of type {name!r}"
 
 
-def items_of(dialogue: Dialogue, level: ScoreLevel) -> list[Item]:
+def items_of(dialogue: Dialogue, level: ScoreLevel) -> list[ScoreRequest]:
     """What there is to score in one dialogue at ``level``."""
     turns = dialogue.assistant_turns
     if level == "dialogue" or not turns:
-        return [Item(dialogue, None)]
+        return [ScoreRequest(dialogue, None)]
     chosen = turns if level == "turn" else turns[-1:]
-    return [Item(dialogue.upto(turn), turn) for turn in chosen]
+    return [ScoreRequest(dialogue.upto(turn), turn) for turn in chosen]

@@ -17,7 +17,7 @@ from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.calibration import Calibration
-from medal_judges.models.base.judge import Item, Judge, Scores
+from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.saving import read_config, write_config
 from medal_judges.models.base.weights import read_weights
 from medal_judges.models.embedding.config import EmbeddingConfig
@@ -131,7 +131,7 @@ class EmbeddingJudge(Judge):
 
     # -- the hooks of Judge ----------------------------------------------------------------------
 
-    def _prepare(self, items: Sequence[Item]) -> None:
+    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
         readings = self.read([item.dialogue for item in items])
         for item, reading in zip(items, readings, strict=True):
             item.payload, item.tokens = reading, reading.tokens
@@ -140,7 +140,9 @@ class EmbeddingJudge(Judge):
         """What the nets are given of each dialogue."""
         return self.reader.read(dialogues, self.token_budget)
 
-    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+    def _score_batch(
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
         vectors = np.stack([item.payload.vector for item in items])
         answers: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
             ({}, {}, {}) for _ in items
@@ -155,7 +157,7 @@ class EmbeddingJudge(Judge):
                     shares[name] = chances[row].tolist()
                 if weights is not None and item.payload.turns is not None:
                     turns[name] = self._contributions(name, item, weights)
-        return [Scores(*answer) for answer in answers]
+        return [Prediction(*answer) for answer in answers]
 
     def units(self, name: str, vectors: Floats) -> Floats:
         """Scores [n] of dialogue ``vectors`` on [0, 1], before calibration."""
@@ -180,7 +182,7 @@ class EmbeddingJudge(Judge):
             return np.zeros((len(vectors), 0))
         return _normal_levels(units, spread, levels)
 
-    def _contributions(self, name: str, item: Item, weights: Floats) -> Contributions:
+    def _contributions(self, name: str, item: ScoreRequest, weights: Floats) -> Contributions:
         """Around the training rows' mean dialogue, which the net subtracts."""
         dimension, net, reading = self.dimension(name), self.nets[name], item.payload
         width = dimension.high - dimension.low

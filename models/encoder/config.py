@@ -16,13 +16,13 @@ from medal_judges.models.feature.turn_features import FEATURE_NAMES
 ALL_FEATURES = FEATURE_NAMES + SIMILARITY_NAMES
 
 
-class ExpertConfig(Config):
+class FeatureGroup(Config):
     """A member of the ensemble with sources (none: all) and settings of its own.
 
     ``weight`` is its share of the score. The rest is for the ridge solver: ``alpha`` the penalty,
     where every source has a total weight of 1; ``features`` what it reads, as ``name`` or, of one
-    side only, ``user.name`` or ``assistant.name`` (None: all); ``prior`` a weight per feature in
-    units of the answer's deviation, added to what the ratings say, for dimensions named.
+    side only, ``user.name`` or ``assistant.name`` (None: all); ``prior_weights`` a weight per
+    feature in units of the answer's deviation, added to what the ratings say, for dimensions named.
     """
 
     name: str
@@ -30,7 +30,7 @@ class ExpertConfig(Config):
     weight: float = Field(default=1.0, gt=0)
     alpha: float = Field(default=1.0, gt=0)
     features: tuple[str, ...] | None = None
-    prior: dict[str, dict[str, float]] = Field(default_factory=dict)
+    prior_weights: dict[str, dict[str, float]] = Field(default_factory=dict)
 
 
 class EncoderConfig(Config):
@@ -50,9 +50,9 @@ class EncoderConfig(Config):
     ``net``: ``transformer`` looks across turns; ``linear`` is one linear map of mean turn vectors
     and features, which training can solve in closed form; ``sequence`` is transformers' own
     classifier on one vector of the flat dialogue (no features, no contributions), which
-    ``medal export`` can hand on. ``members`` nets are averaged; with
-    ``experts`` each of them learns from sources of its own (ratings made in another spirit), and
-    the score is their weighted mean. ``reply`` adds the two reaction measures of encoder/reply.py.
+    ``medal export`` can hand on. ``members`` nets are averaged; with ``feature_groups`` each of
+    them learns from sources of its own (ratings collected in another way), and the score is their
+    weighted mean. ``reply`` adds the two reaction measures of encoder/reply.py.
     """
 
     family: Literal["encoder"] = "encoder"
@@ -66,7 +66,7 @@ class EncoderConfig(Config):
     features: tuple[str, ...] = ALL_FEATURES
     embedding: bool = True
     net: Literal["transformer", "linear", "sequence"] = "transformer"
-    experts: tuple[ExpertConfig, ...] = ()
+    feature_groups: tuple[FeatureGroup, ...] = ()
     reply: ReplyConfig | None = None
     width: int = Field(default=128, ge=4)
     layers: int = Field(default=1, ge=0)
@@ -103,10 +103,10 @@ class EncoderConfig(Config):
                 raise ValueError(f"pooling {self.pooling} is for net: sequence")
             return self
         plain = self.shape == "flat" and not self.feature_names and self.embedding
-        if not (whole and plain and not self.experts):
+        if not (whole and plain and not self.feature_groups):
             raise ValueError(
                 "net: sequence reads one vector of the dialogue: set shape: flat, "
-                "pooling: cls or mean, features: [], and no reply or experts"
+                "pooling: cls or mean, features: [], and no reply or feature_groups"
             )
         return self
 

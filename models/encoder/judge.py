@@ -17,7 +17,7 @@ from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.attention import set_attention
 from medal_judges.models.base.calibration import Calibration
 from medal_judges.models.base.heads import Head, HeadKind
-from medal_judges.models.base.judge import Item, Judge, Scores
+from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.saving import read_config, write_config
 from medal_judges.models.base.weights import load_weights
 from medal_judges.models.batching import budget_batches, retry_on_oom
@@ -174,7 +174,7 @@ class EncoderJudge(Judge):
 
     # -- the hooks of Judge ----------------------------------------------------------------------
 
-    def _prepare(self, items: Sequence[Item]) -> None:
+    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
         encoded = [self.turns.encode(item.dialogue) for item in items]
         vectors = self._window_vectors(encoded)
         for item, one, rows in zip(items, encoded, vectors, strict=True):
@@ -220,7 +220,9 @@ class EncoderJudge(Judge):
         return int(self.tokenizer.pad_token_id or 0)
 
     @torch.inference_mode()
-    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+    def _score_batch(
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
         members = self.members(items)
         answers: list[dict[str, Any]] = [{"s": {}, "d": {}, "c": {}} for _ in items]
         encoded = [item.payload[0] for item in items]
@@ -230,9 +232,9 @@ class EncoderJudge(Judge):
             )
             head = self.net.heads[0][name]
             self._decode(head, logits, evidence, pooling, encoded, answers)
-        return [Scores(a["s"], a["d"], a["c"]) for a in answers]
+        return [Prediction(a["s"], a["d"], a["c"]) for a in answers]
 
-    def members(self, items: Sequence[Item]) -> list[tuple[Logits, Logits, Logits]]:
+    def members(self, items: Sequence[ScoreRequest]) -> list[tuple[Logits, Logits, Logits]]:
         """What each member of the net says of ``items``: see EncoderNet.forward."""
         batch = collate([item.payload[0] for item in items]).to(self.device)
         members: list[tuple[Logits, Logits, Logits]] = self.net(
@@ -240,7 +242,7 @@ class EncoderJudge(Judge):
         )
         return members
 
-    def _batch_vectors(self, items: Sequence[Item], longest: int) -> Tensor:
+    def _batch_vectors(self, items: Sequence[ScoreRequest], longest: int) -> Tensor:
         if self.config.shape == "flat":
             ids, mask, segments = collate_sequences([i.payload[0] for i in items], self._pad)
             device = self.device

@@ -33,10 +33,10 @@ class EncoderNet(nn.Module):
         self.body: Any = body  # a module with the attributes of its family
         self.names = [d.name for d in dimensions]
         self.columns = [ALL_FEATURES.index(name) for name in config.features]
-        count = len(config.experts) or config.members
+        count = len(config.feature_groups) or config.members
         self.nets = nn.ModuleList(self._member(dimensions) for _ in range(count))
-        # Share of each member in each dimension's score; 0 where an expert saw no label of it.
-        shares = [[e.weight] for e in config.experts] or [[1.0]] * count
+        # Share of each member in each dimension's score; 0 where its feature group has no label.
+        shares = [[e.weight] for e in config.feature_groups] or [[1.0]] * count
         self.shares: Tensor
         self.register_buffer("shares", torch.tensor(shares).repeat(1, len(self.names)))
         self.reply: nn.ModuleList | None = None

@@ -24,7 +24,7 @@ class FeatureConfig(Config):
         return names
 
 
-class Line(Config):
+class LinearModel(Config):
     """score = link(intercept + weights . features); ``linear`` gives the place on the scale [0, 1],
     clipped, ``sigmoid`` a probability. ``means``: of each feature over the dialogues it was fitted
     on, around which contributions are told."""
@@ -35,7 +35,7 @@ class Line(Config):
     means: tuple[float, ...]
 
     @model_validator(mode="after")
-    def _of_equal_length(self) -> Line:
+    def _of_equal_length(self) -> LinearModel:
         if len(self.means) != len(self.weights):
             raise ValueError(f"{len(self.means)} means for {len(self.weights)} weights")
         return self

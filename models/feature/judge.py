@@ -13,9 +13,9 @@ from medal_judges.contributions import Contributions
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.judge import Item, Judge, Scores
+from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.saving import read_config, write_config
-from medal_judges.models.feature.config import FeatureConfig, Line
+from medal_judges.models.feature.config import FeatureConfig, LinearModel
 from medal_judges.models.feature.turn_features import FEATURE_NAMES, turn_features
 from medal_judges.signature import Signature, content_hash
 
@@ -40,7 +40,7 @@ class FeatureJudge(Judge):
         self,
         config: FeatureConfig,
         dimensions: Sequence[Dimension],
-        lines: Mapping[str, Line],
+        lines: Mapping[str, LinearModel],
         *,
         name: str = "feature",
     ) -> None:
@@ -81,7 +81,7 @@ class FeatureJudge(Judge):
         slopes = [f["good"] / f["std"] for f in features.values()]
         offset = -sum(s * f["mean"] for s, f in zip(slopes, features.values(), strict=True))
         lines = {
-            d.name: Line(
+            d.name: LinearModel(
                 link="sigmoid",
                 intercept=sign * offset,
                 weights=tuple(sign * s for s in slopes),
@@ -113,7 +113,7 @@ class FeatureJudge(Judge):
         return cls(
             FeatureConfig(**saved["feature"]),
             [Dimension(**d) for d in saved["dimensions"]],
-            {k: Line(**v) for k, v in saved["lines"].items()},
+            {k: LinearModel(**v) for k, v in saved["lines"].items()},
             name=saved["name"],
         )
 
@@ -134,15 +134,17 @@ class FeatureJudge(Judge):
         table: np.ndarray = rows[:, self.columns].astype(float)
         return table
 
-    def _prepare(self, items: Sequence[Item]) -> None:
+    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
         for item in items:
             item.payload = self._turn_table(item.dialogue)
             item.tokens = len(item.dialogue.turns)
 
-    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+    def _score_batch(
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
         return [self._score(item, dimensions) for item in items]
 
-    def _score(self, item: Item, dimensions: Sequence[str]) -> Scores:
+    def _score(self, item: ScoreRequest, dimensions: Sequence[str]) -> Prediction:
         scores: dict[str, float | None] = {}
         contributions: dict[str, Contributions] = {}
         for name in dimensions:
@@ -151,10 +153,12 @@ class FeatureJudge(Judge):
             unit = min(1.0, max(0.0, value)) if line.link == "linear" else _sigmoid(value)
             scores[name] = dimension.from_unit(unit)
             contributions[name] = _contributions(item, line, dimension, value)
-        return Scores(scores, contributions=contributions)
+        return Prediction(scores, contributions=contributions)
 
 
-def _contributions(item: Item, line: Line, dimension: Dimension, value: float) -> Contributions:
+def _contributions(
+    item: ScoreRequest, line: LinearModel, dimension: Dimension, value: float
+) -> Contributions:
     """``item.payload`` [assistant turns, features]; ``value`` of the line."""
     linear = line.link == "linear"
     factor = dimension.high - dimension.low if linear else 1.0
@@ -166,7 +170,7 @@ def _contributions(item: Item, line: Line, dimension: Dimension, value: float) -
     return Contributions(told, whole - math.fsum(told), "score" if linear else "logit")
 
 
-def _fit_line(dimension: Dimension, table: np.ndarray, targets: Sequence[Any]) -> Line:
+def _fit_line(dimension: Dimension, table: np.ndarray, targets: Sequence[Any]) -> LinearModel:
     from sklearn.linear_model import LogisticRegression, Ridge
 
     rows = [i for i, t in enumerate(targets) if t is not None]
@@ -180,7 +184,7 @@ def _fit_line(dimension: Dimension, table: np.ndarray, targets: Sequence[Any]) -
             raise ConfigError(f"all training labels of {dimension.name!r} are the same")
         fitted = LogisticRegression(class_weight="balanced", max_iter=1000).fit(x, y >= 0.5)
         weights, intercept, link = fitted.coef_[0], fitted.intercept_[0], "sigmoid"
-    return Line(
+    return LinearModel(
         link=link,  # type: ignore[arg-type]
         intercept=float(intercept),
         weights=tuple(map(float, weights)),

@@ -20,7 +20,7 @@ from medal_judges.contributions import Contributions
 from medal_judges.details import Details
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import Item, Judge, Scores
+from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.followup.selection import Selection, SelectionConfig, select
 from medal_judges.models.llm.amounts import add_usage, likelihood_usage
@@ -138,7 +138,7 @@ class FollowUpJudge(Judge):
         """Tokens kept free for a follow-up: no token is shorter than a byte."""
         return 8 + max(len(f.text.encode()) for f in self.pool.follow_ups)
 
-    def _prepare(self, items: Sequence[Item]) -> None:
+    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
         for item in items:
             # A judged turn is what the dialogue ends with; else it ends after its last answer.
             end = item.dialogue.assistant_turns[-1] + 1
@@ -148,27 +148,31 @@ class FollowUpJudge(Judge):
             item.tokens = self.llm.count_tokens(messages[start:])
             item.truncated_turns = start
 
-    def _too_long(self, item: Item, dimensions: Sequence[str]) -> Scores | None:
+    def _too_long(self, item: ScoreRequest, dimensions: Sequence[str]) -> Prediction | None:
         """Unscored, where the last answer alone is more than the model reads."""
         if item.tokens <= self._prompt_budget() - self._spare():
             return None
         reason = f"the last answer alone takes {item.tokens} tokens of {self._prompt_budget()}"
-        return Scores(dict.fromkeys(dimensions), failure=reason)
+        return Prediction(dict.fromkeys(dimensions), failure=reason)
 
-    def _units(self, items: Sequence[Item]) -> list[list[int]]:
+    def _units(self, items: Sequence[ScoreRequest]) -> list[list[int]]:
         """The turns of one dialogue together, as long as they begin at the same turn."""
         units: dict[tuple[str, int], list[int]] = {}
         for i, item in enumerate(items):
             units.setdefault((item.dialogue.id, item.payload[0]), []).append(i)
         return list(units.values())
 
-    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+    def _score_batch(
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
         refused = [self._too_long(item, dimensions) for item in items]
         fitting = [item for item, no in zip(items, refused, strict=True) if no is None]
         scored = iter(self._score_fitting(fitting, dimensions) if fitting else ())
         return [no or next(scored) for no in refused]
 
-    def _score_fitting(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+    def _score_fitting(
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
         chosen = self._select(items)
         scores = {
             i: _unselected(choice, dimensions)
@@ -197,7 +201,7 @@ class FollowUpJudge(Judge):
 
     # -- the parts of a score -------------------------------------------------------------------
 
-    def _select(self, items: Sequence[Item]) -> list[Selection | None]:
+    def _select(self, items: Sequence[ScoreRequest]) -> list[Selection | None]:
         if self.config.select is None:
             return [None] * len(items)
         found: dict[int, Selection] = {}
@@ -208,7 +212,7 @@ class FollowUpJudge(Judge):
             found.update(zip(own, chosen, strict=True))
         return [found[i] for i in range(len(items))]
 
-    def _ends(self, item: Item) -> list[int]:
+    def _ends(self, item: ScoreRequest) -> list[int]:
         """How many of the kept messages stand before the follow-ups, each time they are put."""
         start, messages = item.payload
         if item.turn is not None:
@@ -216,7 +220,7 @@ class FollowUpJudge(Judge):
         ends = [t - start + 1 for t in item.dialogue.assistant_turns if t >= start]
         return ends if self.config.answers is None else ends[-self.config.answers :]
 
-    def _continuations(self, item: Item) -> list[Continuation]:
+    def _continuations(self, item: ScoreRequest) -> list[Continuation]:
         messages = item.payload[1]
         return [
             Continuation(messages[:end], f.text, role="user", score_eos=self.config.score_eos)
@@ -232,8 +236,8 @@ class FollowUpJudge(Judge):
         return total / tokens if self.config.reduce == "mean" else total
 
     def _scores(
-        self, item: Item, table: np.ndarray, chosen: Selection | None, names: Sequence[str]
-    ) -> Scores:
+        self, item: ScoreRequest, table: np.ndarray, chosen: Selection | None, names: Sequence[str]
+    ) -> Prediction:
         """``table`` [places, follow-ups] holds the values of ``_value``."""
         scores: dict[str, float | None] = {}
         details: dict[str, Details] = {}
@@ -248,7 +252,7 @@ class FollowUpJudge(Judge):
             details[name] = _details(raw, chosen, [self.pool.follow_ups[i].text for i in common])
             scores[name] = self._on_scale(self.dimension(name), raw)
             contributions[name] = self._contributions(item, name, values, weights)
-        return Scores(
+        return Prediction(
             scores,
             contributions=contributions,
             explanation=self._told(weights @ table),
@@ -268,7 +272,7 @@ class FollowUpJudge(Judge):
         return z if dimension.good == "high" else -z
 
     def _contributions(
-        self, item: Item, name: str, values: np.ndarray, weights: np.ndarray
+        self, item: ScoreRequest, name: str, values: np.ndarray, weights: np.ndarray
     ) -> Contributions:
         """``values`` [places], with ``weights`` that add up to 1, as logits for each turn."""
         turns = [0.0] * len(item.dialogue.turns)
@@ -290,9 +294,9 @@ def _details(raw: float, chosen: Selection | None, texts: Sequence[str]) -> Deta
     return Details(raw=raw, selected=len(common), follow_ups=common, unread_runs=chosen.unread)
 
 
-def _unselected(chosen: Selection, names: Sequence[str]) -> Scores:
+def _unselected(chosen: Selection, names: Sequence[str]) -> Prediction:
     """No score, where no answer to the selection prompt could be read."""
-    return Scores(
+    return Prediction(
         dict.fromkeys(names),
         failure=chosen.failure,
         usage=chosen.usage,

@@ -17,13 +17,13 @@ from medal_judges.details import Details
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.judgement import Judgement
-from medal_judges.models.base.judge import Item, Scores
+from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.hybrid.blend import Blend, level_chances
 from medal_judges.models.hybrid.members import Member
 
 _NONE = Details()
 # (member, items, dimensions of the hybrid) -> the member's judgements
-Ask = Callable[[Member, Sequence[Item], Sequence[str]], list[Judgement]]
+Ask = Callable[[Member, Sequence[ScoreRequest], Sequence[str]], list[Judgement]]
 Members = Mapping[str, Member]
 
 
@@ -32,9 +32,13 @@ class Combination(ABC):
 
     @abstractmethod
     def score(
-        self, members: Members, dimensions: Sequence[Dimension], items: Sequence[Item], ask: Ask
-    ) -> list[Scores]:
-        """One Scores per item, in order, on ``dimensions``."""
+        self,
+        members: Members,
+        dimensions: Sequence[Dimension],
+        items: Sequence[ScoreRequest],
+        ask: Ask,
+    ) -> list[Prediction]:
+        """One Prediction per request, in order, on ``dimensions``."""
 
     @abstractmethod
     def asked(self, dimension: str, members: Members) -> tuple[str, ...]:
@@ -49,7 +53,11 @@ class Combination(ABC):
         return {}
 
     def _all_told(
-        self, members: Members, dimensions: Sequence[Dimension], items: Sequence[Item], ask: Ask
+        self,
+        members: Members,
+        dimensions: Sequence[Dimension],
+        items: Sequence[ScoreRequest],
+        ask: Ask,
     ) -> dict[str, list[Judgement]]:
         """What each member that is needed says of all items, on the dimensions it is needed for."""
         told: dict[str, list[Judgement]] = {}
@@ -72,8 +80,12 @@ class Selection(Combination):
         return {"choices": dict(self.choices)}
 
     def score(
-        self, members: Members, dimensions: Sequence[Dimension], items: Sequence[Item], ask: Ask
-    ) -> list[Scores]:
+        self,
+        members: Members,
+        dimensions: Sequence[Dimension],
+        items: Sequence[ScoreRequest],
+        ask: Ask,
+    ) -> list[Prediction]:
         told = self._all_told(members, dimensions, items, ask)
         found = []
         for row in range(len(items)):
@@ -105,8 +117,12 @@ class Stack(Combination):
         }
 
     def score(
-        self, members: Members, dimensions: Sequence[Dimension], items: Sequence[Item], ask: Ask
-    ) -> list[Scores]:
+        self,
+        members: Members,
+        dimensions: Sequence[Dimension],
+        items: Sequence[ScoreRequest],
+        ask: Ask,
+    ) -> list[Prediction]:
         told = self._all_told(members, dimensions, items, ask)
         return [
             self._blended(members, dimensions, {name: j[row] for name, j in told.items()})
@@ -115,7 +131,7 @@ class Stack(Combination):
 
     def _blended(
         self, members: Members, dimensions: Sequence[Dimension], told: Mapping[str, Judgement]
-    ) -> Scores:
+    ) -> Prediction:
         answers = []
         for dimension in dimensions:
             blend = self.blends[dimension.name]
@@ -157,8 +173,12 @@ class Cascade(Combination):
         return {"thresholds": dict(self.thresholds)}
 
     def score(
-        self, members: Members, dimensions: Sequence[Dimension], items: Sequence[Item], ask: Ask
-    ) -> list[Scores]:
+        self,
+        members: Members,
+        dimensions: Sequence[Dimension],
+        items: Sequence[ScoreRequest],
+        ask: Ask,
+    ) -> list[Prediction]:
         cheap, dear = members.values()
         names = [d.name for d in dimensions]
         first = ask(cheap, items, names)
@@ -181,7 +201,7 @@ class Cascade(Combination):
         first: Judgement,
         second: Judgement | None,
         unsure: set[str],
-    ) -> Scores:
+    ) -> Prediction:
         cheap, dear = members.values()
         answers, kept = [], []
         for dimension in dimensions:
@@ -264,10 +284,10 @@ def _is_unsure(member: Member, judgement: Judgement, name: str, threshold: float
     return found is None or found > threshold
 
 
-def _joined(answers: Sequence[Answer], told: Mapping[str, Judgement]) -> Scores:
-    """The dimensions of one item as one Scores, with what every member asked has used."""
+def _joined(answers: Sequence[Answer], told: Mapping[str, Judgement]) -> Prediction:
+    """The dimensions of one item as one Prediction, with what every member asked has used."""
     explained = [f"{name}: {j.explanation}" for name, j in told.items() if j.explanation]
-    return Scores(
+    return Prediction(
         {a.dimension: a.score for a in answers},
         distributions={a.dimension: a.chances for a in answers if a.chances},
         contributions={a.dimension: a.contributions for a in answers if a.contributions},

@@ -11,7 +11,7 @@ import numpy as np
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.judgement import Judgement
-from medal_judges.models.base.judge import Item, Judge, Scores
+from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.saving import read_config, write_config
 from medal_judges.models.hybrid.blend import Blend
 from medal_judges.models.hybrid.combination import Cascade, Combination, Selection, Stack
@@ -146,16 +146,18 @@ class HybridJudge(Judge):
 
     # -- what the base class asks for -----------------------------------------------------------
 
-    def _prepare(self, items: Sequence[Item]) -> None:
+    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
         """Nothing: the members budget their own batches, so that a window is one batch here."""
 
-    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+    def _score_batch(
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
         return self.combination.score(
             self.members, [self.dimension(name) for name in dimensions], items, self._ask
         )
 
     def _ask(
-        self, member: Member, items: Sequence[Item], dimensions: Sequence[str]
+        self, member: Member, items: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         # Only a budget that was asked for goes on: each member has its own.
         budget = vars(self).get("token_budget")

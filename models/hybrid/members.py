@@ -10,7 +10,7 @@ from typing import Any
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.judgement import Judgement
-from medal_judges.models.base.judge import Item, Judge, ScoreLevel
+from medal_judges.models.base.judge import Judge, ScoreLevel, ScoreRequest
 from medal_judges.models.base.placement import OPTIONS, placed
 from medal_judges.models.base.saving import judge_of_settings
 from medal_judges.models.hybrid.config import MemberConfig
@@ -53,7 +53,10 @@ class Member:
         return list(dict.fromkeys(found))
 
     def score(
-        self, items: Sequence[Item], dimensions: Sequence[str], token_budget: int | None = None
+        self,
+        items: Sequence[ScoreRequest],
+        dimensions: Sequence[str],
+        token_budget: int | None = None,
     ) -> list[Judgement]:
         """The judge's judgement of each item, in order, on the hybrid's ``dimensions``."""
         found: dict[int, Judgement] = {}
@@ -101,7 +104,7 @@ class Member:
         return {key: self.settings[key] for key in needed}
 
 
-def _level(item: Item) -> ScoreLevel:
+def _level(item: ScoreRequest) -> ScoreLevel:
     return "dialogue" if item.turn is None else "last"
 
 

@@ -12,7 +12,7 @@ import torch
 
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
-from medal_judges.models.base.judge import Item
+from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.saving import write_config
 from medal_judges.models.encoder.judge import DTYPES
 from medal_judges.models.llm.local.model import LocalModel
@@ -144,7 +144,7 @@ class GenerativeLoraJudge(PromptedJudge):
 
         ``units`` are the labels on [0, 1] of all the question's dimensions.
         """
-        item = Item(dialogue, None)
+        item = ScoreRequest(dialogue, None)
         self._prepare([item])
         messages = self._messages(item, question, item.payload.shown(0))
         template = self.llm.template  # type: ignore[attr-defined]

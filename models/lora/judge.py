@@ -15,7 +15,7 @@ from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.attention import set_attention
 from medal_judges.models.base.calibration import Calibration
 from medal_judges.models.base.heads import Head, default_head
-from medal_judges.models.base.judge import Item, Judge, Scores
+from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.saving import read_config, write_config
 from medal_judges.models.base.weights import load_weights
 from medal_judges.models.encoder.judge import DTYPES
@@ -197,16 +197,18 @@ class LoraJudge(Judge):
         start = oldest_kept(len(messages) - 1, lambda k: len(ids(k)) <= limit)
         return ids(start)[-limit:], start
 
-    def _prepare(self, items: Sequence[Item]) -> None:
+    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
         for item in items:
             item.payload, item.truncated_turns = self.encode(item.dialogue)
             item.tokens = len(item.payload)
 
     @torch.inference_mode()
-    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+    def _score_batch(
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
         ids, mask = collate_pieces([item.payload for item in items], self.pad)
         logits = self.net(ids.to(self.device), mask.to(self.device))
-        answers: list[Scores] = [Scores({}, {}) for _ in items]
+        answers: list[Prediction] = [Prediction({}, {}) for _ in items]
         for name in dimensions:
             head = self.net.heads[0][name]
             fitted = self.calibration.get(name, Calibration())

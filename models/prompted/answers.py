@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from medal_judges.details import Details
 from medal_judges.dimension import Dimension
-from medal_judges.models.base.judge import Scores
+from medal_judges.models.base.judge import Prediction
 from medal_judges.models.prompted.geval_ratings import Found, Ratings
 from medal_judges.models.prompted.parsing.parser import Parsed
 from medal_judges.models.prompted.question import Asker
@@ -30,7 +30,7 @@ def to_scores(
     ratings: Mapping[str, Ratings],
     config: PromptedConfig,
     usage: Mapping[str, float],
-) -> Scores:
+) -> Prediction:
     """Scores on the dimensions' own scales, with what stands behind each in ``details``."""
     scores: dict[str, float | None] = {}
     distributions: dict[str, Sequence[float]] = {}
@@ -50,7 +50,7 @@ def to_scores(
         scores[d.name] = score
         if score is None:
             reasons[d.name] = _first_reason(each.parsed) or reason or "no score"
-    return Scores(
+    return Prediction(
         scores,
         distributions,
         explanation=_explanation(details),

@@ -11,7 +11,7 @@ from pydantic import Field
 from medal_judges.config import build_config
 from medal_judges.details import Details
 from medal_judges.dimension import Dimension
-from medal_judges.models.base.judge import Item, Scores
+from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.llm.amounts import likelihood_usage, spent, usage_of
 from medal_judges.models.llm.protocol import ChatRequest, Completion, Usage
 from medal_judges.models.prompted.geval_ratings import (
@@ -128,19 +128,21 @@ class GEvalJudge(QuestionJudge):
 
     # -- the score ---------------------------------------------------------------------------------
 
-    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+    def _score_batch(
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
         fit = [item for item in items if self.fits(item)]
         rated = self._by_likelihood if self.method == "likelihood" else self._by_answers
         found = iter(rated(fit, dimensions))
         return [
             self._scores(next(found))
             if self.fits(item)
-            else Scores(dict.fromkeys(dimensions), failure=self.too_long(item))
+            else Prediction(dict.fromkeys(dimensions), failure=self.too_long(item))
             for item in items
         ]
 
     def _by_likelihood(
-        self, items: Sequence[Item], dimensions: Sequence[str]
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[dict[str, Found]]:
         ratings = {name: self._rated(self.dimension(name)) for name in dimensions}
         texts = {name: r.texts for name, r in ratings.items()}
@@ -158,7 +160,7 @@ class GEvalJudge(QuestionJudge):
         ]
 
     def _by_answers(
-        self, items: Sequence[Item], dimensions: Sequence[str]
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[dict[str, Found]]:
         asked = [(item, self.dimension(name)) for item in items for name in dimensions]
         answers: list[Found | None] = [None] * len(asked)
@@ -186,7 +188,7 @@ class GEvalJudge(QuestionJudge):
             for request, completion in zip(requests, done, strict=True)
         ]
 
-    def _request(self, item: Item, dimension: Dimension, sample: int | None) -> ChatRequest:
+    def _request(self, item: ScoreRequest, dimension: Dimension, sample: int | None) -> ChatRequest:
         messages = self.messages(item, dimension, item.payload)
         if sample is None:
             return ChatRequest(messages, max_tokens=self.spare, top_logprobs=20)
@@ -210,7 +212,7 @@ class GEvalJudge(QuestionJudge):
             return None
         return from_token(completion, ratings)
 
-    def _scores(self, answers: Mapping[str, Found]) -> Scores:
+    def _scores(self, answers: Mapping[str, Found]) -> Prediction:
         scores: dict[str, float | None] = {}
         distributions: dict[str, Sequence[float]] = {}
         details: dict[str, Details] = {}
@@ -228,7 +230,7 @@ class GEvalJudge(QuestionJudge):
             details[name] = replace(details[name], expected=mean, spread=spread)
             if rated.values == dimension.levels:
                 distributions[name] = found.chances
-        return Scores(
+        return Prediction(
             scores,
             distributions,
             failure="; ".join(reasons) or None,

@@ -10,7 +10,7 @@ from medal_judges.config import build_config
 from medal_judges.details import Details
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import Item, Scores
+from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.llm.amounts import likelihood_usage, spent, usage_of
 from medal_judges.models.llm.protocol import ChatRequest, Completion
 from medal_judges.models.prompted.likelihood_questions import (
@@ -108,7 +108,9 @@ class GPTScoreJudge(QuestionJudge):
         parts = self.prompt.parts
         return tuple(f"{n}_other" if f"{n}_other" in parts else n for n in names) + form
 
-    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+    def _score_batch(
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
         texts = [self.config.affirmative]
         if self.config.against_negative:
             texts.append(self.config.negative)
@@ -121,16 +123,16 @@ class GPTScoreJudge(QuestionJudge):
         return [
             next(found)
             if self.fits(item)
-            else Scores(dict.fromkeys(dimensions), failure=self.too_long(item))
+            else Prediction(dict.fromkeys(dimensions), failure=self.too_long(item))
             for item in items
         ]
 
     def _by_likelihood(
-        self, items: Sequence[Item], dimensions: Sequence[str], texts: Sequence[str]
-    ) -> list[Scores]:
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str], texts: Sequence[str]
+    ) -> list[Prediction]:
         score_eos = dict.fromkeys(dimensions, self.config.score_eos)
         found = self.likelihoods(items, dict.fromkeys(dimensions, texts), score_eos)
-        scored: list[Scores] = []
+        scored: list[Prediction] = []
         for item, each in zip(items, found, strict=True):
             answer = self._scores({k: [f.mean for f in v] for k, v in each.items()})
             answer.usage = spent(
@@ -140,8 +142,8 @@ class GPTScoreJudge(QuestionJudge):
         return scored
 
     def _by_reply(
-        self, items: Sequence[Item], dimensions: Sequence[str], texts: Sequence[str]
-    ) -> list[Scores]:
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str], texts: Sequence[str]
+    ) -> list[Prediction]:
         requests = [
             ChatRequest(
                 self.messages(item, self.dimension(name), item.payload),
@@ -152,7 +154,7 @@ class GPTScoreJudge(QuestionJudge):
             for name in dimensions
         ]
         replies = zip(requests, self.llm.chat(requests), strict=True)
-        scored: list[Scores] = []
+        scored: list[Prediction] = []
         for _ in items:
             told = {name: next(replies) for name in dimensions}
             means = {n: first_token_logprobs(reply, texts) for n, (_, reply) in told.items()}
@@ -165,7 +167,7 @@ class GPTScoreJudge(QuestionJudge):
             scored.append(answer)
         return scored
 
-    def _scores(self, means: Mapping[str, Sequence[float]]) -> Scores:
+    def _scores(self, means: Mapping[str, Sequence[float]]) -> Prediction:
         scores: dict[str, float | None] = {}
         details: dict[str, Details] = {}
         distributions: dict[str, list[float]] = {}
@@ -176,7 +178,7 @@ class GPTScoreJudge(QuestionJudge):
             scores[name], details[name] = dimension.from_unit(chance), Details(raw=raw)
             if dimension.kind == "binary":
                 distributions[name] = [1 - chance, chance]
-        return Scores(scores, distributions, details=details)
+        return Prediction(scores, distributions, details=details)
 
 
 def first_token_logprobs(reply: Completion, texts: Sequence[str]) -> list[float] | str:

@@ -13,7 +13,7 @@ from medal_judges.config import build_config
 from medal_judges.dialogue import Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import Item, Judge, Scores
+from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.llm.amounts import add_usage, usage_of
 from medal_judges.models.llm.batched import asks_in_batches
 from medal_judges.models.llm.loading import load_llm
@@ -173,21 +173,21 @@ class PromptedJudge(Judge):
         budget = self.llm.context - self.answer_tokens
         return min(budget, self.config.max_prompt_tokens or budget)
 
-    def asker(self, item: Item) -> Asker:
+    def asker(self, item: ScoreRequest) -> Asker:
         """In the dialogue's language where the judge has it, else in its first one."""
         first = next(iter(self.askers.values()))
         return self.askers.get(item.dialogue.lang, first)
 
     # -- what is shown -------------------------------------------------------------------------
 
-    def _prepare(self, items: Sequence[Item]) -> None:
+    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
         plans = [self._plan(item) for item in items]
         if self.words is not None:
             self._shorten(plans)
         for item, plan in zip(items, plans, strict=True):
             self._fit(item, plan)
 
-    def _plan(self, item: Item) -> Plan:
+    def _plan(self, item: ScoreRequest) -> Plan:
         turns = item.dialogue.turns
         response = None if item.turn is None else turns[item.turn]
         before = turns if item.turn is None else turns[: item.turn]
@@ -231,7 +231,7 @@ class PromptedJudge(Judge):
         )
         return ChatRequest((Message("user", text),), max_tokens=6 * self.words)
 
-    def _fit(self, item: Item, plan: Plan) -> None:
+    def _fit(self, item: ScoreRequest, plan: Plan) -> None:
         """Whole oldest turns go until the longest of the item's prompts fits."""
         asker = self.asker(item)
         lengths = {q: self._length(item, plan, q, 0) for q in asker.questions}
@@ -251,16 +251,18 @@ class PromptedJudge(Judge):
         plan.turns = plan.turns[start:]
         item.payload = plan
 
-    def _length(self, item: Item, plan: Plan, question: Question, start: int) -> int:
+    def _length(self, item: ScoreRequest, plan: Plan, question: Question, start: int) -> int:
         return self.llm.count_tokens(self._messages(item, question, plan.shown(start)))
 
-    def _messages(self, item: Item, question: Question, shown: Shown) -> tuple[Message, ...]:
+    def _messages(
+        self, item: ScoreRequest, question: Question, shown: Shown
+    ) -> tuple[Message, ...]:
         asker = self.asker(item)
         examples = self._examples(item, asker, question)
         excerpt, lang = self.config.excerpt_turns, item.dialogue.lang
         return asker.messages(question, shown, examples, excerpt, lang)
 
-    def _examples(self, item: Item, asker: Asker, question: Question) -> list[Example]:
+    def _examples(self, item: ScoreRequest, asker: Asker, question: Question) -> list[Example]:
         if not asker.chosen.examples:
             return []
         return chosen_examples(
@@ -271,7 +273,7 @@ class PromptedJudge(Judge):
             without=item.dialogue.id,
         )
 
-    def _units(self, items: Sequence[Item]) -> list[list[int]]:
+    def _units(self, items: Sequence[ScoreRequest]) -> list[list[int]]:
         """The turns of one dialogue together: their prompts begin alike."""
         units: dict[str, list[int]] = {}
         for i, item in enumerate(items):
@@ -280,7 +282,9 @@ class PromptedJudge(Judge):
 
     # -- what is asked and said ----------------------------------------------------------------
 
-    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+    def _score_batch(
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
         asked = [
             (i, question)
             for i, item in enumerate(items)
@@ -299,7 +303,7 @@ class PromptedJudge(Judge):
         ]
         return self._scores(items, self._asked_again(items, replies), dimensions)
 
-    def _asked_again(self, items: Sequence[Item], replies: Sequence[Reply]) -> list[Reply]:
+    def _asked_again(self, items: Sequence[ScoreRequest], replies: Sequence[Reply]) -> list[Reply]:
         """``replies``, those without a number that can be told replaced by what a second question
         for the number alone gives."""
         done = list(replies)
@@ -318,7 +322,7 @@ class PromptedJudge(Judge):
             done[i] = Reply(r.item, r.question, request, answer, parsed, earlier)
         return done
 
-    def _requests(self, item: Item, question: Question) -> list[ChatRequest]:
+    def _requests(self, item: ScoreRequest, question: Question) -> list[ChatRequest]:
         config, asker = self.config, self.asker(item)
         json = asker.chosen.answer.format == "json" and config.enforce
         request = ChatRequest(
@@ -332,12 +336,14 @@ class PromptedJudge(Judge):
         )
         return [replace(request, seed=config.seed + k) for k in range(config.repeats)]
 
-    def _parsed(self, item: Item, question: Question, completion: Completion) -> dict[str, Parsed]:
+    def _parsed(
+        self, item: ScoreRequest, question: Question, completion: Completion
+    ) -> dict[str, Parsed]:
         return parse_answer(completion, question.wanted, self.asker(item).chosen.answer)
 
     def _scores(
-        self, items: Sequence[Item], replies: Sequence[Reply], dimensions: Sequence[str]
-    ) -> list[Scores]:
+        self, items: Sequence[ScoreRequest], replies: Sequence[Reply], dimensions: Sequence[str]
+    ) -> list[Prediction]:
         said: list[dict[str, Said]] = [{} for _ in items]
         usages = [dict(item.payload.usage) for item in items]
         for reply, weighed in zip(replies, self._weighed(items, replies), strict=True):
@@ -360,14 +366,14 @@ class PromptedJudge(Judge):
 
     def _one(
         self,
-        item: Item,
+        item: ScoreRequest,
         said: Mapping[str, Said],
         usage: dict[str, float],
         dimensions: Sequence[str],
-    ) -> Scores:
+    ) -> Prediction:
         plan, usage = item.payload, usage or {"tokens": 0.0}
         if plan.failure is not None:
-            scores = Scores(dict.fromkeys(dimensions), failure=plan.failure, usage=usage)
+            scores = Prediction(dict.fromkeys(dimensions), failure=plan.failure, usage=usage)
         else:
             wanted = [self.dimension(name) for name in dimensions]
             scores = to_scores(said, self.asker(item), wanted, self.ratings, self.config, usage)
@@ -375,7 +381,7 @@ class PromptedJudge(Judge):
         return scores
 
     def _weighed(
-        self, items: Sequence[Item], replies: Sequence[Reply]
+        self, items: Sequence[ScoreRequest], replies: Sequence[Reply]
     ) -> list[dict[str, Found | None]]:
         """For each reply, dimension -> the distribution over its ratings, None where not known."""
         if self.config.expected == "likelihood":

@@ -16,7 +16,7 @@ from medal_judges.config import Config
 from medal_judges.dialogue import Turn
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import Item, Judge
+from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     Continuation,
@@ -111,7 +111,7 @@ class QuestionJudge(Judge):
         """Tokens that prompt and answer may take."""
         return min(self.base_config.max_tokens, self.llm.context)
 
-    def messages(self, item: Item, dimension: Dimension, start: int) -> tuple[Message, ...]:
+    def messages(self, item: ScoreRequest, dimension: Dimension, start: int) -> tuple[Message, ...]:
         """The question about ``dimension``, with the item's turns from ``start`` on."""
         turns = item.dialogue.turns[start : self._end(item)]
         return (Message("user", self._filled(dimension, item.turn, turns)),)
@@ -120,12 +120,12 @@ class QuestionJudge(Judge):
         """What the answer about ``dimension`` begins with."""
         return fill(self.prompt.parts.get(PREFILL, ""), self._values(dimension))
 
-    def _end(self, item: Item) -> int:
+    def _end(self, item: ScoreRequest) -> int:
         return len(item.dialogue.turns) if item.turn is None else item.turn + 1
 
     # -- what the base class asks for ------------------------------------------------------------
 
-    def _prepare(self, items: Sequence[Item]) -> None:
+    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
         for item in items:
             lengths = {d: self._length(item, d, 0) for d in self.dimensions}
             longest = max(self.dimensions, key=lambda d: lengths[d])
@@ -134,7 +134,7 @@ class QuestionJudge(Judge):
                 item.payload, item.tokens = self._shortened(item, longest)
             item.truncated_turns = item.payload
 
-    def _shortened(self, item: Item, dimension: Dimension) -> tuple[int, int]:
+    def _shortened(self, item: ScoreRequest, dimension: Dimension) -> tuple[int, int]:
         """The first turn that stays, the last one at least, and the tokens of the prompt then."""
         prompt_budget = self.prompt_budget - self.spare
         start = oldest_kept(
@@ -142,24 +142,24 @@ class QuestionJudge(Judge):
         )
         return start, self._length(item, dimension, start)
 
-    def _length(self, item: Item, dimension: Dimension, start: int) -> int:
+    def _length(self, item: ScoreRequest, dimension: Dimension, start: int) -> int:
         return self.llm.count_tokens(self.messages(item, dimension, start))
 
-    def prompt_tokens(self, item: Item, dimension: str) -> int:
+    def prompt_tokens(self, item: ScoreRequest, dimension: str) -> int:
         """Tokens of the question about ``dimension`` alone."""
         return self._length(item, self.dimension(dimension), item.payload)
 
-    def fits(self, item: Item) -> bool:
+    def fits(self, item: ScoreRequest) -> bool:
         """False where not even the judged turn alone fits."""
         return item.tokens <= self.prompt_budget - self.spare
 
-    def too_long(self, item: Item) -> str:
+    def too_long(self, item: ScoreRequest) -> str:
         """Why an item that does not fit has no score."""
         return (
             f"a prompt of {item.tokens} tokens with the last turn alone; {self.prompt_budget} fit"
         )
 
-    def _units(self, items: Sequence[Item]) -> list[list[int]]:
+    def _units(self, items: Sequence[ScoreRequest]) -> list[list[int]]:
         """The turns of one dialogue together, as long as they begin at the same turn."""
         units: dict[tuple[str, int], list[int]] = {}
         for i, item in enumerate(items):
@@ -168,7 +168,7 @@ class QuestionJudge(Judge):
 
     def likelihoods(
         self,
-        items: Sequence[Item],
+        items: Sequence[ScoreRequest],
         answers: Mapping[str, Sequence[str]],
         score_eos: Mapping[str, bool],
     ) -> Iterator[dict[str, list[Likelihood]]]:

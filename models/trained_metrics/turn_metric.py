@@ -15,7 +15,7 @@ from medal_judges.contributions import Contributions
 from medal_judges.details import Details
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
-from medal_judges.models.base.judge import Item, Judge, Scores
+from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.batching import budget_batches, retry_on_oom
 
 TokenIds = tuple[int, ...]
@@ -68,7 +68,7 @@ class TurnMetric(Judge):
     def _forward(self, batch: Sequence[TokenIds]) -> list[float]:
         """A probability for each sequence."""
 
-    def _prepare(self, items: Sequence[Item]) -> None:
+    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
         for item in items:
             judged = item.dialogue.assistant_turns if item.turn is None else (item.turn,)
             item.payload = asked = Asked()
@@ -77,7 +77,9 @@ class TurnMetric(Judge):
             item.tokens = sum(len(query.ids) for query in asked.queries)
             item.truncated_turns = len(asked.unseen)
 
-    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+    def _score_batch(
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
         needed = self._needed(dimensions)
         wanted = {q.ids for item in items for q in item.payload.queries if q.dimension in needed}
         found = self._probabilities(sorted(wanted))
@@ -94,8 +96,8 @@ class TurnMetric(Judge):
         return found
 
     def _scores(
-        self, item: Item, dimensions: Sequence[str], found: Mapping[TokenIds, float]
-    ) -> Scores:
+        self, item: ScoreRequest, dimensions: Sequence[str], found: Mapping[TokenIds, float]
+    ) -> Prediction:
         answer: dict[str, float | None] = {}
         distributions: dict[str, list[float]] = {}
         contributions: dict[str, Contributions] = {}
@@ -117,7 +119,7 @@ class TurnMetric(Judge):
             if item.turn is None:
                 contributions[name] = _shares(item.dialogue, turns, dimension)
         failure = _failure(answer, item.payload)
-        return Scores(answer, distributions, contributions, failure=failure, details=details)
+        return Prediction(answer, distributions, contributions, failure=failure, details=details)
 
     def _unbounded(self, dimension: str) -> bool:
         """Whether values run from 0 without end: x becomes x / (1 + x) on the scale, which leaves

@@ -18,7 +18,7 @@ from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue
-from medal_judges.models.base.judge import Item, Judge, Scores
+from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.saving import FAMILIES
 from medal_judges.signature import Signature
 
@@ -42,20 +42,22 @@ class CountingJudge(Judge):
     def signature(self) -> Signature:
         return Signature("counting", revision=self.revision)
 
-    def _prepare(self, items: Sequence[Item]) -> None:
+    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
         for item in items:
             item.tokens = len(item.dialogue.turns)
 
-    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+    def _score_batch(
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
         type(self).scored += len(items)
         return [self._one(item.dialogue, dimensions) for item in items]
 
-    def _one(self, dialogue: Dialogue, dimensions: Sequence[str]) -> Scores:
+    def _one(self, dialogue: Dialogue, dimensions: Sequence[str]) -> Prediction:
         if int(dialogue.id.split("-")[1]) < self.silent:
-            return Scores(dict.fromkeys(dimensions), failure="would not say")
+            return Prediction(dict.fromkeys(dimensions), failure="would not say")
         marks = sum(turn.content.count("!") for turn in dialogue.turns)
         found = {"overall": 1.0 + marks, "repetitive": min(1.0, marks / 4)}
-        return Scores({name: found[name] for name in dimensions})
+        return Prediction({name: found[name] for name in dimensions})
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.calibration import Calibration
 from medal_judges.models.base.heads import Head, HeadConfig
-from medal_judges.models.encoder.config import EncoderConfig, ExpertConfig
+from medal_judges.models.encoder.config import EncoderConfig, FeatureGroup
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.encoder.reply import ReplyConfig
 from medal_judges.training.encoder.turn_means import fit_turn_means
@@ -259,10 +259,10 @@ def test_what_is_not_a_judge_is_told_apart(tmp_path: Path) -> None:
         Judge.from_pretrained(tmp_path)
 
 
-def test_experts_are_averaged_by_their_shares(tiny_bert: Path) -> None:
-    experts = (ExpertConfig(name="a", weight=1.0), ExpertConfig(name="b", weight=3.0))
-    made = judge(tiny_bert, net="linear", pooling="role", experts=experts)
+def test_feature_groups_are_averaged_by_their_shares(tiny_bert: Path) -> None:
+    groups = (FeatureGroup(name="a", weight=1.0), FeatureGroup(name="b", weight=3.0))
+    made = judge(tiny_bert, net="linear", pooling="role", feature_groups=groups)
     answers = [{"overall": torch.tensor([[1.0]])}, {"overall": torch.tensor([[5.0]])}]
     assert made.net.combine(answers, "overall").item() == pytest.approx(4.0)
-    made.net.shares[1] = 0  # an expert that saw no label of a dimension has no say in it
+    made.net.shares[1] = 0  # a feature group that saw no label of a dimension has no say in it
     assert made.net.combine(answers, "overall").item() == pytest.approx(1.0)

@@ -16,7 +16,7 @@ from medal_judges.details import Details
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.judgement import Judgement, parse_judgement
-from medal_judges.models.base.judge import Item, Scores
+from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.blend import Blend, level_chances
@@ -55,21 +55,23 @@ class Counting(Judge):
     def signature(self) -> Signature:
         return Signature("counting")
 
-    def _prepare(self, items: Sequence[Item]) -> None:
+    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
         for item in items:
             item.tokens = 7
 
-    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+    def _score_batch(
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
         return [self._one(item) for item in items]
 
-    def _one(self, item: Item) -> Scores:
+    def _one(self, item: ScoreRequest) -> Prediction:
         self.asked.append(item.dialogue.id)
         if item.dialogue.id in self.missing:
-            return Scores({"overall": None}, failure="would not say")
+            return Prediction({"overall": None}, failure="would not say")
         number = int(item.dialogue.id) % 5
         doubt = (int(item.dialogue.id) % 7) / 14
         chances = {"overall": [1 - doubt, 0, 0, 0, doubt]} if self.chances else {}
-        return Scores({"overall": 1.0 + number}, chances, usage={"money": 0.5})
+        return Prediction({"overall": 1.0 + number}, chances, usage={"money": 0.5})
 
 
 def hybrid(combination: Combination, **members: Judge) -> HybridJudge:
@@ -158,9 +160,9 @@ class Rating(Counting):
         super().__init__()
         self.dimensions = (Dimension("overall", "continuous", 0, 100),)
 
-    def _one(self, item: Item) -> Scores:
+    def _one(self, item: ScoreRequest) -> Prediction:
         details = Details(value=75.0, expected=70.0, spread=10.0, repeats=(75.0, None), mass=0.9)
-        return Scores(
+        return Prediction(
             {"overall": 70.0},
             usage={"tokens": 20, "output_tokens": 5, "seconds": 0.5, "money": 0.25},
             contributions={"overall": Contributions((-5.0,), 75.0)},

@@ -14,7 +14,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreReport
 from medal_judges.jsonl import to_line
 from medal_judges.labelled import LabelledDialogue
-from medal_judges.models.base.judge import Item, ScoreLevel, Scores
+from medal_judges.models.base.judge import Prediction, ScoreLevel, ScoreRequest
 from medal_judges.signature import Signature
 
 
@@ -30,15 +30,17 @@ class Constant(Judge):
     def signature(self) -> Signature:
         return Signature(judge="constant", version="0")
 
-    def _prepare(self, items: Sequence[Item]) -> None:
+    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
         for item in items:
             item.tokens = len(item.dialogue.turns)
 
-    def _score_batch(self, items: Sequence[Item], dimensions: Sequence[str]) -> list[Scores]:
+    def _score_batch(
+        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
         self.batches.append(len(items))
         lists = {name: (value, 0.5) for name, value in self.said.items() if value is not None}
         told = {name: Contributions(given, 0.0) for name, given in lists.items()}
-        return [Scores(self.said, lists, told) for _ in items]
+        return [Prediction(self.said, lists, told) for _ in items]
 
 
 def dialogues(count: int) -> list[Dialogue]:

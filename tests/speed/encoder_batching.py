@@ -19,11 +19,11 @@ from rich.table import Table
 
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.dialogue import Dialogue
-from medal_judges.models.base.judge import Item, Judge
+from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.encoder.turn_batch import collate_pieces
 
-Scores = list[dict[str, float | None]]
+ScoreTable = list[dict[str, float | None]]
 PLAIN_BATCH = 16
 
 
@@ -33,12 +33,12 @@ def mixed_dialogues(count: int) -> list[Dialogue]:
     return [d for d in rows if d.assistant_turns and len(d.turns) <= 60][:count]
 
 
-def plain(judge: EncoderJudge, dialogues: Sequence[Dialogue]) -> Scores:
+def plain(judge: EncoderJudge, dialogues: Sequence[Dialogue]) -> ScoreTable:
     """Batches of 16 in file order, padded to the longest turn."""
-    found: Scores = []
+    found: ScoreTable = []
     names = [d.name for d in judge.dimensions]
     for start in range(0, len(dialogues), PLAIN_BATCH):
-        items = [Item(d, None) for d in dialogues[start : start + PLAIN_BATCH]]
+        items = [ScoreRequest(d, None) for d in dialogues[start : start + PLAIN_BATCH]]
         encoded = [judge.turns.encode(item.dialogue) for item in items]
         texts = [text for one in encoded for text in one.texts]
         pieces = [(row, p) for row, parts in enumerate(judge.turns.pieces(texts)) for p in parts]
@@ -56,18 +56,18 @@ def plain(judge: EncoderJudge, dialogues: Sequence[Dialogue]) -> Scores:
     return found
 
 
-def ours(judge: EncoderJudge, dialogues: Sequence[Dialogue]) -> Scores:
+def ours(judge: EncoderJudge, dialogues: Sequence[Dialogue]) -> ScoreTable:
     """``Judge.score`` as anybody calls it."""
     return [dict(j.scores) for j in judge.score(dialogues)]
 
 
-def timed(run: Callable[[], Scores]) -> tuple[float, Scores]:
+def timed(run: Callable[[], ScoreTable]) -> tuple[float, ScoreTable]:
     start = time.perf_counter()
     scores = run()
     return time.perf_counter() - start, scores
 
 
-def largest_difference(judge: Judge, a: Scores, b: Scores) -> float:
+def largest_difference(judge: Judge, a: ScoreTable, b: ScoreTable) -> float:
     """Largest difference of any score, as a share of its scale."""
     spans = {d.name: d.high - d.low for d in judge.dimensions}
     return max(
@@ -93,7 +93,7 @@ def main() -> None:
     half = len(dialogues) // 2
     runs = {"plain loop": plain, "Judge.score": ours}
     seconds = dict.fromkeys(runs, 0.0)
-    scores: dict[str, Scores] = {name: [] for name in runs}
+    scores: dict[str, ScoreTable] = {name: [] for name in runs}
     for part, order in ((dialogues[:half], list(runs)), (dialogues[half:], list(runs)[::-1])):
         for name in order:  # both orders, so that a machine that warms or tires favours none
             spent, found = timed(lambda name=name, part=part: runs[name](judge, part))  # type: ignore[misc]

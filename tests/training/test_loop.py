@@ -1,4 +1,4 @@
-"""The loop in this process: half batches and whole ones, and experts that saw no label."""
+"""The loop in this process: half batches and whole ones, and feature groups that saw no label."""
 
 from pathlib import Path
 
@@ -86,19 +86,21 @@ def test_two_accumulated_half_batches_are_one_whole_batch(tiny_bert: Path, tmp_p
 
 
 @pytest.mark.parametrize("solver", ["gradient", "ridge"])
-def test_an_expert_without_labels_has_no_say(tiny_bert: Path, tmp_path: Path, solver: str) -> None:
+def test_a_feature_group_without_labels_has_no_say(
+    tiny_bert: Path, tmp_path: Path, solver: str
+) -> None:
     rows = examples()
     for row in rows:
         if row.source == "b":
             row.targets.pop("repetitive", None)
     heads = {"repetitive": {"kind": "regression"}}
-    experts = [{"name": "a", "sources": ["a"], "weight": 2}, {"name": "b", "sources": ["b"]}]
-    model = LINEAR | {"heads": heads, "experts": experts}
+    groups = [{"name": "a", "sources": ["a"], "weight": 2}, {"name": "b", "sources": ["b"]}]
+    model = LINEAR | {"heads": heads, "feature_groups": groups}
     loop = loop_of(tiny_bert, tmp_path, rows, model, solver=solver, epochs=1)
     loop.run(resume=False)
     net = loop.task.judge.net
     shares = dict(zip(net.names, net.shares.T.tolist(), strict=True))
     assert shares == {"overall": [2, 1], "repetitive": [2, 0]}
-    nobody = LINEAR | {"heads": heads, "experts": experts[1:]}
+    nobody = LINEAR | {"heads": heads, "feature_groups": groups[1:]}
     with pytest.raises(ConfigError, match="training labels of 'repetitive'"):
         loop_of(tiny_bert, tmp_path, rows, nobody, solver=solver).run(resume=False)

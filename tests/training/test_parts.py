@@ -17,7 +17,7 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.net import load_body
 from medal_judges.training.config import DataEntry, OptimConfig, TrainConfig
 from medal_judges.training.encoder.balance import balance_heads
-from medal_judges.training.encoder.ridge import Problem, expert_columns
+from medal_judges.training.encoder.ridge import Problem, group_columns
 from medal_judges.training.loop.batches import epoch_batches, padding_share
 from medal_judges.training.loop.optimizer import (
     body_layers,
@@ -226,12 +226,12 @@ def test_a_prior_pulls_the_answer_and_keeps_its_spread() -> None:
         )
 
 
-def test_an_expert_reads_the_columns_it_names() -> None:
+def test_a_feature_group_reads_the_columns_it_names() -> None:
     config = EncoderConfig(features=("log_words", "copy"))
-    found = expert_columns(config, ("user.copy", "log_words"), half=3)
+    found = group_columns(config, ("user.copy", "log_words"), half=3)
     assert found.tolist() == [True, True, True, True, False, True]
     with pytest.raises(ConfigError, match=r"user\.NAME"):
-        expert_columns(config, ("nobody.copy",), half=3)
+        group_columns(config, ("nobody.copy",), half=3)
 
 
 def test_balance_is_negatives_over_positives() -> None:

@@ -77,12 +77,12 @@ class EncoderObjective(Objective):
         return [m[0] for m in self.net(self.turn_vectors(inputs), inputs.batch)]
 
     def seen(self, sources: Tensor) -> list[Tensor]:
-        """For each member the rows [B] that it learns from: an expert's are its own sources'."""
-        experts = self.net.config.experts
-        if not experts:
+        """For each member the rows [B] that it learns from: of its feature group's sources."""
+        groups = self.net.config.feature_groups
+        if not groups:
             return [torch.ones_like(sources, dtype=torch.bool)] * len(self.net.nets)
         known = self.sources
-        wanted = [[known[s] for s in e.sources or known if s in known] for e in experts]
+        wanted = [[known[s] for s in e.sources or known if s in known] for e in groups]
         return [torch.isin(sources, sources.new_tensor(rows)) for rows in wanted]
 
 

@@ -1,4 +1,4 @@
-"""The linear net solved in closed form: a ridge regression for each expert and dimension.
+"""The linear net solved in closed form: a ridge regression for each feature group and dimension.
 
 With a frozen body and linear heads the best weights are known; epochs would only approach them.
 Columns are scaled for the penalty and the scaling folded back, so that the saved net stays one
@@ -19,7 +19,7 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.encoder.net import LinearNet, by_role
 from medal_judges.models.encoder.turn_batch import ROLE_INDEX
-from medal_judges.training.encoder.experts import experts_of, labelled_rows, mute_experts
+from medal_judges.training.encoder.feature_groups import groups_of, labelled_rows, mute_groups
 from medal_judges.training.encoder.model import Batcher
 from medal_judges.training.encoder.reply import other_halves
 from medal_judges.training.rows.examples import STANDARD_SHARE, Example
@@ -29,14 +29,14 @@ _FLOOR = 1e-9
 
 
 def fit_ridge(judge: EncoderJudge, data: Batcher, embedding_share: float, seed: int) -> None:
-    """Set the weights of every expert's heads in place, and the experts' shares per dimension.
+    """Set in place the weights of every feature group's heads and the groups' shares.
 
     Every source has the same total weight and is centred on its own mean: a judge learns what is
     better within a source, not which source was rated higher. ``embedding_share`` scales an
     embedding column against a feature column (both of unit deviation) before the penalty; 0 leaves
     embeddings out. Answers are stretched to the spread of the targets, which the penalty shrinks.
     Raises ConfigError for a net or heads that have no closed form, and for a dimension of which no
-    expert has two labels.
+    feature group has two labels.
     """
     config, net = judge.config, judge.net
     kinds = {head.config.kind for heads in net.heads for head in heads.values()}
@@ -47,17 +47,17 @@ def fit_ridge(judge: EncoderJudge, data: Batcher, embedding_share: float, seed: 
         )
     table = pooled_table(judge, data, seed)
     half = table.shape[1] // 2
-    mute_experts(net, data.examples, least=2)
-    for shares, expert, heads in zip(net.shares, experts_of(config), net.heads, strict=True):
-        wanted = expert_columns(config, expert.features, half)
+    mute_groups(net, data.examples, least=2)
+    for shares, group, heads in zip(net.shares, groups_of(config), net.heads, strict=True):
+        wanted = group_columns(config, group.features, half)
         for share, name in zip(shares, net.names, strict=True):
             if share == 0:
                 continue
-            rows = labelled_rows(data.examples, expert, name)
+            rows = labelled_rows(data.examples, group, name)
             problem = Problem.of([data.examples[i] for i in rows], table[rows], name)
             scale = wanted * problem.column_scale(len(config.feature_names), embedding_share)
-            prior = prior_weights(config, expert.prior.get(name, {}), half)
-            _write(heads[name], problem, problem.solve(scale, expert.alpha, prior))
+            prior_weights = weights_by_column(config, group.prior_weights.get(name, {}), half)
+            _write(heads[name], problem, problem.solve(scale, group.alpha, prior_weights))
 
 
 @dataclass(slots=True)
@@ -102,14 +102,16 @@ class Problem:
                 scale[block] = embedding_share / max(float(deviation[block].mean()), _FLOOR)
         return scale
 
-    def solve(self, scale: np.ndarray, alpha: float, prior: np.ndarray) -> np.ndarray:
+    def solve(self, scale: np.ndarray, alpha: float, prior_weights: np.ndarray) -> np.ndarray:
         """Coefficients [W] of ``x`` whose answer has the deviation of ``y``."""
         x = self.x * scale * np.sqrt(self.weights)[:, None]
         y = self.y * np.sqrt(self.weights)
         solved = np.linalg.solve(x.T @ x + alpha * np.eye(x.shape[1]), x.T @ y) * scale
         solved = self._unit(solved)
-        if prior.any():
-            solved = solved + float(np.abs(prior).max()) * self._unit(prior * (scale > 0) * scale)
+        if prior_weights.any():
+            solved = solved + float(np.abs(prior_weights).max()) * self._unit(
+                prior_weights * (scale > 0) * scale
+            )
         target = float(self.deviation(self.y[:, None])[0])
         return self._unit(solved) * target
 
@@ -147,7 +149,7 @@ def pooled_table(judge: EncoderJudge, data: Batcher, seed: int) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def expert_columns(config: EncoderConfig, wanted: Sequence[str] | None, half: int) -> np.ndarray:
+def group_columns(config: EncoderConfig, wanted: Sequence[str] | None, half: int) -> np.ndarray:
     """Which of the 2 x ``half`` columns (user side first; features first) are read [2 x half]."""
     names = config.feature_names
     if wanted is None:
@@ -160,10 +162,12 @@ def expert_columns(config: EncoderConfig, wanted: Sequence[str] | None, half: in
     return chosen.reshape(-1)
 
 
-def prior_weights(config: EncoderConfig, prior: Mapping[str, float], half: int) -> np.ndarray:
-    """The prior's weight of each of the 2 x ``half`` columns."""
+def weights_by_column(
+    config: EncoderConfig, prior_weights: Mapping[str, float], half: int
+) -> np.ndarray:
+    """The prior weight of each of the 2 x ``half`` columns."""
     found = np.zeros((2, half))
-    for text, weight in prior.items():
+    for text, weight in prior_weights.items():
         for side, place in _places(config.feature_names, text):
             found[side, place] = weight
     return found.reshape(-1)
@@ -174,7 +178,7 @@ def _places(names: Sequence[str], text: str) -> list[tuple[int, int]]:
     role, dot, name = text.rpartition(".")
     if name not in names or (dot and role not in ROLE_INDEX):
         raise ConfigError(
-            f"an expert reads {text!r}, which the model does not have",
+            f"a feature group reads {text!r}, which the model does not have",
             hint=f"there are {', '.join(names)}, each also as user.NAME and assistant.NAME",
         )
     sides = [ROLE_INDEX[role]] if dot else [0, 1]

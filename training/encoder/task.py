@@ -8,7 +8,7 @@ import torch
 
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.encoder.experts import mute_experts
+from medal_judges.training.encoder.feature_groups import mute_groups
 from medal_judges.training.encoder.feature_scale import fit_feature_scale
 from medal_judges.training.encoder.model import Batcher, EncoderObjective, reads_in_bf16
 from medal_judges.training.encoder.reply import fit_reply
@@ -35,7 +35,7 @@ class EncoderTask(Task):
     ) -> None:
         self.config, self.judge = config, judge
         if config.optim.solver == "gradient":
-            mute_experts(judge.net, train, least=1)
+            mute_groups(judge.net, train, least=1)
         judge.net.to(device)
         judge.device = device
         self.body = judge.net.body

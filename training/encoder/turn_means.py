@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from medal_judges.dialogue import Dialogue
-from medal_judges.models.base.judge import Item
+from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.batching import budget_batches
 from medal_judges.models.encoder.judge import EncoderJudge
 
@@ -25,7 +25,7 @@ def fit_turn_means(judge: EncoderJudge, dialogues: Sequence[Dialogue]) -> None:
     chosen = dialogues[:: max(1, len(dialogues) // _DIALOGUES)][:_DIALOGUES]
     sums = {d.name: np.zeros((2, 2)) for d in judge.dimensions}  # evidence and weight, by role
     for start in range(0, len(chosen), judge.window):
-        items = [Item(dialogue, None) for dialogue in chosen[start : start + judge.window]]
+        items = [ScoreRequest(dialogue, None) for dialogue in chosen[start : start + judge.window]]
         judge._prepare(items)
         for batch in budget_batches(items, lambda item: item.tokens, judge.token_budget):
             _add(judge, batch, sums)
@@ -35,7 +35,7 @@ def fit_turn_means(judge: EncoderJudge, dialogues: Sequence[Dialogue]) -> None:
         judge.turn_means[name] = (user, assistant)
 
 
-def _add(judge: EncoderJudge, batch: Sequence[Item], sums: dict[str, np.ndarray]) -> None:
+def _add(judge: EncoderJudge, batch: Sequence[ScoreRequest], sums: dict[str, np.ndarray]) -> None:
     members = judge.members(batch)
     for name, total in sums.items():
         for k in (0, 1):

@@ -6,7 +6,7 @@ import pytest
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
-from medal_judges.models.base.judge import Item
+from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.prompted.geval import GEvalJudge
 from medal_judges.models.prompted.gptscore import GPTScoreJudge
@@ -51,7 +51,7 @@ def test_meep_asks_for_engagingness(variant: str, language: str, response: Turn 
 def test_gptscore_asks_whether_it_is_engaging(smollm2: LocalModel) -> None:
     judge = GPTScoreJudge.from_settings({"llm": smollm2, "rubric": "usr"})
     engagingness = next(d for d in judge.dimensions if d.name == "engagingness")
-    item = Item(Dialogue("d", TURNS), 1)
+    item = ScoreRequest(Dialogue("d", TURNS), 1)
     judge._prepare([item])
     text = judge.messages(item, engagingness, item.payload)[-1].content
     assert "engaging" in text and "interesting" not in text
@@ -59,7 +59,7 @@ def test_gptscore_asks_whether_it_is_engaging(smollm2: LocalModel) -> None:
 
 def test_geval_shows_what_ratings_mean_where_there_are_as_many(smollm2: LocalModel) -> None:
     judge = GEvalJudge.from_settings({"llm": smollm2, "rubric": "usr"})
-    item = Item(Dialogue("d", TURNS), 1)
+    item = ScoreRequest(Dialogue("d", TURNS), 1)
     judge._prepare([item])
     told = {d.name: judge.messages(item, d, item.payload)[-1].content for d in judge.dimensions}
     for name, words in {
@@ -70,7 +70,7 @@ def test_geval_shows_what_ratings_mean_where_there_are_as_many(smollm2: LocalMod
         assert all(word in told[name] for word in words), told[name]
     assert "What the ratings mean" not in told["overall"]
     wide = GEvalJudge.from_settings({"llm": smollm2, "rubric": "engagingness"})
-    item = Item(Dialogue("d", TURNS), 1)
+    item = ScoreRequest(Dialogue("d", TURNS), 1)
     wide._prepare([item])
     only = wide.dimensions[0]
     assert "What the ratings mean" not in wide.messages(item, only, item.payload)[-1].content

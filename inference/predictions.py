@@ -4,62 +4,51 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from medal_judges.dialogue import Dialogue
-from medal_judges.inference.scoring import score_to_file
+from medal_judges.files import atomic_write
+from medal_judges.inference.scoring import ScoreOptions, score_to_file
 from medal_judges.jsonl import read_judgements
 from medal_judges.judgement import Judgement
-from medal_judges.models.base.judge import Judge, ScoreLevel
+from medal_judges.models.base.judge import Judge
 
 
 def judge_once(
     judge: Judge,
     dialogues: Sequence[Dialogue],
     out: Path,
+    options: ScoreOptions,
     *,
     data: str,
-    level: ScoreLevel,
-    dimensions: Sequence[str],
-    retry_failed: bool = False,
-    overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> list[Judgement]:
     """Judgements of ``dialogues``, from ``out`` where that file is of this judge and data.
 
     ``data`` names what the dialogues are (a hash of them). A file beside ``out`` (.meta.json) says
     what it was made of, and whether it is complete: a run that was stopped is resumed, and rows
-    that lack an answer which may come now are asked again (with ``retry_failed`` all that have no
-    score); other judge, data, level or dimensions, and ``overwrite``, start it again from the
-    beginning.
+    that lack an answer which may come now are asked again. Another judge, data, level or dimensions
+    start it again from the beginning.
     """
     about: dict[str, object] = {
         "signature": str(judge.signature()),
         "data": data,
-        "level": level,
-        "dimensions": list(dimensions),
+        "level": options.level,
+        "dimensions": list(options.dimensions or ()),
         "rows": len(dialogues),
     }
     meta = out.with_name(out.name.removesuffix(".jsonl") + ".meta.json")
     earlier = _read_meta(meta)
     unchanged = {k: earlier.get(k) for k in about} == about
-    same = out.is_file() and unchanged and not overwrite
-    if same and earlier.get("complete") and not retry_failed:
+    same = out.is_file() and unchanged and not options.overwrite
+    if same and earlier.get("complete") and not options.retry_failed:
         if progress is not None:
             progress(len(dialogues))
         return list(read_judgements(out))
-    out.parent.mkdir(parents=True, exist_ok=True)
     _write_meta(meta, about | {"complete": False})
-    report = score_to_file(
-        iter(dialogues),
-        judge,
-        out,
-        level=level,
-        dimensions=dimensions,
-        overwrite=not same,
-        retry_failed=retry_failed,
-        progress=progress,
-    )
+    options = replace(options, overwrite=not same)
+    report = score_to_file(iter(dialogues), judge, out, options, progress=progress)
     _write_meta(meta, about | {"complete": not report.transient})
     return list(read_judgements(out))
 
@@ -73,4 +62,4 @@ def _read_meta(path: Path) -> dict[str, object]:
 
 
 def _write_meta(path: Path, about: dict[str, object]) -> None:
-    path.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    atomic_write(path, json.dumps(about, indent=2, ensure_ascii=False) + "\n")

@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from medal_judges.dialogue import Dialogue
-from medal_judges.errors import CoverageError, DataError, MedalError, RecordError
-from medal_judges.inference.resuming import Run, asked_again, forget, resume
-from medal_judges.jsonl import open_text, to_line
+from medal_judges.errors import CoverageError, DataError, MedalError
+from medal_judges.inference.resuming import Expected, asked_again, forget, resume
+from medal_judges.journal import Journal
 from medal_judges.judgement import Judgement, parse_judgement
 from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.models.base.judged_languages import UnknownLanguage
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreOptions:
+    """What is asked of a judge, and how a file of judgements that stands there is treated.
+
+    The first four are of ``Judge.score``. ``overwrite`` starts the file again from the beginning;
+    ``retry_failed`` asks again for all rows without a score, not only for those that lack an answer
+    which may come now (``Judgement.transient``).
+    """
+
+    level: ScoreLevel = "dialogue"
+    dimensions: Sequence[str] | None = None
+    token_budget: int | None = None
+    unknown_language: UnknownLanguage = "warn"
+    overwrite: bool = False
+    retry_failed: bool = False
+
+    def score(
+        self,
+        judge: Judge,
+        dialogues: Iterable[Dialogue],
+        progress: Callable[[int], None] | None = None,
+    ) -> Iterator[Judgement]:
+        """``judge.score`` of ``dialogues`` with these options."""
+        return judge.score(
+            dialogues,
+            level=self.level,
+            dimensions=self.dimensions,
+            token_budget=self.token_budget,
+            unknown_language=self.unknown_language,
+            progress=progress,
+        )
 
 
 @dataclass(slots=True)
@@ -93,32 +124,26 @@ def score_to_file(
     dialogues: Iterable[Dialogue],
     judge: Judge,
     out: Path,
+    options: ScoreOptions = ScoreOptions(),
     *,
-    level: ScoreLevel = "dialogue",
-    dimensions: Sequence[str] | None = None,
-    token_budget: int | None = None,
-    overwrite: bool = False,
-    retry_failed: bool = False,
-    gone: Container[str] | None = None,
-    unknown_language: UnknownLanguage = "warn",
+    gone: Container[str] = (),
     progress: Callable[[int], None] | None = None,
 ) -> ScoreReport:
-    """Append a judgement line for every dialogue to ``out``, in input order; flushed by window.
+    """Append a judgement line for every dialogue to ``out``, in input order, window by window.
 
     A file that stands there is resumed: its complete lines are kept, a half-written last one is
-    dropped, and dialogues judged already are passed over, but for those whose judgement lacks an
-    answer that may come now (``Judgement.transient``): they are asked again, with ``retry_failed``
-    all that have no score. ``gone``: see Run. Raises MedalError when those lines come from another
+    dropped, and dialogues judged already are passed over, but for those that are asked again (see
+    ``ScoreOptions``). ``gone``: see Expected. Raises MedalError when those lines come from another
     judge or settings, are of other dimensions or another level, or do not match the input; ``out``
     is then left as it is.
     """
     report = ScoreReport()
-    out.parent.mkdir(parents=True, exist_ok=True)
     _require_judgements(out)
-    names = judge._check_dimensions(dimensions)  # before anything of OUT is removed
-    if overwrite:
+    names = judge._check_dimensions(options.dimensions)  # before anything of OUT is removed
+    if options.overwrite:
         forget(out)
-    run = Run(str(judge.signature()), tuple(names), level, retry_failed, gone)
+    signature = str(judge.signature())
+    expected = Expected(signature, tuple(names), options.level, options.retry_failed, gone)
 
     def keep(rows: Sequence[Judgement]) -> None:
         for judgement in rows:
@@ -126,29 +151,22 @@ def score_to_file(
         if progress is not None:
             progress(1)
 
-    rest, again = resume(_reading(dialogues, report, out), run, out, keep)
+    def write(each: Iterable[Dialogue], journal: Journal) -> None:
+        judged = options.score(judge, _counted(each, report), progress)
+        # Every line would cost half the speed of a fast judge; a window is what a kill may lose.
+        for judgement in journal.append_each(judged, min(judge.window, 64)):
+            report.add(judgement)
+
+    rest, again = resume(_reading(dialogues, report, out), expected, out, keep)
     report.resumed = report.total
     start = time.perf_counter()
-
-    def write(each: Iterable[Dialogue], stream: IO[str]) -> None:
-        for judgement in judge.score(
-            _counted(each, report),
-            level=level,
-            dimensions=dimensions,
-            token_budget=token_budget,
-            unknown_language=unknown_language,
-            progress=progress,
-        ):
-            stream.write(to_line(judgement))
-            report.add(judgement)
-            _flush(stream, report, judge.window)
-
     if again:
-        with asked_again(out) as stream:
-            write(again, stream)
+        with asked_again(out) as journal:
+            write(again, journal)
         report.asked_again = report.total - report.resumed
-    with open_text(out, "a") as stream:
-        write(rest, stream)
+    write(rest, Journal(out))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.touch()  # an empty input gives an empty file
     report.seconds = time.perf_counter() - start
     return report
 
@@ -160,34 +178,30 @@ def _require_judgements(out: Path) -> None:
     """
     if not out.exists() or out.stat().st_size == 0:
         return
-    refusal = MedalError(
-        f"{out} is there and is no file of judgements; it was left as it is",
-        hint="give another --out",
-    )
     with open(out, "rb") as raw:
-        if (raw.read(2) == b"\x1f\x8b") != (out.suffix == ".gz"):
-            raise refusal
+        begin = raw.read(8)
+    is_gzip = out.suffix == ".gz"
+    fits = begin.startswith(b"\x1f\x8b") == is_gzip
     try:
-        with open_text(out) as stream:
-            line = stream.readline()
-        if line.endswith("\n"):
-            parse_judgement(json.loads(line))
-        elif not line.startswith('{"id"') and line:
-            raise refusal
-    except (ValueError, RecordError) as error:
-        raise refusal from error
-    except (EOFError, OSError):  # a gzip member that a kill cut short
-        return
+        whole = next(Journal(out).records(parse_judgement), None) is not None
+        fits = fits and (whole or is_gzip or begin.startswith(b'{"id"'))
+    except DataError:
+        fits = False
+    if not fits:
+        raise MedalError(
+            f"{out} is there and is no file of judgements; it was left as it is",
+            hint="give another --out",
+        )
 
 
 def _reading(dialogues: Iterable[Dialogue], report: ScoreReport, out: Path) -> Iterator[Dialogue]:
-    """``dialogues``; an error in their file also says what is kept and how to go on."""
+    """``dialogues``; an error in their file also says what is kept and how to resume."""
     try:
         yield from dialogues
     except DataError as error:
-        kept = f"{report.total} judgements made before it are kept in {out}"
         if report.total:
-            error.hint = f"{error.hint}\n  {kept}; the same command then goes on after them"
+            kept = f"{report.total} judgements made before it are kept in {out}"
+            error.hint = f"{error.hint}\n  {kept}; the same command then resumes after them"
         raise
 
 
@@ -195,9 +209,3 @@ def _counted(dialogues: Iterable[Dialogue], report: ScoreReport) -> Iterator[Dia
     for dialogue in dialogues:
         report.dialogues += 1
         yield dialogue
-
-
-def _flush(stream: IO[str], report: ScoreReport, window: int) -> None:
-    # Every line would cost half the speed of a fast judge; a window is what a kill may lose.
-    if report.total % min(window, 64) == 0:
-        stream.flush()

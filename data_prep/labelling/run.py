@@ -20,7 +20,7 @@ from medal_judges.data_prep.labelling.summary import Summary
 from medal_judges.dialogue import Dialogue
 from medal_judges.errors import ConfigError
 from medal_judges.inference.progress import scoring_bar
-from medal_judges.inference.scoring import ScoreReport, score_to_file
+from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
 from medal_judges.jsonl import read_judgements, read_labelled
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
@@ -87,15 +87,14 @@ class LabellingRun:
         dialogues: Iterator[Dialogue],
         judge: Judge,
         name: str,
-        gone: Container[str] | None = None,
+        gone: Container[str] = (),
     ) -> ScoreReport:
         with scoring_bar(str(self.file)) as advance:
             return score_to_file(
                 dialogues,
                 judge,
                 self.out / name,
-                overwrite=self.overwrite,
-                retry_failed=self.retry_failed,
+                ScoreOptions(overwrite=self.overwrite, retry_failed=self.retry_failed),
                 gone=gone,
                 progress=advance,
             )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from medal_judges.eval.benchmark.sets import BenchmarkSet
 from medal_judges.inference.predictions import judge_once
+from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge
 
@@ -26,10 +27,7 @@ def predict(
         judge,
         [row.dialogue for row in data.rows],
         out,
+        ScoreOptions(data.level, dimensions, retry_failed=retry_failed, overwrite=overwrite),
         data=data.data,
-        level=data.level,
-        dimensions=dimensions,
-        retry_failed=retry_failed,
-        overwrite=overwrite,
         progress=progress,
     )

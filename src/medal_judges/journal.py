@@ -101,6 +101,20 @@ class Journal:
                     stream.truncate(end)
                 raise
 
+    def append_each(self, records: Iterable[T], every: int) -> Iterator[T]:
+        """``records`` as they come; they are appended ``every`` so many, and where an error or the
+        caller ends them."""
+        block: list[T] = []
+        try:
+            for record in records:
+                block.append(record)
+                if len(block) >= every:
+                    full, block = block, []
+                    self.append(full, sync=False)
+                yield record
+        finally:
+            self.append(block, sync=False)
+
     def sync(self) -> None:
         """Wait until the disk has everything that was appended."""
         if self.path.exists():

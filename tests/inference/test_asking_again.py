@@ -18,7 +18,7 @@ import yaml
 pytest.importorskip("openai", reason="the API's client is in the extra api")
 
 from medal_judges.inference.predictions import judge_once
-from medal_judges.inference.scoring import ScoreReport, score_to_file
+from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
 from medal_judges.jsonl import read_dialogues, read_judgements
 from medal_judges.models.base.judge import Judge
 
@@ -51,7 +51,7 @@ def judge_at(server: Any, *, judge: str = "dstc12_baseline", **llm: Any) -> Judg
 
 
 def score(file: Path, out: Path, judge: Judge, **how: Any) -> ScoreReport:
-    return score_to_file(read_dialogues(file), judge, out, **how)
+    return score_to_file(read_dialogues(file), judge, out, ScoreOptions(**how))
 
 
 @pytest.mark.parametrize("level", ["dialogue", "turn"])
@@ -162,7 +162,8 @@ def test_predictions_of_a_benchmark_made_in_an_outage_are_completed(
     def predicted(server: Any, **how: Any) -> list[Any]:
         judge = judge_at(server)
         names = [d.name for d in judge.dimensions]
-        return judge_once(judge, rows, out, data="d", level="dialogue", dimensions=names, **how)
+        options = ScoreOptions(dimensions=names, **how)
+        return judge_once(judge, rows, out, options, data="d")
 
     assert not all(j.scored for j in predicted(serve(fault="500", times=-1, every=2)))
     assert json.loads((out.parent / "set.meta.json").read_text())["complete"] is False

@@ -17,6 +17,7 @@ import numpy as np
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.inference.predictions import judge_once
+from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.judgement import Judgement
 from medal_judges.models.hybrid.combination import (
     Cascade,
@@ -159,9 +160,8 @@ def _judge_sources(
             member.judge,
             dialogues,
             folder / JUDGEMENTS / member.name / f"{content_hash(source)}.jsonl",
+            ScoreOptions(dimensions=member.own([d.name for d in dimensions])),
             data=f"{source}@{content_hash([d.to_record() for d in dialogues])}",
-            level="dialogue",
-            dimensions=member.own([d.name for d in dimensions]),
         )
         found.update(zip(own, judgements, strict=True))
     return [found[i] for i in range(len(rows))]

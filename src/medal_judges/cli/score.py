@@ -200,19 +200,14 @@ def _to_file(
 
     from medal_judges.files import only_run
     from medal_judges.inference.progress import scoring_bar
-    from medal_judges.inference.scoring import score_to_file
+    from medal_judges.inference.scoring import ScoreOptions, score_to_file
 
     with only_run(out), scoring_bar(file) as advance:
         return score_to_file(
             dialogues,
             judge,
             Path(out),
-            level=level,
-            dimensions=dimension,
-            token_budget=token_budget,
-            overwrite=overwrite,
-            retry_failed=retry_failed,
-            unknown_language=unknown_language,
+            ScoreOptions(level, dimension, token_budget, unknown_language, overwrite, retry_failed),
             progress=advance,
         )
 

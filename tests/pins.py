@@ -21,41 +21,28 @@ it holds rows of annotated data.
 
 ``compare`` lists the differences and exits with 1 if there are any. Numbers may differ by
 TOLERANCE; the journal's texts and the numbers shown on the page may not differ at all. Passed over
-are times, versions, signatures and wording (IGNORED); a field or section that was renamed since
-OLD_DIR was recorded is entered in RENAMED. Both take ``--only PART``, which may be repeated.
+are times, versions, signatures and wording (IGNORED). A field or section that was renamed since
+OLD_DIR was recorded is entered in RENAMED. These names stand in tests/pin_comparison.py. Both
+commands take ``--only PART``, which may be repeated.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
-import re
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from html.parser import HTMLParser
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pin_comparison import counted, json_files, page_numbers, row_files, table_numbers, values
 
-# Name in OLD_DIR: name in NEW_DIR, of JSON fields, CSV files and sections of the page.
-RENAMED: dict[str, str] = {}
-# What one record need not share with the next.
-IGNORED = {
-    *("seconds", "version", "judge_version", "signature"),
-    *("title", "columns", "note", "reason", "clusters", "facts"),
-}
-IGNORED_SECTIONS = {"facts", "signatures"}
-IGNORED_TABLES = {"facts.csv", "signatures.csv"}
-TOLERANCE = 1e-6
 SHOWN = 20  # differences listed of one part
 
 DIALOGUES = 200
@@ -219,126 +206,6 @@ AGENT_NAMES = ("user-1", "judge", "bot-0", "bot-1")
 # -- comparing -------------------------------------------------------------------------------------
 
 
-def values(old: Any, new: Any, place: str, tolerance: float = TOLERANCE) -> Iterator[str]:
-    """Differences of two JSON values, one line each. ``failure`` only has to be there or not."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        old = {RENAMED.get(key, key): value for key, value in old.items()}
-        for key in [*old, *(key for key in new if key not in old)]:
-            if key in IGNORED:
-                continue
-            if key not in old or key not in new:
-                yield f"{place}.{key}: only in {'NEW' if key in new else 'OLD'}"
-            elif key == "failure":
-                yield from values(old[key] is None, new[key] is None, f"{place}.{key} is null")
-            else:
-                yield from values(old[key], new[key], f"{place}.{key}", tolerance)
-    elif isinstance(old, list) and isinstance(new, list):
-        if len(old) != len(new):
-            yield f"{place}: {len(old)} values became {len(new)}"
-        for index, (left, right) in enumerate(zip(old, new, strict=False)):
-            yield from values(left, right, f"{place}[{index}]", tolerance)
-    elif is_number(old) and is_number(new):
-        if not math.isclose(old, new, rel_tol=tolerance, abs_tol=tolerance):
-            yield f"{place}: {old} became {new} ({new - old:+.2g})"
-    elif old != new:
-        yield f"{place}: {shortened(old)} became {shortened(new)}"
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def shortened(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def json_files(old: Path, new: Path) -> Iterator[str]:
-    read = (json.loads(path.read_text(encoding="utf-8")) for path in (old, new))
-    return values(*read, old.name)
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def row_files(old: Path, new: Path, *, in_order: bool = True) -> Iterator[str]:
-    """Line by line; the lines of one dialogue together where the order between them is free."""
-    left, right = rows(old), rows(new)
-    if not in_order:  # a stable sort: what was asked of one dialogue stays in its order
-        left, right = (sorted(each, key=lambda row: str(row["id"])) for each in (left, right))
-    for number, (one, other) in enumerate(zip_longest(left, right), 1):
-        if one is None or other is None:
-            yield f"{old.name}: {len(left)} lines became {len(right)}"
-            return
-        place = f"{old.name}:{number} {one.get('id')}"
-        # The judge of a judgement is its signature.
-        drop = {"judge"} if "scores" in one else set()
-        kept = [{k: v for k, v in row.items() if k not in drop} for row in (one, other)]
-        yield from values(*kept, place)
-
-
-NUMBER = re.compile(r"[-−]?\d+(?:\.\d+)?")
-
-
-class PageNumbers(HTMLParser):
-    """The numbers in tables, captions, tooltips of charts and disagreements, by section.
-
-    Sentences and axes are left out: the former may be reworded, the latter drawn otherwise.
-    """
-
-    SHOWING = ("td", "th", "figcaption", "title", "dd")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sections: dict[str, Counter[str]] = {}
-        self.section = ""
-        self.inside: Counter[str] = Counter()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "section":
-            self.section = dict(attrs).get("id") or ""
-        self.inside[tag] += 1
-
-    def handle_endtag(self, tag: str) -> None:
-        self.inside[tag] -= 1
-
-    def handle_data(self, data: str) -> None:
-        whole = self.section == "disagreements"
-        if self.section and (whole or any(self.inside[tag] > 0 for tag in self.SHOWING)):
-            numbers = self.sections.setdefault(self.section, Counter())
-            numbers.update(NUMBER.findall(data))
-
-
-def page_numbers(path: Path) -> dict[str, Counter[str]]:
-    parser = PageNumbers()
-    parser.feed(path.read_text(encoding="utf-8"))
-    return {k: v for k, v in parser.sections.items() if k not in IGNORED_SECTIONS}
-
-
-def table_numbers(folder: Path) -> dict[str, Counter[str]]:
-    """Of each CSV file the numbers under its headings, as written."""
-    tables = {}
-    for path in sorted(folder.glob("*.csv")):
-        if path.name not in IGNORED_TABLES:
-            _, _, body = path.read_text(encoding="utf-8").partition("\n")
-            tables[path.name] = Counter(f"{float(n):.6f}" for n in re.findall(r"-?\d+\.\d+", body))
-    return tables
-
-
-def counted(old: dict[str, Counter[str]], new: dict[str, Counter[str]], what: str) -> Iterator[str]:
-    """Numbers that one side has and the other has not, by section or file."""
-    old = {RENAMED.get(name, name): numbers for name, numbers in old.items()}
-    for name in sorted({*old, *new}):
-        if name not in old or name not in new:
-            yield f"{what} {name}: only in {'NEW' if name in new else 'OLD'}"
-            continue
-        for side, extra in (("OLD", old[name] - new[name]), ("NEW", new[name] - old[name])):
-            if extra:
-                few = ", ".join(list(extra)[:8])
-                yield f"{what} {name}: {extra.total()} numbers only in {side}: {few}"
-
-
 def compare_scores(*names: str, trained: Path | None = None) -> Callable[[Path, Path], list[str]]:
     """Compares scores/NAME.jsonl, and the held-out figures of the judge in ``trained``."""
 
@@ -367,10 +234,8 @@ def compare_benchmark(old: Path, new: Path) -> list[str]:
     left, right = old / QUICKSTART, new / QUICKSTART
     return [
         *json_files(left / "results.json", right / "results.json"),
-        *counted(
-            page_numbers(left / "report.html"), page_numbers(right / "report.html"), "the page's"
-        ),
-        *counted(table_numbers(left / "tables"), table_numbers(right / "tables"), "table"),
+        *counted(*(page_numbers(each / "report.html") for each in (left, right))),
+        *values(*(table_numbers(each / "tables") for each in (left, right)), "tables"),
     ]
 
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
-from medal_judges.data_prep.agents.wording import Wording, load_wording, transcript
 from medal_judges.data_prep.generation.config import Decoding, GenerateConfig
 from medal_judges.data_prep.generation.unit import Rejection, Stage, Unit
 from medal_judges.data_prep.seeds.languages import language_name
 from medal_judges.dialogue import Turn
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import ChatRequest, Message
+from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
 
-CONTEXT_PLACES = frozenset(("scene", "persona", "gender", "affect", "language", "country"))
-USER_PLACES = CONTEXT_PLACES | {"dialogue", "rejected", "feedback"}
-JUDGE_PLACES = CONTEXT_PLACES | {"dialogue", "message"}
+CONTEXT_PLACEHOLDERS = frozenset(("scene", "persona", "gender", "affect", "language", "country"))
+USER_PLACEHOLDERS = CONTEXT_PLACEHOLDERS | {"dialogue", "rejected", "feedback"}
+JUDGE_PLACEHOLDERS = CONTEXT_PLACEHOLDERS | {"dialogue", "message"}
 _NO_DIALOGUE = "(nothing yet: it is the first message)"
 
 VERDICT = {
@@ -36,26 +36,26 @@ VERDICT = {
 
 class Asker:
     """Words the requests of a run. Raises ConfigError for a prompt file that does not fit: with a
-    place that is not known there, or without what its agent has to see."""
+    placeholder that is not known there, or without what its agent has to see."""
 
     def __init__(self, config: GenerateConfig) -> None:
         self.config = config
-        self.first = load_wording(config.first_turn.prompt, USER_PLACES - {"dialogue"})
-        self.later = load_wording(config.later_turns.prompt, USER_PLACES)
-        self.check = load_wording(config.check.prompt, JUDGE_PLACES)
-        self.chatbot = load_wording(config.reply.prompt, ())
+        self.first = load_prompt(config.first_turn.prompt, USER_PLACEHOLDERS - {"dialogue"})
+        self.later = load_prompt(config.later_turns.prompt, USER_PLACEHOLDERS)
+        self.check = load_prompt(config.check.prompt, JUDGE_PLACEHOLDERS)
+        self.chatbot = load_prompt(config.reply.prompt, ())
         _require(self.first, "first_turn", "{scene}", "{persona}")
         _require(self.later, "later_turns", "{dialogue}")
         _require(self.check, "check", "{dialogue}")
         _require(self.check, "check", "{message}")
-        if self.chatbot.user:
+        if "user" in self.chatbot.parts:
             raise ConfigError(
-                f"reply.prompt: {self.chatbot.name} has a field 'user', but a chatbot is given the "
+                f"reply.prompt: {self.chatbot.name} has a part 'user', but a chatbot is given the "
                 "dialogue as a chat",
                 hint="put it into 'system'",
             )
 
-    def wordings(self) -> dict[str, Wording]:
+    def prompts(self) -> dict[str, Prompt]:
         """Setting -> the prompt file it names."""
         return {
             "first_turn": self.first,
@@ -96,8 +96,8 @@ class Asker:
         values = _context(unit)
         if unit.turns:
             values["dialogue"] = transcript(unit.turns)
-        wording = self.later if unit.turns else self.first
-        return wording.messages(values, again=[_attempt(r) for r in unit.rejections])
+        prompt = self.later if unit.turns else self.first
+        return prompt.messages(values, again=[_attempt(r) for r in unit.rejections])
 
     def _judge(self, unit: Unit) -> list[Message]:
         values = _context(unit)
@@ -115,12 +115,13 @@ class Asker:
         return int.from_bytes(hashlib.sha256(place.encode()).digest()[:4], "big") >> 1
 
 
-def _require(wording: Wording, role: str, *places: str) -> None:
-    """Raise ConfigError where ``wording`` has none of ``places``."""
-    if not any(place in wording.system + wording.user for place in places):
+def _require(prompt: Prompt, role: str, *placeholders: str) -> None:
+    """Raise ConfigError where ``prompt`` has none of ``placeholders``."""
+    told = prompt.parts.get("system", "") + prompt.parts.get("user", "")
+    if not any(placeholder in told for placeholder in placeholders):
         raise ConfigError(
-            f"{role}.prompt: {wording.name} shows no {' and no '.join(places)}",
-            hint=f"put {places[0]} where it belongs, as the files of configs/prompts/ do",
+            f"{role}.prompt: {prompt.name} shows no {' and no '.join(placeholders)}",
+            hint=f"put {placeholders[0]} where it belongs, as the files of configs/prompts/ do",
         )
 
 

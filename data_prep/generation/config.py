@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from medal_judges.config import Config
-from medal_judges.data_prep.agents.wording import Wording
 from medal_judges.data_prep.seeds.sampling import SeedsConfig
+from medal_judges.models.prompted.prompt import Prompt
 
 # Ids are names with "--" between them: a name with that, or a "-" at its end, could not be told
 # from its neighbours.
@@ -35,10 +35,10 @@ class Agent(Config):
 
 
 class Decoding(Config):
-    """How one kind of message is sampled. ``prompt``: its file (see wording.py), or its
-    fields themselves."""
+    """How one kind of message is sampled. ``prompt``: its file (see models/prompted/prompt.py), or
+    its fields themselves."""
 
-    prompt: str | Wording
+    prompt: str | Prompt
     temperature: float = Field(ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
     presence_penalty: float = Field(default=0.0, ge=-2, le=2)

@@ -218,7 +218,7 @@ def record_of(
     settings: dict[str, Any] = {"seed": config.seed, "max_turns": config.max_turns}
     for name in decodings:
         decoding = getattr(config, name).model_dump(exclude={"prompt"})
-        settings[name] = {**decoding, "wording": content_hash(asker.wordings()[name].model_dump())}
+        settings[name] = {**decoding, "prompt": content_hash(asker.prompts()[name].model_dump())}
     return {
         "version": __version__,
         "settings": settings,

@@ -7,16 +7,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from medal_judges.data_prep.agents.wording import load_wording, transcript
 from medal_judges.data_prep.native.asking import Outcome, Question, Spending, UnusableError, ask
 from medal_judges.data_prep.native.config import CompareConfig
 from medal_judges.data_prep.native.pairs import Pair
 from medal_judges.data_prep.native.verdict import Choice, Said, Verdict
 from medal_judges.data_prep.seeds.languages import language_name
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel
+from medal_judges.models.prompted.prompt import load_prompt, transcript
 from medal_judges.signature import Signature, content_hash
 
-_PLACES = frozenset(("language", "country", "question", "first", "second", "choices", "reason"))
+_PLACEHOLDERS = frozenset(
+    ("language", "country", "question", "first", "second", "choices", "reason")
+)
 _W = r"\W{0,20}"
 _LETTER = re.compile(rf"\A{_W}(?:(?:conversation|dialogue){_W})?([ab]){_W}\Z", re.IGNORECASE)
 _TIE = re.compile(rf"\A{_W}(?:tie|neither|equal|both){_W}\Z", re.IGNORECASE)
@@ -30,7 +32,7 @@ class Comparer:
     def __init__(self, config: CompareConfig, llm: LanguageModel) -> None:
         self.config, self.llm = config, llm
         self.spending = Spending()
-        self.wording = load_wording(config.prompt, _PLACES)
+        self.prompt = load_prompt(config.prompt, _PLACEHOLDERS)
         self.choices = ["A", "B", "tie"] if config.ties else ["A", "B"]
 
     def signature(self) -> Signature:
@@ -42,7 +44,7 @@ class Comparer:
             judge="native against translated",
             revision=content_hash(settings),
             base=self.llm.name,
-            prompt=content_hash([self.wording.model_dump(), self.config.criteria]),
+            prompt=content_hash([self.prompt.model_dump(), self.config.criteria]),
             seed=self.config.seed,
             version=__version__,
         )
@@ -90,7 +92,7 @@ class Comparer:
 
         def request(reason: str | None, attempt: int) -> ChatRequest:
             again = [] if reason is None else [{"reason": reason}]
-            messages = self.wording.messages(values, again=again)
+            messages = self.prompt.messages(values, again=again)
             return self.config.request(messages, schema, attempt)
 
         def read(found: Mapping[str, Any]) -> Said:

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.data_prep.agents.wording import load_wording, transcript
 from medal_judges.data_prep.native.asking import Outcome, Question, Spending, UnusableError, ask
 from medal_judges.data_prep.native.config import TranslateConfig
 from medal_judges.data_prep.seeds.languages import language_name
 from medal_judges.dialogue import Turn
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel
+from medal_judges.models.prompted.prompt import load_prompt, transcript
 from medal_judges.signature import Signature, content_hash
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SOURCE = "medal-translated"
 _UNCHANGED_FROM = 5  # words; shorter turns may well read the same in two languages
 _WORD = re.compile(r"[^\W\d_]")
-_PLACES = frozenset(("language", "dialogue", "reason"))
+_PLACEHOLDERS = frozenset(("language", "dialogue", "reason"))
 
 
 @dataclass(slots=True)
@@ -60,9 +60,9 @@ class Translator:
         self.config, self.llm, self.language = config, llm, language
         self.spending = Spending()
         by_turn = config.style == "turns"
-        self.wording = load_wording(
+        self.prompt = load_prompt(
             config.turn_prompt if by_turn else config.prompt,
-            _PLACES | {"translated", "turn"} if by_turn else _PLACES,
+            _PLACEHOLDERS | {"translated", "turn"} if by_turn else _PLACEHOLDERS,
         )
 
     def signature(self) -> Signature:
@@ -74,7 +74,7 @@ class Translator:
             judge=f"translation ({self.config.style})",
             revision=content_hash(settings),
             base=self.llm.name,
-            prompt=content_hash(self.wording.model_dump()),
+            prompt=content_hash(self.prompt.model_dump()),
             seed=self.config.seed,
             version=__version__,
         )
@@ -159,7 +159,7 @@ class Translator:
 
         def request(reason: str | None, attempt: int) -> ChatRequest:
             again = [] if reason is None else [{"reason": reason}]
-            messages = self.wording.messages(told, again=again)
+            messages = self.prompt.messages(told, again=again)
             return self.config.request(messages, schema, attempt)
 
         return Question(request, read)

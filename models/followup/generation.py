@@ -12,22 +12,15 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from medal_judges.config import Config, build_config, read_yaml
+from medal_judges.config import Config
 from medal_judges.models.followup.pool import FollowUp, Pool, Sign, Strategy
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
 from medal_judges.models.prompted.parsing.thinking import after_thinking
+from medal_judges.models.prompted.prompt import fill, load_prompt
 
 _MARK = re.compile(r"(?:\d{1,3}\s{0,3}[.):]|[-*•])")  # at the beginning of a stripped line
 _WORDS = (1, 20)  # an utterance; longer lines are the model explaining itself
-
-
-class GenerationPrompt(Config):
-    """The meta-prompt: ``context``, then one of two instructions with a place {count}."""
-
-    context: str
-    negative: str
-    positive: str
 
 
 class PoolGeneration(Config):
@@ -71,14 +64,14 @@ def propose(config: PoolGeneration) -> tuple[FollowUp, ...]:
 
     Repeats (letter case and punctuation aside) are left out. One model after the other is loaded.
     """
-    text = build_config(GenerationPrompt, read_yaml(config.prompt), where=config.prompt)
+    parts = load_prompt(config.prompt, ("count",), ("context", "negative", "positive")).parts
     distinct: dict[tuple[str, str], FollowUp] = {}
     for setting in config.llms:
         llm = load_llm(setting)
         for sign in config.signs:
             requests = [
                 ChatRequest(
-                    _question(text, sign, config.count),
+                    _question(parts, sign, config.count),
                     config.max_tokens,
                     config.temperature,
                     0.95,
@@ -126,6 +119,5 @@ def _utterances(llm: LanguageModel, requests: Sequence[ChatRequest]) -> list[str
     return [text for answer in llm.chat(requests) for text in parse_list(answer.text)]
 
 
-def _question(prompt: GenerationPrompt, sign: Sign, count: int) -> tuple[Message, ...]:
-    instruction = prompt.positive if sign == "positive" else prompt.negative
-    return (Message("user", f"{prompt.context} {instruction}".replace("{count}", str(count))),)
+def _question(parts: Mapping[str, str], sign: Sign, count: int) -> tuple[Message, ...]:
+    return (Message("user", fill(f"{parts['context']} {parts[sign]}", {"count": str(count)})),)

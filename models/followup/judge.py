@@ -116,7 +116,7 @@ class FollowUpJudge(Judge):
         from medal_judges import __version__
 
         method = self.config.model_dump(exclude={"llm", "pool", "rubric", "name"})
-        prompt = self.config.select.text().model_dump() if self.config.select else None
+        prompt = self.config.select.loaded().model_dump() if self.config.select else None
         return Signature(
             judge=self.config.name,
             revision=content_hash([method, dict(self.llm.fingerprint())]),

@@ -7,26 +7,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from medal_judges.config import Config, build_config, read_yaml
+from medal_judges.config import Config
 from medal_judges.models.followup.choice import Choice, read_choice
 from medal_judges.models.followup.pool import Pool
 from medal_judges.models.llm.amounts import spent, usage_of
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message, Usage
+from medal_judges.models.prompted.prompt import AGAIN, Prompt, load_prompt, resolve, transcript
 from medal_judges.signature import content_hash
 
 MORE_TOKENS = 4  # times the tokens, for an answer that is asked for once more
 _NAMES = {"user": "User", "assistant": "Chatbot", "system": "Scene"}
-
-
-class SelectionPrompt(Config):
-    """Texts of the selection prompt; ``context`` has a place {target}, filled with ``dialogue`` or
-    ``turn``. ``again`` is added where the first answer could not be read."""
-
-    context: str
-    dialogue: str
-    turn: str
-    closing: str
-    again: str
 
 
 class SelectionConfig(Config):
@@ -40,8 +30,12 @@ class SelectionConfig(Config):
     max_tokens: int = 160
     seed: int = 0
 
-    def text(self) -> SelectionPrompt:
-        return build_config(SelectionPrompt, read_yaml(self.prompt), where=self.prompt)
+    def loaded(self) -> Prompt:
+        """The prompt file. ``{target}`` is its part ``dialogue`` or ``turn``, and ``again`` is
+        added where the first answer could not be read. Raises ConfigError."""
+        return load_prompt(
+            self.prompt, ("target", "dialogue", "options"), ("dialogue", "turn", "again")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +79,7 @@ def select(
     An answer that was cut or cannot be read is asked for once more, for numbers alone and with more
     room. A run that still cannot be read is counted and left out of the intersection.
     """
-    prompt = config.text()
+    prompt = config.loaded()
     runs = [
         [
             _Run(_question(prompt, messages, pool, order, turn), order)
@@ -99,7 +93,7 @@ def select(
     _ask(llm, every, pool, config.max_tokens, "")
     unread = [run for run in every if run.choice.places is None and not run.failed]
     max_tokens = max(config.max_tokens, min(MORE_TOKENS * config.max_tokens, llm.context // 4))
-    _ask(llm, unread, pool, max_tokens, prompt.again)
+    _ask(llm, unread, pool, max_tokens, prompt.parts[AGAIN])
     return [_selection(own, pool) for own in runs]
 
 
@@ -138,18 +132,17 @@ def _order(seed: int, name: str, run: int, count: int) -> list[int]:
 
 
 def _question(
-    prompt: SelectionPrompt,
+    prompt: Prompt,
     messages: Sequence[Message],
     pool: Pool,
     order: Sequence[int],
     turn: bool,
 ) -> tuple[Message, ...]:
-    lines = [f"{_NAMES[m.role]}: {m.content}" for m in messages]
     options = [f"{k}. {pool.follow_ups[i].text}" for k, i in enumerate(order, start=1)]
-    parts = [
-        prompt.context.replace("{target}", prompt.turn if turn else prompt.dialogue),
-        "\n".join(lines),
-        "### Options:\n" + "\n".join(options),
-        prompt.closing,
-    ]
-    return (Message("user", "\n\n".join(parts)),)
+    values = {
+        "target": prompt.parts["turn" if turn else "dialogue"],
+        "dialogue": transcript(messages, _NAMES, keep_breaks=True),
+        "options": "\n".join(options),
+    }
+    resolved = resolve(prompt)
+    return (Message("user", resolved.text(resolved.layout.dialogue, values)),)

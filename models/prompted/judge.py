@@ -33,7 +33,7 @@ from medal_judges.models.prompted.examples import Example, chosen_examples, load
 from medal_judges.models.prompted.geval_ratings import Found
 from medal_judges.models.prompted.likelihood_questions import tells_likelihoods
 from medal_judges.models.prompted.parsing.parser import Parsed, parse_answer
-from medal_judges.models.prompted.prompt import Prompt, choose, fill, load_prompt
+from medal_judges.models.prompted.prompt import Prompt, fill, load_prompt, resolve
 from medal_judges.models.prompted.question import Asker, Question, Shown
 from medal_judges.models.prompted.settings import PromptedConfig
 from medal_judges.signature import Signature, content_hash
@@ -122,7 +122,7 @@ class PromptedJudge(Judge):
         languages = ["en", *prompt.languages] if config.language == "auto" else [config.language]
         return {
             language: Asker(
-                choose(
+                resolve(
                     prompt,
                     variant=config.variant,
                     layout=config.layout,
@@ -224,7 +224,7 @@ class PromptedJudge(Judge):
 
     def _shortening_request(self, turn: Turn | None) -> ChatRequest:
         assert turn is not None and self.words is not None and self.shortening is not None
-        chosen = choose(self.shortening)
+        chosen = resolve(self.shortening)
         text = fill(
             chosen.template(chosen.layout.dialogue),
             {"words": str(self.words), "response": " ".join(turn.content.split())},

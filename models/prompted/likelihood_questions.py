@@ -26,7 +26,7 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.llm.server.stopping import ServerStopError
 from medal_judges.models.llm.truncation import oldest_kept
-from medal_judges.models.prompted.prompt import Chosen, choose, fill, load_prompt
+from medal_judges.models.prompted.prompt import ResolvedPrompt, fill, load_prompt, resolve
 from medal_judges.signature import content_hash
 
 PREFILL = "prefill"  # the part that an answer begins with
@@ -64,7 +64,7 @@ class QuestionJudge(Judge):
                 hint=f"it has: {', '.join(known)}",
             )
         self.dimensions = tuple(known[name] for name in config.dimensions or known)
-        self.prompt: Chosen = choose(
+        self.prompt: ResolvedPrompt = resolve(
             load_prompt(config.prompt),
             variant=config.variant,
             layout=config.layout,
@@ -198,7 +198,7 @@ class QuestionJudge(Judge):
         return (found[i] for i in range(len(items)))
 
 
-def conversation(prompt: Chosen, turns: Sequence[Turn]) -> str:
+def conversation(prompt: ResolvedPrompt, turns: Sequence[Turn]) -> str:
     """One line a turn; line breaks inside a turn become spaces, so that none can pose as a turn."""
     names = {"user": prompt.user, "assistant": prompt.assistant}
     return "\n".join(f"{names[t.role]}: {' '.join(t.content.split())}" for t in turns)

@@ -15,7 +15,7 @@ from medal_judges.models.llm.protocol import Message
 from medal_judges.models.prompted.examples import Example
 from medal_judges.models.prompted.languages import language_name
 from medal_judges.models.prompted.parsing.parser import Wanted
-from medal_judges.models.prompted.prompt import Aspect, Chosen, Scale, fill
+from medal_judges.models.prompted.prompt import Aspect, ResolvedPrompt, Scale, fill
 from medal_judges.rating import rescale
 
 MOST_LISTED = 11  # a schema lists so many whole numbers, and bounds longer scales
@@ -44,7 +44,9 @@ class Asker:
     by dimension.
     """
 
-    def __init__(self, chosen: Chosen, dimensions: Sequence[Dimension], role: str | None) -> None:
+    def __init__(
+        self, chosen: ResolvedPrompt, dimensions: Sequence[Dimension], role: str | None
+    ) -> None:
         self.chosen, self.dimensions, self.role = chosen, tuple(dimensions), role
         if role not in (None, "none") and role not in chosen.roles:
             known = ", ".join([*chosen.roles, "none"])

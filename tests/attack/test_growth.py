@@ -25,12 +25,12 @@ from medal_judges.models.prompted.geval_steps import _listed
 from medal_judges.models.prompted.parsing.json_text import MOST_CHARACTERS
 from medal_judges.models.prompted.parsing.parser import Wanted, parse_answer
 from medal_judges.models.prompted.parsing.thinking import after_thinking
-from medal_judges.models.prompted.prompt import Answer
+from medal_judges.models.prompted.prompt import AnswerShape
 from medal_judges.models.trained_metrics.sentences import sentences
 
 ONE = [Wanted("overall", "overall", "overall", (1, 5))]
 SEVERAL = [*ONE, Wanted("lacks_empathy", "lacks_empathy", "lacks empathy", (0, 1), binary=True)]
-LABELS = Answer(score="label", comment="comment")
+LABELS = AnswerShape(score="label", comment="comment")
 
 
 def _answer(wanted: list[Wanted]) -> Callable[[str], Any]:

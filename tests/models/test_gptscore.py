@@ -153,5 +153,5 @@ def test_a_place_without_a_value_is_named_at_once(smollm2: LocalModel, tmp_path:
     }
     path = tmp_path / "prompt.yaml"
     path.write_text(json.dumps(prompt))
-    with pytest.raises(ConfigError, match=r"place \{bands\} has no value"):
+    with pytest.raises(ConfigError, match=r"placeholder \{bands\} has no value"):
         load(smollm2, prompt=str(path))

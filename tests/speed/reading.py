@@ -14,7 +14,7 @@ from tests.attack.test_growth import ATOMS, WRAPS, _grown
 
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.prompted.parsing.parser import Wanted, parse_answer
-from medal_judges.models.prompted.prompt import Answer
+from medal_judges.models.prompted.prompt import AnswerShape
 
 WANTED = [Wanted("overall", "overall", "overall", (1, 5))]
 LENGTHS = (2_500, 5_000, 10_000, 20_000)
@@ -22,7 +22,7 @@ LENGTHS = (2_500, 5_000, 10_000, 20_000)
 
 def milliseconds(text: str) -> float:
     started = time.perf_counter()
-    parse_answer(Completion(text), WANTED, Answer(score="label", comment="comment"))
+    parse_answer(Completion(text), WANTED, AnswerShape(score="label", comment="comment"))
     return 1000 * (time.perf_counter() - started)
 
 

@@ -35,7 +35,7 @@ from medal_judges.models.prompted.parsing.reading import (
     shown,
 )
 from medal_judges.models.prompted.parsing.thinking import after_thinking, mentions_thinking
-from medal_judges.models.prompted.prompt import Answer, Scale
+from medal_judges.models.prompted.prompt import AnswerShape, Scale
 
 # schema: strict JSON that the backend enforced. json: strict JSON. tolerant: anything else.
 # again: the number alone, in answer to a second question (asking_again.py).
@@ -79,7 +79,7 @@ class Parsed:
 
 
 def parse_answer(
-    completion: Completion, wanted: Sequence[Wanted], answer: Answer
+    completion: Completion, wanted: Sequence[Wanted], answer: AnswerShape
 ) -> dict[str, Parsed]:
     """For each wanted dimension what the completion says of it."""
     if completion.finish == "failed":
@@ -124,7 +124,7 @@ def _placed(parsed: Parsed, offset: int, cut: str) -> Parsed:
 
 
 def _read(
-    text: str, wanted: Sequence[Wanted], answer: Answer, completion: Completion
+    text: str, wanted: Sequence[Wanted], answer: AnswerShape, completion: Completion
 ) -> dict[str, Parsed]:
     if not text.strip():
         return _none(wanted, "an empty answer")
@@ -145,7 +145,7 @@ def _read(
 # -- objects ---------------------------------------------------------------------------------------
 
 
-def _tolerant(text: str, wanted: Sequence[Wanted], answer: Answer) -> dict[str, Parsed]:
+def _tolerant(text: str, wanted: Sequence[Wanted], answer: AnswerShape) -> dict[str, Parsed]:
     if len(text) > MOST_CHARACTERS:
         return _none(wanted, f"an answer of {len(text)} characters; {MOST_CHARACTERS} are read")
     told = [
@@ -167,7 +167,7 @@ def _tolerant(text: str, wanted: Sequence[Wanted], answer: Answer) -> dict[str, 
 
 
 def _from_embedded(
-    text: str, told: Sequence[ObjectIn], wanted: Sequence[Wanted], answer: Answer
+    text: str, told: Sequence[ObjectIn], wanted: Sequence[Wanted], answer: AnswerShape
 ) -> dict[str, Parsed]:
     """What an object says that stands in other text: nothing where it is quoted as somebody
     else's words, and nothing on a dimension for which the other text marks another number."""
@@ -210,7 +210,7 @@ def _from_broken(
     entries: Mapping[str, Any],
     done: int,
     wanted: Sequence[Wanted],
-    answer: Answer,
+    answer: AnswerShape,
 ) -> dict[str, Parsed]:
     """What the whole entries say at the beginning of an object that was cut, or is no JSON later.
     Where the rest names a dimension's key once more, nobody can say what that means."""
@@ -233,7 +233,7 @@ def _remark(text: str) -> str | None:
 
 
 def _entries(
-    found: Mapping[str, Any], w: Wanted, wanted: Sequence[Wanted], answer: Answer
+    found: Mapping[str, Any], w: Wanted, wanted: Sequence[Wanted], answer: AnswerShape
 ) -> dict[str, Any]:
     """The entries of an object that speak of ``w``, by their own spelling of the key."""
     keys = {_bare(name) for name in w.names}
@@ -250,7 +250,7 @@ def _from_object(
     found: Mapping[str, Any],
     w: Wanted,
     wanted: Sequence[Wanted],
-    answer: Answer,
+    answer: AnswerShape,
     step: Step,
     text: str,
     start: int,

@@ -27,8 +27,8 @@ def small(path: Path, folder: Path, out: Path) -> Path:
     schema."""
     agent = {"name": "tiny", "llm": {"model": str(folder), "device": "cpu"}}
     shorter = {"max_tokens": 8, "temperature": 1.0}
-    words = {"name": "w", "user": "{dialogue}"}
-    fit = {"name": "v", "user": "{dialogue}\n{message}"}
+    words = {"name": "w", "parts": {"user": "{dialogue}"}}
+    fit = {"name": "v", "parts": {"user": "{dialogue}\n{message}"}}
     settings = {
         "name": "t",
         "out": str(out),
@@ -37,10 +37,14 @@ def small(path: Path, folder: Path, out: Path) -> Path:
         "users": [agent],
         "user_judge": agent,
         "chatbots": [agent],
-        "first_turn": {"prompt": {"name": "f", "user": "{scene}"}, "tries": 3, **shorter},
+        "first_turn": {
+            "prompt": {"name": "f", "parts": {"user": "{scene}"}},
+            "tries": 3,
+            **shorter,
+        },
         "later_turns": {"prompt": words, "tries": 3, **shorter},
         "check": {"prompt": fit, "enforce": True, "max_tokens": 96, "temperature": 1.0},
-        "reply": {"prompt": {"name": "c", "system": "Chat."}, **shorter},
+        "reply": {"prompt": {"name": "c", "parts": {"system": "Chat."}}, **shorter},
         "max_turns": 4,
     }
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
@@ -138,29 +142,29 @@ def test_settings_that_do_not_fit_are_named(tmp_path: Path, tiny_llama: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("role", "prompt", "message"),
+    ("role", "parts", "message"),
     [
         (
             "first_turn",
-            {"name": "p", "user": "Say hello."},
+            {"user": "Say hello."},
             r"first_turn.prompt: p shows no {scene}",
         ),
         (
             "later_turns",
-            {"name": "p", "user": "{scene}"},
+            {"user": "{scene}"},
             r"later_turns.prompt: p shows no {dialog",
         ),
-        ("check", {"name": "p", "system": "Fit?"}, r"check.prompt: p shows no {dialogue}"),
-        ("reply", {"name": "p", "user": "Chat."}, r"reply.prompt: p has a field 'user'"),
-        ("reply", {"name": "p", "system": "{scene}"}, r"prompt p: system: no place {scene} here"),
+        ("check", {"system": "Fit?"}, r"check.prompt: p shows no {dialogue}"),
+        ("reply", {"user": "Chat."}, r"reply.prompt: p has a part 'user'"),
+        ("reply", {"system": "{scene}"}, r"prompt p: system: no placeholder {scene} here"),
     ],
 )
 def test_a_prompt_without_what_its_agent_has_to_see_is_refused(
-    tmp_path: Path, tiny_llama: Path, role: str, prompt: dict[str, str], message: str
+    tmp_path: Path, tiny_llama: Path, role: str, parts: dict[str, str], message: str
 ) -> None:
     path = small(tmp_path / "c.yaml", tiny_llama, tmp_path / "out")
     settings = yaml.safe_load(path.read_text())
-    settings[role]["prompt"] = prompt
+    settings[role]["prompt"] = {"name": "p", "parts": parts}
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
         prepare(load_config(GenerateConfig, path))

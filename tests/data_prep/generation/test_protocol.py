@@ -244,7 +244,7 @@ def test_table_10_shows_the_judge_the_dialogue_alone(tmp_path: Path) -> None:
 
 
 def test_a_check_that_shows_no_message_is_refused(tmp_path: Path) -> None:
-    old = {"name": "old", "user": "{dialogue}"}
+    old = {"name": "old", "parts": {"user": "{dialogue}"}}
     check = {"prompt": old, "temperature": 0.1}
     with pytest.raises(ConfigError, match=r"check.prompt: old shows no \{message\}"):
         prepare(config_for("http://127.0.0.1:9/v1", tmp_path, 1, 1, check=check))

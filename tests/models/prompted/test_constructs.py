@@ -10,7 +10,7 @@ from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.prompted.geval import GEvalJudge
 from medal_judges.models.prompted.gptscore import GPTScoreJudge
-from medal_judges.models.prompted.prompt import choose, load_prompt
+from medal_judges.models.prompted.prompt import load_prompt, resolve
 from medal_judges.models.prompted.question import Asker, Shown
 
 TURNS = (Turn("user", "Hi"), Turn("assistant", "Hello there, what do you read?"))
@@ -29,7 +29,7 @@ PARTS = {  # of engagingness, MEEP and MEEP+SA
 
 
 def meep(variant: str, language: str, response: Turn | None) -> str:
-    chosen = choose(load_prompt("meep"), variant=variant, language=language)
+    chosen = resolve(load_prompt("meep"), variant=variant, language=language)
     asker = Asker(chosen, load_rubric("engagingness"), "expert")
     shown = Shown(TURNS if response is None else TURNS[:1], response)
     return "\n".join(m.content for m in asker.messages(asker.questions[0], shown, (), 0))

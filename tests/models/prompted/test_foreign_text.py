@@ -8,13 +8,13 @@ from tests.models.prompted.prose_answers import PROSE
 
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.prompted.parsing.parser import Parsed, Wanted, parse_answer
-from medal_judges.models.prompted.prompt import Answer
+from medal_judges.models.prompted.prompt import AnswerShape
 
-LABELS = Answer(score="label", comment="comment")
-NUMBER = Answer(format="number")
+LABELS = AnswerShape(score="label", comment="comment")
+NUMBER = AnswerShape(format="number")
 
 
-def read(text: str, scale: tuple[float, float], answer: Answer) -> Parsed:
+def read(text: str, scale: tuple[float, float], answer: AnswerShape) -> Parsed:
     wanted = Wanted("overall", "overall", "overall", scale)
     return parse_answer(Completion(text), [wanted], answer)["overall"]
 

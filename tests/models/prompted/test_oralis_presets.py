@@ -10,7 +10,7 @@ from medal_judges.config import build_config, read_yaml
 from medal_judges.dimension import load_rubric
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.prompted.prompt import choose, load_prompt
+from medal_judges.models.prompted.prompt import load_prompt, resolve
 from medal_judges.models.prompted.question import Asker, Shown
 from medal_judges.models.prompted.settings import PromptedConfig
 
@@ -61,7 +61,7 @@ def test_the_preset_loads_with_other_models(smollm2: LocalModel) -> None:
 
 def test_bands_cover_the_scale_as_printed() -> None:
     asker = Asker(
-        choose(load_prompt("oralis"), variant="self_consistency"), load_rubric("dstc12"), None
+        resolve(load_prompt("oralis"), variant="self_consistency"), load_rubric("dstc12"), None
     )
     told = {
         q.dimensions[0].name: asker.messages(q, Shown((), None), (), 0)[-1].content

@@ -6,11 +6,11 @@ import pytest
 
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.prompted.parsing.parser import Parsed, Wanted, parse_answer
-from medal_judges.models.prompted.prompt import Answer
+from medal_judges.models.prompted.prompt import AnswerShape
 
-NUMBER = Answer(format="number")
-JSON = Answer(score="score", comment="explanation")
-LABELS = Answer(score="label", comment="comment")
+NUMBER = AnswerShape(format="number")
+JSON = AnswerShape(score="score", comment="explanation")
+LABELS = AnswerShape(score="label", comment="comment")
 
 
 def one(text: str, scale: tuple[float, float], binary: bool = False, **more: object) -> Parsed:

@@ -8,7 +8,7 @@ from medal_judges.config import build_config
 from medal_judges.dialogue import Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.models.prompted.prompt import Prompt, choose, fill, load_prompt
+from medal_judges.models.prompted.prompt import Prompt, fill, load_prompt, resolve
 from medal_judges.models.prompted.question import Asker, Shown
 
 MEEP = load_prompt("meep")
@@ -22,13 +22,13 @@ def prompt(**changes: object) -> Prompt:
         "parts": {"a": "A {dialogue}", "answer_json": "J", "answer_number": "N"},
         "layouts": {"one": {"ask": "each", "dialogue": ["a", "answer"]}},
     }
-    return build_config(Prompt, base | changes, where="p")
+    return load_prompt(build_config(Prompt, base | changes, where="p"))
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"parts": {"a": "{dialog}"}}, "no place {dialog}"),
+        ({"parts": {"a": "{dialog}"}}, "no placeholder {dialog}"),
         ({"layouts": {"one": {"ask": "each", "dialogue": ["b"]}}}, "no part 'b'"),
         ({"variant": "few"}, "no variant 'few'"),
         ({"layots": {}}, "did you mean 'layouts'"),
@@ -41,31 +41,31 @@ def test_a_faulty_file_is_refused(changes: dict[str, object], told: str) -> None
 
 def test_unknown_names_say_what_there_is() -> None:
     with pytest.raises(ConfigError, match="no variant 'few'") as caught:
-        choose(MEEP, variant="few")
+        resolve(MEEP, variant="few")
     assert "naive, hd, meep, meep_sa" in (caught.value.hint or "")
     with pytest.raises(ConfigError, match="no language 'fr'"):
-        choose(MEEP, language="fr")
+        resolve(MEEP, language="fr")
 
 
 def test_a_language_keeps_its_variant() -> None:
     turn = ("definition_turn",)
-    assert choose(MEEP, variant="naive", language="es").template(turn) == ""
-    assert "por ejemplo" in choose(MEEP, variant="meep_sa", language="es").template(turn)
-    assert "por ejemplo" not in choose(MEEP, variant="meep", language="es").template(turn)
-    assert "比如" in choose(MEEP, variant="meep_sa", language="zh").template(turn)
-    hd = choose(MEEP, variant="hd", language="zh")
+    assert resolve(MEEP, variant="naive", language="es").template(turn) == ""
+    assert "por ejemplo" in resolve(MEEP, variant="meep_sa", language="es").template(turn)
+    assert "por ejemplo" not in resolve(MEEP, variant="meep", language="es").template(turn)
+    assert "比如" in resolve(MEEP, variant="meep_sa", language="zh").template(turn)
+    hd = resolve(MEEP, variant="hd", language="zh")
     assert hd.aspects["engagingness"].scale == (1, 3) and hd.user == "用户"
 
 
 def test_the_hash_follows_what_can_be_said() -> None:
-    assert choose(MEEP).hash == choose(MEEP, variant="meep_sa").hash
-    hashes = {choose(MEEP, variant=v).hash for v in MEEP.variants}
+    assert resolve(MEEP).hash == resolve(MEEP, variant="meep_sa").hash
+    hashes = {resolve(MEEP, variant=v).hash for v in MEEP.variants}
     assert len(hashes) == len(MEEP.variants)
-    assert prompt().variants == {} and choose(prompt()).hash != choose(prompt(user="You")).hash
+    assert prompt().variants == {} and resolve(prompt()).hash != resolve(prompt(user="You")).hash
 
 
 def test_what_is_filled_in_is_not_filled_again() -> None:
-    asker = Asker(choose(MEEP), load_rubric("engagingness"), "expert")
+    asker = Asker(resolve(MEEP), load_rubric("engagingness"), "expert")
     system, user = asker.messages(asker.questions[0], Shown(TURNS, None), [], 0)
     assert system.role == "system" and "expert" in system.content
     # nor can a turn pose as two
@@ -84,7 +84,7 @@ def test_every_layout_variant_and_language_can_be_said(name: str, rubric: str) -
         for variant in loaded.variants or [None]:
             for language in ["en", *loaded.languages]:
                 for form in ("json", "number"):
-                    chosen = choose(
+                    chosen = resolve(
                         loaded, layout=layout, variant=variant, language=language, answer=form
                     )
                     asker = Asker(chosen, dimensions, None)
@@ -96,7 +96,7 @@ def test_every_layout_variant_and_language_can_be_said(name: str, rubric: str) -
 
 
 def test_dimensions_share_all_that_stands_before_the_question() -> None:
-    asker = Asker(choose(load_prompt("oralis")), load_rubric("dstc12"), None)
+    asker = Asker(resolve(load_prompt("oralis")), load_rubric("dstc12"), None)
     texts = [asker.messages(q, Shown(TURNS, None), [], 0)[-1].content for q in asker.questions]
     opening = texts[0].split("Chatbot: Hello.")[0] + "Chatbot: Hello."
     assert len(texts) == 10 and all(text.startswith(opening) for text in texts)

@@ -1,8 +1,12 @@
-"""From a judgement to the labels of a row."""
+"""From the judgements of a labelling run to rows: labels, and the check of the simulated user.
+
+MEDAL, section 3.4 and appendix C.3: a judge finds the dialogues whose simulated user broke (played
+the assistant, or wrote in another language); they are taken out before anything is labelled.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +22,9 @@ COMMENTS = "comments"
 FAILURE = "label_failure"
 EARLIER = "earlier_labels"
 ANNOTATORS = "annotators"
+MALFORMED = "malformed"
+USER_CHECK = "user_check"
+WRONG_LANGUAGE = "wrong_language"  # a dimension of the user check
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +38,15 @@ class Labelling:
 def values_of(judgement: Judgement, asked: Labelling) -> dict[str, Values]:
     """Dimension -> one value per repeat on the dimension's scale, None where that answer had no
     number. A dimension without any number is absent."""
-    found: dict[str, Values] = {}
+    labels: dict[str, Values] = {}
     for d in asked.dimensions:
         values: Values = (judgement.scores.get(d.name),)
         if asked.repeats > 1:
-            said = judgement.details.get(d.name, Details()).repeats
-            values = said or (None,) * asked.repeats
+            repeats = judgement.details.get(d.name, Details()).repeats
+            values = repeats or (None,) * asked.repeats
         if any(value is not None for value in values):
-            found[d.name] = values
-    return found
+            labels[d.name] = values
+    return labels
 
 
 def comments_of(judgement: Judgement) -> dict[str, str]:
@@ -53,7 +60,7 @@ def labelled(row: LabelledDialogue, judgement: Judgement, asked: Labelling) -> L
     label is missing."""
     values = values_of(judgement, asked)
     scales = {d.name: (d.low, d.high) for d in asked.dimensions if d.name in values}
-    extra: dict[str, Any] = {**row.extra, **_earlier(row)}
+    extra = {**row.extra, **earlier_labels(row)}
     extra.pop(ANNOTATORS, None)  # these labels are not theirs
     extra |= {COMMENTS: comments_of(judgement), LABELS_BY: judgement.judge}
     extra.pop(FAILURE, None)
@@ -67,25 +74,45 @@ def unlabelled(row: LabelledDialogue, judgement: Judgement) -> LabelledDialogue:
     return replace(row, extra={**row.extra, FAILURE: judgement.failure or "no reason given"})
 
 
-def _earlier(row: LabelledDialogue) -> Mapping[str, Any]:
+def earlier_labels(row: LabelledDialogue) -> dict[str, Any]:
+    """``earlier_labels`` with the row's own labels behind those that it holds already; empty where
+    it has no labels."""
     if not row.labels:
         return {}
     record = row.to_record()
     kept = {name: record[name] for name in ("labels", "scales", "aggregated") if name in record}
-    told = {k: row.extra[k] for k in (COMMENTS, LABELS_BY, ANNOTATORS) if k in row.extra}
-    return {EARLIER: [*row.extra.get(EARLIER, ()), kept | told]}
+    source = {k: row.extra[k] for k in (COMMENTS, LABELS_BY, ANNOTATORS) if k in row.extra}
+    return {EARLIER: [*row.extra.get(EARLIER, ()), kept | source]}
 
 
-@dataclass(slots=True)
-class Survey:
-    """What a file to be labelled holds: ``count`` rows in the languages ``langs``."""
-
-    count: int
-    langs: tuple[str, ...]
+def malformed_reasons(check: Judgement) -> tuple[str, ...]:
+    """The dimensions that the check found (a score of at least 0.5), in the rubric's order."""
+    return tuple(name for name, score in check.scores.items() if score is not None and score >= 0.5)
 
 
-def survey(rows: Iterator[LabelledDialogue], *, replace_labels: bool, need_lang: bool) -> Survey:
-    """Read all rows before anything is asked.
+def as_malformed(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
+    """``row`` with ``extra["malformed"]``: ``reasons``, the judge's ``comments`` and signature."""
+    why = {
+        "reasons": list(malformed_reasons(check)),
+        "comments": comments_of(check),
+        "by": check.judge,
+    }
+    return replace(row, extra={**row.extra, MALFORMED: why})
+
+
+def as_well_formed(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
+    """``row`` with ``extra["user_check"]``: who found it in order, and why if it was not checked
+    in full."""
+    note = {"by": check.judge}
+    if check.failure is not None:
+        note["failure"] = check.failure
+    return replace(row, extra={**row.extra, USER_CHECK: note})
+
+
+def languages_to_label(
+    rows: Iterator[LabelledDialogue], *, replace_labels: bool, need_lang: bool
+) -> tuple[str, ...]:
+    """The languages of all rows, sorted; reads them before anything is asked.
 
     Raises MedalError for rows about single turns, for rows that have labels unless
     ``replace_labels``, and for rows without ``lang`` where ``need_lang``.
@@ -95,7 +122,12 @@ def survey(rows: Iterator[LabelledDialogue], *, replace_labels: bool, need_lang:
         count += 1
         langs.add(row.dialogue.lang)
         had += bool(row.labels)
-        _require_whole(row)
+        if row.level != "dialogue":
+            raise MedalError(
+                f"row {row.id!r} is about one turn (level {row.level!r}); medal label judges whole "
+                "dialogues",
+                hint="medal score --level last judges the last answer of each row",
+            )
         if need_lang and row.dialogue.lang == "und":
             raise MedalError(
                 f"row {row.id!r} has no 'lang': whether its user writes in another one cannot be "
@@ -108,13 +140,4 @@ def survey(rows: Iterator[LabelledDialogue], *, replace_labels: bool, need_lang:
             hint="--replace-labels gives them new ones; the old ones are kept in "
             f"{EARLIER!r}, and FILE stays as it is",
         )
-    return Survey(count, tuple(sorted(langs)))
-
-
-def _require_whole(row: LabelledDialogue) -> None:
-    if row.level != "dialogue":
-        raise MedalError(
-            f"row {row.id!r} is about one turn (level {row.level!r}); medal label judges whole "
-            "dialogues",
-            hint="medal score --level last judges the last answer of each row",
-        )
+    return tuple(sorted(langs))

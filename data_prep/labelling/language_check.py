@@ -30,7 +30,7 @@ Verdict = Literal["own", "foreign"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LanguageLimits:
     """When a passage counts. ``letters`` and ``words``: the shortest that lingua is asked about.
     ``sure``: the least confidence in a foreign language, ``own``: the most that may be left for the
     dialogue's; ``window_*``: the same for words out of the middle of a sentence.
@@ -83,8 +83,8 @@ class DialogueLanguages:
 
     def mixed(self, role: Role) -> bool | None:
         """Whether a turn of ``role`` holds another language; None where no turn can be told."""
-        told = [t.mixed for t in self.turns if t.role == role and t.mixed is not None]
-        return any(told) if told else None
+        known = [t.mixed for t in self.turns if t.role == role and t.mixed is not None]
+        return any(known) if known else None
 
     def reason(self, role: Role) -> str | None:
         """Why ``mixed`` is None: the commonest reason of the turns; None where it is not."""
@@ -106,7 +106,7 @@ class LanguageChecker:
     of ``CANDIDATES`` (about 200 MB, one second). Raises MissingExtraError without the extra lang.
     """
 
-    def __init__(self, langs: Iterable[str], limits: Limits | None = None) -> None:
+    def __init__(self, langs: Iterable[str], limits: LanguageLimits | None = None) -> None:
         try:
             from lingua import IsoCode639_1, LanguageDetectorBuilder
         except ImportError as error:
@@ -122,7 +122,7 @@ class LanguageChecker:
         ]
         self.known = {code.name.lower() for code in codes}
         self.detector = LanguageDetectorBuilder.from_iso_codes_639_1(*codes).build()
-        self.limits = limits or Limits()
+        self.limits = limits or LanguageLimits()
 
     def check(self, dialogue: Dialogue) -> DialogueLanguages:
         """What each turn is written in."""
@@ -135,24 +135,24 @@ class LanguageChecker:
             return TurnLanguages(index, turn.role, {}, reason=UNKNOWN)
         if lang not in self.known:
             return TurnLanguages(index, turn.role, {}, reason=UNSUPPORTED.format(lang))
-        found: dict[str, int] = {}
+        letters: dict[str, int] = {}
         foreign: dict[str, str | None] = {}
         asked = own = False
         for passage in passages(turn.content, lang):
-            told = self._passage(passage, lang)
-            if told is None:
+            answer = self._passage(passage, lang)
+            if answer is None:
                 continue
             asked = True
-            verdict, code = told
+            verdict, code = answer
             own |= verdict == "own"
             if verdict == "foreign":
                 foreign.setdefault(passage.text[:_SHOWN], code)
             if code is not None:
-                found[code] = max(found.get(code, 0), passage.letters)
+                letters[code] = max(letters.get(code, 0), passage.letters)
         mixed = True if foreign else False if own else None
         reason = None if mixed is not None else UNCERTAIN if asked else SHORT
         listed = tuple((code, text) for text, code in foreign.items())
-        return TurnLanguages(index, turn.role, found, listed, mixed, reason)
+        return TurnLanguages(index, turn.role, letters, listed, mixed, reason)
 
     def _passage(self, passage: Passage, lang: str) -> tuple[Verdict | None, str | None] | None:
         """(verdict, language) of a passage; None where it is too short to be asked about."""
@@ -187,8 +187,8 @@ class LanguageChecker:
             enough = passage.letters >= least
         if not enough:
             return None
-        found = self.detector.detect_language_of(passage.text)
-        return "foreign", None if found is None else found.iso_code_639_1.name.lower()
+        language = self.detector.detect_language_of(passage.text)
+        return "foreign", None if language is None else language.iso_code_639_1.name.lower()
 
     def _chinese_or_japanese(
         self, passage: Passage, lang: str

@@ -137,16 +137,16 @@ def _windows(sentence: str) -> Iterator[Passage]:
 
 
 def _foreign(text: str, own: tuple[str, ...]) -> bool:
-    found = {match.lastgroup for match in _SCRIPT.finditer(text)}
-    return not found & set(own)
+    scripts = {match.lastgroup for match in _SCRIPT.finditer(text)}
+    return not scripts & set(own)
 
 
 def _of_scripts(text: str) -> Iterator[Passage]:
     """One passage a script, its words in their order."""
-    found: dict[str, list[re.Match[str]]] = {}
+    runs_of: dict[str, list[re.Match[str]]] = {}
     for match in _SCRIPT.finditer(text):
-        found.setdefault(str(match.lastgroup), []).append(match)
-    for script, runs in found.items():
-        said = text if len(found) == 1 else " ".join(match[0] for match in runs)
+        runs_of.setdefault(str(match.lastgroup), []).append(match)
+    for script, runs in runs_of.items():
+        stretch = text if len(runs_of) == 1 else " ".join(match[0] for match in runs)
         letters = sum(len(match[0]) for match in runs)
-        yield Passage(" ".join(said.split()), script, letters, len(runs))
+        yield Passage(" ".join(stretch.split()), script, letters, len(runs))

@@ -1,27 +1,36 @@
 """A labelling run: users are checked, what is well-formed is labelled, and rows are sorted.
 
-Both judges write judgements that a second run resumes; the sorting needs no judge and is done again
-each time.
+Both judges write judgements that a second run resumes. The sorting into files needs no judge and is
+done again each time: rows are read one after the other beside the judgements of both judges, so
+that a file of any size fits, and all files appear together at the end, or not at all.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Literal
 
-from medal_judges.data_prep.labelling.labels import Labelling, Survey
+from medal_judges.data_prep.labelling.labels import (
+    WRONG_LANGUAGE,
+    Labelling,
+    as_malformed,
+    as_well_formed,
+    labelled,
+    malformed_reasons,
+    unlabelled,
+)
 from medal_judges.data_prep.labelling.language_check import LanguageChecker
-from medal_judges.data_prep.labelling.malformed import reasons
-from medal_judges.data_prep.labelling.sorting import Sorter, well_formed
-from medal_judges.data_prep.labelling.summary import Summary
-from medal_judges.dialogue import Dialogue
-from medal_judges.errors import ConfigError
+from medal_judges.data_prep.labelling.summary import Comparison, Summary
+from medal_judges.dialogue import ROLES, Dialogue
+from medal_judges.errors import ConfigError, MedalError
+from medal_judges.files import atomic_path, atomic_write
 from medal_judges.inference.progress import scoring_bar
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
-from medal_judges.jsonl import read_judgements, read_labelled
+from medal_judges.jsonl import open_text, read_judgements, read_labelled, to_line
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.judge import Judge
@@ -29,29 +38,27 @@ from medal_judges.models.base.judge import Judge
 USERS = "user_judgements.jsonl"
 LABELS = "judgements.jsonl"
 REPORT = "report.json"
+Kind = Literal["labelled", "malformed", "unlabelled"]
+KINDS: tuple[Kind, ...] = ("labelled", "malformed", "unlabelled")
+LANGUAGES = "language_check"
 
 
 @dataclass(slots=True)
 class LabellingRun:
     """``file`` is labelled by ``judge`` into the folder ``out``; ``user_judge`` is None where users
-    are not checked. ``min_coverage``: the least share of users that must have got a verdict before
-    anything is labelled."""
+    are not checked, ``langs`` where languages are not. ``min_coverage``: the least share of users
+    that must have got a verdict before anything is labelled."""
 
     file: Path
     out: Path
     judge: Judge
     user_judge: Judge | None = None
-    languages: bool = True
+    langs: Sequence[str] | None = None
     min_coverage: float = 0.98
     overwrite: bool = False
     retry_failed: bool = False
 
-    @property
-    def asked(self) -> Labelling:
-        """What the labelling judge is asked."""
-        return Labelling(self.judge.dimensions, repeats_of(self.judge))
-
-    def run(self, survey: Survey) -> tuple[Summary, ScoreReport]:
+    def run(self) -> tuple[Summary, ScoreReport]:
         """Do what is left to do; returns the counts, and the report on the labelling judge.
 
         Raises CoverageError when too few users could be checked, and what score_to_file raises.
@@ -63,13 +70,18 @@ class LabellingRun:
             (self.out / USERS).unlink(missing_ok=True)
         kept = (row.dialogue for row in well_formed(self._rows(), self._checks()))
         # A verdict that came later takes its dialogue out of those that were labelled, or adds it.
-        report = self._score(kept, self.judge, LABELS, gone=self._malformed())
-        checker = LanguageChecker(survey.langs) if self.languages else None
-        sorter = Sorter(self.asked, checker)
+        malformed = {check.id for check in self._checks() or () if malformed_reasons(check)}
+        report = self._score(kept, self.judge, LABELS, gone=malformed)
+        checker = None if self.langs is None else LanguageChecker(self.langs)
+        sorter = Sorter(Labelling(self.judge.dimensions, repeats_of(self.judge)), checker)
         judgements = read_judgements(self.out / LABELS)
         summary = sorter.sort(self._rows(), self._checks(), judgements, self.out)
-        told = json.dumps(self._told() | summary.to_record(), indent=2, ensure_ascii=False)
-        (self.out / REPORT).write_text(told + "\n", encoding="utf-8")
+        judges = {
+            "labels_by": str(self.judge.signature()),
+            "users_checked_by": self.user_judge and str(self.user_judge.signature()),
+        }
+        record = json.dumps(judges | summary.to_record(), indent=2, ensure_ascii=False)
+        atomic_write(self.out / REPORT, record + "\n")
         return summary, report
 
     def _rows(self) -> Iterator[LabelledDialogue]:
@@ -77,10 +89,6 @@ class LabellingRun:
 
     def _checks(self) -> Iterator[Judgement] | None:
         return None if self.user_judge is None else read_judgements(self.out / USERS)
-
-    def _malformed(self) -> set[str]:
-        checks = self._checks() or ()
-        return {check.id for check in checks if reasons(check)}
 
     def _score(
         self,
@@ -99,15 +107,117 @@ class LabellingRun:
                 progress=advance,
             )
 
-    def _told(self) -> dict[str, Any]:
-        users = None if self.user_judge is None else str(self.user_judge.signature())
-        return {"labels_by": str(self.judge.signature()), "users_checked_by": users}
+
+@dataclass(slots=True)
+class Sorter:
+    """Sorts rows into files by what was said of them; ``checker`` is None where languages are not
+    looked at."""
+
+    asked: Labelling
+    checker: LanguageChecker | None = None
+    summary: Summary = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.summary = Summary(self.asked)
+
+    def sort(
+        self,
+        rows: Iterable[LabelledDialogue],
+        checks: Iterator[Judgement] | None,
+        judgements: Iterator[Judgement],
+        folder: Path,
+    ) -> Summary:
+        """Write labelled.jsonl, malformed.jsonl, unlabelled.jsonl and, with a ``checker``,
+        language_check.jsonl; returns what was counted.
+
+        ``checks`` has one judgement a row, in order (None: users were not checked);
+        ``judgements`` one for each row that is not malformed. Raises MedalError where they are
+        of other rows.
+        """
+        with _written_together(folder, [*KINDS, *([LANGUAGES] if self.checker else [])]) as files:
+            for row in rows:
+                check = None if checks is None else _next(checks, row)
+                if self.checker is not None:
+                    self._check_languages(self.checker, row, check, files[LANGUAGES])
+                kind, sorted_row = self._sorted(row, check, judgements)
+                self.summary.kinds[kind] += 1
+                files[kind].write(to_line(sorted_row))
+        if self.checker is None:  # of an earlier run
+            (folder / f"{LANGUAGES}.jsonl").unlink(missing_ok=True)
+        return self.summary
+
+    def _sorted(
+        self, row: LabelledDialogue, check: Judgement | None, judgements: Iterator[Judgement]
+    ) -> tuple[Kind, LabelledDialogue]:
+        if check is not None:
+            why = malformed_reasons(check)
+            self.summary.add_user(row, why, checked=bool(why) or check.scored)
+            if why:
+                return "malformed", as_malformed(row, check)
+            row = as_well_formed(row, check)
+        judgement = _next(judgements, row)
+        if judgement.failure is not None:
+            self.summary.failures[judgement.failure] += 1
+        with_labels = labelled(row, judgement, self.asked)
+        if not with_labels.labels:
+            return "unlabelled", unlabelled(row, judgement)
+        self.summary.add_labelled(with_labels)
+        return "labelled", with_labels
+
+    def _check_languages(
+        self,
+        checker: LanguageChecker,
+        row: LabelledDialogue,
+        check: Judgement | None,
+        file: IO[str],
+    ) -> None:
+        languages = checker.check(row.dialogue)
+        file.write(to_line(languages))
+        for role in ROLES:
+            mixed = languages.mixed(role)
+            name = "no verdict" if mixed is None else "mixed" if mixed else "one language"
+            self.summary.mixed[role][name] += 1
+        if check is not None and WRONG_LANGUAGE in check.scores:
+            self.summary.comparison = self.summary.comparison or Comparison()
+            score = check.scores[WRONG_LANGUAGE]
+            wrong = None if score is None else score >= 0.5
+            self.summary.comparison.add(row.id, wrong, languages.mixed("user"))
+
+
+def well_formed(
+    rows: Iterable[LabelledDialogue], checks: Iterator[Judgement] | None
+) -> Iterator[LabelledDialogue]:
+    """The rows whose user was found to be in order, or could not be checked; all without
+    ``checks``."""
+    for row in rows:
+        if checks is None or not malformed_reasons(_next(checks, row)):
+            yield row
+
+
+def _next(judgements: Iterator[Judgement], row: LabelledDialogue) -> Judgement:
+    judgement = next(judgements, None)
+    if judgement is None or judgement.id != row.id:
+        there = "no more judgements" if judgement is None else f"a judgement of {judgement.id!r}"
+        raise MedalError(
+            f"{there} where row {row.id!r} stands: FILE was changed while it was labelled",
+            hint="--overwrite starts again from the beginning; cached answers cost nothing",
+        )
+    return judgement
+
+
+@contextmanager
+def _written_together(folder: Path, names: Iterable[str]) -> Iterator[dict[str, IO[str]]]:
+    """Files to write, which take their names when all is written."""
+    with ExitStack() as renames, ExitStack() as files:
+        paths = {n: renames.enter_context(atomic_path(folder / f"{n}.jsonl")) for n in names}
+        yield {n: files.enter_context(open_text(path, "w")) for n, path in paths.items()}
 
 
 def repeats_of(judge: Judge) -> int:
     """How many answers the judge asks for about each dialogue."""
-    config = getattr(judge, "config", None)
-    return int(getattr(config, "repeats", 1)) if judge.family == "prompted" else 1
+    from medal_judges.models.prompted.judge import PromptedJudge
+
+    return judge.config.repeats if isinstance(judge, PromptedJudge) else 1
 
 
 def require_repeats(judge: Judge, repeats: int) -> None:
@@ -119,11 +229,11 @@ def require_repeats(judge: Judge, repeats: int) -> None:
         )
 
 
-def share_limiter(judge: Judge, other: Judge) -> None:
-    """Let two judges that pay take from one limiter, so that --max-cost holds for their sum."""
+def share_limiter(judges: Iterable[Judge]) -> None:
+    """Let judges that pay take from one limiter, so that --max-cost holds for their sum."""
     from medal_judges.models.llm.counting import remote_of
 
-    models = [getattr(each, "llm", None) for each in (judge, other)]
-    first, second = (None if llm is None else remote_of(llm) for llm in models)
-    if first is not None and second is not None:
-        second.limiter = first.limiter
+    models = [remote_of(model) for judge in judges for model in judge.language_models()]
+    remotes = [model for model in models if model is not None]
+    for remote in remotes[1:]:
+        remote.limiter = remotes[0].limiter

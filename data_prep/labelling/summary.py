@@ -1,25 +1,25 @@
-"""What a labelling run found, counted: labels per language and chatbot, malformed users."""
+"""What a labelling run found, counted: labels, malformed users, repeats, judge against library."""
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from medal_judges.data_prep.labelling.comparison import Comparison
-from medal_judges.data_prep.labelling.consistency import Consistency
-from medal_judges.data_prep.labelling.labels import Labelling
+from medal_judges.data_prep.labelling.labels import Labelling, Values
 from medal_judges.dialogue import Role
 from medal_judges.dimension import Dimension
 from medal_judges.labelled import LabelledDialogue
 
 UNNAMED = "unnamed"
+_CELLS = {(1, 1): "both", (1, 0): "judge_only", (0, 1): "library_only", (0, 0): "neither"}
+_SHOWN = 10  # ids of each kind of difference that are printed
 
 
 @dataclass(slots=True)
-class Group:
+class LabelCounts:
     """The labels of the rows of one language or chatbot. ``values``: of each dimension, the mean
     over the repeats of each row that has the label; ``issues``: in how many of these rows the
     issue counts."""
@@ -38,7 +38,7 @@ class Group:
                 self.values.setdefault(d.name, []).append(mean)
                 self.issues[d.name] += d.is_issue and mean >= 0.5
 
-    def told(self, d: Dimension) -> float | None:
+    def figure(self, d: Dimension) -> float | None:
         """Rows with the issue, the mean of another dimension; None where no row has the label."""
         values = self.values.get(d.name)
         if not values:
@@ -47,7 +47,7 @@ class Group:
 
 
 @dataclass(slots=True)
-class Users:
+class UserCounts:
     """The dialogues of one user model in one language: ``checked`` and what was found."""
 
     rows: int = 0
@@ -61,13 +61,118 @@ class Users:
 
 
 @dataclass(slots=True)
+class Consistency:
+    """How far a labelling judge agrees with itself (MEDAL, Table 3): per dimension, the mean over
+    dialogues of each dialogue's standard deviation over its repeats.
+
+    The deviation is the sample's (divided by n - 1; MEDAL does not say which), in units of the
+    dimension's scale; a dialogue with fewer than two answers on a dimension is left out there.
+    """
+
+    deviations: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, labels: Mapping[str, Values]) -> None:
+        """Take the repeats of one dialogue."""
+        for name, values in labels.items():
+            given = [v for v in values if v is not None]
+            if len(given) > 1:
+                self.deviations.setdefault(name, []).append(statistics.stdev(given))
+
+    def mean(self, name: str) -> float | None:
+        """Mean standard deviation of a dimension, None where no dialogue has two answers."""
+        values = self.deviations.get(name)
+        return statistics.fmean(values) if values else None
+
+    def to_record(self) -> dict[str, Any]:
+        """Dimension -> mean ``std`` and ``dialogues`` it is over, smallest first as in Table 3."""
+        rows = {n: {"std": self.mean(n), "dialogues": len(v)} for n, v in self.deviations.items()}
+        return dict(sorted(rows.items(), key=lambda row: row[1]["std"] or 0.0))
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Who finds a user in another language: a 2x2 table over the dialogues on which both the judge
+    and the language-identification library have a verdict, with the ids of those on which they
+    differ; ``no_verdict`` counts the rest, by who had none."""
+
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_CELLS.values(), 0))
+    judge_only: list[str] = field(default_factory=list)
+    library_only: list[str] = field(default_factory=list)
+    no_verdict: dict[str, int] = field(default_factory=lambda: {"judge": 0, "library": 0})
+
+    def add(self, id: str, judge: bool | None, library: bool | None) -> None:
+        """Count one dialogue; None is no verdict."""
+        if judge is None or library is None:
+            self.no_verdict["judge"] += judge is None
+            self.no_verdict["library"] += library is None
+            return
+        self.counts[_CELLS[int(judge), int(library)]] += 1
+        if judge != library:
+            (self.judge_only if judge else self.library_only).append(id)
+
+    @property
+    def total(self) -> int:
+        """How many dialogues both have a verdict on."""
+        return sum(self.counts.values())
+
+    @property
+    def agreement(self) -> float | None:
+        """Share of dialogues with the same verdict; None for none."""
+        same = self.counts["both"] + self.counts["neither"]
+        return same / self.total if self.total else None
+
+    @property
+    def kappa(self) -> tuple[float | None, str | None]:
+        """(Cohen's kappa, None), or (None, reason): undefined where chance alone agrees always."""
+        if self.agreement is None:
+            return None, "no dialogue on which both have a verdict"
+        both, judge, library, _ = self.counts.values()
+        p, q = (both + judge) / self.total, (both + library) / self.total
+        chance = p * q + (1 - p) * (1 - q)
+        if chance == 1:
+            return None, "both give every dialogue the same verdict"
+        return (self.agreement - chance) / (1 - chance), None
+
+    def to_record(self) -> dict[str, Any]:
+        """For report.json."""
+        kappa, reason = self.kappa
+        return {
+            **self.counts,
+            "agreement": self.agreement,
+            "kappa": kappa,
+            "kappa_reason": reason,
+            "without_verdict": self.no_verdict,
+            "judge_only_ids": self.judge_only,
+            "library_only_ids": self.library_only,
+        }
+
+    def lines(self) -> list[str]:
+        """The table in words, with the first ids of each kind of difference."""
+        c = self.counts
+        kappa, reason = self.kappa
+        agreement = "–" if self.agreement is None else f"{self.agreement:.3f}"
+        shown = f"{kappa:.3f}" if kappa is not None else f"undefined ({reason})"
+        lines = [
+            "users in another language          library: yes   library: no",
+            f"  judge: yes                       {c['both']:>12}   {c['judge_only']:>11}",
+            f"  judge: no                        {c['library_only']:>12}   {c['neither']:>11}",
+            f"  agreement {agreement}, Cohen's kappa {shown}; no verdict: "
+            f"judge {self.no_verdict['judge']}, library {self.no_verdict['library']}",
+        ]
+        for who, ids in (("judge only", self.judge_only), ("library only", self.library_only)):
+            more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+            lines += [f"  {who}: {', '.join(ids[:_SHOWN])}{more}"] if ids else []
+        return lines
+
+
+@dataclass(slots=True)
 class Summary:
     """All counts of a run. An issue counts where the mean over a row's repeats is 0.5 or more."""
 
     asked: Labelling
-    langs: dict[str, Group] = field(default_factory=dict)
-    chatbots: dict[str, Group] = field(default_factory=dict)
-    users: dict[tuple[str, str], Users] = field(default_factory=dict)
+    langs: dict[str, LabelCounts] = field(default_factory=dict)
+    chatbots: dict[str, LabelCounts] = field(default_factory=dict)
+    users: dict[tuple[str, str], UserCounts] = field(default_factory=dict)
     kinds: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     consistency: Consistency = field(default_factory=Consistency)
@@ -78,11 +183,11 @@ class Summary:
 
     def add_labelled(self, row: LabelledDialogue) -> None:
         """Count a labelled row under its language and its chatbot."""
-        for groups, name in (
+        for counts, name in (
             (self.langs, row.dialogue.lang),
             (self.chatbots, row.dialogue.chatbot or UNNAMED),
         ):
-            groups.setdefault(name, Group()).add(row, self.asked.dimensions)
+            counts.setdefault(name, LabelCounts()).add(row, self.asked.dimensions)
         if self.asked.repeats > 1:
             self.consistency.add(row.labels)
 
@@ -90,7 +195,7 @@ class Summary:
         """Count the user of ``row``: ``reasons`` why it is malformed, none where it is in order;
         ``checked`` is whether the user judge gave a verdict."""
         key = (row.dialogue.lang, row.dialogue.models.get("user") or UNNAMED)
-        users = self.users.setdefault(key, Users())
+        users = self.users.setdefault(key, UserCounts())
         users.rows += 1
         users.checked += checked
         users.malformed += bool(reasons)
@@ -103,8 +208,8 @@ class Summary:
             "rows": dict(self.kinds),
             "failures": dict(self.failures),
             "repeats": self.asked.repeats,
-            "by_language": _groups(self.langs, dimensions),
-            "by_chatbot": _groups(self.chatbots, dimensions),
+            "by_language": _records(self.langs, dimensions),
+            "by_chatbot": _records(self.chatbots, dimensions),
             "users": [_user_record(key, users) for key, users in sorted(self.users.items())],
         }
         if self.asked.repeats > 1:
@@ -116,14 +221,14 @@ class Summary:
         return record
 
 
-def _groups(groups: dict[str, Group], dimensions: Sequence[Dimension]) -> dict[str, Any]:
+def _records(counts: dict[str, LabelCounts], dimensions: Sequence[Dimension]) -> dict[str, Any]:
     return {
-        name: {"rows": group.rows} | {d.name: group.told(d) for d in dimensions}
-        for name, group in sorted(groups.items())
+        name: {"rows": one.rows} | {d.name: one.figure(d) for d in dimensions}
+        for name, one in sorted(counts.items())
     }
 
 
-def _user_record(key: tuple[str, str], users: Users) -> dict[str, Any]:
+def _user_record(key: tuple[str, str], users: UserCounts) -> dict[str, Any]:
     return {
         "lang": key[0],
         "user": key[1],

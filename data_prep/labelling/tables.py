@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from medal_judges.data_prep.labelling.summary import Group, Summary
+from medal_judges.data_prep.labelling.summary import LabelCounts, Summary
 from medal_judges.dimension import Dimension
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _labels(title: str, groups: Mapping[str, Group], summary: Summary) -> Table:
+def _labels(title: str, groups: Mapping[str, LabelCounts], summary: Summary) -> Table:
     names = sorted(groups)
     table = _table(title, "", *names)
     table.add_row("dialogues", *(str(groups[n].rows) for n in names))
@@ -44,8 +44,8 @@ def _labels(title: str, groups: Mapping[str, Group], summary: Summary) -> Table:
     return table
 
 
-def _told(group: Group, dimension: Dimension) -> str:
-    value = group.told(dimension)
+def _told(group: LabelCounts, dimension: Dimension) -> str:
+    value = group.figure(dimension)
     if value is None:
         return "–"
     if not dimension.is_issue:
@@ -70,9 +70,9 @@ def _users(summary: Summary) -> Table:
     table = _table(
         "malformed users, of those checked", "language", "user", "checked", *names, "any"
     )
-    for (lang, user), found in sorted(summary.users.items()):
-        counts = [*(found.reasons[n] for n in names), found.malformed]
-        shares = ((count, found.share(count)) for count in counts)
+    for (lang, user), counted in sorted(summary.users.items()):
+        counts = [*(counted.reasons[n] for n in names), counted.malformed]
+        shares = ((count, counted.share(count)) for count in counts)
         told = ("–" if share is None else f"{count} ({share:.1%})" for count, share in shares)
-        table.add_row(lang, user, str(found.checked), *told)
+        table.add_row(lang, user, str(counted.checked), *told)
     return table

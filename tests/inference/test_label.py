@@ -23,7 +23,7 @@ pytest.importorskip("openai", reason="the API's client is in the extra api")
 pytest.importorskip("lingua", reason="lingua is in the extra lang")
 
 from medal_judges.cli.label import label
-from medal_judges.data_prep.labelling.malformed import MALFORMED
+from medal_judges.data_prep.labelling.labels import MALFORMED
 from medal_judges.errors import CoverageError, MedalError
 from medal_judges.jsonl import read_labelled
 from medal_judges.labelled import LabelledDialogue

@@ -72,7 +72,7 @@ def label(
 ) -> None:
     """Label dialogues by a judge. The same command resumes after a stop, and asks again for rows
     that failed because a server was down or a limit was met."""
-    from medal_judges.data_prep.labelling.labels import survey
+    from medal_judges.data_prep.labelling.labels import languages_to_label
     from medal_judges.data_prep.labelling.run import LabellingRun, require_repeats
     from medal_judges.files import only_run
     from medal_judges.inference.progress import show_kept
@@ -81,7 +81,9 @@ def label(
 
     folder = _required(out, file, dry_run)
     judge = judge_file(judge) or judge
-    found = survey(read_labelled(file), replace_labels=replace_labels, need_lang=user_check)
+    langs = languages_to_label(
+        read_labelled(file), replace_labels=replace_labels, need_lang=user_check
+    )
     own, of_user = _split(settings or [])
     if repeats is not None and _is_yaml(judge):  # require_repeats tells the others
         own = [*own, f"repeats={repeats}"]
@@ -96,11 +98,12 @@ def label(
         _estimate(file, judges)
         return
     users = judges[1] if user_check else None
+    checked_langs = langs if language_check else None
     run = LabellingRun(
-        file, folder, judges[0], users, language_check, min_coverage, overwrite, retry_failed
+        file, folder, judges[0], users, checked_langs, min_coverage, overwrite, retry_failed
     )
     with only_run(folder):
-        summary, report = run.run(found)
+        summary, report = run.run()
     _show(summary, folder, report.next_try)
     show_kept(judges)
     report.require_coverage(min_coverage)
@@ -170,7 +173,7 @@ def _loaded(
             options = with_spending(name, options, dry_run=dry_run, max_cost=limit)
         loaded.append(Judge.from_pretrained(name, **options))
     if len(loaded) > 1 and max_cost is not None:
-        share_limiter(*loaded)
+        share_limiter(loaded)
     return loaded
 
 

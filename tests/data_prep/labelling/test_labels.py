@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from medal_judges.data_prep.labelling.comparison import Comparison
-from medal_judges.data_prep.labelling.consistency import Consistency
 from medal_judges.data_prep.labelling.labels import (
     Labelling,
+    as_malformed,
+    as_well_formed,
     comments_of,
     labelled,
+    malformed_reasons,
     unlabelled,
     values_of,
 )
-from medal_judges.data_prep.labelling.malformed import kept, moved, reasons
-from medal_judges.data_prep.labelling.sorting import Sorter, well_formed
+from medal_judges.data_prep.labelling.run import Sorter, well_formed
+from medal_judges.data_prep.labelling.summary import Comparison, Consistency
 from medal_judges.details import Details
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
@@ -58,15 +59,15 @@ def test_a_failure_leaves_the_row_as_it_was_with_its_reason() -> None:
 
 def test_a_user_is_malformed_from_one_half() -> None:
     check = Judgement("a", "judge:u", {"role_confusion": 0.5, "wrong_language": 0.4})
-    assert reasons(check) == ("role_confusion",)
-    assert moved(ROW, check).extra["malformed"] == {
+    assert malformed_reasons(check) == ("role_confusion",)
+    assert as_malformed(ROW, check).extra["malformed"] == {
         "reasons": ["role_confusion"],
         "comments": {},
         "by": "judge:u",
     }
     half = Judgement("a", "judge:u", {"role_confusion": None, "wrong_language": 0}, failure="cut")
-    assert reasons(half) == ()
-    assert kept(ROW, half).extra["user_check"] == {"by": "judge:u", "failure": "cut"}
+    assert malformed_reasons(half) == ()
+    assert as_well_formed(ROW, half).extra["user_check"] == {"by": "judge:u", "failure": "cut"}
 
 
 def test_judge_and_library_are_compared_as_sklearn_does() -> None:
@@ -80,7 +81,7 @@ def test_judge_and_library_are_compared_as_sklearn_does() -> None:
     assert comparison.agreement == pytest.approx(17 / 20)
     assert comparison.kappa == (pytest.approx(cohen_kappa_score(judged, found)), None)
     assert comparison.judge_only == ["d3", "d4"] and comparison.library_only == ["d5"]
-    assert comparison.untold == {"judge": 1, "library": 1}
+    assert comparison.no_verdict == {"judge": 1, "library": 1}
     assert any("d3, d4" in line for line in comparison.lines())
 
 

@@ -5,59 +5,55 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from queue import Empty, Queue
-from typing import Any
+from typing import TypeVar
 
 from medal_judges.dialogue import Dialogue
+from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge
 
-_END = object()
+T = TypeVar("T")
 
 
 def score_arriving(
-    dialogues: Iterable[Dialogue], judge: Judge, **options: Any
+    options: ScoreOptions, judge: Judge, dialogues: Iterable[Dialogue]
 ) -> Iterator[Judgement]:
     """Judgements as ``judge.score`` gives them (scores do not depend on the batch), without waiting
     for a full window: what has arrived is judged, one dialogue if there is no other."""
     for group in arrived(dialogues, judge.window):
-        yield from judge.score(group, **options)
+        yield from options.score(judge, group)
 
 
-def arrived(items: Iterable[Any], most: int) -> Iterator[list[Any]]:
+def arrived(items: Iterable[T], most: int) -> Iterator[list[T]]:
     """Lists of what has arrived since the last one, of 1 to ``most`` items; raises what ``items``
     raises, after everything before it. At most ``most`` items more are read ahead."""
-    queue: Queue[Any] = Queue(maxsize=most)
+    # A list of one item, or how the items ended: with an error or without.
+    queue: Queue[list[T] | BaseException | None] = Queue(maxsize=most)
 
     def read() -> None:
         try:
             for item in items:
-                queue.put(item)
-            queue.put(_END)
+                queue.put([item])
+            queue.put(None)
         except BaseException as error:  # raised in the caller's thread
-            queue.put(_Raised(error))
+            queue.put(error)
 
     # A daemon: a read of standard input cannot be stopped, and must not hold up the end.
     threading.Thread(target=read, daemon=True).start()
     while True:
-        group = [queue.get()]
-        while len(group) < most:
+        group: list[T] = []
+        last = queue.get()
+        while isinstance(last, list):
+            group += last
+            if len(group) == most:
+                break
             try:
-                group.append(queue.get_nowait())
+                last = queue.get_nowait()
             except Empty:
                 break
-        last = group[-1]
-        if last is _END or isinstance(last, _Raised):
-            group.pop()
         if group:
             yield group
-        if isinstance(last, _Raised):
-            raise last.error
-        if last is _END:
+        if isinstance(last, BaseException):
+            raise last
+        if last is None:
             return
-
-
-class _Raised:
-    """An error on its way to the other thread."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error

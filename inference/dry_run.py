@@ -7,12 +7,13 @@ count is that of its first round.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from medal_judges.dialogue import Dialogue
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import Judge, ScoreLevel
+from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions
+from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.counting import CountingModel
 from medal_judges.models.llm.server.prices import Estimate
 
@@ -24,35 +25,39 @@ class DryRun:
     dialogues: int
     estimate: Estimate
 
+    def text(self) -> str:
+        """The estimate in words, for the terminal."""
+        e = self.estimate
+        lines = [
+            f"{self.dialogues} dialogues: {e.requests} requests "
+            f"({e.kept} more are answered already)",
+            f"at most {e.input} tokens in and {e.output} out; nothing was sent",
+        ]
+        if e.money is None:
+            lines.append("no price of this model is known (llm.prices=FILE gives one)")
+        else:
+            lines.append(
+                f"at most ${e.money:.4f}; ${e.longer:.4f} if each were cut and asked again"
+            )
+        return "\n".join(lines)
+
+
+def counting_model(judge: Judge) -> CountingModel | None:
+    """The model that counts instead of answering, where ``judge`` asks one."""
+    models = (model for model in judge.language_models() if isinstance(model, CountingModel))
+    return next(models, None)
+
 
 def dry_run(
-    dialogues: Iterable[Dialogue],
-    judge: Judge,
-    *,
-    level: ScoreLevel = "dialogue",
-    dimensions: Sequence[str] | None = None,
+    dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions = DEFAULT_OPTIONS
 ) -> DryRun:
     """Count what ``judge``, whose ``llm`` is a CountingModel, asks about ``dialogues``."""
-    llm = getattr(judge, "llm", None)
-    if not isinstance(llm, CountingModel):
+    llm = counting_model(judge)
+    if llm is None:
         raise ConfigError(
-            "this judge speaks through no language model: there is nothing to estimate",
+            "this judge asks no language model: there is nothing to estimate",
             hint="leave out --dry-run",
         )
     llm.continuations = llm.continuation_tokens = 0  # a judge tries it out when it is made
-    ids = {j.id for j in judge.score(dialogues, level=level, dimensions=dimensions)}
+    ids = {judgement.id for judgement in options.score(judge, dialogues)}
     return DryRun(len(ids), llm.estimate())
-
-
-def show(found: DryRun) -> str:
-    """The estimate in words, for the terminal."""
-    e = found.estimate
-    lines = [
-        f"{found.dialogues} dialogues: {e.requests} requests ({e.kept} more are answered already)",
-        f"at most {e.input} tokens in and {e.output} out; nothing was sent",
-    ]
-    if e.money is None:
-        lines.append("no price of this model is known (llm.prices=FILE gives one)")
-    else:
-        lines.append(f"at most ${e.money:.4f}; ${e.longer:.4f} if each were cut and asked again")
-    return "\n".join(lines)

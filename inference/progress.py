@@ -1,60 +1,33 @@
-"""What ``medal score`` shows: dialogues done, dialogues a second, time left, kept answers."""
+"""What commands that score show on standard error: dialogues done, and answers from the cache."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
 
 from medal_judges.jsonl import STDIN, open_text
-
-if TYPE_CHECKING:
-    from medal_judges.models.base.judge import Judge
-
-
-class _Rate(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text("" if task.speed is None else f"{task.speed:.1f} dialogues/s")
+from medal_judges.models.base.judge import Judge
+from medal_judges.models.base.kept_answers import answer_counts, told
+from medal_judges.report.console import wide_console
+from medal_judges.report.progress import progress_bar
 
 
 @contextmanager
 def scoring_bar(file: str) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error; yields the function that moves it. Its total is the file's lines."""
-    columns = (
-        TextColumn("judging"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _Rate(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("judging", total=_count_lines(file))
-        yield lambda count: bar.update(task, advance=count)
+    """A progress bar whose total is the lines of ``file``; yields the function that moves it."""
+    with progress_bar("judging", _count_lines(file)) as bar:
+        yield bar.advance
 
 
 def show_kept(judges: Sequence[Judge]) -> None:
-    """Say on standard error how many answers were kept from before, if any."""
-    from medal_judges.models.base.kept_answers import answer_counts, told
-
+    """Say how many answers came from the cache, if any."""
     if line := told(answer_counts(judges)):
-        Console(stderr=True, markup=False, emoji=False).print(line, soft_wrap=True)
+        wide_console(stderr=True).print(line, soft_wrap=True)
 
 
 def _count_lines(file: str) -> int | None:
-    """None where that is not known: standard input, and a damaged file, which its reader tells."""
+    """None where that is not known: standard input, and a damaged file, which its reader names."""
     if file == STDIN:
         return None
     try:

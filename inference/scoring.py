@@ -50,6 +50,9 @@ class ScoreOptions:
         )
 
 
+DEFAULT_OPTIONS = ScoreOptions()
+
+
 @dataclass(slots=True)
 class ScoreReport:
     """What a run did. Sums are per dimension over the scored rows; ``resumed`` counts judgements
@@ -101,11 +104,29 @@ class ScoreReport:
 
     @property
     def next_try(self) -> str:
-        """How what is missing is asked for again, as the beginning of a sentence; empty where
-        nothing is."""
-        same = f"the same command asks again for {self.transient}; " if self.transient else ""
-        rest = f"--retry-failed asks again for {self.lasting}; " if self.lasting else ""
-        return same + rest
+        """How what is missing is asked for again; empty where nothing is missing."""
+        same = [f"the same command asks again for {self.transient}"] if self.transient else []
+        rest = [f"--retry-failed asks again for {self.lasting}"] if self.lasting else []
+        return "; ".join(same + rest)
+
+    def lines(self, languages: Sequence[str] | None) -> Iterator[str]:
+        """The report in words; ``languages`` are those that the judge was made for."""
+        coverage = "–" if self.coverage is None else f"{self.coverage:.1%}"
+        again = f", {self.asked_again} asked again" if self.asked_again else ""
+        yield f"{self.total} judgements ({self.resumed} from before{again}), coverage {coverage}"
+        yield from (f"  unscored: {n} x {reason}" for reason, n in self.failures.most_common())
+        if self.next_try:
+            yield f"  {self.next_try}"
+        known = "any, or not known" if languages is None else ", ".join(languages)
+        yield f"  languages that the judge was made for: {known}"
+        if self.languages:
+            other = ", ".join(f"{lang} ({n})" for lang, n in self.languages.most_common())
+            yield f"  judgements in other languages: {other}"
+        if self.truncated:
+            yield f"  {self.truncated} lost {self.truncated_turns} whole turns to the window"
+        if self.dialogues and self.seconds:
+            rate = self.dialogues / self.seconds
+            yield f"{self.dialogues} dialogues in {self.seconds:.1f} s: {rate:.1f} dialogues/s"
 
     def require_coverage(self, floor: float) -> None:
         """Raise CoverageError (exit code 3) when coverage is under ``floor``."""
@@ -113,10 +134,11 @@ class ScoreReport:
             told = [(self.left_out, "bad line left out")] if self.left_out else []
             told += [(n, reason) for reason, n in self.failures.most_common(5)]
             reasons = "; ".join(f"{n} x {reason}" for n, reason in told)
+            written = "the judgements are written, unscored ones with their reason"
+            parts = [written, self.next_try, "--min-coverage sets the floor"]
             raise CoverageError(
                 f"coverage {self.coverage:.1%} is under the floor of {floor:.0%}: {reasons}",
-                hint="the judgements are written, unscored ones with their reason; "
-                f"{self.next_try}--min-coverage sets the floor",
+                hint="; ".join(part for part in parts if part),
             )
 
 
@@ -124,7 +146,7 @@ def score_to_file(
     dialogues: Iterable[Dialogue],
     judge: Judge,
     out: Path,
-    options: ScoreOptions = ScoreOptions(),
+    options: ScoreOptions = DEFAULT_OPTIONS,
     *,
     gone: Container[str] = (),
     progress: Callable[[int], None] | None = None,

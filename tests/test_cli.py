@@ -25,8 +25,8 @@ def test_the_package_runs_as_a_module() -> None:
 
 @pytest.mark.parametrize("extra", [(), ("--debug",)])
 def test_an_error_is_a_message_and_a_traceback_only_on_request(extra: tuple[str, ...]) -> None:
-    done = module("score", "nowhere.jsonl", *extra)
-    assert done.returncode != 0 and "no judge given" in done.stderr
+    done = module("score", "nowhere.jsonl", "--judge", "length", *extra)
+    assert done.returncode != 0 and "no such file" in done.stderr
     assert ("Traceback" in done.stderr) == bool(extra)
 
 

@@ -46,7 +46,6 @@ ENTRANCES = {"", "__main__", "cli.__main__", "training.__main__", "training.trai
 # Arrows that still run up; the list only ever gets shorter.
 KNOWN: set[tuple[str, str]] = {
     ("data_prep.corpus_stats.figures", "eval.page.arrangement"),
-    ("eval.benchmark.runner", "cli.spending_options"),
     ("models.base.golden", "models.encoder.judge"),
     ("models.llm.cache", "models.llm.server.served"),
     ("models.llm.counting", "models.llm.server.prices"),

@@ -26,7 +26,7 @@ from medal_judges.data_prep.labelling.labels import (
 from medal_judges.data_prep.labelling.language_check import LanguageChecker
 from medal_judges.data_prep.labelling.summary import Comparison, Summary
 from medal_judges.dialogue import ROLES, Dialogue
-from medal_judges.errors import ConfigError, MedalError
+from medal_judges.errors import MedalError
 from medal_judges.files import atomic_path, atomic_write
 from medal_judges.inference.progress import scoring_bar
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
@@ -218,15 +218,6 @@ def repeats_of(judge: Judge) -> int:
     from medal_judges.models.prompted.judge import PromptedJudge
 
     return judge.config.repeats if isinstance(judge, PromptedJudge) else 1
-
-
-def require_repeats(judge: Judge, repeats: int) -> None:
-    """Raise ConfigError for several repeats of a judge that always says the same."""
-    if repeats > 1 and repeats_of(judge) == 1:
-        raise ConfigError(
-            f"--repeats goes with prompted judges; one of family {judge.family!r} gives the same "
-            "answer each time"
-        )
 
 
 def share_limiter(judges: Iterable[Judge]) -> None:

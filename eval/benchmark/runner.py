@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from medal_judges.cli.spending_options import without_cache
-from medal_judges.config import read_yaml
 from medal_judges.errors import (
     ConfigError,
     JudgeLoadError,
@@ -25,12 +23,12 @@ from medal_judges.eval.benchmark.config import (
 from medal_judges.eval.benchmark.predictions import predict
 from medal_judges.eval.benchmark.published import check_published
 from medal_judges.eval.benchmark.sets import BenchmarkSet, load_planted, load_set
+from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.jsonl import read_judgements
 from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.kept_answers import answer_counts, told
 from medal_judges.rating import Scale
-from medal_judges.shipped import judge_file
 from medal_judges.stats.weights import weighting_note
 
 # judge, set, rows done since the last call
@@ -166,22 +164,17 @@ def judge_all(run: Run, progress: Progress | None = None) -> None:
 
 
 def _judge_sets(run: Run, config: JudgeConfig, progress: Progress | None) -> None:
-    options = dict(config.options)
-    if run.config.llm is not None and _speaks_through_llm(config.path):
-        options.setdefault("llm", run.config.llm)
-    if run.no_cache and _speaks_through_llm(config.path):
-        options = without_cache(config.path, options)
-    judge = Judge.from_pretrained(config.path, revision=config.revision, **options)
+    choice = choose_judge(config.path, revision=config.revision)
+    if choice.speaks and run.config.llm is not None:
+        choice = choice.with_options(llm=run.config.llm)
+    choice = choice.with_options(**config.options)
+    if choice.speaks and run.no_cache:
+        choice = choice.without_cache()
+    judge = choice.load()
     for name, (data, names) in _asked(run, config.dimensions).items():
         _judge(run, config, judge, name, data, names, progress)
     if line := told(answer_counts([judge])):
         run.kept.append(f"{config.name}: {line}")
-
-
-def _speaks_through_llm(path: str) -> bool:
-    """Whether ``path`` is, or names, a YAML file of a judge that asks a language model."""
-    file = judge_file(path)
-    return file is not None and "llm" in read_yaml(file)
 
 
 def _read(run: Run, config: PredictionConfig, names: Mapping[str, str]) -> None:
@@ -247,7 +240,7 @@ def _judge(
         folder / f"{file_name(name)}.jsonl",
         dimensions=dimensions,
         retry_failed=run.retry_failed,
-        overwrite=run.no_cache and _speaks_through_llm(config.path),
+        overwrite=run.no_cache and choose_judge(config.path).speaks,
         progress=None if progress is None else lambda n: progress(config.name, name, n),
     )
     scales = {d: (has[d].low, has[d].high) for d in dimensions}

@@ -132,6 +132,8 @@ def _assign(data: dict[str, Any], keys: list[str], value: Any) -> None:
         if data.get(key) is None:  # absent, or a heading in the YAML with nothing under it
             data[key] = {}
         inner = data[key]
+        if key == "llm" and isinstance(inner, str):  # a name is short for a group with that name
+            inner = data[key] = {"model": inner}
         if not isinstance(inner, dict):
             raise ConfigError(f"override {'.'.join(keys)}: {key!r} is not a group of settings")
         data = inner

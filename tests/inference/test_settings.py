@@ -8,13 +8,13 @@ import pytest
 
 from medal_judges import Judge
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.inference.judge_options import judge_options
+from medal_judges.inference.judge_choice import choose_judge
 
 CONTRAST = "configs/judges/contrast.yaml"
 
 
 def test_one_field_of_a_group_leaves_the_others() -> None:
-    found = judge_options(CONTRAST, None, None, ["llm.dtype=bf16", "scale.overall.center=1.5"])
+    found = choose_judge(CONTRAST, ["llm.dtype=bf16", "scale.overall.center=1.5"]).options
     assert found["llm"] == {"model": "embedded:smollm2", "dtype": "bf16"}
     assert found["scale"]["overall"]["center"] == 1.5
     assert found["scale"]["overall"]["spread"] == 6.36
@@ -22,16 +22,16 @@ def test_one_field_of_a_group_leaves_the_others() -> None:
 
 
 def test_a_whole_model_is_a_text() -> None:
-    assert judge_options(CONTRAST, None, None, ["llm=openai:gpt-4.1-mini"]) == {
+    assert choose_judge(CONTRAST, ["llm=openai:gpt-4.1-mini"]).options == {
         "llm": "openai:gpt-4.1-mini"
     }
 
 
 def test_what_is_no_setting_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not of the form"):
-        judge_options(CONTRAST, None, None, ["llm"])
+        choose_judge(CONTRAST, ["llm"])
     folder = Judge.from_pretrained("configs/judges/length.yaml").save_pretrained(tmp_path / "j")
-    options = judge_options(str(folder), None, None, ["llm=x"])
+    options = choose_judge(str(folder), ["llm=x"]).options
     with pytest.raises(
         JudgeLoadError, match="saved judge of family 'feature' has no setting 'llm'"
     ):

@@ -10,26 +10,29 @@ import pytest
 
 from medal_judges import Judge
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.inference.judge_options import judge_options
+from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.models.base.placement import placed
 
 CONTRAST, LENGTH = "configs/judges/contrast.yaml", "configs/judges/length.yaml"
 
 
 def test_a_judge_with_a_model_of_its_own_obeys() -> None:
-    assert judge_options(CONTRAST, "cuda:1", "bf16", ["answers=2"]) == {
+    assert choose_judge(CONTRAST, ["answers=2"], device="cuda:1", dtype="bf16").options == {
         "answers": 2,
         "llm": {"model": "embedded:smollm2", "device": "cuda:1", "dtype": "bf16"},
     }
     given = ["llm.model=org/name", "llm.dtype=fp16"]
-    assert judge_options(CONTRAST, "cpu", None, given)["llm"] == {
+    assert choose_judge(CONTRAST, given, device="cpu").options["llm"] == {
         "model": "org/name",
         "dtype": "fp16",
         "device": "cpu",
     }
-    assert judge_options(CONTRAST, None, None, None) == {}
+    assert choose_judge(CONTRAST).options == {}
     own = "configs/judges/unieval.yaml"
-    assert judge_options(own, "cpu", "bf16", None) == {"device": "cpu", "dtype": "bf16"}
+    assert choose_judge(own, device="cpu", dtype="bf16").options == {
+        "device": "cpu",
+        "dtype": "bf16",
+    }
 
 
 @pytest.mark.parametrize(
@@ -54,7 +57,7 @@ def test_vllm_takes_a_precision() -> None:
 
 def test_a_judge_without_weights_refuses() -> None:
     with pytest.raises(ConfigError, match="has no weights, so --device"):
-        judge_options(LENGTH, "cuda", None, None)
+        choose_judge(LENGTH, device="cuda")
     with pytest.raises(JudgeLoadError, match="has no weights, so --dtype"):
         Judge.from_pretrained(LENGTH, dtype="bf16")
 
@@ -69,7 +72,7 @@ def test_members_of_a_hybrid_obey_where_they_have_a_model(tmp_path: Path) -> Non
     members = {"a": {"path": CONTRAST}, "b": {"path": LENGTH}}
     settings = {"family": "hybrid", "name": "both", "rubric": "overall", "kind": "stack"}
     path.write_text(json.dumps(settings | {"members": members, "weights": {"a": 1, "b": 1}}))
-    options = judge_options(str(path), None, "bf16", None)
+    options = choose_judge(str(path), dtype="bf16").options
     assert options["members"]["a"]["options"]["llm"]["dtype"] == "bf16"
     assert options["members"]["b"]["options"] == {}
     judge = Judge.from_pretrained(path.as_posix(), dtype="bf16")
@@ -79,7 +82,7 @@ def test_members_of_a_hybrid_obey_where_they_have_a_model(tmp_path: Path) -> Non
 
 
 def test_settings_of_a_saved_judge_are_its_members(tmp_path: Path) -> None:
-    assert judge_options(str(tmp_path), None, None, ["strong.llm.base_url=http://here/v1"]) == {
+    assert choose_judge(str(tmp_path), ["strong.llm.base_url=http://here/v1"]).options == {
         "strong": {"llm": {"base_url": "http://here/v1"}}
     }
     folder = Judge.from_pretrained(LENGTH).save_pretrained(tmp_path / "length")

@@ -186,10 +186,10 @@ def _model(llm: str | dict[str, Any], max_cost: float | None, dry_run: bool) -> 
 
 def _estimate(llm: Any, requests: Sequence[ChatRequest], items: Sequence[object]) -> None:
     """What the first try of everything takes; answers that are kept already are not counted."""
-    from medal_judges.inference.dry_run import DryRun, show
+    from medal_judges.inference.dry_run import DryRun
 
     llm.chat(requests)
-    typer.echo(show(DryRun(len(items), llm.estimate())))
+    typer.echo(DryRun(len(items), llm.estimate()).text())
 
 
 def _bar(what: str, total: int | None) -> Any:

@@ -51,11 +51,11 @@ def doctor(
     if not all("=" in setting for setting in settings):
         raise ConfigError("medal doctor checks one judge, and more words are MEMBER.FIELD=VALUE")
     from medal_judges.inference.doctor import judge_facts
-    from medal_judges.inference.judge_options import judge_options
+    from medal_judges.inference.judge_choice import choose_judge
     from medal_judges.models.base.golden import compare
 
     folder = _folder(judge, revision)
-    options = judge_options(str(folder), None, None, settings)
+    options = choose_judge(str(folder), settings).options
     if write:
         _write(folder, options)
     found = compare(folder, device=device, options=options)

@@ -1,0 +1,90 @@
+"""Options that several commands share; each stands here once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from medal_judges.jsonl import Skipped
+
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Settings to change.")
+]
+JudgeName = Annotated[
+    str, typer.Option("--judge", help="Shipped name (medal judges), YAML file, folder or hub id.")
+]
+Dimensions = Annotated[
+    list[str] | None, typer.Option("--dimension", help="Only this dimension; may be repeated.")
+]
+Languages = Annotated[
+    list[str] | None, typer.Option("--lang", help="ISO 639-1 code; may be repeated.")
+]
+Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
+Dtype = Annotated[
+    Literal["fp32", "bf16", "fp16"] | None,
+    typer.Option("--dtype", help="Precision; saved judges score in fp32 by default."),
+]
+Revision = Annotated[
+    str | None, typer.Option("--revision", help="Branch, tag or commit of a judge on the Hub.")
+]
+Weights = Annotated[
+    Literal["none", "curation"] | None,
+    typer.Option(
+        "--weights", help="curation: weight rows by curation.weight, so that figures hold for all."
+    ),
+]
+Offline = Annotated[bool, typer.Option("--offline", help="Never use the network.")]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out bad lines, count them and list them.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Start again from the beginning; replaces OUT.")
+]
+RetryFailed = Annotated[
+    bool, typer.Option("--retry-failed", help="Ask again for every row without a score.")
+]
+MinCoverage = Annotated[
+    float,
+    typer.Option(
+        "--min-coverage", min=0, max=1, help="Least share of scored rows; below it exit code 3."
+    ),
+]
+NoCache = Annotated[
+    bool,
+    typer.Option(
+        "--no-cache", help="Ask language models for every answer again, and keep no answer."
+    ),
+]
+Repeats = Annotated[
+    int | None,
+    typer.Option("--repeats", min=1, help="Answers that a prompted judge gives on each dialogue."),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Show requests, tokens and dollars at most; send nothing."),
+]
+MaxCost = Annotated[
+    float | None, typer.Option("--max-cost", min=0, help="US dollars; stops before it spends more.")
+]
+
+
+def skipped_lines(
+    skip_bad: bool, listed: Path | None = None, inputs: Iterable[str | Path] = ()
+) -> Skipped | None:
+    """Where ``--skip-bad`` counts bad lines: listed in the file ``listed``, without one all on
+    standard error. None where bad lines are errors."""
+    from medal_judges.files import require_other_file
+    from medal_judges.jsonl import Skipped
+
+    if not skip_bad:
+        return None
+    if listed is None:
+        return Skipped(keep=None)
+    require_other_file(listed, inputs, option="the list of bad lines")
+    return Skipped(listed)

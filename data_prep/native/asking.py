@@ -1,16 +1,52 @@
-"""Questions with an answer that has to be of a certain form, asked again with the reason if not."""
+"""Questions whose answer is a JSON object of a certain form, asked again with the reason if not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from pydantic import Field
+
+from medal_judges import __version__
+from medal_judges.config import Config
+from medal_judges.errors import ConfigError
+from medal_judges.inference.dry_run import DryRun
+from medal_judges.models.llm.counting import CountingModel
+from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, Usage
+from medal_judges.models.llm.settings import OpenAILLM, llm_config
 from medal_judges.models.prompted.parsing.json_text import NotJson, objects_in, strict_json
 from medal_judges.models.prompted.parsing.thinking import after_thinking
+from medal_judges.models.prompted.prompt import load_prompt
+from medal_judges.signature import Signature, content_hash
 
 T = TypeVar("T")
+
+
+class AskingConfig(Config):
+    """How a model is asked. ``tries`` counts the requests for one answer; ``at_once`` is how many
+    items are worked on together; ``enforce`` sends the answer's JSON schema along."""
+
+    llm: str | dict[str, Any]
+    prompt: str
+    tries: int = Field(default=3, ge=1)
+    temperature: float = Field(default=0.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    max_tokens: int = Field(default=4096, ge=1)
+    enforce: bool = True
+    at_once: int = Field(default=64, ge=1)
+    seed: int = Field(default=0, ge=0)
+
+    def load_model(self, max_cost: float | None = None) -> LanguageModel:
+        """The model, held to ``max_cost`` US dollars. Raises ConfigError for a limit on a model that
+        is not behind an API: it costs nothing."""
+        if max_cost is None:
+            return load_llm(self.llm)
+        if not isinstance(llm_config(self.llm), OpenAILLM):
+            raise ConfigError("--max-cost goes with models behind an API", hint="leave it out")
+        setting = self.llm if isinstance(self.llm, dict) else {"model": self.llm}
+        return load_llm({**setting, "max_cost": max_cost})
 
 
 class UnusableError(ValueError):
@@ -18,11 +54,12 @@ class UnusableError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[T]):
-    """``request(reason, attempt)`` words it, with the reason why the last answer was of no use;
-    ``read`` takes the answer apart and raises UnusableError."""
+class JsonQuestion(Generic[T]):
+    """``values`` fill the prompt's placeholders, ``properties`` are those of the answer's schema,
+    all required; ``read`` takes the answer apart and raises UnusableError."""
 
-    request: Callable[[str | None, int], ChatRequest]
+    values: Mapping[str, str | None]
+    properties: Mapping[str, object]
     read: Callable[[Mapping[str, Any]], T]
 
 
@@ -33,31 +70,110 @@ class Outcome(Generic[T]):
     value: T | None = None
     reason: str | None = None
     tries: int = 0
-    usage: list[Usage] = field(default_factory=list)
 
 
-def ask(llm: LanguageModel, questions: Sequence[Question[T]], tries: int) -> list[Outcome[T]]:
-    """One outcome a question, in order; all that wait for an answer are asked in one call.
+@dataclass(slots=True)
+class Spending:
+    """What a run took: requests that were paid for this time, tokens, and dollars where known."""
 
-    A request that the backend itself could not get answered is not asked again: it has tried.
-    """
-    outcomes: list[Outcome[T]] = [Outcome() for _ in questions]
-    waiting = list(range(len(questions)))
-    for attempt in range(tries):
-        requests = [questions[i].request(outcomes[i].reason, attempt) for i in waiting]
-        answers = llm.chat(requests) if requests else []
-        again = []
-        for i, completion in zip(waiting, answers, strict=True):
-            _take(outcomes[i], questions[i], completion)
-            if outcomes[i].reason is not None and completion.finish != "failed":
-                again.append(i)
-        waiting = again
-    return outcomes
+    requests: int = 0
+    cached: int = 0
+    input: int = 0
+    output: int = 0
+    money: float | None = None
+
+    def add(self, usage: Usage) -> None:
+        """Count one answer; a cached one took nothing this time."""
+        if usage.from_cache:
+            self.cached += 1
+            return
+        self.requests += 1
+        self.input += usage.input
+        self.output += usage.output
+        if usage.money is not None:
+            self.money = (self.money or 0.0) + usage.money
+
+    def __str__(self) -> str:
+        cached = f" ({self.cached} answers came from the cache)" if self.cached else ""
+        money = "" if self.money is None else f", ${self.money:.4f}"
+        requests = f"{self.requests} requests{cached}"
+        return f"{requests}, {self.input} tokens in and {self.output} out{money}"
 
 
-def _take(outcome: Outcome[T], question: Question[T], completion: Completion) -> None:
+class JsonAsker:
+    """Asks ``llm`` by the prompt file ``prompt``, which has ``placeholders`` and ``reason``, that
+    of the attempt before. Raises ConfigError for a prompt file that does not fit."""
+
+    def __init__(
+        self, config: AskingConfig, llm: LanguageModel, prompt: str, placeholders: Collection[str]
+    ) -> None:
+        self.config, self.llm = config, llm
+        self.prompt = load_prompt(prompt, {*placeholders, "reason"})
+        self.spending = Spending()
+
+    def signature(self, judge: str, *settings: object, prompts: object = None) -> Signature:
+        """What an answer depends on: the model, its decoding, ``settings`` and what is asked."""
+        decoding = {"tries", "temperature", "top_p", "max_tokens", "enforce"}
+        return Signature(
+            judge=judge,
+            revision=content_hash(
+                [self.config.model_dump(include=decoding), *settings, dict(self.llm.fingerprint())]
+            ),
+            base=self.llm.name,
+            prompt=content_hash([self.prompt.model_dump(), prompts]),
+            seed=self.config.seed,
+            version=__version__,
+        )
+
+    def ask(self, questions: Sequence[JsonQuestion[T]]) -> list[Outcome[T]]:
+        """One outcome a question, in order; all that wait for an answer are asked in one call.
+
+        A request that the backend itself could not get answered is not asked again: it has tried.
+        """
+        outcomes: list[Outcome[T]] = [Outcome() for _ in questions]
+        waiting = list(range(len(questions)))
+        for attempt in range(self.config.tries):
+            requests = [self.request(questions[i], outcomes[i].reason, attempt) for i in waiting]
+            completions = self.llm.chat(requests) if requests else []
+            again = []
+            for i, completion in zip(waiting, completions, strict=True):
+                self.spending.add(completion.usage)
+                _read(outcomes[i], questions[i], completion)
+                if outcomes[i].reason is not None and completion.finish != "failed":
+                    again.append(i)
+            waiting = again
+        return outcomes
+
+    def estimate(self, requests: Sequence[ChatRequest], dialogues: int) -> DryRun:
+        """What these requests take at most; cached answers are not counted."""
+        counting = CountingModel(self.llm)
+        counting.chat(requests)
+        return DryRun(dialogues, counting.estimate())
+
+    def request(
+        self, question: JsonQuestion[T], reason: str | None = None, attempt: int = 0
+    ) -> ChatRequest:
+        """The request of one attempt, with the ``reason`` why the last answer could not be used;
+        each attempt samples with another seed."""
+        again = [] if reason is None else [{"reason": reason}]
+        schema = {
+            "type": "object",
+            "properties": question.properties,
+            "required": list(question.properties),
+            "additionalProperties": False,
+        }
+        return ChatRequest(
+            tuple(self.prompt.messages(question.values, again=again)),
+            max_tokens=self.config.max_tokens,
+            temperature=self.config.temperature,
+            top_p=self.config.top_p,
+            seed=self.config.seed + attempt,
+            schema=schema if self.config.enforce else None,
+        )
+
+
+def _read(outcome: Outcome[T], question: JsonQuestion[T], completion: Completion) -> None:
     outcome.tries += 1
-    outcome.usage.append(completion.usage)
     try:
         outcome.value, outcome.reason = question.read(_object_of(completion)), None
     except UnusableError as error:
@@ -79,38 +195,10 @@ def _object_of(completion: Completion) -> Mapping[str, Any]:
     spoken = after_thinking(completion.text)
     if spoken is None:
         raise UnusableError("the reasoning did not come to an end")
-    told = [each.value for each in objects_in(spoken[0])]
-    if not told:
-        said = "no JSON object was in the answer" if spoken[0].strip() else "the answer was empty"
-        raise UnusableError(said)
-    if any(value != told[0] for value in told):
-        raise UnusableError(f"{len(told)} JSON objects that differ were in the answer")
-    return told[0]
-
-
-@dataclass(slots=True)
-class Spending:
-    """What a run took: requests that were paid for this time, tokens, and dollars where known."""
-
-    requests: int = 0
-    kept: int = 0
-    input: int = 0
-    output: int = 0
-    money: float | None = None
-
-    def add(self, usage: Usage) -> None:
-        """Count one answer; a kept one took nothing this time."""
-        if usage.from_cache:
-            self.kept += 1
-            return
-        self.requests += 1
-        self.input += usage.input
-        self.output += usage.output
-        if usage.money is not None:
-            self.money = (self.money or 0.0) + usage.money
-
-    def __str__(self) -> str:
-        kept = f" ({self.kept} answers were kept from before)" if self.kept else ""
-        paid = "" if self.money is None else f", ${self.money:.4f}"
-        asked = f"{self.requests} requests{kept}"
-        return f"{asked}, {self.input} tokens in and {self.output} out{paid}"
+    objects = [each.value for each in objects_in(spoken[0])]
+    if not objects:
+        empty = not spoken[0].strip()
+        raise UnusableError("the answer was empty" if empty else "no JSON object was in the answer")
+    if any(value != objects[0] for value in objects):
+        raise UnusableError(f"{len(objects)} JSON objects that differ were in the answer")
+    return objects[0]

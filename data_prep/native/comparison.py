@@ -4,25 +4,49 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from medal_judges.data_prep.native.asking import Outcome, Question, Spending, UnusableError, ask
-from medal_judges.data_prep.native.config import CompareConfig
-from medal_judges.data_prep.native.pairs import Pair
-from medal_judges.data_prep.native.verdict import Choice, Said, Verdict
-from medal_judges.data_prep.seeds.languages import language_name
-from medal_judges.models.llm.protocol import ChatRequest, LanguageModel
-from medal_judges.models.prompted.prompt import load_prompt, transcript
-from medal_judges.signature import Signature, content_hash
+from pydantic import Field
 
-_PLACEHOLDERS = frozenset(
-    ("language", "country", "question", "first", "second", "choices", "reason")
+from medal_judges.data_prep.native.asking import (
+    AskingConfig,
+    JsonAsker,
+    JsonQuestion,
+    Outcome,
+    UnusableError,
 )
+from medal_judges.data_prep.native.pairs import (
+    Choice,
+    NativePair,
+    PairAnswer,
+    PairVerdict,
+    parse_verdict,
+)
+from medal_judges.data_prep.seeds.languages import language_name
+from medal_judges.errors import MedalError
+from medal_judges.journal import Journal
+from medal_judges.jsonl import write_records
+from medal_judges.models.batching import windows
+from medal_judges.models.llm.protocol import ChatRequest, LanguageModel
+from medal_judges.models.prompted.prompt import transcript
+from medal_judges.signature import Signature
+
+_PLACEHOLDERS = ("language", "country", "question", "first", "second", "choices")
 _W = r"\W{0,20}"
 _LETTER = re.compile(rf"\A{_W}(?:(?:conversation|dialogue){_W})?([ab]){_W}\Z", re.IGNORECASE)
 _TIE = re.compile(rf"\A{_W}(?:tie|neither|equal|both){_W}\Z", re.IGNORECASE)
 ORDERS = (True, False)  # native first, translated first
+
+
+class CompareConfig(AskingConfig):
+    """``criteria``: name to the question asked of the judge. ``ties``: it may say that neither is
+    better."""
+
+    prompt: str = "compare_native"
+    criteria: dict[str, str] = Field(min_length=1)
+    ties: bool = False
 
 
 class Comparer:
@@ -30,53 +54,51 @@ class Comparer:
     does not fit."""
 
     def __init__(self, config: CompareConfig, llm: LanguageModel) -> None:
-        self.config, self.llm = config, llm
-        self.spending = Spending()
-        self.prompt = load_prompt(config.prompt, _PLACEHOLDERS)
+        self.config = config
+        self.asker = JsonAsker(config, llm, config.prompt, _PLACEHOLDERS)
         self.choices = ["A", "B", "tie"] if config.ties else ["A", "B"]
 
     def signature(self) -> Signature:
         """What a verdict depends on."""
-        from medal_judges import __version__
+        judge = "native against translated"
+        return self.asker.signature(judge, self.config.ties, prompts=self.config.criteria)
 
-        settings = [self.config.decoding(), self.config.ties, dict(self.llm.fingerprint())]
-        return Signature(
-            judge="native against translated",
-            revision=content_hash(settings),
-            base=self.llm.name,
-            prompt=content_hash([self.prompt.model_dump(), self.config.criteria]),
-            seed=self.config.seed,
-            version=__version__,
-        )
-
-    def compare(self, wanted: Sequence[tuple[Pair, str]]) -> list[Verdict]:
+    def compare(self, wanted: Sequence[tuple[NativePair, str]]) -> list[PairVerdict]:
         """A verdict for each pair and criterion, in order. What cannot be read is a failure with
         its reason, never a tie."""
-        questions = [
-            self._question(pair, criterion, native_first)
-            for pair, criterion in wanted
-            for native_first in ORDERS
-        ]
-        outcomes = ask(self.llm, questions, self.config.tries)
-        for outcome in outcomes:
-            for usage in outcome.usage:
-                self.spending.add(usage)
+        outcomes = self.asker.ask(
+            [self._question(*each, order) for each in wanted for order in ORDERS]
+        )
+        answers = [_answer(outcome) for outcome in outcomes]
         signature = str(self.signature())
-        both = zip(outcomes[::2], outcomes[1::2], strict=True)
         return [
-            _verdict(pair, criterion, _said(one), _said(other), signature)
-            for (pair, criterion), (one, other) in zip(wanted, both, strict=True)
+            PairVerdict(
+                id=pair.id,
+                criterion=criterion,
+                group=pair.group,
+                lang=pair.lang,
+                native=pair.native.id,
+                translated=pair.translated.id,
+                native_first=native_first,
+                translated_first=translated_first,
+                judge=signature,
+            )
+            for (pair, criterion), native_first, translated_first in zip(
+                wanted, answers[::2], answers[1::2], strict=True
+            )
         ]
 
-    def requests(self, pair: Pair) -> list[ChatRequest]:
+    def requests(self, pair: NativePair) -> list[ChatRequest]:
         """What is asked of ``pair`` at the first try, for an estimate."""
         return [
-            self._question(pair, criterion, native_first).request(None, 0)
+            self.asker.request(self._question(pair, criterion, native_first))
             for criterion in self.config.criteria
             for native_first in ORDERS
         ]
 
-    def _question(self, pair: Pair, criterion: str, native_first: bool) -> Question[Said]:
+    def _question(
+        self, pair: NativePair, criterion: str, native_first: bool
+    ) -> JsonQuestion[PairAnswer]:
         shown = [transcript(row.dialogue.turns) for row in (pair.native, pair.translated)]
         first, second = shown if native_first else reversed(shown)
         country = pair.native.dialogue.context.get("country")
@@ -88,60 +110,68 @@ class Comparer:
             "second": second,
             "choices": " or ".join(json.dumps(choice) for choice in self.choices),
         }
-        schema = _schema(self.choices)
-
-        def request(reason: str | None, attempt: int) -> ChatRequest:
-            again = [] if reason is None else [{"reason": reason}]
-            messages = self.prompt.messages(values, again=again)
-            return self.config.request(messages, schema, attempt)
-
-        def read(found: Mapping[str, Any]) -> Said:
-            return _read(found, native_first, ties=self.config.ties)
-
-        return Question(request, read)
-
-
-def _schema(choices: Sequence[str]) -> dict[str, Any]:
-    """The reason comes first: a choice that follows from it is better than one it defends."""
-    return {
-        "type": "object",
-        "properties": {
+        # The reason comes first: a choice that follows from it is better than one it defends.
+        properties = {
             "reason": {"type": "string"},
-            "better": {"type": "string", "enum": list(choices)},
-        },
-        "required": ["reason", "better"],
-        "additionalProperties": False,
-    }
+            "better": {"type": "string", "enum": self.choices},
+        }
+        return JsonQuestion(
+            values, properties, lambda found: _choice(found, native_first, self.config.ties)
+        )
 
 
-def _read(found: Mapping[str, Any], native_first: bool, *, ties: bool) -> Said:
-    better, reason = found.get("better"), found.get("reason")
-    said = " ".join(reason.split()) if isinstance(reason, str) else ""
+def _choice(fields: Mapping[str, Any], native_first: bool, ties: bool) -> PairAnswer:
+    better, reason = fields.get("better"), fields.get("reason")
+    why = " ".join(reason.split()) if isinstance(reason, str) else ""
     if not isinstance(better, str):
         raise UnusableError("the entry 'better' is missing or no text")
     if ties and _TIE.match(better):
-        return Said("neither", said)
+        return PairAnswer("neither", why)
     letter = _LETTER.match(better)
     if letter is None:
         raise UnusableError(f"'better' names neither A nor B: {better[:40]!r}")
     chose_first = letter[1].upper() == "A"
     choice: Choice = "native" if chose_first == native_first else "translated"
-    return Said(choice, said)
+    return PairAnswer(choice, why)
 
 
-def _said(outcome: Outcome[Said]) -> Said:
-    return outcome.value or Said(None, failure=outcome.reason or "no answer came")
+def _answer(outcome: Outcome[PairAnswer]) -> PairAnswer:
+    return outcome.value or PairAnswer(None, failure=outcome.reason or "no answer came")
 
 
-def _verdict(pair: Pair, criterion: str, one: Said, other: Said, judge: str) -> Verdict:
-    return Verdict(
-        id=pair.id,
-        criterion=criterion,
-        group=pair.group,
-        lang=pair.lang,
-        native=pair.native.id,
-        translated=pair.translated.id,
-        native_first=one,
-        translated_first=other,
-        judge=judge,
-    )
+def compare_to_file(
+    pairs: Sequence[NativePair],
+    comparer: Comparer,
+    out: Path,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> list[PairVerdict]:
+    """A verdict for each pair and criterion, criterion by criterion, also in the file ``out``.
+
+    Verdicts that stand there are kept; those without a result are asked for again. Raises
+    MedalError where ``out`` holds verdicts of another judge.
+    """
+    signature = str(comparer.signature())
+    journal = Journal(out)
+    done = journal.by_key(parse_verdict, lambda verdict: verdict.key)
+    for verdict in done.values():
+        if verdict.judge != signature:
+            raise MedalError(
+                f"{out} holds verdicts by {verdict.judge!r}, not {signature!r}",
+                hint="give another --out, or --overwrite to start again from the beginning",
+            )
+    scored = {key for key, verdict in done.items() if verdict.result is not None}
+    wanted = [(pair, name) for name in comparer.config.criteria for pair in pairs]
+    for window in windows(wanted, comparer.config.at_once):
+        new = comparer.compare([each for each in window if _asked(*each) not in scored])
+        journal.append(new)
+        done |= {verdict.key: verdict for verdict in new}
+        if progress is not None:
+            progress(len(window))
+    verdicts = [done[_asked(pair, name)] for pair, name in wanted]
+    write_records(out, verdicts)  # in order, each once
+    return verdicts
+
+
+def _asked(pair: NativePair, criterion: str) -> tuple[str, str, str, str]:
+    return pair.id, criterion, pair.native.id, pair.translated.id

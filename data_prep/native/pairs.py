@@ -1,18 +1,22 @@
-"""Pairs: a native and a translated dialogue of one context, language, user and chatbot."""
+"""Pairs of a native and a translated dialogue, and what a judge says of them, in both orders."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
-from medal_judges.errors import MedalError
+from medal_judges.errors import MedalError, RecordError
+from medal_judges.fields import optional_text, text
 from medal_judges.labelled import LabelledDialogue
 
-Key = tuple[str, str, str, str]
+Choice = Literal["native", "translated", "neither"]
+Result = Literal["win", "tie", "loss"]
+_CHOICES: tuple[Choice, ...] = ("native", "translated", "neither")
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class NativePair:
     """Two dialogues that differ in how they came to be. ``group`` is their seed context's."""
 
     group: str
@@ -32,7 +36,7 @@ class Pair:
 class Paired:
     """``pairs`` in the order of the translated rows, and what has no partner."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[NativePair, ...]
     native_only: int
     translated_only: int
 
@@ -48,7 +52,9 @@ def paired(native: Iterable[LabelledDialogue], translated: Iterable[LabelledDial
     langs = {key[1] for key in theirs}
     ours = _by_key((row for row in native if row.dialogue.lang in langs), "native")
     pairs = tuple(
-        Pair(*key, native=ours[key], translated=row) for key, row in theirs.items() if key in ours
+        NativePair(*key, native=ours[key], translated=row)
+        for key, row in theirs.items()
+        if key in ours
     )
     if not pairs:
         raise MedalError(
@@ -63,21 +69,101 @@ def paired(native: Iterable[LabelledDialogue], translated: Iterable[LabelledDial
     return Paired(pairs, len(ours) - len(pairs), len(theirs) - len(pairs))
 
 
-def _by_key(rows: Iterable[LabelledDialogue], side: str) -> dict[Key, LabelledDialogue]:
-    found: dict[Key, LabelledDialogue] = {}
+def _by_key(
+    rows: Iterable[LabelledDialogue], side: str
+) -> dict[tuple[str, str, str, str], LabelledDialogue]:
+    by_key: dict[tuple[str, str, str, str], LabelledDialogue] = {}
     for row in rows:
         models = row.dialogue.models
-        key = (
-            row.group,
-            row.dialogue.lang,
-            models.get("user") or "",
-            models.get("assistant") or "",
-        )
-        if key in found:
+        speakers = models.get("user") or "", models.get("assistant") or ""
+        same = by_key.setdefault((row.group, row.dialogue.lang, *speakers), row)
+        if same is not row:
             raise MedalError(
-                f"{side} rows {found[key].id!r} and {row.id!r} have the same context, language, "
-                "user and chatbot: which one to compare is not said",
+                f"{side} rows {same.id!r} and {row.id!r} have the same context, language, user and "
+                "chatbot: which one to compare is not said",
                 hint="leave one of them out",
             )
-        found[key] = row
-    return found
+    return by_key
+
+
+@dataclass(frozen=True, slots=True)
+class PairAnswer:
+    """One answer: ``choice``, or None and the ``failure``; ``reason`` in the judge's words."""
+
+    choice: Choice | None
+    reason: str = ""
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PairVerdict:
+    """What a judge said of one pair and criterion. ``native_first`` and ``translated_first`` are
+    the answers by which dialogue was shown first; ``native`` and ``translated`` the ids of the two.
+    """
+
+    id: str
+    criterion: str
+    group: str
+    lang: str
+    native: str
+    translated: str
+    native_first: PairAnswer
+    translated_first: PairAnswer
+    judge: str
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What was asked."""
+        return self.id, self.criterion, self.native, self.translated
+
+    @property
+    def result(self) -> Result | None:
+        """Of the native dialogue: win or loss where both answers agree, else tie; None where an
+        answer is missing (MEDAL, appendix C.5)."""
+        if self.failure is not None:
+            return None
+        if self.inconsistent or self.native_first.choice == "neither":
+            return "tie"
+        return "win" if self.native_first.choice == "native" else "loss"
+
+    @property
+    def inconsistent(self) -> bool:
+        """Whether the two answers differ: then the order decided."""
+        return self.native_first.choice != self.translated_first.choice
+
+    @property
+    def first_shown(self) -> float:
+        """Share of the two answers that chose what was shown first; neither counts as a half."""
+        choices = (self.native_first.choice, "native"), (self.translated_first.choice, "translated")
+        return sum(0.5 if c == "neither" else float(c == first) for c, first in choices) / 2
+
+    @property
+    def failure(self) -> str | None:
+        """Why there is no result; None where there is one."""
+        return self.native_first.failure or self.translated_first.failure
+
+    def to_record(self) -> dict[str, Any]:
+        """The line; ``result`` stands there for readers and is computed again when read."""
+        return asdict(self) | {"result": self.result}
+
+
+def parse_verdict(record: object) -> PairVerdict:
+    """Inverse of ``to_record``. Raises RecordError that names the field."""
+    if not isinstance(record, Mapping):
+        raise RecordError("(line)", "a JSON object", record)
+    names = ("id", "criterion", "group", "lang", "native", "translated", "judge")
+    return PairVerdict(
+        **{name: text(name, record.get(name)) for name in names},
+        native_first=_answer(record, "native_first"),
+        translated_first=_answer(record, "translated_first"),
+    )
+
+
+def _answer(record: Mapping[str, Any], field: str) -> PairAnswer:
+    value = record.get(field)
+    if not isinstance(value, Mapping):
+        raise RecordError(field, "an answer: an object with choice, reason and failure", value)
+    choice, failure = value.get("choice"), optional_text(value, "failure")
+    if choice not in (*_CHOICES, None) or (choice is None) == (failure is None):
+        raise RecordError(f"{field}.choice", "native, translated or neither, or a failure", choice)
+    return PairAnswer(choice, optional_text(value, "reason") or "", failure)

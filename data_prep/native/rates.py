@@ -1,7 +1,7 @@
 """Win, tie and loss rates of native dialogues, with 95% intervals.
 
 Pairs of one seed context resemble each other (other languages, other chatbots), so whole contexts
-are left out: the jackknife of eval/intervals. Where each context has one pair, the pairs are
+are left out: the jackknife of stats/intervals. Where each context has one pair, the pairs are
 independent and a share has Wilson's score interval; the same, with one trial a context, where all
 pairs agree.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from medal_judges.data_prep.native.verdict import Verdict
+from medal_judges.data_prep.native.pairs import PairVerdict
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import Clusters, with_intervals
 from medal_judges.stats.results import Estimate
@@ -55,20 +55,20 @@ class Rates:
         return plain | {"figures": figures, "unscored": dict(self.unscored)}
 
 
-def rates(verdicts: Sequence[Verdict]) -> list[Rates]:
+def rates(verdicts: Sequence[PairVerdict]) -> list[Rates]:
     """For each criterion in order: each language by code, then all where there are several."""
-    found = []
+    listed = []
     for criterion in dict.fromkeys(v.criterion for v in verdicts):
         mine = [v for v in verdicts if v.criterion == criterion]
         langs = sorted({v.lang for v in mine})
         parts = {lang: [v for v in mine if v.lang == lang] for lang in langs}
         if len(langs) > 1:
             parts[ALL] = mine
-        found += [_rates(criterion, lang, part) for lang, part in parts.items()]
-    return found
+        listed += [_rates(criterion, lang, part) for lang, part in parts.items()]
+    return listed
 
 
-def _rates(criterion: str, lang: str, verdicts: Sequence[Verdict]) -> Rates:
+def _rates(criterion: str, lang: str, verdicts: Sequence[PairVerdict]) -> Rates:
     scored = [v for v in verdicts if v.result is not None]
     contexts = len({v.group for v in scored})
     figures, method = _figures(scored, contexts)
@@ -76,7 +76,7 @@ def _rates(criterion: str, lang: str, verdicts: Sequence[Verdict]) -> Rates:
     return Rates(criterion, lang, len(verdicts), len(scored), contexts, figures, method, unscored)
 
 
-def _figures(scored: Sequence[Verdict], contexts: int) -> tuple[dict[str, Estimate], str]:
+def _figures(scored: Sequence[PairVerdict], contexts: int) -> tuple[dict[str, Estimate], str]:
     if not scored:
         missing = Estimate(None, reason="no pair was scored")
         return dict.fromkeys((*SHARES, *MEANS), missing), "none"
@@ -96,7 +96,7 @@ def _figures(scored: Sequence[Verdict], contexts: int) -> tuple[dict[str, Estima
     return drawn | {name: _wilson(plain[name], contexts) for name in edges}, method
 
 
-def _values(scored: Sequence[Verdict]) -> dict[str, Floats]:
+def _values(scored: Sequence[PairVerdict]) -> dict[str, Floats]:
     """One number a pair, shape (pairs,), whose mean is the figure."""
     columns = {
         name: np.array([float(v.result == name) for v in scored]) for name in ("win", "tie", "loss")

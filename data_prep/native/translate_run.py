@@ -1,4 +1,4 @@
-"""``medal data translate``: dialogues in, their translations out; goes on after a stop."""
+"""``medal data translate``: dialogues in, their translations out; resumed after a stop."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from medal_judges.data_prep.native.appending import append, earlier
-from medal_judges.data_prep.native.translation import Task, Translator, translated_row
+from medal_judges.data_prep.native.translation import Translation, Translator
 from medal_judges.data_prep.seeds.languages import language_name
 from medal_judges.errors import ConfigError, MedalError
+from medal_judges.journal import Journal
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue, parse_labelled
 from medal_judges.models.batching import windows
@@ -18,48 +18,46 @@ from medal_judges.models.batching import windows
 
 @dataclass(slots=True)
 class TranslateReport:
-    """``passed_over``: rows that are not in English (or in a target language already). ``earlier``
-    stood in the file before; ``failures`` are reasons with their counts."""
+    """``skipped``: rows that are not in English. ``earlier`` stood in the file before;
+    ``failures`` are reasons with their counts."""
 
     written: int = 0
     earlier: int = 0
-    passed_over: int = 0
+    skipped: int = 0
     failures: Counter[str] = field(default_factory=Counter)
 
 
-def tasks_of(
+def translations_of(
     rows: Iterable[LabelledDialogue],
     languages: Sequence[str],
     report: TranslateReport,
     source: str = "en",
-) -> Iterator[Task]:
+) -> Iterator[Translation]:
     """Each dialogue in ``source`` with each language, dialogue by dialogue.
 
-    Raises ConfigError for a language that is not listed, stands twice, or is the source's.
+    Raises ConfigError for a language that is not listed, is given twice, or is the source's.
     """
     for lang in languages:
         language_name(lang)
     if not languages or len(set(languages)) < len(languages) or source in languages:
-        given = ",".join(languages) or "nothing"
+        given = ", ".join(languages) or "nothing"
         raise ConfigError(
             f"--to takes languages, each once and not {source!r}; got {given}",
-            hint="for example --to zh,de,fr,pt,es",
+            hint="for example --to zh --to de",
         )
-    return _tasks(rows, languages, report, source)
 
+    def translations() -> Iterator[Translation]:
+        for row in rows:
+            if row.dialogue.lang != source:
+                report.skipped += 1
+                continue
+            yield from (Translation(row, lang) for lang in languages)
 
-def _tasks(
-    rows: Iterable[LabelledDialogue], languages: Sequence[str], report: TranslateReport, source: str
-) -> Iterator[Task]:
-    for row in rows:
-        if row.dialogue.lang != source:
-            report.passed_over += 1
-            continue
-        yield from (Task(row, lang) for lang in languages)
+    return translations()
 
 
 def translate_to_file(
-    tasks: Iterable[Task],
+    translations: Iterable[Translation],
     translator: Translator,
     out: Path,
     report: TranslateReport,
@@ -67,68 +65,62 @@ def translate_to_file(
     overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Append a row for every task to ``out``, in order, window by window.
+    """Append a row for every translation to ``out``, in order, window by window.
 
     Translations that stand there are kept and not asked for again. Those that failed go, with the
-    reason, to ``failed_path(out)``; the next run tries them anew. Raises MedalError where ``out``
-    holds rows of another translator; with ``overwrite`` it is begun anew.
+    reason, to ``failed_path(out)``; the next run tries them again. Raises MedalError where ``out``
+    holds rows of another translator; with ``overwrite`` it starts again from the beginning.
     """
-    signature = str(translator.signature())
-    kept = [] if overwrite else earlier(out, parse_labelled)
-    done = {row.id for row in _require_same(kept, signature, out)}
+    journal = Journal(out)
+    done = set() if overwrite else _earlier(journal, str(translator.signature()))
     failed: list[LabelledDialogue] = []
-    for window in windows(tasks, translator.config.at_once):
-        fresh = [task for task in window if task.id not in done]
-        report.earlier += len(window) - len(fresh)
-        translator.translate(fresh)
-        good = [task for task in fresh if task.failure is None]
+    for window in windows(translations, translator.config.at_once):
+        new = [each for each in window if each.id not in done]
+        report.earlier += len(window) - len(new)
+        translator.translate(new)
         if overwrite:  # only now that there is something in its place
             out.unlink(missing_ok=True)
             overwrite = False
-        append(out, (_row(task, translator, signature) for task in good))
+        good = [translator.row(each) for each in new if each.failure is None]
+        journal.append(good)
         report.written += len(good)
-        for task in fresh:
-            if task.failure is not None:
-                report.failures[task.failure] += 1
-                failed.append(_failed_row(task))
+        failed += [_failed_row(each) for each in new if each.failure is not None]
+        report.failures.update(each.failure for each in new if each.failure is not None)
         if progress is not None:
             progress(len(window))
-    _write_failed(out, failed)
-
-
-def _row(task: Task, translator: Translator, signature: str) -> LabelledDialogue:
-    checked = translator.language is not None and translator.language.knows(task.lang)
-    return translated_row(task, signature, checked=checked)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.touch()  # there is a file also where every translation failed
+    failed_path(out).unlink(missing_ok=True)
+    if failed:
+        write_records(failed_path(out), failed)
 
 
 def failed_path(out: Path) -> Path:
-    """``x.failed.jsonl`` beside ``x.jsonl``."""
-    return out.with_name(f"{out.stem}.failed.jsonl")
+    """``x.failed.jsonl`` beside ``x.jsonl`` or ``x.jsonl.gz``."""
+    return out.with_name(f"{out.name.removesuffix('.gz').removesuffix('.jsonl')}.failed.jsonl")
 
 
-def _write_failed(out: Path, rows: Sequence[LabelledDialogue]) -> None:
-    failed_path(out).unlink(missing_ok=True)
-    if rows:
-        write_records(failed_path(out), rows)
-
-
-def _failed_row(task: Task) -> LabelledDialogue:
+def _failed_row(translation: Translation) -> LabelledDialogue:
     """The original under the id that its translation would have had."""
-    told = {"translated_from": task.row.id, "to": task.lang, "failure": task.failure}
-    dialogue = replace(task.row.dialogue, id=task.id)
-    return replace(
-        task.row, dialogue=dialogue, labels={}, scales={}, extra=told | {"tries": task.tries}
-    )
+    row = translation.row
+    extra = {
+        "translated_from": row.id,
+        "to": translation.lang,
+        "failure": translation.failure,
+        "tries": translation.tries,
+    }
+    dialogue = replace(row.dialogue, id=translation.id)
+    return replace(row, dialogue=dialogue, labels={}, scales={}, extra=extra)
 
 
-def _require_same(
-    rows: list[LabelledDialogue], signature: str, out: Path
-) -> list[LabelledDialogue]:
-    for row in rows:
+def _earlier(journal: Journal, signature: str) -> set[str]:
+    ids = set()
+    for row in journal.records(parse_labelled):
         by = row.extra.get("translated_by")
         if by != signature:
             raise MedalError(
-                f"{out} holds translations by {by!r}, not {signature!r}",
-                hint="give another --out, or --overwrite to begin anew",
+                f"{journal.path} holds translations by {by!r}, not {signature!r}",
+                hint="give another --out, or --overwrite to start again from the beginning",
             )
-    return rows
+        ids.add(row.id)
+    return ids

@@ -4,30 +4,42 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
-from medal_judges.data_prep.native.asking import Outcome, Question, Spending, UnusableError, ask
-from medal_judges.data_prep.native.config import TranslateConfig
-from medal_judges.data_prep.seeds.languages import language_name
-from medal_judges.dialogue import Turn
+from medal_judges.data_prep.labelling.language_check import LanguageChecker, TurnLanguages
+from medal_judges.data_prep.native.asking import (
+    AskingConfig,
+    JsonAsker,
+    JsonQuestion,
+    UnusableError,
+)
+from medal_judges.data_prep.seeds.languages import language_name, load_languages
+from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel
-from medal_judges.models.prompted.prompt import load_prompt, transcript
-from medal_judges.signature import Signature, content_hash
-
-if TYPE_CHECKING:
-    from medal_judges.data_prep.native.turn_language import TurnLanguage
+from medal_judges.models.prompted.prompt import transcript
+from medal_judges.signature import Signature
 
 SOURCE = "medal-translated"
 _UNCHANGED_FROM = 5  # words; shorter turns may well read the same in two languages
 _WORD = re.compile(r"[^\W\d_]")
-_PLACEHOLDERS = frozenset(("language", "dialogue", "reason"))
+
+
+class TranslateConfig(AskingConfig):
+    """``style``: a whole dialogue in one request, or turn by turn with ``turn_prompt``.
+    ``check_language``: a turn in another language than asked for is a failed try, where the extra
+    lang is installed."""
+
+    prompt: str = "translate"
+    turn_prompt: str = "translate_turn"
+    style: Literal["whole", "turns"] = "whole"
+    check_language: bool = True
 
 
 @dataclass(slots=True)
-class Task:
+class Translation:
     """One dialogue and the language it is to be in; ``turns`` are the translated ones so far."""
 
     row: LabelledDialogue
@@ -47,6 +59,45 @@ class Task:
         return self.row.dialogue.turns
 
 
+class TurnLanguage:
+    """Whether a translated turn is in the language that was asked for: a model may answer with an
+    apology in English, or leave a sentence as it was. Tells by a library (labelling/
+    language_check.py), which is not asked about names, titles, quotations, links, code and turns of
+    fewer than three words.
+
+    Loads the models of ``languages`` (ISO 639-1); raises MissingExtraError without the extra lang.
+    """
+
+    def __init__(self, languages: Iterable[str]) -> None:
+        wanted = list(languages)
+        self.checker = LanguageChecker(wanted)
+        self.unknown = tuple(lang for lang in wanted if not self.knows(lang))
+
+    def knows(self, lang: str) -> bool:
+        """Whether the library can tell ``lang``."""
+        return ("nb" if lang == "no" else lang) in self.checker.known
+
+    def fault(self, text: str, lang: str, source: Turn, source_lang: str) -> str | None:
+        """``is in English, not in German``, or ``has English in it``; None where ``text`` is in
+        ``lang``, where it cannot be told, and where ``source`` holds that other language too: a
+        dialogue about Japanese keeps its Japanese words."""
+        languages = self._languages(Turn(source.role, text), lang)
+        if not languages.mixed:
+            return None
+        before = {code for code, _ in self._languages(source, source_lang).foreign}
+        others = [code for code, _ in languages.foreign if code not in before]
+        if not others:
+            return None
+        other = next((_named(code) for code in others if code is not None), "another language")
+        own = "nb" if lang == "no" else lang
+        if languages.languages.get(own):
+            return f"has {other} in it"
+        return f"is in {other}, not in {_named(lang)}"
+
+    def _languages(self, turn: Turn, lang: str) -> TurnLanguages:
+        return self.checker.check(Dialogue("turn", (turn,), lang=lang)).turns[0]
+
+
 class Translator:
     """Translates by ``llm``. ``signature`` stands in every translated row. With ``language`` a turn
     in another language than asked for is a failed try.
@@ -57,155 +108,131 @@ class Translator:
     def __init__(
         self, config: TranslateConfig, llm: LanguageModel, language: TurnLanguage | None = None
     ) -> None:
-        self.config, self.llm, self.language = config, llm, language
-        self.spending = Spending()
-        by_turn = config.style == "turns"
-        self.prompt = load_prompt(
-            config.turn_prompt if by_turn else config.prompt,
-            _PLACEHOLDERS | {"translated", "turn"} if by_turn else _PLACEHOLDERS,
-        )
+        self.config, self.language = config, language
+        if config.style == "turns":
+            placeholders = ("language", "dialogue", "translated", "turn")
+            self.asker = JsonAsker(config, llm, config.turn_prompt, placeholders)
+        else:
+            self.asker = JsonAsker(config, llm, config.prompt, ("language", "dialogue"))
 
     def signature(self) -> Signature:
         """What a translation depends on."""
-        from medal_judges import __version__
+        return self.asker.signature(f"translation ({self.config.style})")
 
-        settings = [self.config.decoding(), dict(self.llm.fingerprint())]
-        return Signature(
-            judge=f"translation ({self.config.style})",
-            revision=content_hash(settings),
-            base=self.llm.name,
-            prompt=content_hash(self.prompt.model_dump()),
-            seed=self.config.seed,
-            version=__version__,
-        )
-
-    def translate(self, tasks: Sequence[Task]) -> None:
-        """Fill the ``turns`` of each task, or its ``failure``: the reason of the last try."""
+    def translate(self, translations: Sequence[Translation]) -> None:
+        """Fill the ``turns`` of each, or its ``failure``: the reason of the last try."""
         if self.config.style == "whole":
-            self._answered(tasks, self._whole)
-        else:
-            for place in range(max((len(task.source) for task in tasks), default=0)):
-                going = [t for t in tasks if t.failure is None and place < len(t.source)]
-                for task in going:
-                    if not task.source[place].content.strip():
-                        task.turns.append("")
-                self._answered([t for t in going if len(t.turns) == place], self._next)
+            self._ask(translations, self._whole)
+            return
+        for place in range(max((len(each.source) for each in translations), default=0)):
+            unfinished = [t for t in translations if t.failure is None and place < len(t.source)]
+            for each in unfinished:
+                if not each.source[place].content.strip():
+                    each.turns.append("")
+            self._ask([t for t in unfinished if len(t.turns) == place], self._next_turn)
 
-    def requests(self, task: Task) -> list[ChatRequest]:
-        """What ``translate`` asks of ``task`` at the first try, for an estimate: turn by turn, the
-        English turns stand where translated ones will."""
+    def requests(self, translation: Translation) -> list[ChatRequest]:
+        """What ``translate`` asks at the first try, for an estimate: turn by turn, the English
+        turns stand where translated ones will."""
         if self.config.style == "whole":
-            return [self._whole(task).request(None, 0)]
-        english = [turn.content for turn in task.source]
-        asked = [replace(task, turns=english[:i]) for i, said in enumerate(english) if said.strip()]
-        return [self._next(part).request(None, 0) for part in asked]
-
-    def _answered(self, tasks: Sequence[Task], question: Any) -> None:
-        outcomes: list[Outcome[list[str]]] = ask(
-            self.llm, [question(task) for task in tasks], self.config.tries
+            return [self.asker.request(self._whole(translation))]
+        english = [turn.content for turn in translation.source]
+        parts = (
+            replace(translation, turns=english[:i]) for i, t in enumerate(english) if t.strip()
         )
-        for task, outcome in zip(tasks, outcomes, strict=True):
-            task.tries += outcome.tries
-            task.failure = outcome.reason
-            task.turns += outcome.value or []
-            for usage in outcome.usage:
-                self.spending.add(usage)
+        return [self.asker.request(self._next_turn(part)) for part in parts]
 
-    def _whole(self, task: Task) -> Question[list[str]]:
-        keys = [f"{i}_{turn.role}" for i, turn in enumerate(task.source, 1)]
-        contents = [turn.content for turn in task.source]
+    def _ask(
+        self,
+        translations: Sequence[Translation],
+        question: Callable[[Translation], JsonQuestion[list[str]]],
+    ) -> None:
+        outcomes = self.asker.ask([question(each) for each in translations])
+        for translation, outcome in zip(translations, outcomes, strict=True):
+            translation.tries += outcome.tries
+            translation.failure = outcome.reason
+            translation.turns += outcome.value or []
+
+    def _whole(self, translation: Translation) -> JsonQuestion[list[str]]:
+        keys = [f"{i}_{turn.role}" for i, turn in enumerate(translation.source, 1)]
+        contents = [turn.content for turn in translation.source]
         shown = json.dumps(dict(zip(keys, contents, strict=True)), ensure_ascii=False, indent=1)
-        values = {"dialogue": shown}
+        return self._question(translation, keys, 0, {"dialogue": shown})
 
-        def read(found: Mapping[str, Any]) -> list[str]:
-            return [self._checked(text, task, i) for i, text in enumerate(_only(found, keys))]
-
-        return self._question(task, keys, values, read)
-
-    def _next(self, task: Task) -> Question[list[str]]:
-        place = len(task.turns)
-        before = [replace(t, content=c) for t, c in zip(task.source, task.turns, strict=False)]
+    def _next_turn(self, translation: Translation) -> JsonQuestion[list[str]]:
+        source, done = translation.source, translation.turns
+        before = [replace(t, content=c) for t, c in zip(source, done, strict=False)]
         values = {
-            "dialogue": transcript(task.source),
+            "dialogue": transcript(source),
             "translated": transcript(before),
-            "turn": transcript([task.source[place]]),
+            "turn": transcript([source[len(done)]]),
         }
-
-        def read(found: Mapping[str, Any]) -> list[str]:
-            return [self._checked(text, task, place) for text in _only(found, ["translation"])]
-
-        return self._question(task, ["translation"], values, read)
-
-    def _checked(self, text: object, task: Task, place: int) -> str:
-        turn = task.source[place]
-        where = f"turn {place + 1} ({turn.role})"
-        read = _translated(text, turn, where)
-        if self.language is not None:
-            spoken = task.row.dialogue.lang
-            if fault := self.language.fault(read, task.lang, turn, spoken):
-                raise UnusableError(f"{where} {fault}")
-        return read
+        return self._question(translation, ["translation"], len(done), values)
 
     def _question(
-        self, task: Task, keys: Sequence[str], values: Mapping[str, str], read: Any
-    ) -> Question[list[str]]:
-        schema = {
-            "type": "object",
-            "properties": {key: {"type": "string"} for key in keys},
-            "required": list(keys),
-            "additionalProperties": False,
+        self, translation: Translation, keys: Sequence[str], first: int, values: Mapping[str, str]
+    ) -> JsonQuestion[list[str]]:
+        """The translations of the turns from ``first`` on, each under its key."""
+
+        def read(fields: Mapping[str, Any]) -> list[str]:
+            if missing := [key for key in keys if key not in fields]:
+                raise UnusableError(f"the entry {missing[0]!r} is missing")
+            if unknown := [key for key in fields if key not in keys]:
+                raise UnusableError(f"there is an entry {unknown[0]!r} that was not asked for")
+            return [
+                self._checked(fields[key], translation, first + i) for i, key in enumerate(keys)
+            ]
+
+        told = {"language": language_name(translation.lang), **values}
+        return JsonQuestion(told, {key: {"type": "string"} for key in keys}, read)
+
+    def _checked(self, text: object, translation: Translation, place: int) -> str:
+        """The translation of one turn. Raises UnusableError for none, for one left as it was, and
+        for one in another language."""
+        turn = translation.source[place]
+        where = f"turn {place + 1} ({turn.role})"
+        if not isinstance(text, str):
+            raise UnusableError(f"{where} is no text")
+        if bool(text.strip()) != bool(turn.content.strip()):
+            raise UnusableError(f"{where} is {'not ' if text.strip() else ''}empty")
+        if _WORD.search(turn.content) and not _WORD.search(text):
+            raise UnusableError(f"{where} has no word in it")
+        words = turn.content.casefold().split()
+        if len(words) >= _UNCHANGED_FROM and text.casefold().split() == words:
+            raise UnusableError(f"{where} was left in the original language")
+        if self.language is not None:
+            spoken = translation.row.dialogue.lang
+            if fault := self.language.fault(text.strip(), translation.lang, turn, spoken):
+                raise UnusableError(f"{where} {fault}")
+        return text.strip()
+
+    def row(self, translation: Translation) -> LabelledDialogue:
+        """The translated dialogue: the same turns and roles, speakers, context, group and split.
+        ``extra["language_checked"]`` says whether its language was looked at.
+
+        It has no labels: those of the original were given to other words.
+        """
+        original, lang = translation.row, translation.lang
+        turns = zip(translation.source, translation.turns, strict=True)
+        dialogue = replace(
+            original.dialogue,
+            id=translation.id,
+            lang=lang,
+            turns=tuple(replace(turn, content=text) for turn, text in turns),
+            source=SOURCE,
+            meta={},
+        )
+        extra = {
+            "translated_from": original.id,
+            "translated_by": str(self.signature()),
+            "tries": translation.tries,
+            "language_checked": self.language is not None and self.language.knows(lang),
         }
-        told = {"language": language_name(task.lang), **values}
-
-        def request(reason: str | None, attempt: int) -> ChatRequest:
-            again = [] if reason is None else [{"reason": reason}]
-            messages = self.prompt.messages(told, again=again)
-            return self.config.request(messages, schema, attempt)
-
-        return Question(request, read)
+        return LabelledDialogue(
+            dialogue, {}, {}, split=original.split, group=original.group, extra=extra
+        )
 
 
-def _only(found: Mapping[str, Any], keys: Sequence[str]) -> list[Any]:
-    """The values of ``keys``. Raises UnusableError for one that is missing, and for others."""
-    if missing := [key for key in keys if key not in found]:
-        raise UnusableError(f"the entry {missing[0]!r} is missing")
-    if unknown := [key for key in found if key not in keys]:
-        raise UnusableError(f"there is an entry {unknown[0]!r} that was not asked for")
-    return [found[key] for key in keys]
-
-
-def _translated(text: object, turn: Turn, where: str) -> str:
-    """The translation of one turn. Raises UnusableError for none, and for one left as it was."""
-    if not isinstance(text, str):
-        raise UnusableError(f"{where} is no text")
-    if bool(text.strip()) != bool(turn.content.strip()):
-        raise UnusableError(f"{where} is {'not ' if text.strip() else ''}empty")
-    if _WORD.search(turn.content) and not _WORD.search(text):
-        raise UnusableError(f"{where} has no word in it")
-    words = turn.content.casefold().split()
-    if len(words) >= _UNCHANGED_FROM and text.casefold().split() == words:
-        raise UnusableError(f"{where} was left in the original language")
-    return text.strip()
-
-
-def translated_row(task: Task, signature: str, *, checked: bool = False) -> LabelledDialogue:
-    """The translated dialogue: the same turns and roles, speakers, context, group and split.
-    ``checked`` says whether its language was looked at, ``extra["language_checked"]``.
-
-    It has no labels: those of the original were given to other words.
-    """
-    turns = tuple(
-        replace(turn, content=text) for turn, text in zip(task.source, task.turns, strict=True)
-    )
-    dialogue = replace(
-        task.row.dialogue, id=task.id, lang=task.lang, turns=turns, source=SOURCE, meta={}
-    )
-    told = {
-        "translated_from": task.row.id,
-        "translated_by": signature,
-        "tries": task.tries,
-        "language_checked": checked,
-    }
-    return LabelledDialogue(
-        dialogue, {}, {}, split=task.row.split, group=task.row.group, extra=told
-    )
+def _named(code: str) -> str:
+    code = "no" if code == "nb" else code
+    return language_name(code) if code in load_languages() else repr(code)

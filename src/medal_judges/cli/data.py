@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from medal_judges.cli.data_compare_native import compare_native
 from medal_judges.cli.data_followups import followups
-from medal_judges.cli.data_native import compare_native, translate
 from medal_judges.cli.data_plant import plant
 from medal_judges.cli.data_seeds import seeds
 from medal_judges.cli.data_stats import stats
+from medal_judges.cli.data_translate import translate
 
 if TYPE_CHECKING:
     from medal_judges.data_prep.sources.source import Part, Source

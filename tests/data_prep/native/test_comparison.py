@@ -16,13 +16,16 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.config import load_config
-from medal_judges.data_prep.native.compare_run import compare_to_file
-from medal_judges.data_prep.native.comparison import Comparer
-from medal_judges.data_prep.native.config import CompareConfig
-from medal_judges.data_prep.native.pairs import Pair, paired
+from medal_judges.data_prep.native.comparison import CompareConfig, Comparer, compare_to_file
+from medal_judges.data_prep.native.pairs import (
+    NativePair,
+    PairAnswer,
+    PairVerdict,
+    paired,
+    parse_verdict,
+)
 from medal_judges.data_prep.native.rates import rates
 from medal_judges.data_prep.native.results import write_results
-from medal_judges.data_prep.native.verdict import Said, Verdict, parse_verdict
 from medal_judges.errors import MedalError, RecordError
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue
@@ -44,7 +47,7 @@ def translated(group: str, lang: str, *texts: str, **models: str) -> LabelledDia
     return replace(one, dialogue=replace(one.dialogue, id=f"{one.id}--in-{lang}"))
 
 
-def pairs(count: int = 8, lang: str = "de") -> tuple[Pair, ...]:
+def pairs(count: int = 8, lang: str = "de") -> tuple[NativePair, ...]:
     """Of every four, two natives say BETTER, one translation does, and one neither does."""
     marks = [("BETTER", ""), ("BETTER", ""), ("", "BETTER"), ("", "")]
     native, other = [], []
@@ -149,10 +152,10 @@ def test_verdicts_without_a_result_are_asked_for_again(serve: Serve, tmp_path: P
     assert [v.result for v in verdicts] == ["win"] * 4 and len(out.read_text().splitlines()) == 4
 
 
-def verdict(first: Any, second: Any, group: str = "g", lang: str = "de") -> Verdict:
+def verdict(first: Any, second: Any, group: str = "g", lang: str = "de") -> PairVerdict:
     """By what was chosen when the native, and when the translated dialogue was shown first."""
-    said = [Said(c, failure=None if c else "lost") for c in (first, second)]
-    return Verdict(f"{group}-{lang}", "culture", group, lang, "n", "t", *said, "judge:x")
+    said = [PairAnswer(c, failure=None if c else "lost") for c in (first, second)]
+    return PairVerdict(f"{group}-{lang}", "culture", group, lang, "n", "t", *said, "judge:x")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +229,7 @@ def test_pairs_of_a_context_are_left_out_together() -> None:
 
 
 def test_each_figure_tells_how_its_own_interval_was_made(tmp_path: Path) -> None:
-    def intervals(verdicts: list[Verdict]) -> dict[str, str]:
+    def intervals(verdicts: list[PairVerdict]) -> dict[str, str]:
         write_results(rates(verdicts), [], tmp_path)
         with (tmp_path / "results.csv").open(encoding="utf-8", newline="") as stream:
             lines = [line for line in csv.DictReader(stream) if line["lang"] == "all"]

@@ -17,14 +17,13 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.config import load_config
-from medal_judges.data_prep.native.config import TranslateConfig
 from medal_judges.data_prep.native.translate_run import (
     TranslateReport,
     failed_path,
-    tasks_of,
     translate_to_file,
+    translations_of,
 )
-from medal_judges.data_prep.native.translation import Translator
+from medal_judges.data_prep.native.translation import TranslateConfig, Translator
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.jsonl import read_labelled, write_records
 from medal_judges.labelled import LabelledDialogue
@@ -46,7 +45,7 @@ def run(
     rows: Sequence[LabelledDialogue], by: Translator, out: Path, langs: Sequence[str] = ("de",)
 ) -> tuple[list[LabelledDialogue], TranslateReport]:
     report = TranslateReport()
-    translate_to_file(tasks_of(rows, langs, report), by, out, report)
+    translate_to_file(translations_of(rows, langs, report), by, out, report)
     return list(read_labelled(out)), report
 
 
@@ -146,13 +145,13 @@ def test_the_schema_names_each_turn_and_its_role(serve: Serve, tmp_path: Path) -
 def test_other_languages_and_bad_targets(serve: Serve, tmp_path: Path) -> None:
     rows = [row("g", "fr", "Salut"), row("g", "en", "Hi")]
     _, report = run(rows, translator(serve()), tmp_path / "t.jsonl")
-    assert report.passed_over == 1 and report.written == 1
+    assert report.skipped == 1 and report.written == 1
     for langs in ([], ["de", "de"], ["en"], ["tlh"]):
         with pytest.raises(ConfigError):
-            list(tasks_of(rows, langs, TranslateReport()))
+            list(translations_of(rows, langs, TranslateReport()))
 
 
-def test_a_stopped_run_goes_on_and_asks_nothing_twice(serve: Serve, tmp_path: Path) -> None:
+def test_a_stopped_run_resumes_and_asks_nothing_twice(serve: Serve, tmp_path: Path) -> None:
     running, out = serve(), tmp_path / "t.jsonl"
     rows = [row(f"g{i}", "en", f"Hi {i}", "Ho") for i in range(6)]
     whole, _ = run(rows, translator(running), tmp_path / "whole.jsonl")
@@ -173,11 +172,18 @@ def test_a_file_of_another_translator_is_left_alone(serve: Serve, tmp_path: Path
     with pytest.raises(MedalError, match="holds translations by"):
         run([row("g", "en", "Hi")], translator(running, temperature=0.5), out)
     assert out.read_text() == text
-    with pytest.raises(MedalError, match="line by line"):
-        run([row("g", "en", "Hi")], translator(running), tmp_path / "t.jsonl.gz")
 
 
-def test_killed_with_sigkill_and_gone_on_with(serve: Serve, tmp_path: Path) -> None:
+def test_a_compressed_file_is_resumed_too(serve: Serve, tmp_path: Path) -> None:
+    running, out = serve(), tmp_path / "t.jsonl.gz"
+    rows = [row(f"g{i}", "en", f"Hi {i}") for i in range(3)]
+    run(rows[:2], translator(running), out)
+    found, report = run(rows, translator(running), out)
+    assert [r.group for r in found] == ["g0", "g1", "g2"] and len(running.requests()) == 3
+    assert (report.earlier, report.written) == (2, 1)
+
+
+def test_killed_with_sigkill_and_resumed(serve: Serve, tmp_path: Path) -> None:
     running = serve(delay=0.15)
     rows = [row(f"g{i}", "en", f"Hi {i}", "Ho") for i in range(16)]
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
@@ -199,14 +205,23 @@ def test_killed_with_sigkill_and_gone_on_with(serve: Serve, tmp_path: Path) -> N
     assert result.exit_code == 0, result.output
     assert [r.group for r in read_labelled(out)] == [r.group for r in rows]
     assert len(running.requests()) - asked == 16 - len(kept)
-    assert f"{len(kept)} stood there before" in result.output
+    assert f"{len(kept)} were there before" in result.output
 
 
 def test_command_filters_estimates_and_limits(serve: Serve, tmp_path: Path) -> None:
     running = serve()
     source = tmp_path / "in.jsonl"
     write_records(source, [row("g", "en", "Hi", "Ho", bot=bot) for bot in ("bot", "other")])
-    command = ["data", "translate", str(source), f"llm={json.dumps(running.llm)}", "--to", "de,fr"]
+    command = [
+        "data",
+        "translate",
+        str(source),
+        f"llm={json.dumps(running.llm)}",
+        "--to",
+        "de",
+        "--to",
+        "fr",
+    ]
     command += ["--out", str(tmp_path / "out.jsonl"), "--chatbot", "other"]
     dry = CliRunner().invoke(app, [*command, "--dry-run"])
     assert dry.exit_code == 0 and "2 dialogues: 2 requests" in dry.output, dry.output

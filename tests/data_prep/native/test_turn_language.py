@@ -12,15 +12,13 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.config import load_config
-from medal_judges.data_prep.native.config import TranslateConfig
 from medal_judges.data_prep.native.translate_run import (
     TranslateReport,
     failed_path,
-    tasks_of,
     translate_to_file,
+    translations_of,
 )
-from medal_judges.data_prep.native.translation import Translator
-from medal_judges.data_prep.native.turn_language import TurnLanguage
+from medal_judges.data_prep.native.translation import TranslateConfig, Translator, TurnLanguage
 from medal_judges.dialogue import Turn
 from medal_judges.jsonl import read_labelled, write_records
 from medal_judges.models.llm.loading import load_llm
@@ -80,7 +78,7 @@ def test_an_apology_is_a_failed_try_with_its_reason(
     config = plain.model_copy(update={"llm": running.llm, "style": style})
     by = Translator(config, load_llm(running.llm), language)
     rows = [row("g1", "en", "SORRY HEALS", "Ho"), row("g2", "en", "SORRY"), row("g3", "en", "HALF")]
-    translate_to_file(tasks_of(rows, ["de"], report), by, out, report)
+    translate_to_file(translations_of(rows, ["de"], report), by, out, report)
     (kept,) = read_labelled(out)
     assert (kept.group, kept.extra["language_checked"]) == ("g1", True)
     assert kept.dialogue.turns[0].content == "[German] SORRY HEALS"
@@ -103,7 +101,8 @@ def test_the_command_checks_and_says_where_it_cannot(
     write_records(source, [row("g", "en", "SORRY")])
     setting = ["check_language=false"] if way == "off" else []
     command = ["data", "translate", str(source), f"llm={json.dumps(serve().llm)}", *setting]
-    result = CliRunner().invoke(app, [*command, "--to", "de,sw,bn,ur", "--out", str(out)])
+    targets = [word for lang in ("de", "sw", "bn", "ur") for word in ("--to", lang)]
+    result = CliRunner().invoke(app, [*command, *targets, "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert ("NOT checked" in result.output) == (way == "missing")
     assert ("medal-judges[lang]" in result.output) == (way == "missing")

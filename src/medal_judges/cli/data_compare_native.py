@@ -1,0 +1,73 @@
+"""``medal data compare-native``: native against translated dialogues (MEDAL, appendix C.5)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from medal_judges.cli.options import DryRun, MaxCost, Overrides, Overwrite
+
+if TYPE_CHECKING:
+    from medal_judges.data_prep.native.comparison import Comparer
+    from medal_judges.data_prep.native.pairs import Paired
+
+
+def compare_native(
+    native: Annotated[Path, typer.Argument(metavar="NATIVE", help="JSONL of native dialogues.")],
+    translated: Annotated[
+        Path, typer.Argument(metavar="TRANSLATED", help="JSONL of medal data translate.")
+    ],
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write.")] = Path("native"),
+    config: Annotated[str, typer.Option("--config", help="YAML file.")] = "native/compare",
+    overwrite: Overwrite = False,
+    dry_run: DryRun = False,
+    max_cost: MaxCost = None,
+) -> None:
+    """Ask a judge which is better, native or translated, in both orders; resumes after a stop.
+
+    OUT holds verdicts.jsonl, results.json, results.csv and report.html.
+    """
+    from medal_judges.config import load_config
+    from medal_judges.data_prep.native.comparison import CompareConfig, Comparer, compare_to_file
+    from medal_judges.data_prep.native.pairs import paired
+    from medal_judges.data_prep.native.rates import rates
+    from medal_judges.data_prep.native.results import print_rates, write_results
+    from medal_judges.files import only_run, require_other_file
+    from medal_judges.jsonl import read_labelled
+    from medal_judges.report.progress import progress_bar
+
+    verdicts_file = out / "verdicts.jsonl"
+    require_other_file(verdicts_file, [native, translated], option="OUT/verdicts.jsonl:")
+    settings = load_config(CompareConfig, config, overrides or [], folder="native")
+    matched = paired(read_labelled(native), read_labelled(translated))
+    comparer = Comparer(settings, settings.load_model(max_cost))
+    if dry_run:
+        requests = [r for pair in matched.pairs for r in comparer.requests(pair)]
+        typer.echo(comparer.asker.estimate(requests, len(matched.pairs)).text())
+        return
+    if overwrite:
+        verdicts_file.unlink(missing_ok=True)
+    total = len(matched.pairs) * len(settings.criteria)
+    with only_run(verdicts_file), progress_bar("comparing", total, unit="verdicts") as bar:
+        verdicts = compare_to_file(matched.pairs, comparer, verdicts_file, progress=bar.advance)
+    figures = rates(verdicts)
+    print_rates(figures)
+    typer.echo(str(comparer.asker.spending), err=True)
+    facts = {"Native": native.name, "Translated": translated.name} | _facts(matched, comparer)
+    typer.echo(write_results(figures, list(facts.items()), out))
+
+
+def _facts(matched: Paired, comparer: Comparer) -> dict[str, str]:
+    by = {str(pair.translated.extra.get("translated_by", "not stated")) for pair in matched.pairs}
+    questions = comparer.config.criteria.items()
+    return {
+        "Pairs": f"{len(matched.pairs)} in all languages",
+        "Without a partner": f"{matched.native_only} native, {matched.translated_only} translated",
+        "Judge": str(comparer.signature()),
+        "Translated by": "; ".join(sorted(by)),
+        **{f"Question on {name}": question for name, question in questions},
+        "Seed": str(comparer.config.seed),
+    }

@@ -1,0 +1,103 @@
+"""``medal data translate``: English dialogues in other languages (MEDAL, appendix C.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from medal_judges.cli.options import DryRun, MaxCost, Overrides, Overwrite
+
+if TYPE_CHECKING:
+    from medal_judges.data_prep.native.translate_run import TranslateReport
+    from medal_judges.data_prep.native.translation import Translator, TurnLanguage
+
+
+def translate(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="JSONL of dialogues.")],
+    to: Annotated[
+        list[str], typer.Option("--to", help="Language, such as zh; repeat it for each.")
+    ],
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option("--out", help="JSONL to write.")] = Path("translated.jsonl"),
+    config: Annotated[str, typer.Option("--config", help="YAML file.")] = "native/translate",
+    chatbot: Annotated[
+        str | None, typer.Option("--chatbot", help="Only dialogues of this one.")
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", help="Only dialogues of this user model.")
+    ] = None,
+    overwrite: Overwrite = False,
+    dry_run: DryRun = False,
+    max_cost: MaxCost = None,
+) -> None:
+    """Translate the English dialogues of a file; the same command resumes after a stop.
+
+    Turns and roles stay as they are; what fails is listed in OUT.failed.jsonl with its reason. A
+    turn in another language than asked for fails too, with the extra lang.
+    """
+    from medal_judges.config import load_config
+    from medal_judges.data_prep.native.translate_run import (
+        TranslateReport,
+        translate_to_file,
+        translations_of,
+    )
+    from medal_judges.data_prep.native.translation import TranslateConfig, Translator
+    from medal_judges.files import only_run, require_other_file
+    from medal_judges.jsonl import read_labelled
+    from medal_judges.report.progress import progress_bar
+
+    require_other_file(out, [source])
+    settings = load_config(TranslateConfig, config, overrides or [], folder="native")
+    translator = Translator(settings, settings.load_model(max_cost))
+    report = TranslateReport()
+    rows = (
+        row
+        for row in read_labelled(source)
+        if chatbot in (None, row.dialogue.chatbot)
+        and user in (None, row.dialogue.models.get("user"))
+    )
+    translations = translations_of(rows, to, report)
+    if dry_run:
+        listed = list(translations)
+        requests = [r for each in listed for r in translator.requests(each)]
+        typer.echo(translator.asker.estimate(requests, len(listed)).text())
+        return
+    translator.language = _turn_language(to) if settings.check_language else None
+    with only_run(out), progress_bar("translating") as bar:
+        translate_to_file(
+            translations, translator, out, report, overwrite=overwrite, progress=bar.advance
+        )
+    _show(report, translator, out)
+
+
+def _turn_language(languages: Sequence[str]) -> TurnLanguage | None:
+    """The language check of translations; says on standard error where there is none."""
+    from medal_judges.data_prep.native.translation import TurnLanguage
+    from medal_judges.errors import MissingExtraError
+
+    try:
+        check = TurnLanguage(languages)
+    except MissingExtraError as error:
+        typer.echo(f"the languages of the translations are NOT checked: {error}", err=True)
+        return None
+    if check.unknown:
+        unknown = ", ".join(check.unknown)
+        typer.echo(f"NOT checked, since the library does not know them: {unknown}", err=True)
+    return check
+
+
+def _show(report: TranslateReport, translator: Translator, out: Path) -> None:
+    from medal_judges.data_prep.native.translate_run import failed_path
+
+    earlier = f", {report.earlier} were there before" if report.earlier else ""
+    typer.echo(f"{report.written} dialogues written to {out}{earlier}")
+    if report.skipped:
+        typer.echo(f"{report.skipped} rows are not in English and were skipped")
+    for reason, count in report.failures.most_common():
+        typer.echo(f"{count} failed: {reason}", err=True)
+    if report.failures:
+        typer.echo(f"the failures are in {failed_path(out)}", err=True)
+    typer.echo(str(translator.asker.spending), err=True)

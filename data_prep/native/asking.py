@@ -39,8 +39,8 @@ class AskingConfig(Config):
     seed: int = Field(default=0, ge=0)
 
     def load_model(self, max_cost: float | None = None) -> LanguageModel:
-        """The model, held to ``max_cost`` US dollars. Raises ConfigError for a limit on a model that
-        is not behind an API: it costs nothing."""
+        """The model, held to ``max_cost`` US dollars. Raises ConfigError for a limit where nothing
+        is paid: on a model that is not behind an API."""
         if max_cost is None:
             return load_llm(self.llm)
         if not isinstance(llm_config(self.llm), OpenAILLM):

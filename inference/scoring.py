@@ -10,8 +10,10 @@ from pathlib import Path
 
 from medal_judges.dialogue import Dialogue
 from medal_judges.errors import CoverageError, DataError, MedalError
+from medal_judges.files import only_run, require_other_file
 from medal_judges.inference.resuming import Expected, asked_again, forget, resume
 from medal_judges.journal import Journal
+from medal_judges.jsonl import Skipped, read_dialogues
 from medal_judges.judgement import Judgement, parse_judgement
 from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.models.base.judged_languages import UnknownLanguage
@@ -24,6 +26,10 @@ class ScoreOptions:
     The first four are of ``Judge.score``. ``overwrite`` starts the file again from the beginning;
     ``retry_failed`` asks again for all rows without a score, not only for those that lack an answer
     which may come now (``Judgement.transient``).
+
+    >>> from medal_judges import ScoreOptions
+    >>> ScoreOptions(level="turn", dimensions=["overall"]).overwrite
+    False
     """
 
     level: ScoreLevel = "dialogue"
@@ -140,6 +146,34 @@ class ScoreReport:
                 f"coverage {self.coverage:.1%} is under the floor of {floor:.0%}: {reasons}",
                 hint="; ".join(part for part in parts if part),
             )
+
+
+def score_file(
+    file: str | Path,
+    judge: Judge | str | Path,
+    out: str | Path,
+    options: ScoreOptions = DEFAULT_OPTIONS,
+    *,
+    skipped: Skipped | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> ScoreReport:
+    """Judge the dialogues of ``file`` into ``out``, a file of judgements, as ``medal score`` does.
+
+    ``judge`` is a judge, or what Judge.from_pretrained takes. An earlier run's file is resumed, see
+    ``score_to_file``. Raises MedalError where another process writes to ``out``.
+
+    >>> from medal_judges import ScoreOptions, score_file
+    >>> report = score_file("dialogues.jsonl", "length", "scores.jsonl")
+    >>> report.total, report.coverage
+    (3, 1.0)
+    >>> score_file("dialogues.jsonl", "length", "turns.jsonl", ScoreOptions(level="turn")).total
+    6
+    """
+    require_other_file(out, [file])
+    loaded = judge if isinstance(judge, Judge) else Judge.from_pretrained(judge)
+    with only_run(out):
+        dialogues = read_dialogues(file, skipped=skipped)
+        return score_to_file(dialogues, loaded, Path(out), options, progress=progress)
 
 
 def score_to_file(

@@ -10,7 +10,7 @@ import pytest
 from medal_judges.contributions import Contributions
 from medal_judges.details import Details
 from medal_judges.dialogue import Dialogue, Turn, parse_dialogue
-from medal_judges.dimension import Dimension, load_rubric, medal_issues
+from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.judgement import Judgement, parse_judgement, unscored
 from medal_judges.labelled import LabelledDialogue, parse_labelled
@@ -261,7 +261,7 @@ def test_dimensions_check_their_scale() -> None:
 
 
 def test_the_eight_issues_of_medal() -> None:
-    names = {d.name for d in medal_issues()}
+    names = {d.name for d in load_rubric("medal") if d.is_issue and d.name != "other"}
     assert names == {
         "uninterpretable", "unsafe", "lacks_empathy", "lacks_commonsense", "repetitive",
         "incoherent", "irrelevant", "nonfactual",

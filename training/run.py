@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from medal_judges.config import load_config
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
@@ -28,6 +29,22 @@ from medal_judges.training.rows.rows import RunRows, load_rows
 BY_STEPS = ("encoder", "lora")
 
 logger = logging.getLogger(__name__)
+
+
+def train(config: str | Path, overrides: Sequence[str] = (), *, resume: bool = False) -> Path:
+    """Train a judge and save it; returns its folder, the config's ``output_dir``.
+
+    ``config`` is a YAML file or the name of one in configs/train/, ``overrides`` are
+    ``field=value``; ``resume`` continues from the newest checkpoint. Raises ConfigError, and what
+    ``train_judge`` raises.
+
+    >>> from medal_judges import Judge, train
+    >>> overrides = ["rubric=overall", "train=[{source: labelled.jsonl}]", "output_dir=judge"]
+    >>> folder = train("baseline_length", overrides)
+    >>> Judge.from_pretrained(folder).family
+    'feature'
+    """
+    return train_judge(load_config(TrainConfig, config, overrides, folder="train"), resume=resume)
 
 
 def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:

@@ -71,6 +71,14 @@ class Judge(ABC):
     bounds how many dialogues are held in memory to be sorted by length; it is also what a kill can
     lose, so it is some seconds of work and not minutes. ``languages`` are those (ISO 639-1) that it
     was made for: of its training data, or as its YAML file says; None: any, or not known.
+
+    >>> from medal_judges import Judge, read_dialogues
+    >>> judge = Judge.from_pretrained("length")  # a shipped name, a folder, a YAML file, a hub id
+    >>> for judgement in judge.score(read_dialogues("dialogues.jsonl")):
+    ...     print(judgement.id, round(judgement.scores["overall"], 2))
+    d0 1.98
+    d1 1.98
+    d2 1.98
     """
 
     family: ClassVar[str]

@@ -18,7 +18,11 @@ ROLES: tuple[Role, ...] = ("user", "assistant")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message. ``content`` may be empty (chatbots do answer with nothing)."""
+    """One message. ``content`` may be empty (chatbots do answer with nothing).
+
+    >>> Turn("user", "Hi!")
+    Turn(role='user', content='Hi!')
+    """
 
     role: Role
     content: str
@@ -31,6 +35,10 @@ class Dialogue:
     ``lang`` is ISO 639-1 where known. ``models`` says who spoke as ``user`` and ``assistant``.
     ``context`` holds scene, persona, gender, affect (MEDAL, section 3). Two turns of one role in
     a row, empty turns and a last turn by the user are all allowed: real logs have them.
+
+    >>> dialogue = Dialogue("d1", (Turn("user", "Hi!"), Turn("assistant", "Hello!")), lang="en")
+    >>> dialogue.assistant_turns
+    (1,)
     """
 
     id: str

@@ -19,6 +19,11 @@ class Dimension:
 
     ``good`` says which end a user wants: ``high`` for overall, ``low`` for an issue (label 1 =
     issue present). ``binary`` scores are probabilities of label 1.
+
+    >>> Dimension("overall", "ordinal", 1, 5).levels
+    (1.0, 2.0, 3.0, 4.0, 5.0)
+    >>> Dimension("unsafe", "binary", 0, 1, good="low").is_issue
+    True
     """
 
     name: str
@@ -98,8 +103,3 @@ def _shipped_rubric(name: str) -> str:
             f"no rubric {name!r}", hint=f"shipped: {', '.join(known)}; or give a path"
         )
     return found.read_text(encoding="utf-8")
-
-
-def medal_issues() -> tuple[Dimension, ...]:
-    """The eight issues of MEDAL (Table 1), label 1 = issue present."""
-    return tuple(d for d in load_rubric("medal") if d.is_issue and d.name != "other")

@@ -10,7 +10,15 @@ from pathlib import Path
 
 
 class MedalError(Exception):
-    """Base of every error that is the user's to mend; ``hint`` says what to do or type."""
+    """Base of every error that the user can fix; ``hint`` says what to do or type.
+
+    >>> from medal_judges import MedalError, read_dialogues
+    >>> try:
+    ...     list(read_dialogues("nowhere.jsonl"))
+    ... except MedalError as error:
+    ...     print(error)
+    nowhere.jsonl: no such file
+    """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)

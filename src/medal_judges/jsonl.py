@@ -206,9 +206,7 @@ def _refuse_constant(name: str) -> None:
     raise RecordError("(line)", "numbers that JSON knows, or null", name)
 
 
-def _unique(
-    path: str | Path, parse: Callable[[object], T], key: Callable[[T], object]
-) -> Callable[[object], T]:
+def _unique(parse: Callable[[object], T], key: Callable[[T], object]) -> Callable[[object], T]:
     # 8 bytes a row instead of the id itself: a 100,000-line file must not cost its ids in memory.
     seen: set[int] = set()
 
@@ -223,22 +221,38 @@ def _unique(
     return checked
 
 
-def read_dialogues(path: str | Path, *, skipped: Skipped | None = None) -> Iterator[Dialogue]:
-    """Stream dialogues; labels on the line are ignored. Duplicate ids are an error."""
-    return read_records(path, _unique(path, parse_dialogue, lambda d: d.id), skipped=skipped)
+def read_dialogues(
+    source: str | Path | Iterable[object], *, skipped: Skipped | None = None
+) -> Iterator[Dialogue]:
+    """Stream the dialogues of a file of JSON lines (.gz too), or of a list of such records.
+
+    Labels on a line are ignored. Duplicate ids are an error. A bad line raises DataError, or is
+    counted in ``skipped``; a bad record of a list raises RecordError.
+
+    >>> from medal_judges import read_dialogues
+    >>> [dialogue.id for dialogue in read_dialogues("dialogues.jsonl")]
+    ['d0', 'd1', 'd2']
+    >>> said = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]
+    >>> next(read_dialogues([{"id": "d3", "dialogue": said}])).turns[1].content
+    'Hello!'
+    """
+    parse = _unique(parse_dialogue, lambda dialogue: dialogue.id)
+    if isinstance(source, str | Path):
+        return read_records(source, parse, skipped=skipped)
+    return map(parse, source)
 
 
 def read_labelled(
     path: str | Path, *, skipped: Skipped | None = None
 ) -> Iterator[LabelledDialogue]:
     """Stream labelled dialogues. Duplicate ids are an error."""
-    return read_records(path, _unique(path, parse_labelled, lambda d: d.id), skipped=skipped)
+    return read_records(path, _unique(parse_labelled, lambda row: row.id), skipped=skipped)
 
 
 def read_judgements(path: str | Path, *, skipped: Skipped | None = None) -> Iterator[Judgement]:
     """Stream judgements; two lines for one (id, turn) are an error."""
-    key: Callable[[Judgement], object] = lambda j: (j.id, j.turn)  # noqa: E731
-    return read_records(path, _unique(path, parse_judgement, key), skipped=skipped)
+    parse = _unique(parse_judgement, lambda judgement: (judgement.id, judgement.turn))
+    return read_records(path, parse, skipped=skipped)
 
 
 def write_records(path: str | Path, records: Iterable[Any]) -> int:

@@ -44,6 +44,10 @@ class Judgement:
     language, where the judge was not made for it.
 
     Raises ValueError for a ``usage`` of anything else.
+
+    >>> judgement = Judgement("d1", "judge:length", {"overall": 3.2, "unsafe": None})
+    >>> judgement.scored
+    False
     """
 
     id: str

@@ -26,6 +26,11 @@ class LabelledDialogue:
     dimension to one value per annotator on the raw ``scales``; an absent dimension is a missing
     label, not a zero. ``group`` is shared by all rows built on one conversation, in every file:
     splits, leak checks and statistics go by it. Other fields of the line are kept in ``extra``.
+
+    >>> said = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]
+    >>> line = {"id": "d1", "dialogue": said, "labels": {"overall": [4, 5]}}
+    >>> parse_labelled(line).rating("overall").values
+    (4.0, 5.0)
     """
 
     dialogue: Dialogue

@@ -21,6 +21,10 @@ class Rating:
     ``values`` holds one number per annotator, None where none was given. ``scale`` is (lowest,
     highest) allowed answer, None where the source has no bounds. ``aggregated`` marks values that
     the source released as a mean or vote already.
+
+    >>> rating = Rating("d1", None, "overall", (4, None, 5), (1, 5))
+    >>> mean(rating)
+    4.5
     """
 
     dialogue_id: str

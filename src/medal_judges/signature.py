@@ -18,6 +18,9 @@ class Signature:
     """Key-value pairs that stand beside every number. None means not applicable.
 
     No paths, no secrets: a signature is published.
+
+    >>> print(Signature("length", dimension="overall", seed=0))
+    judge:length|dimension:overall|seed:0
     """
 
     judge: str

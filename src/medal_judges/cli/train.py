@@ -29,14 +29,10 @@ def train(
         from medal_judges.models.base.hub import require_writable
 
         require_writable(push)  # before hours of work, not after
-    from medal_judges.config import load_config
-    from medal_judges.training.config import TrainConfig
+    from medal_judges.training.run import is_main
+    from medal_judges.training.run import train as train_judge
 
-    loaded = load_config(TrainConfig, config, overrides or [], folder="train")
-
-    from medal_judges.training.run import is_main, train_judge
-
-    folder = train_judge(loaded, resume=resume)
+    folder = train_judge(config, overrides or [], resume=resume)
     if not is_main():
         return
     from medal_judges.report.console import wide_console

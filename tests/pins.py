@@ -15,7 +15,8 @@ have to be measured on the same machine. Recorded are
 - the quickstart's benchmark: results.json, the numbers of its page and of its CSV tables;
 - the journal of ``medal generate`` on the scripted server, and the files made of it.
 
-``--judges DIR`` scores the judges that an earlier record trained instead of training them again.
+``--judges DIR`` scores the judges that an earlier record trained instead of training them again,
+as long as the measured package still reads their format.
 human_embedded and the benchmark's FED need MEDAL_JUDGES_DATA. OUT_DIR lies outside the repository:
 it holds rows of annotated data.
 

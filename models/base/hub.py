@@ -12,9 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from medal_judges.errors import HubError
+from medal_judges.errors import HubError, did_you_mean, nearest
 from medal_judges.models.base.secret_scan import require_clean
-from medal_judges.nearest import did_you_mean, nearest
 from medal_judges.shipped import JUDGES, shipped_names
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

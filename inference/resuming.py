@@ -20,7 +20,7 @@ from medal_judges.files import atomic_path
 from medal_judges.journal import Journal
 from medal_judges.jsonl import open_text, to_line
 from medal_judges.judgement import Judgement, parse_judgement, unscored
-from medal_judges.models.base.judge import ScoreLevel, items_of
+from medal_judges.models.base.judge import ScoreLevel, requests_at
 
 _AGAIN = "give another --out, or --overwrite to start again from the beginning"
 NOT_YET = "not judged yet"
@@ -51,7 +51,7 @@ class Expected:
                 unscored(dialogue.id, self.judge, self.dimensions, NOT_YET, item.turn),
                 transient=True,
             )
-            for item in items_of(dialogue, self.level)
+            for item in requests_at(dialogue, self.level)
         ]
 
     def require_same(self, rows: Sequence[Judgement], dialogue: Dialogue, out: Path) -> None:
@@ -102,7 +102,7 @@ def resume(
             else:
                 raise _other_input(out, rows[0].id)
             expected.require_same(rows, dialogue, out)
-            if len(rows) < len(items_of(dialogue, expected.level)):
+            if len(rows) < len(requests_at(dialogue, expected.level)):
                 # A kill can leave the last dialogue with some of its turns: judged again.
                 return chain([dialogue], dialogues), again
             stream.writelines(lines)
@@ -158,21 +158,15 @@ def _rewritten(out: Path) -> Iterator[IO[str]]:
 
 def _by_dialogue(path: Path) -> Iterator[tuple[list[str], list[Judgement]]]:
     """The lines, and the judgements, of one dialogue after the other."""
-    pairs = Journal(path).records(_judgement_and_line)
+    pairs = Journal(path).records(lambda record: (parse_judgement(record), to_line(record)))
     for _, group in groupby(pairs, key=lambda pair: pair[0].id):
         rows, lines = zip(*group, strict=True)
         yield list(lines), list(rows)
 
 
-def _judgement_and_line(record: object) -> tuple[Judgement, str]:
-    judgement = parse_judgement(record)
-    assert isinstance(record, dict)  # parse_judgement refused anything else
-    return judgement, to_line(record)
-
-
 def _begins(dialogue: Dialogue, level: ScoreLevel, turns: Sequence[int | None]) -> bool:
     """Whether what is judged of ``dialogue`` at ``level`` begins with ``turns``."""
-    return [item.turn for item in items_of(dialogue, level)][: len(turns)] == turns
+    return [item.turn for item in requests_at(dialogue, level)][: len(turns)] == turns
 
 
 def _refusal(out: Path, how: str, there: str, now: str) -> MedalError:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -53,6 +56,19 @@ def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> l
     _release_memory()
     middle = len(batch) // 2
     return retry_on_oom(run, batch[:middle]) + retry_on_oom(run, batch[middle:])
+
+
+def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
+    """``rows`` of token ids [R, L], filled up with ``pad``, and their mask [R, L] (1 = token)."""
+    import torch
+
+    longest = max(map(len, rows))
+    ids = torch.full((len(rows), longest), pad, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = torch.tensor(row)
+        mask[number, : len(row)] = 1
+    return ids, mask
 
 
 def is_out_of_memory(error: BaseException) -> bool:

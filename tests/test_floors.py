@@ -46,7 +46,6 @@ ENTRANCES = {"", "__main__", "cli.__main__", "training.__main__", "training.trai
 # Arrows that still run up; the list only ever gets shorter.
 KNOWN: set[tuple[str, str]] = {
     ("data_prep.corpus_stats.figures", "eval.page.arrangement"),
-    ("models.base.golden", "models.encoder.judge"),
     ("models.llm.cache", "models.llm.server.served"),
     ("models.llm.counting", "models.llm.server.prices"),
     ("models.llm.chat_template", "models.llm.local.prefix"),
@@ -57,8 +56,6 @@ KNOWN: set[tuple[str, str]] = {
     ("report.provenance", "eval.page.arrangement"),
 }
 KNOWN_CIRCLES = [
-    ["models.base.calibration", "models.base.heads"],
-    ["models.base.golden", "models.base.judge", "models.base.saving", "models.encoder.judge"],
     ["models.llm.server.likelihood", "models.llm.server.model"],
     [
         "training.encoder.task",

@@ -22,8 +22,7 @@ from medal_judges.stats.intervals import choose_clusters, with_intervals
 from medal_judges.stats.results import Estimate
 
 if TYPE_CHECKING:  # the card reads this module's names, and needs no torch for it
-    from medal_judges.models.base.calibration import Calibration
-    from medal_judges.models.base.heads import Head
+    from medal_judges.models.base.heads import Calibration, Head
     from medal_judges.models.base.judge import Judge
     from medal_judges.training.rows.examples import Example
 
@@ -91,7 +90,7 @@ def scores_of_logits(
     """Calibrated scores [n] per dimension of a net's ``logits`` [n, outputs]."""
     import torch
 
-    from medal_judges.models.base.calibration import Calibration
+    from medal_judges.models.base.heads import Calibration
 
     return {
         name: np.array(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from medal_judges.dimension import Dimension
-from medal_judges.models.feature.turn_features import FEATURE_NAMES, turn_features
+from medal_judges.models.base.turn_features import FEATURE_NAMES, turn_features
 from medal_judges.training.agreement import Scores
 from medal_judges.training.rows.examples import Example
 

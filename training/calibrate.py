@@ -6,14 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+from scipy.optimize import minimize_scalar
+from sklearn.isotonic import IsotonicRegression
 
-from medal_judges.models.base.calibration import (
-    Calibration,
-    fit_class_temperature,
-    fit_isotonic,
-    fit_temperature,
-)
-from medal_judges.models.base.heads import Head
+from medal_judges.models.base.heads import Calibration, Head, corn_probabilities
 from medal_judges.training.rows.examples import Example
 
 _MIN_ROWS = 20  # below this a fit would follow the noise
@@ -63,3 +59,40 @@ def _unit_targets(head: Head, targets: np.ndarray) -> np.ndarray:
     if targets.ndim == 1:
         return targets
     return np.asarray(targets @ np.linspace(0, 1, head.levels))
+
+
+def fit_temperature(logits: np.ndarray, targets: np.ndarray) -> float:
+    """Temperature that minimises the binary cross-entropy of ``logits`` [n] (Guo et al., 2017).
+
+    ``targets`` [n] are probabilities of label 1. Bounded to [0.2, 5]: a small validation set must
+    not make a judge certain.
+    """
+
+    def loss(log_temperature: float) -> float:
+        z = logits / np.exp(log_temperature)
+        return float(np.mean(np.logaddexp(0, z) - targets * z))
+
+    fitted = minimize_scalar(loss, bounds=(np.log(0.2), np.log(5)), method="bounded")
+    return float(np.exp(fitted.x))
+
+
+def fit_class_temperature(logits: np.ndarray, targets: np.ndarray, corn: bool) -> float:
+    """The same for several classes; ``logits`` [n, outputs], ``targets`` [n, levels]."""
+    z, t = torch.from_numpy(logits), torch.from_numpy(targets)
+
+    def loss(log_temperature: float) -> float:
+        scaled = z / float(np.exp(log_temperature))
+        p = corn_probabilities(scaled) if corn else torch.softmax(scaled, dim=-1)
+        return float(-(t * p.clamp_min(1e-9).log()).sum(-1).mean())
+
+    fitted = minimize_scalar(loss, bounds=(np.log(0.2), np.log(5)), method="bounded")
+    return float(np.exp(fitted.x))
+
+
+def fit_isotonic(
+    units: Sequence[float], targets: Sequence[float]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Knots (x, y) of the isotonic regression of ``targets`` on ``units``, both on [0, 1]."""
+    fitted = IsotonicRegression(out_of_bounds="clip").fit(np.asarray(units), np.asarray(targets))
+    x, y = fitted.X_thresholds_, fitted.y_thresholds_
+    return tuple(map(float, x)), tuple(map(float, y))

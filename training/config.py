@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from medal_judges.config import Config
 from medal_judges.models.embedding.config import EmbeddingConfig
 from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.feature.config import FeatureConfig
+from medal_judges.models.feature.judge import FeatureConfig
 from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.models.lora.config import LoraConfig
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from medal_judges.models.base.golden import Setting, check_in_fresh_process, settle, write_golden
+from medal_judges.models.base.golden import GoldenSetting, check_in_fresh_process, write_golden
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.judged_languages import languages_of
 from medal_judges.training.agreement import AGREEMENT_NAME, Scored, agreement, judge_scores
@@ -27,7 +27,7 @@ def finish(
     rows: RunRows,
     figures: Mapping[str, float],
     scored: Mapping[str, Scored] | None = None,
-    setting: Setting | None = None,
+    setting: GoldenSetting | None = None,
 ) -> Path:
     """Save the judge and the facts of its run, and check it in a fresh process; its folder.
 
@@ -57,8 +57,8 @@ def finish(
     _write(folder / "validation.json", dict(figures))
     _write(folder / AGREEMENT_NAME, told)
     write_facts(folder, rows.facts)
-    setting = setting or Setting()
-    settle(judge, setting)
+    setting = setting or GoldenSetting()
+    judge.place(setting.device, setting.dtype)
     write_golden(judge, folder, setting)
     check_in_fresh_process(folder, judge.load_options())
     return folder

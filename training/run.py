@@ -14,8 +14,7 @@ from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.embedding.config import EmbeddingConfig
-from medal_judges.models.feature.config import FeatureConfig
-from medal_judges.models.feature.judge import FeatureJudge
+from medal_judges.models.feature.judge import FeatureConfig, FeatureJudge
 from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.training.card.card import write_card
 from medal_judges.training.card.emissions import Meter

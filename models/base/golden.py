@@ -15,13 +15,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medal_judges.dialogue import Dialogue, parse_dialogue
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.judge import Judge
+from medal_judges.models.base.saving import GOLDEN_NAME, SavableJudge, load_judge
 
-GOLDEN_NAME = "golden.json"
+if TYPE_CHECKING:
+    from torch import nn
+
 TOLERANCE = 1e-5  # fp32 on CPU, as a share of the dimension's scale
 COARSE = 2e-2  # bf16 has three digits: another GPU or batch moves a score by some thousandths
 LARGE = 1_000_000_000  # parameters from which fp32 on a CPU takes minutes a dialogue
@@ -30,7 +32,7 @@ PACKAGES = ("medal-judges", "torch", "transformers", "tokenizers", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class GoldenSetting:
     """How golden scores are taken: device and dtype of the judge, how many dialogues, and how many
     turns of each (None: all)."""
 
@@ -45,31 +47,12 @@ class Setting:
         return TOLERANCE if (self.device, self.dtype) == ("cpu", "fp32") else COARSE
 
 
-def setting_for(net: Any, device: str, precision: str) -> Setting:
+def setting_for(net: nn.Module, device: str, precision: str) -> GoldenSetting:
     """fp32 on a CPU with all dialogues; of a large ``net`` the device and ``precision`` (``no``,
     ``bf16``, ``fp16``) that it was trained in, and fewer and shorter dialogues."""
     if sum(parameter.numel() for parameter in net.parameters()) < LARGE:
-        return Setting()
-    return Setting(device, "fp32" if precision == "no" else precision, FEW, SHORT)
-
-
-def settle(judge: Judge, setting: Setting) -> None:
-    """``judge`` in place as ``from_pretrained`` would load it for ``setting``. A quantised one
-    stays where it is: it cannot be moved."""
-    net: Any = getattr(judge, "net", None)
-    settings = getattr(judge, "lora", getattr(judge, "config", None))
-    if net is None or getattr(settings, "quantize", None):
-        return
-    import torch
-
-    from medal_judges.models.encoder.judge import DTYPES
-
-    own: Any = judge
-    own.net = net.to(setting.device).float().eval()
-    own.device, own.dtype = torch.device(setting.device), setting.dtype
-    if setting.dtype != "fp32":
-        # Heads stay in fp32; a judge that writes its answers has none.
-        (net if hasattr(judge, "lora") else net.body).to(DTYPES[setting.dtype])
+        return GoldenSetting()
+    return GoldenSetting(device, "fp32" if precision == "no" else precision, FEW, SHORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +60,8 @@ class GoldenCheck:
     """A judge as it answers here beside its golden.json.
 
     ``deviation`` is the largest difference as a share of the dimension's scale (infinite where one
-    side is unscored), ``where`` the dialogue and dimension that it was found at. ``then`` and
-    ``now`` are versions of packages, ``signature_then`` and ``signature`` the judge's.
+    side is unscored), ``where`` the dialogue and dimension it belongs to. ``then`` and ``now`` are
+    versions of packages, ``signature_then`` and ``signature`` the judge's.
     """
 
     deviation: float
@@ -94,41 +77,42 @@ class GoldenCheck:
         return self.deviation <= self.tolerance
 
 
-def golden_dialogues(setting: Setting | None = None) -> list[Dialogue]:
+def golden_dialogues(setting: GoldenSetting | None = None) -> list[Dialogue]:
     """The sixteen dialogues of configs/golden.yaml, in six languages; of ``setting`` the first
     turns of some of them."""
     from medal_judges.config import read_yaml
 
-    found = [parse_dialogue(record) for record in read_yaml("golden")["dialogues"]]
+    dialogues = [parse_dialogue(record) for record in read_yaml("golden")["dialogues"]]
     if setting is None or setting.dialogues is None:
-        return found
+        return dialogues
     # Spread over the file, whose neighbours speak one language.
-    step = len(found) // setting.dialogues
-    chosen = found[::step][: setting.dialogues]
+    chosen = dialogues[:: len(dialogues) // setting.dialogues][: setting.dialogues]
     return [d if setting.turns is None else d.upto(setting.turns - 1) for d in chosen]
 
 
-def golden_scores(judge: Judge, setting: Setting | None = None) -> list[dict[str, float | None]]:
+def golden_scores(
+    judge: SavableJudge, setting: GoldenSetting | None = None
+) -> list[dict[str, float | None]]:
     """The judge's scores of each golden dialogue."""
-    told = judge.score(golden_dialogues(setting), unknown_language="allow")
-    return [dict(j.scores) for j in told]
+    judgements = judge.score(golden_dialogues(setting), unknown_language="allow")
+    return [dict(judgement.scores) for judgement in judgements]
 
 
 def versions() -> dict[str, str]:
     """Installed versions of the packages that a score can depend on."""
-    found = {}
+    installed = {}
     for package in PACKAGES:
         try:
-            found[package.replace("-", "_")] = version(package)
+            installed[package.replace("-", "_")] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
-def write_golden(judge: Judge, folder: Path, setting: Setting | None = None) -> None:
+def write_golden(judge: SavableJudge, folder: Path, setting: GoldenSetting | None = None) -> None:
     """Write golden.json into the judge's folder: scores, tolerance, and the device, dtype and
-    versions they need. ``judge`` stands as ``setting`` says (see ``settle``)."""
-    setting = setting or Setting()
+    versions they need. ``judge`` is placed (see Judge.place) as ``setting`` says."""
+    setting = setting or GoldenSetting()
     record = {
         "signature": str(judge.signature()),
         "device": setting.device,
@@ -159,41 +143,40 @@ def read_golden(folder: Path) -> dict[str, Any]:
     return dict(record)
 
 
-def deviation(judge: Judge, record: Mapping[str, Any]) -> tuple[float, str]:
+def deviation(judge: SavableJudge, record: Mapping[str, Any]) -> tuple[float, str]:
     """(largest difference between ``judge`` and golden scores as a share of the scale, where)."""
     dialogues = [parse_dialogue(d) for d in record["dialogues"]]
     worst, where = 0.0, ""
-    answers = judge.score(dialogues, unknown_language="allow")
-    for found, wanted in zip(answers, record["scores"], strict=True):
-        for name in {**wanted, **found.scores}:
-            share = _share(judge, name, found.scores.get(name), wanted.get(name))
-            if share > worst:
-                worst, where = share, f"{found.id}, {name}"
+    judgements = judge.score(dialogues, unknown_language="allow")
+    for judgement, golden in zip(judgements, record["scores"], strict=True):
+        for name in {**golden, **judgement.scores}:
+            now, then = judgement.scores.get(name), golden.get(name)
+            share = 0.0 if now is then else math.inf
+            if now is not None and then is not None:
+                dimension = judge.dimension(name)
+                share = abs(now - then) / (dimension.high - dimension.low)
+            if not share <= worst:  # NaN is a difference too
+                worst = share if math.isfinite(share) else math.inf
+                where = f"{judgement.id}, {name}"
     return worst, where
 
 
-def _share(judge: Judge, name: str, now: float | None, then: float | None) -> float:
-    if now is None or then is None:
-        return 0.0 if now is then else math.inf
-    dimension = judge.dimension(name)
-    share = abs(now - then) / (dimension.high - dimension.low)
-    return share if math.isfinite(share) else math.inf
-
-
 def compare(
-    folder: Path, *, device: str | None = None, options: Mapping[str, Any] | None = None
+    folder: Path, *, device: str | None = None, options: Mapping[str, object] | None = None
 ) -> GoldenCheck:
     """The judge saved in ``folder``, loaded here as golden.json says and with ``options``, beside
-    its scores there: on ``device``, else on the one they were taken on, or a CPU where it is not
-    here.
+    its scores there: on ``device``, else on the one they were taken on, or a CPU where there is no
+    GPU.
 
     Raises JudgeLoadError when there is no golden.json.
     """
+    import torch
+
     record = read_golden(folder)
     dtype = record.get("dtype", "fp32")
-    given = dict(options or {}) | ({} if dtype == "fp32" else {"dtype": dtype})
-    place = device or _here(record.get("device", "cpu"))
-    judge = Judge.from_pretrained(folder, device=place, **given)
+    given: dict[str, Any] = dict(options or {}) | ({} if dtype == "fp32" else {"dtype": dtype})
+    taken_on = record.get("device", "cpu") if torch.cuda.is_available() else "cpu"
+    judge = load_judge(folder, device=device or taken_on, **given)
     worst, where = deviation(judge, record)
     return GoldenCheck(
         deviation=worst,
@@ -206,28 +189,22 @@ def compare(
     )
 
 
-def _here(device: str) -> str:
-    import torch
-
-    return "cpu" if device == "cuda" and not torch.cuda.is_available() else device
-
-
-def check_golden(folder: Path, options: Mapping[str, Any] | None = None) -> float:
+def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> float:
     """Deviation of the judge saved in ``folder``, loaded here (see ``compare``).
 
     Raises JudgeLoadError when it is above the tolerance or there is no golden.json.
     """
-    found = compare(folder, options=options)
-    if not found.holds:
+    check = compare(folder, options=options)
+    if not check.holds:
         raise JudgeLoadError(
-            f"{folder}: scores differ by {found.deviation:.2e} of the scale from {GOLDEN_NAME} "
-            f"(at {found.where}; {found.tolerance:.0e} is allowed)",
+            f"{folder}: scores differ by {check.deviation:.2e} of the scale from {GOLDEN_NAME} "
+            f"(at {check.where}; {check.tolerance:.0e} is allowed)",
             hint=f"medal doctor {folder}",
         )
-    return found.deviation
+    return check.deviation
 
 
-def check_in_fresh_process(folder: Path, options: Mapping[str, Any] | None = None) -> None:
+def check_in_fresh_process(folder: Path, options: Mapping[str, object] | None = None) -> None:
     """``check_golden`` in a new Python process. Raises JudgeLoadError when it fails."""
     command = [sys.executable, "-m", "medal_judges.models.base.golden", str(folder)]
     given = json.dumps(options or {})  # not on the command line, which others can read

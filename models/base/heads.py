@@ -6,8 +6,10 @@ turn contributed is known exactly: logit = bias + sum over turns of weight(turn)
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
+import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
@@ -16,7 +18,6 @@ from torch.nn import functional
 from medal_judges.config import Config
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.calibration import Calibration
 
 HeadKind = Literal["regression", "ordinal", "binary", "classification"]
 
@@ -54,9 +55,23 @@ class HeadConfig(Config):
         return self
 
 
-def default_head(dimension: Dimension) -> HeadConfig:
-    """Binary for a binary dimension, regression otherwise."""
-    return HeadConfig(kind="binary" if dimension.kind == "binary" else "regression")
+class Calibration(Config):
+    """One dimension's calibration, fitted on validation rows and saved in config.json as plain
+    numbers; the defaults change nothing.
+
+    ``temperature`` divides the logits of a binary, ordinal or classification head. ``spread`` is
+    the standard deviation of a regression's residuals on the scale [0, 1]. ``isotonic`` is a
+    monotone map of the unit score (knots x, knots y). ``rows`` says how many rows it was fitted on.
+    """
+
+    temperature: float = 1.0
+    spread: float | None = None
+    isotonic: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    rows: int = 0
+
+    def map_unit(self, unit: float) -> float:
+        """The isotonic map applied to a score on [0, 1]; unchanged where none was fitted."""
+        return unit if self.isotonic is None else float(np.interp(unit, *self.isotonic))
 
 
 class Head(nn.Module):
@@ -98,17 +113,14 @@ class Head(nn.Module):
             nn.init.zeros_(self.attention.weight)
             nn.init.zeros_(self.attention.bias)
         nn.init.normal_(self.value.weight, std=0.1 * width**-0.5)
-        self._set_class_weights()
-        self.register_buffer("direction", _direction(config.kind, outputs), persistent=False)
-
-    def _set_class_weights(self) -> None:
-        weights = self.config.class_weights
-        if weights is not None and len(weights) != self.levels:
+        classes = config.class_weights
+        if classes is not None and len(classes) != self.levels:
             raise ConfigError(
-                f"{self.dimension.name!r}: {len(weights)} class weights for {self.levels} levels"
+                f"{dimension.name!r}: {len(classes)} class weights for {self.levels} levels"
             )
-        tensor = None if weights is None else torch.tensor(weights)
-        self.register_buffer("class_weights", tensor, persistent=False)
+        class_weights = None if classes is None else torch.tensor(classes)
+        self.register_buffer("class_weights", class_weights, persistent=False)
+        self.register_buffer("direction", _direction(config.kind, outputs), persistent=False)
 
     def linear(self, logits: Tensor) -> Tensor:
         """The one number [...] of logits [..., outputs] that contributions add up to.
@@ -117,8 +129,7 @@ class Head(nn.Module):
         classification head the slope of its logits over the levels, by least squares: their mean
         says nothing of the score, which adding a number to all logits leaves as it is.
         """
-        found: Tensor = logits @ self.direction
-        return found
+        return logits @ self.direction
 
     def forward(self, turns: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``turns`` [B, T, W]; ``weights`` [B, T] pooling weights, 0 = turn not there."""
@@ -186,8 +197,8 @@ class Head(nn.Module):
         return normal_bins(logits.squeeze(-1), spread, self.levels)
 
     def answers(self, logits: Tensor, fitted: Calibration) -> tuple[list[float], list[list[float]]]:
-        """(score of each row on the dimension's scale, its distribution over levels or an empty
-        list), calibrated by ``fitted``."""
+        """(score of each row on the dimension's scale, its distribution over levels, empty where
+        there is none), calibrated by ``fitted``."""
         dimension = self.dimension
         scores: list[float] = []
         chances = self.probabilities(logits, fitted.temperature, fitted.spread).tolist()
@@ -205,6 +216,24 @@ class Head(nn.Module):
             return low + logits.squeeze(-1).clamp(0, 1) * (high - low)
         p = self.probabilities(logits, temperature, None)
         return p @ p.new_tensor(self.dimension.levels)
+
+
+def heads_of(
+    dimensions: Sequence[Dimension],
+    settings: Mapping[str, HeadConfig],
+    width: int,
+    *,
+    attention: bool = False,
+) -> nn.ModuleDict:
+    """A head for each dimension; without settings a binary one for a binary dimension, and a
+    regression for any other."""
+    default = {True: HeadConfig(kind="binary"), False: HeadConfig()}
+    return nn.ModuleDict(
+        {
+            d.name: Head(d, settings.get(d.name, default[d.kind == "binary"]), width, attention)
+            for d in dimensions
+        }
+    )
 
 
 def _direction(kind: HeadKind, outputs: int) -> Tensor:

@@ -10,11 +10,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from medal_judges.errors import HubError, did_you_mean, nearest
-from medal_judges.models.base.secret_scan import require_clean
+from medal_judges.errors import HubError
+from medal_judges.models.base.folder_checks import require_no_secrets
+from medal_judges.nearest import did_you_mean, nearest
 from medal_judges.shipped import JUDGES, shipped_names
+
+if TYPE_CHECKING:
+    from huggingface_hub.errors import HfHubHTTPError
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _LOG_IN = "hf auth login, or set HF_TOKEN"
@@ -81,22 +85,24 @@ def download(repo_id: str, revision: str | None, *, patterns: Sequence[str] | No
 
 def judge_files(folder: Path) -> list[Path]:
     """The files of a judge that are pushed: no checkpoints, logs, pickles or hidden files."""
-    found = []
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        inside = path.relative_to(folder)
-        hidden = any(part.startswith(".") for part in inside.parts)
-        if not hidden and inside.parts[0] not in _LEFT_OUT and path.suffix in _PUBLISHED:
-            found.append(path)
-    return found
+    files = {p: p.relative_to(folder).parts for p in sorted(folder.rglob("*")) if p.is_file()}
+    return [
+        path
+        for path, parts in files.items()
+        if parts[0] not in _LEFT_OUT
+        and path.suffix in _PUBLISHED
+        and not any(part.startswith(".") for part in parts)
+    ]
 
 
 def require_writable(repo_id: str) -> None:
     """Raise HubError where a push to ``repo_id`` cannot work: no valid name, or no token."""
+    from huggingface_hub import get_token
     from huggingface_hub.utils._validators import validate_repo_id
 
     with _explained(repo_id, None, writing=True):
         validate_repo_id(repo_id)
-    if _token() is None:
+    if get_token() is None:
         raise HubError(f"{repo_id}: no token of the Hub is set", hint=_LOG_IN)
 
 
@@ -117,12 +123,20 @@ def push_folder(
     from huggingface_hub import HfApi
 
     files = judge_files(folder)
-    require_clean(folder, files)
+    require_no_secrets(folder, files)
     api = HfApi()
     with _explained(repo_id, None, writing=True):
         repo = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
-        _check_visibility(api, repo, private)
-        _check_tag(api, repo, revision)
+        if private and api.repo_info(repo).private is False:
+            raise HubError(
+                f"{repo} is there already and is public: a private push would publish the judge",
+                hint="push to another name, or add --public",
+            )
+        if revision and revision in {tag.name for tag in api.list_repo_refs(repo).tags}:
+            raise HubError(
+                f"{repo} has a tag {revision!r} already; readers rely on what it names",
+                hint="give another --revision",
+            )
         commit = api.upload_folder(
             repo_id=repo,
             folder_path=folder,
@@ -136,22 +150,6 @@ def push_folder(
     return str(commit.commit_url)
 
 
-def _check_visibility(api: Any, repo_id: str, private: bool) -> None:
-    if private and api.repo_info(repo_id).private is False:
-        raise HubError(
-            f"{repo_id} is there already and is public: a private push would publish the judge",
-            hint="push to another name, or add --public",
-        )
-
-
-def _check_tag(api: Any, repo_id: str, revision: str | None) -> None:
-    if revision and revision in {tag.name for tag in api.list_repo_refs(repo_id).tags}:
-        raise HubError(
-            f"{repo_id} has a tag {revision!r} already; readers rely on what it names",
-            hint="give another --revision",
-        )
-
-
 @contextmanager
 def _explained(repo_id: str, revision: str | None, *, writing: bool = False) -> Iterator[None]:
     """Errors of huggingface_hub and of the disk as HubError."""
@@ -163,14 +161,17 @@ def _explained(repo_id: str, revision: str | None, *, writing: bool = False) -> 
         hint = "give a folder of a saved judge, a hub id ORG/NAME, or a file of configs/judges/"
         raise HubError(f"no folder {repo_id} here, nor is it a hub id", hint=hint) from error
     except Exception as error:
-        told = _told(error, repo_id, revision, writing)
-        if told is None:
+        explained = _explanation(error, repo_id, revision, writing)
+        if explained is None:
             raise
-        raise told from error
+        raise HubError(explained[0], hint=explained[1]) from error
 
 
-def _told(error: Exception, repo_id: str, revision: str | None, writing: bool) -> HubError | None:
-    """What went wrong; None for what is no matter of the Hub or the disk."""
+def _explanation(
+    error: Exception, repo_id: str, revision: str | None, writing: bool
+) -> tuple[str, str | None] | None:
+    """(what went wrong, hint); None for what is no matter of the Hub or the disk."""
+    from huggingface_hub import get_token
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
@@ -180,63 +181,46 @@ def _told(error: Exception, repo_id: str, revision: str | None, writing: bool) -
         RevisionNotFoundError,
     )
 
+    if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, HfHubHTTPError):
+        error = error.__cause__  # the Hub was reached, and answered with a fault
     if isinstance(error, LocalTokenNotFoundError):
-        return HubError(f"{repo_id}: no token of the Hub is set", hint=_LOG_IN)
-    if isinstance(error, LocalEntryNotFoundError):
-        cause = error.__cause__
-        if isinstance(cause, HfHubHTTPError):  # it was reached, and answered with a fault
-            return _told(cause, repo_id, revision, writing)
-        return _offline(repo_id, revision, writing)
+        return f"{repo_id}: no token of the Hub is set", _LOG_IN
     if isinstance(error, GatedRepoError):
-        return _gated(repo_id)
+        if get_token() is None:
+            hint = f"ask for access on its page, then: {_LOG_IN}"
+            return f"{repo_id} is gated, and no token of the Hub is set", hint
+        hint = f"ask for access on the page of {repo_id}, with the account of this token"
+        return f"{repo_id} is gated, and the account of your token has no access", hint
     if isinstance(error, RevisionNotFoundError):
-        return HubError(f"{repo_id} has no revision {revision!r}", hint=_revisions(repo_id))
+        return f"{repo_id} has no revision {revision!r}", _revisions(repo_id)
     if isinstance(error, RepositoryNotFoundError):
         return _not_found(repo_id, error.response.status_code, writing)
     if isinstance(error, HfHubHTTPError):
         return _refused(repo_id, error, writing)
-    if _is_transport(error):
-        return _offline(repo_id, revision, writing)
+    # By name, as versions of the Hub's client bring httpx or httpx2.
+    transport = "TransportError" in {base.__name__ for base in type(error).__mro__}
+    if transport or isinstance(error, LocalEntryNotFoundError | ConnectionError | TimeoutError):
+        return _offline(repo_id, revision or "main", writing)
     if isinstance(error, OSError) and error.errno in _DISK_FULL:
         return _disk_full(repo_id, error)
-    return HubError(f"cannot store {repo_id}: {error}") if isinstance(error, OSError) else None
+    return (f"cannot store {repo_id}: {error}", None) if isinstance(error, OSError) else None
 
 
-def _is_transport(error: Exception) -> bool:
-    """The network is down; by name, as versions of the Hub's client bring httpx or httpx2."""
-    names = {base.__name__ for base in type(error).__mro__}
-    return "TransportError" in names or isinstance(error, (ConnectionError, TimeoutError))
-
-
-def _token() -> str | None:
+def _not_found(repo_id: str, status: int, writing: bool) -> tuple[str, str]:
     from huggingface_hub import get_token
 
-    return get_token()
-
-
-def _gated(repo_id: str) -> HubError:
-    if _token() is None:
-        hint = f"ask for access on its page, then: {_LOG_IN}"
-        return HubError(f"{repo_id} is gated, and no token of the Hub is set", hint=hint)
-    return HubError(
-        f"{repo_id} is gated, and the account of your token has no access",
-        hint=f"ask for access on the page of {repo_id}, with the account of this token",
-    )
-
-
-def _not_found(repo_id: str, status: int, writing: bool) -> HubError:
-    if _token() is None:
-        near = "" if writing else _near(repo_id)
-        hint = f"{near}for a private one: {_LOG_IN}"
-        said = f"no folder and no public Hub repository {repo_id}, and no token of the Hub is set"
-        return HubError(said, hint=hint)
+    if get_token() is None:
+        message = (
+            f"no folder and no public Hub repository {repo_id}, and no token of the Hub is set"
+        )
+        return message, f"{'' if writing else _near(repo_id)}for a private one: {_LOG_IN}"
     if status == 401:
-        return HubError(f"{repo_id}: the Hub does not accept your token", hint=_LOG_IN)
+        return f"{repo_id}: the Hub does not accept your token", _LOG_IN
     if writing:
         hint = "does the organisation exist, and may your token write to it?"
-        return HubError(f"the Hub has no place for {repo_id}", hint=hint)
+        return f"the Hub has no place for {repo_id}", hint
     hint = f"{_near(repo_id)}a private one is seen by its owner's token only"
-    return HubError(f"no folder and no Hub repository {repo_id}", hint=hint)
+    return f"no folder and no Hub repository {repo_id}", hint
 
 
 def _near(repo_id: str) -> str:
@@ -249,8 +233,8 @@ def _near(repo_id: str) -> str:
         names = {model.id.rpartition("/")[2]: model.id for model in islice(listed, _PRESENT)}
     except Exception:  # a courtesy inside an error's message must not become another error
         return ""
-    found = [names[n] for n in nearest(name, names, 3)]
-    return f"did you mean {' or '.join(found)}? " if found else ""
+    similar = [names[n] for n in nearest(name, names, 3)]
+    return f"did you mean {' or '.join(similar)}? " if similar else ""
 
 
 def _revisions(repo_id: str) -> str | None:
@@ -263,68 +247,59 @@ def _revisions(repo_id: str) -> str | None:
     return "it has: " + ", ".join(ref.name for ref in [*refs.branches, *refs.tags])
 
 
-def _refused(repo_id: str, error: Any, writing: bool) -> HubError:
+def _refused(repo_id: str, error: HfHubHTTPError, writing: bool) -> tuple[str, str | None]:
+    from huggingface_hub import get_token
+
     status = error.response.status_code
     if status == 401:
-        if _token() is None:
-            return HubError(f"{repo_id}: no token of the Hub is set", hint=_LOG_IN)
-        return HubError(f"{repo_id}: the Hub does not accept your token", hint=_LOG_IN)
+        refused = "the Hub does not accept your token"
+        return f"{repo_id}: {refused if get_token() else 'no token of the Hub is set'}", _LOG_IN
     if status == 403 and writing:
         hint = "make one with write permission for it: https://huggingface.co/settings/tokens"
-        return HubError(f"{repo_id}: your token may not write there", hint=hint)
-    said = str(error).strip().splitlines()[0]
+        return f"{repo_id}: your token may not write there", hint
+    first_line = str(error).strip().splitlines()[0]
     again = "it is the Hub's fault: try again later" if status >= 500 or status == 429 else None
-    return HubError(f"the Hub refused {repo_id}: {said}", hint=again)
+    return f"the Hub refused {repo_id}: {first_line}", again
 
 
-def _offline(repo_id: str, revision: str | None, writing: bool) -> HubError:
+def _offline(repo_id: str, revision: str, writing: bool) -> tuple[str, str]:
     if writing:
-        return HubError(
-            f"cannot push {repo_id}: the Hub is out of reach", hint="is there a network?"
-        )
-    here = cached_revisions(repo_id)
-    if not here:
-        return HubError(
-            f"{repo_id} is not cached and the Hub is out of reach",
-            hint="give a local folder, or try again with a network",
-        )
-    wanted = revision or "main"
-    if wanted in here:
-        return HubError(
-            f"{repo_id}: the cache has only a part of {wanted!r}, and the Hub is out of reach",
-            hint="load it once with a network",
-        )
-    return HubError(
-        f"{repo_id}: the cache has no revision {wanted!r}, and the Hub is out of reach",
-        hint=f"the cache has: {', '.join(here)} (give one of these as revision)",
-    )
+        return f"cannot push {repo_id}: the Hub is out of reach", "is there a network?"
+    cached = _cached_revisions(repo_id)
+    if not cached:
+        hint = "give a local folder, or try again with a network"
+        return f"{repo_id} is not cached and the Hub is out of reach", hint
+    cache = f"has no revision {revision!r}"
+    hint = f"the cache has: {', '.join(cached)} (give one of these as revision)"
+    if revision in cached:
+        cache, hint = f"has only a part of {revision!r}", "load it once with a network"
+    return f"{repo_id}: the cache {cache}, and the Hub is out of reach", hint
 
 
-def cached_revisions(repo_id: str) -> list[str]:
+def _cached_revisions(repo_id: str) -> list[str]:
     """Names and commits of ``repo_id`` that the cache knows."""
-    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
 
-    folder = Path(HF_HUB_CACHE) / f"models--{repo_id.replace('/', '--')}"
-    refs = folder / "refs"
-    named = {str(p.relative_to(refs)): p.read_text().strip() for p in _files(refs)}
-    snapshots = sorted(p.name for p in (folder / "snapshots").glob("*"))
-    return [*sorted(named), *(s for s in snapshots if s not in named.values())]
+    try:
+        repos = [repo for repo in scan_cache_dir().repos if repo.repo_id == repo_id]
+    except CacheNotFound:
+        return []
+    revisions = [revision for repo in repos for revision in repo.revisions]
+    names = sorted(name for revision in revisions for name in revision.refs)
+    return names + sorted(revision.commit_hash for revision in revisions if not revision.refs)
 
 
-def _files(folder: Path) -> list[Path]:
-    return [p for p in folder.rglob("*") if p.is_file()]
-
-
-def _disk_full(repo_id: str, error: OSError) -> HubError:
+def _disk_full(repo_id: str, error: OSError) -> tuple[str, str]:
     from huggingface_hub.constants import HF_HOME
 
     place = Path(HF_HOME)
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free / 1e6
-    return HubError(
+    return (
         f"no room to store {repo_id}: {error.strerror} ({free:,.0f} MB free at {HF_HOME})",
-        hint="make room (hf cache prune), or set HF_HOME to a folder on another disk",
+        "make room (hf cache prune), or set HF_HOME to a folder on another disk",
     )
 
 

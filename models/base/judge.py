@@ -13,8 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Literal, get_args
 
 from medal_judges.contributions import Contributions
 from medal_judges.details import Details
@@ -22,7 +24,10 @@ from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.judgement import Judgement, unscored
+from medal_judges.models.base.golden import write_golden
+from medal_judges.models.base.hub import push_folder
 from medal_judges.models.base.judged_languages import POLICIES, UnknownLanguage, language_outside
+from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import budget_batches, retry_on_oom, windows
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.signature import Signature
@@ -49,8 +54,8 @@ class ScoreRequest:
 
 @dataclass(slots=True)
 class Prediction:
-    """A family's answer for one item, see Judgement for the fields. ``usage`` without ``tokens``
-    stands for one reading of the item's tokens."""
+    """A family's answer to one request, see Judgement for the fields. ``usage`` without ``tokens``
+    stands for one reading of the request's tokens."""
 
     scores: Mapping[str, float | None]
     distributions: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -94,23 +99,31 @@ class Judge(ABC):
         """Everything of the judge that a number depends on; data and dimension are added later."""
 
     @abstractmethod
-    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
-        """Fill ``tokens``, ``payload`` and ``truncated_turns`` of each item."""
+    def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
+        """Fill ``tokens``, ``payload`` and ``truncated_turns`` of each request."""
 
     @abstractmethod
     def _score_batch(
-        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Prediction]:
         """One Prediction per request, in order. A score may not depend on the rest of the batch."""
 
-    def _units(self, items: Sequence[ScoreRequest]) -> list[list[int]]:
-        """Positions of items that have to be in one batch, because they share work (the turns of
-        one dialogue, read once); each by itself unless a family says otherwise."""
-        return [[i] for i in range(len(items))]
+    def _units(self, requests: Sequence[ScoreRequest]) -> list[list[int]]:
+        """Positions of requests that have to be in one batch, because they share work (the turns
+        of one dialogue, read once); each by itself unless a family says otherwise."""
+        return [[i] for i in range(len(requests))]
 
     def language_models(self) -> list[LanguageModel]:
         """The language models that the judge speaks through; a hybrid's are its members'."""
         return []
+
+    def place(self, device: str, dtype: str) -> None:  # noqa: B027  (most have nothing to move)
+        """Move the judge's own network, as loading with these options would."""
+
+    def load_options(self) -> dict[str, Any]:
+        """What ``from_pretrained`` has to be given for the saved judge to be this one: places and
+        servers, which no folder of a judge may name."""
+        return {}
 
     def _save(self, folder: Path) -> None:
         """Write config.json and whatever else ``from_pretrained`` needs into ``folder``."""
@@ -143,19 +156,19 @@ class Judge(ABC):
         that this judge does not have and for what is no iterable of Dialogue (of an iterator the
         wrong element is met when it is read).
         """
-        if level not in ("dialogue", "turn", "last"):
+        if level not in get_args(ScoreLevel):
             raise ConfigError(f"level must be 'dialogue', 'turn' or 'last', not {level!r}")
         if unknown_language not in POLICIES:
             raise ConfigError(f"unknown_language must be warn or refuse, not {unknown_language!r}")
         names = self._check_dimensions(dimensions)
         judge = self
         if token_budget is not None:  # a copy shares the weights; hooks read the budget there
-            if token_budget < 1:
-                raise ConfigError(f"token_budget must be 1 or more, not {token_budget}")
+            if not isinstance(token_budget, int) or token_budget < 1:
+                raise ConfigError(f"token_budget must be 1 or more, not {token_budget!r}")
             judge = copy(self)
             judge.token_budget = token_budget
         given = checked_dialogues(dialogues)
-        return judge._stream(given, level, names, unknown_language, progress or _no_progress)
+        return judge._stream(given, level, names, unknown_language, progress or (lambda done: None))
 
     def _stream(
         self,
@@ -165,106 +178,77 @@ class Judge(ABC):
         unknown_language: UnknownLanguage,
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
-        name = str(self.signature())
+        signature, known = str(self.signature()), ", ".join(self.languages or ())
         cut = turns = 0
         outside: Counter[str] = Counter()
         for window in windows(dialogues, self.window):
-            refused = self._outside(window) if unknown_language != "allow" else {}
-            asked = refused if unknown_language == "refuse" else {}
-            for judgement in self._score_window(window, level, names, name, asked, progress):
+            unknown: dict[str, str] = {}  # id -> language of those in none of the judge's
+            if unknown_language != "allow" and self.languages is not None:
+                told = {d.id: language_outside(d, self.languages) for d in window}
+                unknown = {id: lang for id, lang in told.items() if lang is not None}
+            refused = unknown if unknown_language == "refuse" else {}
+            for request, prediction in self._score_window(window, level, names, refused, progress):
+                id, reason = request.dialogue.id, NO_ASSISTANT_TURN
+                if prediction is not None:
+                    judgement = _judgement(request, prediction, signature)
+                else:
+                    if id in refused:
+                        reason = f"in {refused[id]!r}; the judge was made for {known}"
+                    judgement = unscored(id, signature, names, reason, request.turn)
                 cut += judgement.truncated_turns > 0
                 turns += judgement.truncated_turns
-                if (lang := refused.get(judgement.id)) is not None:
-                    outside[lang] += 1
-                    judgement = replace(judgement, unknown_language=lang)
+                if id in unknown:
+                    outside[unknown[id]] += 1
+                    judgement = replace(judgement, unknown_language=unknown[id])
                 yield judgement
         if cut:
             logger.warning("%d judgements: %d whole turns beyond the judge's window", cut, turns)
         if outside and unknown_language == "warn":
-            told = ", ".join(f"{lang} ({count})" for lang, count in outside.most_common())
+            counts = ", ".join(f"{lang} ({count})" for lang, count in outside.most_common())
             logger.warning(
                 "judgements in languages that the judge was not made for: %s; it was made for %s",
-                told,
-                ", ".join(self.languages or ()),
+                counts,
+                known,
             )
-
-    def _outside(self, dialogues: Sequence[Dialogue]) -> dict[str, str]:
-        """Id -> language of those that are in none of the judge's languages."""
-        if self.languages is None:
-            return {}
-        told = {d.id: language_outside(d, self.languages) for d in dialogues}
-        return {id: lang for id, lang in told.items() if lang is not None}
 
     def _score_window(
         self,
         window: Sequence[Dialogue],
         level: ScoreLevel,
         names: Sequence[str],
-        signature: str,
         refused: Mapping[str, str],
         progress: Callable[[int], None],
-    ) -> Iterator[Judgement]:
-        plans = [items_of(dialogue, level) for dialogue in window]
-        items = [item for plan in plans for item in plan]
+    ) -> Iterator[tuple[ScoreRequest, Prediction | None]]:
+        """Each request of the dialogues in ``window``, in order, with its prediction; None for one
+        that is not scored."""
+        plans = [requests_at(dialogue, level) for dialogue in window]
         owners = [row for row, plan in enumerate(plans) for _ in plan]
-        answers: dict[int, Prediction] = {}
+        requests = [request for plan in plans for request in plan]
+        predictions: dict[int, Prediction] = {}
         judged = [
             i
-            for i, item in enumerate(items)
-            if item.dialogue.assistant_turns and item.dialogue.id not in refused
+            for i, request in enumerate(requests)
+            if request.dialogue.assistant_turns and request.dialogue.id not in refused
         ]
-        waiting = Counter(owners[i] for i in judged)  # dialogue -> its items without an answer
+        waiting = Counter(owners[i] for i in judged)  # dialogue -> its requests without an answer
         progress(len(window) - len(waiting))
-        self._prepare([items[i] for i in judged])
-        units = [[judged[k] for k in unit] for unit in self._units([items[i] for i in judged])]
+        self._prepare([requests[i] for i in judged])
+        units = [[judged[k] for k in unit] for unit in self._units([requests[i] for i in judged])]
+
+        def run(part: Sequence[list[int]]) -> list[tuple[int, Prediction]]:
+            flat = [i for unit in part for i in unit]
+            scored = self._score_batch([requests[i] for i in flat], names)
+            return list(zip(flat, scored, strict=True))
+
         for batch in budget_batches(
-            units, lambda unit: sum(items[i].tokens for i in unit), self.token_budget
+            units, lambda unit: sum(requests[i].tokens for i in unit), self.token_budget
         ):
-
-            def run(part: Sequence[list[int]]) -> list[tuple[int, Prediction]]:
-                flat = [i for unit in part for i in unit]
-                scored = self._score_batch([items[i] for i in flat], names)
-                return list(zip(flat, scored, strict=True))
-
-            answers.update(retry_on_oom(run, batch))
+            predictions.update(retry_on_oom(run, batch))
             before = len(waiting)
             waiting -= Counter(owners[i] for unit in batch for i in unit)
             progress(before - len(waiting))
-        for i, item in enumerate(items):
-            lang = refused.get(item.dialogue.id)
-            reason = NO_ASSISTANT_TURN if lang is None else self._not_its_language(lang)
-            yield self._judgement(item, answers.get(i), names, signature, reason)
-
-    def _not_its_language(self, lang: str) -> str:
-        return f"in {lang!r}; the judge was made for {', '.join(self.languages or ())}"
-
-    def _judgement(
-        self,
-        item: ScoreRequest,
-        answer: Prediction | None,
-        names: Sequence[str],
-        signature: str,
-        reason: str,
-    ) -> Judgement:
-        if answer is None:
-            return unscored(item.dialogue.id, signature, names, reason, item.turn)
-        answer = _finite(answer)
-        return Judgement(
-            id=item.dialogue.id,
-            judge=signature,
-            scores=answer.scores,
-            turn=item.turn,
-            distributions=answer.distributions,
-            explanation=answer.explanation,
-            failure=answer.failure,
-            truncated_turns=item.truncated_turns,
-            usage={"tokens": item.tokens} | dict(answer.usage),
-            contributions=answer.contributions,
-            transient=answer.transient,
-            details=answer.details,
-            left_out_turns=answer.left_out_turns,
-            shortened_turns=answer.shortened_turns,
-        )
+        for i, request in enumerate(requests):
+            yield request, predictions.get(i)
 
     def _check_dimensions(self, wanted: Sequence[str] | None) -> list[str]:
         known = [d.name for d in self.dimensions]
@@ -284,11 +268,6 @@ class Judge(ABC):
 
     # -- saving and loading: see models/base/saving.py ---------------------------------------------
 
-    def load_options(self) -> dict[str, Any]:
-        """What ``from_pretrained`` has to be given for the saved judge to be this one: places and
-        servers, which no folder of a judge may name."""
-        return {}
-
     @staticmethod
     def from_pretrained(
         path_or_repo_id: str | Path, *, revision: str | None = None, **options: Any
@@ -298,48 +277,49 @@ class Judge(ABC):
         ``options`` go to the family (``device``, ``dtype``, or fields of the YAML file).
         Raises JudgeLoadError that tells not found from offline, gated and not-a-judge.
         """
-        from medal_judges.models.base.saving import load_judge
-
-        return load_judge(path_or_repo_id, revision=revision, **options)
+        judge = load_judge(path_or_repo_id, revision=revision, **options)
+        assert isinstance(judge, Judge)  # FAMILIES names classes of judges only
+        return judge
 
     def save_pretrained(self, path: str | Path) -> Path:
         """Write the whole judge as a folder (config.json, safetensors, tokenizer); returns it."""
-        from medal_judges.models.base.saving import save_judge
-
         return save_judge(self, Path(path))
 
-    def push_to_hub(self, repo_id: str, *, private: bool = True, **options: Any) -> str:
+    def push_to_hub(self, repo_id: str, *, private: bool = True, **options: str | None) -> str:
         """Upload the judge to the Hub (private unless told otherwise) with golden scores; returns
         the commit's address. ``options``: ``revision`` (a tag), ``message``. The card is written
         where the facts of a run are: ``medal push`` of the folder that ``medal train`` left.
         """
-        from medal_judges.models.base.saving import push_judge
+        with TemporaryDirectory() as place:
+            folder = self.save_pretrained(Path(place) / "judge")
+            write_golden(self, folder)
+            return push_folder(folder, repo_id, private=private, **options)
 
-        return push_judge(self, repo_id, private=private, **options)
 
-
-def _finite(answer: Prediction) -> Prediction:
-    """``answer`` without NaN and infinity, which JSON does not have: such a score is None, and the
-    failure says so; such a distribution, contribution or usage is left out."""
-    lost = [n for n, v in answer.scores.items() if v is not None and not math.isfinite(v)]
+def _judgement(request: ScoreRequest, prediction: Prediction, signature: str) -> Judgement:
+    """The judgement without NaN and infinity, which JSON does not have: such a score is None, and
+    the failure says so; such a distribution, contribution or usage is left out."""
+    scores = prediction.scores
+    lost = [n for n, v in scores.items() if v is not None and not math.isfinite(v)]
     reason = f"the judge's number is not finite: {', '.join(lost)}" if lost else None
-    return replace(
-        answer,
-        scores={n: None if n in lost else v for n, v in answer.scores.items()},
-        distributions=_all_finite(answer.distributions),
-        contributions={n: c for n, c in answer.contributions.items() if c.finite},
-        details={n: d.finite() for n, d in answer.details.items() if d != Details()},
-        failure="; ".join(filter(None, (answer.failure, reason))) or None,
-        usage={n: v for n, v in answer.usage.items() if math.isfinite(v)},
+    distributions = prediction.distributions
+    usage = {"tokens": request.tokens} | dict(prediction.usage)
+    return Judgement(
+        id=request.dialogue.id,
+        judge=signature,
+        scores={n: None if n in lost else v for n, v in scores.items()},
+        turn=request.turn,
+        distributions={n: p for n, p in distributions.items() if all(map(math.isfinite, p))},
+        explanation=prediction.explanation,
+        failure="; ".join(filter(None, (prediction.failure, reason))) or None,
+        truncated_turns=request.truncated_turns,
+        usage={n: v for n, v in usage.items() if math.isfinite(v)},
+        contributions={n: c for n, c in prediction.contributions.items() if c.finite},
+        transient=prediction.transient,
+        details={n: d.finite() for n, d in prediction.details.items() if d != Details()},
+        left_out_turns=prediction.left_out_turns,
+        shortened_turns=prediction.shortened_turns,
     )
-
-
-def _all_finite(lists: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
-    return {n: values for n, values in lists.items() if all(map(math.isfinite, values))}
-
-
-def _no_progress(done: int) -> None:
-    """Nobody is told."""
 
 
 def checked_dialogues(dialogues: Iterable[Dialogue]) -> Iterable[Dialogue]:
@@ -347,44 +327,35 @@ def checked_dialogues(dialogues: Iterable[Dialogue]) -> Iterable[Dialogue]:
 
     Raises ConfigError for one dialogue without a list around it, and for an element that is none.
     """
-    if isinstance(dialogues, Dialogue | Mapping | str | bytes) or not isinstance(
-        dialogues, Iterable
-    ):
+    single = isinstance(dialogues, Dialogue | Mapping | str | bytes)
+    if single or not isinstance(dialogues, Iterable):
         raise ConfigError(
-            f"score takes an iterable of Dialogue, not {_told_type(dialogues)}",
+            f"score takes an iterable of Dialogue, not an object of type "
+            f"{type(dialogues).__name__!r}",
             hint="one dialogue goes in a list; a file is read with medal_judges.jsonl."
             "read_dialogues(PATH)",
         )
-    if isinstance(dialogues, Sequence):
-        for index, dialogue in enumerate(dialogues):
-            _require_dialogue(index, dialogue)
-        return dialogues
-    return _checked_as_read(dialogues)
+    checked = map(_checked_dialogue, count(), dialogues)
+    if not isinstance(dialogues, Sequence):
+        return checked
+    for _ in checked:  # looked at, and not held: rows may be read from a file each time
+        pass
+    return dialogues
 
 
-def _checked_as_read(dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
-    for index, dialogue in enumerate(dialogues):
-        _require_dialogue(index, dialogue)
-        yield dialogue
-
-
-def _require_dialogue(index: int, dialogue: object) -> None:
+def _checked_dialogue(index: int, dialogue: object) -> Dialogue:
     if isinstance(dialogue, Dialogue):
-        return
+        return dialogue
     hint = "make one with Dialogue(id, (Turn('user', 'Hello'), Turn('assistant', 'Hi')))"
     if isinstance(dialogue, Mapping):
         hint = "medal_judges.dialogue.parse_dialogue(record) makes a Dialogue of a line's object"
     elif isinstance(getattr(dialogue, "dialogue", None), Dialogue):
         hint = "give its .dialogue: labels are no part of what is scored"
-    raise ConfigError(f"dialogues[{index}] is {_told_type(dialogue)}, not a Dialogue", hint=hint)
+    what = f"an object of type {type(dialogue).__name__!r}"
+    raise ConfigError(f"dialogues[{index}] is {what}, not a Dialogue", hint=hint)
 
 
-def _told_type(value: object) -> str:
-    name = type(value).__name__
-    return f"an object of type {name!r}"
-
-
-def items_of(dialogue: Dialogue, level: ScoreLevel) -> list[ScoreRequest]:
+def requests_at(dialogue: Dialogue, level: ScoreLevel) -> list[ScoreRequest]:
     """What there is to score in one dialogue at ``level``."""
     turns = dialogue.assistant_turns
     if level == "dialogue" or not turns:

@@ -1,21 +1,27 @@
-"""Judges as folders: save, load from folder, hub or YAML, push."""
+"""Judges as folders: written whole or not at all, and loaded from a folder, the hub or YAML."""
 
 from __future__ import annotations
 
 import inspect
 import json
+import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
+from medal_judges.dialogue import Dialogue
+from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.judge import Judge
-from medal_judges.models.base.judged_languages import stated
+from medal_judges.files import atomic_path
+from medal_judges.judgement import Judgement
+from medal_judges.models.base.folder_checks import require_data_only
+from medal_judges.models.base.hub import pull
+from medal_judges.models.base.judged_languages import UnknownLanguage, stated
 from medal_judges.models.base.placement import placed
-from medal_judges.models.base.remote_code import require_data_only
 from medal_judges.shipped import judge_file
+from medal_judges.signature import Signature, content_hash
 
 # family -> "module:class". Each class has `load(folder, **options)` or `from_settings(settings)`.
 FAMILIES = {
@@ -32,69 +38,97 @@ FAMILIES = {
     "endex": "medal_judges.models.trained_metrics.endex:EnDexJudge",
 }
 CONFIG_NAME = "config.json"
+GOLDEN_NAME = "golden.json"
 # Raised when an older package would read a saved judge wrongly. Judges without a number are of 1.
 FORMAT = 1
 _OLDEST = 1
 
 
-def load_judge(source: str | Path, *, revision: str | None = None, **options: Any) -> Judge:
-    """See Judge.from_pretrained."""
-    text = str(source)
-    described = judge_file(text)
-    if described is not None:
-        return _load_yaml(described, options)
-    if Path(source).is_dir():
-        return _load_folder(Path(source), options)
-    from medal_judges.models.base.hub import pull
+class SavableJudge(Protocol):
+    """What saving, loading and golden scores need of a judge (see models/base/judge.py)."""
 
-    return _load_folder(pull(text, revision), options)
+    family: ClassVar[str]
+    dimensions: tuple[Dimension, ...]
+    languages: tuple[str, ...] | None
+
+    def signature(self) -> Signature: ...
+
+    def dimension(self, name: str) -> Dimension: ...
+
+    def score(
+        self, dialogues: Iterable[Dialogue], *, unknown_language: UnknownLanguage
+    ) -> Iterator[Judgement]: ...
+
+    def _save(self, folder: Path) -> None: ...
 
 
-def save_judge(judge: Judge, path: Path) -> Path:
-    """See Judge.save_pretrained. The folder appears whole or not at all."""
-    partial = path.with_name(f".partial-{path.name}")
-    if partial.exists():
-        shutil.rmtree(partial)
-    partial.mkdir(parents=True)
-    judge._save(partial)
-    if not path.exists():
-        partial.replace(path)
-        return path
-    for written in partial.iterdir():  # keep what else stands there (checkpoints, logs)
-        target = path / written.name
-        if target.is_dir():
-            shutil.rmtree(target)
-        written.replace(target)
-    partial.rmdir()
+# -- saving ------------------------------------------------------------------------------------
+
+
+def save_judge(judge: SavableJudge, path: Path) -> Path:
+    """See Judge.save_pretrained. The folder takes its place in one move, whole.
+
+    What else stands in an earlier folder of that name (checkpoints, logs) stays; not the golden
+    scores of the judge before.
+    """
+    with atomic_path(path) as partial:
+        partial.mkdir()
+        judge._save(partial)
+        if path.is_dir():
+            for kept in path.iterdir():
+                target = partial / kept.name
+                if kept.name != GOLDEN_NAME and not target.exists():
+                    _linked(kept, target)
     return path
 
 
-def push_judge(judge: Judge, repo_id: str, **options: Any) -> str:
-    """See Judge.push_to_hub. ``options`` go to models/base/hub.py's ``push_folder``."""
-    import tempfile
-
-    from medal_judges.models.base.golden import write_golden
-    from medal_judges.models.base.hub import push_folder
-
-    with tempfile.TemporaryDirectory() as place:
-        folder = judge.save_pretrained(Path(place) / "judge")
-        write_golden(judge, folder)
-        return push_folder(folder, repo_id, **options)
+def _linked(source: Path, target: Path) -> None:
+    """``source`` under a second name, so that neither folder is ever without it."""
+    if source.is_dir():
+        shutil.copytree(source, target, copy_function=_link)
+    else:
+        _link(str(source), str(target))
 
 
-def write_config(folder: Path, judge: Judge, settings: dict[str, Any]) -> None:
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without hard links
+        shutil.copy2(source, target)
+
+
+def write_config(folder: Path, judge: SavableJudge, settings: Mapping[str, object]) -> None:
     """Write config.json: family, package version, dimensions and the family's settings."""
     from medal_judges import __version__
 
-    head: dict[str, Any] = {
+    head: dict[str, object] = {
         "family": judge.family,
         "format": FORMAT,
         "medal_judges_version": __version__,
         "dimensions": [d.to_record() for d in judge.dimensions],
         "languages": None if judge.languages is None else list(judge.languages),
     }
-    text = json.dumps(head | settings, indent=2, ensure_ascii=False)
+    text = json.dumps({**head, **settings}, indent=2, ensure_ascii=False)
     (folder / CONFIG_NAME).write_text(text + "\n", encoding="utf-8")
+
+
+def weights_hash(folder: Path, *settings: object) -> str:
+    """The revision of the judge that is being saved in ``folder``: of all its weights and of the
+    ``settings`` that its numbers depend on as well."""
+    files = sorted(folder.rglob("*.safetensors"))
+    return content_hash([[content_hash(path.read_bytes()) for path in files], *settings])
+
+
+# -- loading -----------------------------------------------------------------------------------
+
+
+def load_judge(source: str | Path, *, revision: str | None = None, **options: Any) -> SavableJudge:
+    """See Judge.from_pretrained."""
+    described = judge_file(source)
+    if described is not None:
+        return _load_yaml(described, options)
+    folder = Path(source)
+    return _load_folder(folder if folder.is_dir() else pull(str(source), revision), options)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -111,103 +145,83 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{path}: not a judge of this project, it names no 'family'",
             hint="a plain model becomes a judge by training: medal train --config ...",
         )
-    _check_format(folder, config)
-    return config
-
-
-def _check_format(folder: Path, config: Mapping[str, Any]) -> None:
-    from medal_judges import __version__
-
-    found = config.get("format", 1)
-    if isinstance(found, int) and _OLDEST <= found <= FORMAT:
-        return
-    written = config.get("medal_judges_version", "?")
-    newer = not isinstance(found, int) or found > FORMAT
-    wanted = f">={written}" if newer else f"=={written}"
+    number = config.get("format", 1)
+    if isinstance(number, int) and _OLDEST <= number <= FORMAT:
+        return config
+    newer = not isinstance(number, int) or number > FORMAT
+    wanted = f"{'>=' if newer else '=='}{config.get('medal_judges_version', '?')}"
     raise JudgeLoadError(
-        f"{folder}: saved by medal-judges {written} in format {found}; this is {__version__}, "
-        f"which reads formats {_OLDEST} to {FORMAT}",
+        f"{folder}: {_versions(config, f' in format {number}')}, which reads formats {_OLDEST} to "
+        f"{FORMAT}",
         hint=f"pip install --upgrade 'medal-judges{wanted}'",
     )
 
 
-def _family(name: object, where: str, written: str | None = None) -> Any:
-    """The class of a family; ``written`` is the version of the package that saved the judge."""
+def _versions(config: Mapping[str, object], form: str = "") -> str:
+    from medal_judges import __version__
+
+    written = config.get("medal_judges_version", "an unknown version")
+    return f"saved by medal-judges {written}{form}; this is {__version__}"
+
+
+def _family(name: object, where: str, config: Mapping[str, object]) -> Any:
+    """The class of a family; ``config`` says which version of the package saved the judge."""
     from medal_judges import __version__
 
     if not isinstance(name, str) or name not in FAMILIES:
-        by = f" (saved by medal-judges {written}; this is {__version__})" if written else ""
+        written = config.get("medal_judges_version")
         other = written and written != __version__
         hint = f"pip install --upgrade 'medal-judges=={written}'; " if other else ""
         raise JudgeLoadError(
-            f"{where}: unknown family {name!r}{by}",
+            f"{where}: unknown family {name!r}{f' ({_versions(config)})' if written else ''}",
             hint=f"{hint}known here: {', '.join(sorted(FAMILIES))}",
         )
     module, _, cls = FAMILIES[name].partition(":")
     return getattr(import_module(module), cls)
 
 
-def _load_folder(folder: Path, options: dict[str, Any]) -> Judge:
+def _load_folder(folder: Path, options: Mapping[str, object]) -> SavableJudge:
     config = read_config(folder)
-    family = _family(config["family"], str(folder), config.get("medal_judges_version"))
+    family = _family(config["family"], str(folder), config)
     require_data_only(folder)
-    _require_options(family, folder, options)
+    taken = inspect.signature(family.load).parameters
+    open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values())
+    known = [name for name in taken if name != "folder"]
+    if not open_ended and (unknown := [name for name in options if name not in known]):
+        raise JudgeLoadError(
+            f"{folder}: a saved judge of family {family.family!r} has no setting {unknown[0]!r}",
+            hint=f"it has: {', '.join(known)}" if known else None,
+        )
     try:
-        judge: Judge = family.load(folder, **options)
+        judge: SavableJudge = family.load(folder, **options)
         judge.languages = stated(config.get("languages"), str(folder)) or judge.languages
     except (KeyError, ValueError, OSError) as error:
+        why = f"no {error} in {CONFIG_NAME}" if isinstance(error, KeyError) else error
         raise JudgeLoadError(
-            f"{folder}: its files are not whole, or not of this version: {_told(error)}",
+            f"{folder}: its files are not whole, or not of this version: {why}",
             hint=_versions(config),
         ) from error
     return judge
 
 
-def _require_options(family: Any, folder: Path, options: Mapping[str, Any]) -> None:
-    """Raise JudgeLoadError for an option that a saved judge of this family does not have."""
-    taken = inspect.signature(family.load).parameters
-    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values()):
-        return
-    known = [name for name in taken if name != "folder"]
-    if unknown := [name for name in options if name not in known]:
-        raise JudgeLoadError(
-            f"{folder}: a saved judge of family {family.family!r} has no setting {unknown[0]!r}",
-            hint=f"it has: {', '.join(known)}" if known else None,
-        )
-
-
-def _told(error: Exception) -> str:
-    return f"no {error} in {CONFIG_NAME}" if isinstance(error, KeyError) else str(error)
-
-
-def _versions(config: Mapping[str, Any]) -> str:
-    from medal_judges import __version__
-
-    written = config.get("medal_judges_version", "an unknown version")
-    return f"saved by medal-judges {written}; this is {__version__}"
-
-
-def _load_yaml(name: str, options: dict[str, Any]) -> Judge:
+def _load_yaml(name: str, options: Mapping[str, Any]) -> SavableJudge:
     from medal_judges.config import read_yaml
 
     try:
         settings = read_yaml(name)
+        settings |= placed(settings, options, name)
     except ConfigError as error:
         raise JudgeLoadError(error.message, hint=error.hint) from error
-    try:
-        given = placed(settings, options, name)
-    except ConfigError as error:
-        raise JudgeLoadError(error.message, hint=error.hint) from error
-    return judge_of_settings(settings | given, name)
+    return judge_of_settings(settings, name)
 
 
-def judge_of_settings(settings: Mapping[str, Any], name: str) -> Judge:
+def judge_of_settings(settings: Mapping[str, object], name: str) -> SavableJudge:
     """The judge that a YAML file's ``settings`` describe; ``name`` opens the error message.
 
     Raises JudgeLoadError for a family that is trained, and for settings that are missing or wrong.
     """
     rest = dict(settings)
-    family = _family(rest.pop("family", None), name)
+    family = _family(rest.pop("family", None), name, {})
     languages = rest.pop("languages", None)
     if not hasattr(family, "from_settings"):
         raise JudgeLoadError(
@@ -215,7 +229,7 @@ def judge_of_settings(settings: Mapping[str, Any], name: str) -> Judge:
             hint="give the folder that medal train wrote",
         )
     try:
-        judge: Judge = family.from_settings(rest)
+        judge: SavableJudge = family.from_settings(rest)
         judge.languages = stated(languages, name) or judge.languages
     except KeyError as error:
         raise JudgeLoadError(f"{name}: the setting {error} is missing") from error

@@ -1,17 +1,26 @@
-"""Weights of a judge from safetensors, every key accounted for."""
+"""Weights of a judge in safetensors, every key accounted for."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from medal_judges.errors import JudgeLoadError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+WEIGHTS_NAME = "model.safetensors"
 _SHOWN = 6  # names in a message; a body has hundreds
+
+
+def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write ``tensors`` as a safetensors file."""
+    from safetensors.torch import save_file
+
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    save_file(state, path, metadata={"format": "pt"})
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -38,39 +47,28 @@ def load_weights(module: nn.Module, path: Path) -> None:
     Raises JudgeLoadError that names the keys that are missing, unexpected or of another shape: a
     head that kept its random weights would answer, and wrongly.
     """
-    assign_weights(module, read_weights(path), str(path))
-
-
-def assign_weights(module: nn.Module, state: Mapping[str, Any], where: str) -> None:
-    """``load_weights`` of tensors that are read already; ``where`` names them in the message."""
-    require_same_keys(module.state_dict(), state, where)
+    state = read_weights(path)
+    require_same_keys(module.state_dict(), state, path)
     module.load_state_dict(state)
 
 
-def require_same_keys(own: Mapping[str, Any], state: Mapping[str, Any], where: str) -> None:
-    """Raise JudgeLoadError that names the keys of ``state`` that are missing, unexpected or of
-    another shape beside ``own``."""
-    problems = [
-        *_named("missing", own.keys() - state.keys()),
-        *_named("unexpected", state.keys() - own.keys()),
-        *_shapes(own, state),
-    ]
+def require_same_keys(own: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path) -> None:
+    """Raise JudgeLoadError that names the keys of ``state``, read from ``path``, that are missing,
+    unexpected or of another shape beside ``own``."""
+    shapes = {k: (list(v.shape), list(state[k].shape)) for k, v in own.items() if k in state}
+    differences: dict[str, Iterable[str]] = {
+        "missing": own.keys() - state.keys(),
+        "unexpected": state.keys() - own.keys(),
+        "of another shape": {f"{k} {b} instead of {a}" for k, (a, b) in shapes.items() if a != b},
+    }
+    problems = []
+    for what, keys in differences.items():
+        if names := sorted(keys):
+            rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            problems.append(f"{what} {', '.join(names[:_SHOWN])}{rest}")
     if problems:
         raise JudgeLoadError(
-            f"{where}: weights and config do not fit: {'; '.join(problems)}",
+            f"{path}: weights and config do not fit: {'; '.join(problems)}",
             hint="the folder mixes files of two judges, or was saved by another version: "
             "copy or download it whole",
         )
-
-
-def _named(what: str, keys: Collection[str]) -> list[str]:
-    if not keys:
-        return []
-    rest = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-    return [f"{what} {', '.join(sorted(keys)[:_SHOWN])}{rest}"]
-
-
-def _shapes(own: Mapping[str, Any], state: Mapping[str, Any]) -> list[str]:
-    wrong = [k for k in own if k in state and own[k].shape != state[k].shape]
-    told = {f"{k} {list(state[k].shape)} instead of {list(own[k].shape)}" for k in wrong}
-    return _named("of another shape", told)

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config
-from medal_judges.models.encoder.config import ALL_FEATURES
+from medal_judges.models.base.turn_features import ALL_FEATURES, TurnFeatures
 
 EmbeddingHead = Literal["ridge", "mlp_classifier", "mlp_regressor"]
 
@@ -36,7 +36,7 @@ class EmbeddingConfig(Config):
     ``base`` is any sentence-transformers model by hub id or folder, or ``embedded:minilm``.
     ``reading: turns`` sees the mean of the assistant's turn vectors beside the mean of the user's;
     ``reading: dialogue`` sees one vector of the whole text, as ORALIS does (section 4.4).
-    ``features`` (feature/turn_features.py, encoder/similarity.py) are averaged by side and stand
+    ``features`` (base/turn_features.py) are averaged by side and stand
     beside the vectors.
 
     ``head`` (``heads`` for single dimensions): ``ridge``; or an MLP over whole-number classes 0 to
@@ -50,7 +50,7 @@ class EmbeddingConfig(Config):
     base: str = "embedded:minilm"
     base_revision: str | None = None
     reading: Literal["turns", "dialogue"] = "turns"
-    features: tuple[str, ...] = ALL_FEATURES
+    features: TurnFeatures = ALL_FEATURES
     head: EmbeddingHead = "ridge"
     heads: dict[str, EmbeddingHead] = Field(default_factory=dict)
     class_ranges: tuple[int, ...] = (8, 2, 4, 6, 10)
@@ -58,13 +58,6 @@ class EmbeddingConfig(Config):
     ridge: RidgeGrid = Field(default_factory=RidgeGrid)
     mlp: MlpGrid = Field(default_factory=MlpGrid)
     folds: int = Field(default=5, ge=2)
-
-    @field_validator("features")
-    @classmethod
-    def _known_features(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if unknown := [n for n in names if n not in ALL_FEATURES]:
-            raise ValueError(f"no feature {unknown}; there are {', '.join(ALL_FEATURES)}")
-        return names
 
     @field_validator("class_ranges")
     @classmethod

@@ -8,19 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from medal_judges.dialogue import Dialogue
+from medal_judges.models.base.turn_features import (
+    ALL_FEATURES,
+    ROLE_INDEX,
+    SIMILARITY_NAMES,
+    turn_features,
+    turn_similarities,
+)
 from medal_judges.models.embedding.config import EmbeddingConfig
 from medal_judges.models.embedding.net import Floats
 from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
-from medal_judges.models.encoder.similarity import SIMILARITY_NAMES, turn_similarities
-from medal_judges.models.encoder.turn_batch import ROLE_INDEX
-from medal_judges.models.feature.turn_features import FEATURE_NAMES, turn_features
 
 _SIDES = ("assistant", "user")
 _SPEAKERS = {"assistant": "Assistant", "user": "User"}
 
 
 @dataclass(slots=True)
-class Reading:
+class DialogueVector:
     """``vector`` [W] of the dialogue; ``turns`` [T, W / 2] what each turn adds to its side's mean
     (``reading: turns`` only, else None); ``tokens`` of all its turns."""
 
@@ -35,8 +39,7 @@ class DialogueReader:
 
     def __init__(self, config: EmbeddingConfig, encoder: SentenceEncoder) -> None:
         self.config, self.encoder = config, encoder
-        known = FEATURE_NAMES + SIMILARITY_NAMES
-        self.columns = [known.index(name) for name in config.features]
+        self.columns = [ALL_FEATURES.index(name) for name in config.features]
         whole = config.reading == "dialogue"
         self.needs_turns = not whole or bool(set(config.features) & set(SIMILARITY_NAMES))
 
@@ -48,39 +51,29 @@ class DialogueReader:
             return np.array(embedding + features * 2)
         return np.array((features + embedding) * 2)
 
-    def read(self, dialogues: Sequence[Dialogue], budget: int) -> list[Reading]:
-        """One Reading a dialogue; each distinct text is encoded once."""
-        turns = [turn.content for d in dialogues for turn in d.turns]
-        distinct = list(dict.fromkeys(turns))
+    def read(self, dialogues: Sequence[Dialogue], budget: int) -> list[DialogueVector]:
+        """One DialogueVector a dialogue; each distinct text is encoded once."""
+        distinct = list(dict.fromkeys(turn.content for d in dialogues for turn in d.turns))
         lengths = dict(zip(distinct, self.encoder.lengths(distinct), strict=True))
         table = self._table(distinct, budget) if self.needs_turns else {}
         whole = [_text(d) for d in dialogues] if self.config.reading == "dialogue" else []
         vectors = self._table(list(dict.fromkeys(whole)), budget)
-        found = []
+        read = []
         for number, dialogue in enumerate(dialogues):
+            embedded = np.array([table[turn.content] for turn in dialogue.turns]) if table else None
+            rows = self._features(dialogue, embedded)
+            if not whole and embedded is not None:
+                rows = np.concatenate([rows, embedded], axis=1)
+            zero = np.zeros(rows.shape[1])
+            means = [rows[s].mean(axis=0) if s else zero for s in _sides(dialogue)]
+            text = [vectors[whole[number]]] if whole else []
             tokens = sum(lengths[turn.content] for turn in dialogue.turns)
-            text = vectors[whole[number]] if whole else None
-            vector, parts = self._reading(dialogue, table, text)
-            found.append(Reading(vector, parts, tokens))
-        return found
+            turns = None if whole else rows
+            read.append(DialogueVector(np.concatenate([*text, *means]), turns, tokens))
+        return read
 
     def _table(self, texts: Sequence[str], budget: int) -> dict[str, Floats]:
         return dict(zip(texts, self.encoder.embed(texts, budget), strict=True))
-
-    def _reading(
-        self, dialogue: Dialogue, table: dict[str, Floats], text: Floats | None
-    ) -> tuple[Floats, Floats | None]:
-        embedded = (
-            np.array([table[turn.content] for turn in dialogue.turns]) if self.needs_turns else None
-        )
-        rows = self._features(dialogue, embedded)
-        if text is None:
-            assert embedded is not None
-            rows = np.concatenate([rows, embedded], axis=1)
-        means = [rows[s].mean(axis=0) if s else rows[:1].mean(axis=0) * 0 for s in _sides(dialogue)]
-        if text is None:
-            return np.concatenate(means), rows
-        return np.concatenate([text, *means]), None
 
     def _features(self, dialogue: Dialogue, embedded: Floats | None) -> Floats:
         """Features of each turn [T, features]."""
@@ -91,9 +84,7 @@ class DialogueReader:
         if embedded is not None:
             roles = torch.tensor([[ROLE_INDEX[turn.role] for turn in dialogue.turns]])
             vectors = torch.from_numpy(embedded).float()[None]
-            similar = turn_similarities(vectors, roles, torch.ones_like(roles, dtype=torch.bool))[
-                0
-            ].numpy()
+            similar = turn_similarities(vectors, roles, torch.ones_like(roles).bool())[0].numpy()
         features: Floats = np.concatenate([surface, similar], axis=1)[:, self.columns]
         return features
 

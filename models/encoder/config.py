@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from medal_judges.config import Config
-from medal_judges.models.base.attention import Attention
 from medal_judges.models.base.heads import HeadConfig
+from medal_judges.models.base.turn_features import ALL_FEATURES, TurnFeatures
+from medal_judges.models.device import Attention
 from medal_judges.models.encoder.reply import REACTION_NAMES, ReplyConfig
-from medal_judges.models.encoder.similarity import SIMILARITY_NAMES
-from medal_judges.models.feature.turn_features import FEATURE_NAMES
-
-ALL_FEATURES = FEATURE_NAMES + SIMILARITY_NAMES
 
 
 class FeatureGroup(Config):
@@ -44,8 +41,8 @@ class EncoderConfig(Config):
 
     ``pooling``: ``role`` averages assistant and user turns apart, ``attention`` learns a weight a
     turn and head; ``cls`` and ``mean`` make one vector of the whole sequence (net ``sequence``).
-    ``features`` are the measures of feature/turn_features.py and encoder/similarity.py
-    added to each turn. ``embedding`` false leaves the body out (features only).
+    ``features`` are the measures of base/turn_features.py added to each turn. ``embedding`` false
+    leaves the body out (features only).
 
     ``net``: ``transformer`` looks across turns; ``linear`` is one linear map of mean turn vectors
     and features, which training can solve in closed form; ``sequence`` is transformers' own
@@ -63,7 +60,7 @@ class EncoderConfig(Config):
     max_turns: int = Field(default=512, ge=1)
     attention: Attention = "auto"
     pooling: Literal["role", "attention", "cls", "mean"] = "attention"
-    features: tuple[str, ...] = ALL_FEATURES
+    features: TurnFeatures = ALL_FEATURES
     embedding: bool = True
     net: Literal["transformer", "linear", "sequence"] = "transformer"
     feature_groups: tuple[FeatureGroup, ...] = ()
@@ -78,13 +75,6 @@ class EncoderConfig(Config):
     skip: bool = True
     heads: dict[str, HeadConfig] = Field(default_factory=dict)
 
-    @field_validator("features")
-    @classmethod
-    def _known_features(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if unknown := [n for n in names if n not in ALL_FEATURES]:
-            raise ValueError(f"no feature {unknown}; there are {', '.join(ALL_FEATURES)}")
-        return names
-
     @model_validator(mode="after")
     def _settings_fit(self) -> EncoderConfig:
         if self.net == "transformer" and self.width % self.attention_heads:
@@ -93,17 +83,11 @@ class EncoderConfig(Config):
             )
         if not self.embedding and not self.feature_names:
             raise ValueError("with embedding: false and no features there is nothing to read")
-        return self
-
-    @model_validator(mode="after")
-    def _one_vector_a_dialogue(self) -> EncoderConfig:
         whole = self.pooling in ("cls", "mean")
-        if self.net != "sequence":
-            if whole:
-                raise ValueError(f"pooling {self.pooling} is for net: sequence")
-            return self
+        if self.net != "sequence" and whole:
+            raise ValueError(f"pooling {self.pooling} is for net: sequence")
         plain = self.shape == "flat" and not self.feature_names and self.embedding
-        if not (whole and plain and not self.feature_groups):
+        if self.net == "sequence" and not (whole and plain and not self.feature_groups):
             raise ValueError(
                 "net: sequence reads one vector of the dialogue: set shape: flat, "
                 "pooling: cls or mean, features: [], and no reply or feature_groups"

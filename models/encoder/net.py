@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from medal_judges.dimension import Dimension
-from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.heads import Head, default_head
-from medal_judges.models.encoder.config import ALL_FEATURES, EncoderConfig
+from medal_judges.models.base.heads import Head
+from medal_judges.models.base.turn_features import ALL_FEATURES, turn_similarities
+from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.reply import HALVES, ReplyModel, context_of, contrast
-from medal_judges.models.encoder.sequence_net import SequenceNet, pool_sequence
-from medal_judges.models.encoder.similarity import turn_similarities
 from medal_judges.models.encoder.turn_batch import TurnBatch
+from medal_judges.models.encoder.turn_nets import (
+    LinearNet,
+    Logits,
+    SequenceNet,
+    TurnNet,
+    pool_sequence,
+)
 
-Logits = dict[str, Tensor]
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 _FEATURE_LIMIT = 4.0  # standard deviations; real logs hold 600-turn dialogues and pasted pages
 
 
@@ -26,7 +33,11 @@ class EncoderNet(nn.Module):
     """``body`` gives token vectors; ``nets`` (the ensemble members) give logits per dimension."""
 
     def __init__(
-        self, body: nn.Module, hidden: int, config: EncoderConfig, dimensions: Sequence[Dimension]
+        self,
+        body: PreTrainedModel,
+        hidden: int,
+        config: EncoderConfig,
+        dimensions: Sequence[Dimension],
     ) -> None:
         super().__init__()
         self.config, self.hidden = config, hidden
@@ -34,7 +45,13 @@ class EncoderNet(nn.Module):
         self.names = [d.name for d in dimensions]
         self.columns = [ALL_FEATURES.index(name) for name in config.features]
         count = len(config.feature_groups) or config.members
-        self.nets = nn.ModuleList(self._member(dimensions) for _ in range(count))
+        kind = {"transformer": TurnNet, "linear": LinearNet}.get(config.net)
+        self.nets = nn.ModuleList(
+            SequenceNet(hidden, config, dimensions, body.config)
+            if kind is None
+            else kind(hidden, config, dimensions)
+            for _ in range(count)
+        )
         # Share of each member in each dimension's score; 0 where its feature group has no label.
         shares = [[e.weight] for e in config.feature_groups] or [[1.0]] * count
         self.shares: Tensor
@@ -56,12 +73,6 @@ class EncoderNet(nn.Module):
         self.register_buffer("feature_mean", torch.zeros(2, columns))
         self.register_buffer("feature_std", torch.ones(2, columns))
         self.register_buffer("embedding_mean", torch.zeros(2, hidden))
-
-    def _member(self, dimensions: Sequence[Dimension]) -> nn.Module:
-        if self.config.net == "sequence":
-            return SequenceNet(self.hidden, self.config, dimensions, self.body.config)
-        kind = TurnNet if self.config.net == "transformer" else LinearNet
-        return kind(self.hidden, self.config, dimensions)
 
     @property
     def heads(self) -> list[dict[str, Head]]:
@@ -168,163 +179,3 @@ class EncoderNet(nn.Module):
     def features(self, vectors: Tensor, batch: TurnBatch, halves: Tensor | None = None) -> Tensor:
         """Standardised features [B, T, F], 0 on padding."""
         return self.standardised(self.raw_features(vectors, batch, halves), batch)
-
-
-class LinearNet(nn.Module):
-    """Heads straight on each turn's embedding and features: a linear model of their means."""
-
-    def __init__(self, hidden: int, config: EncoderConfig, dimensions: Sequence[Dimension]) -> None:
-        super().__init__()
-        self.embedding = config.embedding
-        width = 2 * (len(config.feature_names) + (hidden if config.embedding else 0))
-        self.heads = _heads(config, dimensions, width)
-
-    def inputs(self, vectors: Tensor, features: Tensor) -> Tensor:
-        """What a turn is to the heads [B, T, W/2]: features, then its embedding."""
-        return torch.cat([features, vectors], dim=-1) if self.embedding else features
-
-    def forward(
-        self, vectors: Tensor, features: Tensor, batch: TurnBatch
-    ) -> tuple[Logits, Logits, Logits]:
-        """See TurnNet.forward."""
-        split, weights = by_role(self.inputs(vectors, features), batch.roles, batch.mask)
-        return _apply(self.heads, split, weights)
-
-
-class TurnNet(nn.Module):
-    """Turn vectors and features to logits: a few transformer layers over turns, then the heads."""
-
-    def __init__(self, hidden: int, config: EncoderConfig, dimensions: Sequence[Dimension]) -> None:
-        super().__init__()
-        self.config = config
-        width = config.width
-        self.embed = nn.Linear(hidden, width) if config.embedding else None
-        self.embed_norm = nn.LayerNorm(hidden) if config.embedding else None
-        self.embed_dropout = nn.Dropout(config.embedding_dropout)
-        count = len(config.feature_names)
-        self.measure = nn.Linear(count, width) if count else None
-        self.role = nn.Embedding(2, width)
-        self.layers = nn.ModuleList(_layer(config) for _ in range(config.layers))
-        self.turn = nn.Sequential(
-            nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Dropout(config.dropout)
-        )
-        skip = count if config.skip else 0
-        self.heads = _heads(config, dimensions, 2 * (width + skip))
-
-    def forward(
-        self, vectors: Tensor, features: Tensor, batch: TurnBatch
-    ) -> tuple[Logits, Logits, Logits]:
-        """Logits {dimension: [B, outputs]}, evidence and pooling weights {dimension: [B, T]}."""
-        mask = self._drop_turns(batch.mask)
-        state = self.role(batch.roles)
-        if self.embed is not None and self.embed_norm is not None:
-            state = state + self.embed(self.embed_dropout(self.embed_norm(vectors)))
-        if self.measure is not None:
-            state = state + self.measure(features)
-        for layer in self.layers:
-            state = layer(state, src_key_padding_mask=~mask)
-        state = self.turn(state)
-        if self.config.feature_names and self.config.skip:
-            state = torch.cat([state, features], dim=-1)
-        split, weights = by_role(state, batch.roles, mask)
-        return _apply(self.heads, split, weights)
-
-    def _drop_turns(self, mask: Tensor) -> Tensor:
-        if not self.training or self.config.turn_dropout == 0:
-            return mask
-        keep = torch.rand(mask.shape, device=mask.device) >= self.config.turn_dropout
-        keep[:, :2] = True  # never an empty dialogue
-        return mask & keep
-
-
-def _heads(config: EncoderConfig, dimensions: Sequence[Dimension], width: int) -> nn.ModuleDict:
-    attention = config.pooling == "attention"
-    return nn.ModuleDict(
-        {
-            d.name: Head(d, config.heads.get(d.name, default_head(d)), width, attention)
-            for d in dimensions
-        }
-    )
-
-
-def _apply(heads: nn.ModuleDict, split: Tensor, weights: Tensor) -> tuple[Logits, Logits, Logits]:
-    answers = {name: head(split, weights) for name, head in heads.items()}
-    logits, evidence, pooling = ({k: v[i] for k, v in answers.items()} for i in range(3))
-    return logits, evidence, pooling
-
-
-def by_role(state: Tensor, roles: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Turn vectors [B, T, 2W] (user half, assistant half), weights [B, T] = 1 / turns of the role.
-
-    A sum with these weights is the mean over user turns beside the mean over assistant turns.
-    """
-    assistant = (roles == 1).unsqueeze(-1)
-    split = torch.cat([state * ~assistant, state * assistant], dim=-1)
-    counts = torch.stack([((roles == r) & mask).sum(-1) for r in (0, 1)], dim=-1).clamp_min(1)
-    weights = mask.float() / counts.gather(1, roles).float()
-    return split, weights
-
-
-def _layer(config: EncoderConfig) -> nn.TransformerEncoderLayer:
-    return nn.TransformerEncoderLayer(
-        config.width,
-        config.attention_heads,
-        2 * config.width,
-        config.dropout,
-        batch_first=True,
-        norm_first=True,
-    )
-
-
-def load_body(base: str, revision: str | None = None, **options: Any) -> tuple[Any, Any]:
-    """(body, tokenizer) of an encoder by hub id, path or ``embedded:minilm``.
-
-    Attention dropout is set to 0: with it, CPU attention loses its fast kernel (4 times slower).
-    """
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
-
-    from medal_judges.models.embedded import resolve
-
-    source = resolve(base)
-    try:
-        config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
-        tokenizer = AutoTokenizer.from_pretrained(
-            source, revision=revision, trust_remote_code=False
-        )
-    except (OSError, ValueError) as error:
-        raise JudgeLoadError(
-            f"cannot load the encoder {base}: {str(error).splitlines()[0]}",
-            hint="give a hub id (with a network, or cached), a folder, or embedded:minilm",
-        ) from error
-    for name in ("attention_probs_dropout_prob", "attention_dropout"):
-        if hasattr(config, name):
-            setattr(config, name, 0.0)
-    body = without_pooler(
-        AutoModel.from_pretrained(
-            source,
-            revision=revision,
-            config=config,
-            trust_remote_code=False,
-            **options,
-        )
-    )
-    return body, tokenizer
-
-
-def check_window(config: EncoderConfig, body: Any) -> None:
-    """Raise ConfigError when ``max_tokens`` is above what the body's positions allow."""
-    positions = getattr(body, "max_position_embeddings", None)
-    if positions is not None and "roberta" in body.model_type:
-        positions -= body.pad_token_id + 1  # their positions start after the padding's
-    if positions is not None and config.max_tokens > positions:
-        raise ConfigError(
-            f"max_tokens {config.max_tokens} is above the {positions} of {config.base}",
-            hint=f"set model.max_tokens to {positions} or less",
-        )
-
-
-def without_pooler(body: nn.Module) -> nn.Module:
-    """The body without BERT's pooler: unused here, and unused weights stop distributed training."""
-    if getattr(body, "pooler", None) is not None:
-        setattr(body, "pooler", None)  # noqa: B010  (mypy: a module's attributes are modules)
-    return body

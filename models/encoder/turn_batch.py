@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from medal_judges.dialogue import Dialogue
+from medal_judges.models.base.turn_features import FEATURE_NAMES, ROLE_INDEX, turn_features
+from medal_judges.models.batching import pad_rows
 from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.feature.turn_features import FEATURE_NAMES, turn_features
 
-ROLE_INDEX = {"user": 0, "assistant": 1}
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 MARK = -1  # segment of the tokenizer's own marks and of padding
 
 
@@ -51,7 +54,7 @@ class TurnBatch:
 class TurnTokenizer:
     """Dialogues to EncodedDialogue, and texts to token pieces that fit the body's window."""
 
-    def __init__(self, tokenizer: Any, config: EncoderConfig) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, config: EncoderConfig) -> None:
         self.tokenizer, self.config = tokenizer, config
         self.prefix, self.suffix = _marks(tokenizer)
         self.limit = config.max_tokens - len(self.prefix) - len(self.suffix)
@@ -65,22 +68,21 @@ class TurnTokenizer:
             kept = len(lines)
         dropped = len(dialogue.turns) - kept
         turns = dialogue.turns[dropped:]
+        features = np.zeros((len(dialogue.turns), len(FEATURE_NAMES)), dtype=np.float32)
+        if self.config.net != "sequence" and set(self.config.features) & set(FEATURE_NAMES):
+            features = turn_features(dialogue)
         encoded = EncodedDialogue(
             texts=[t.content for t in turns],
             roles=np.array([ROLE_INDEX[t.role] for t in turns], dtype=np.int64),
-            features=self._features(dialogue)[dropped:],
+            features=features[dropped:],
             dropped=dropped,
         )
         if lines:
-            encoded.ids, encoded.segments = self._sequence(lines)
+            begin, end = [MARK] * len(self.prefix), [MARK] * len(self.suffix)
+            encoded.ids = [*self.prefix, *(i for line in lines for i in line), *self.suffix]
+            inner = [position for position, line in enumerate(lines) for _ in line]
+            encoded.segments = begin + inner + end
         return encoded
-
-    def _features(self, dialogue: Dialogue) -> np.ndarray:
-        """Surface measures [turns, features]; zeros where the net reads none of them."""
-        reads = self.config.net != "sequence"
-        if reads and any(name in FEATURE_NAMES for name in self.config.features):
-            return turn_features(dialogue)
-        return np.zeros((len(dialogue.turns), len(FEATURE_NAMES)), dtype=np.float32)
 
     def _lines(self, dialogue: Dialogue) -> list[list[int]]:
         """Role-marked token ids of the newest turns that fit together, oldest first."""
@@ -98,24 +100,21 @@ class TurnTokenizer:
             room -= len(line)
         return kept[::-1]
 
-    def _sequence(self, lines: Sequence[list[int]]) -> tuple[list[int], list[int]]:
-        ids = [*self.prefix, *(i for line in lines for i in line), *self.suffix]
-        inner = [position for position, line in enumerate(lines) for _ in line]
-        return ids, [MARK] * len(self.prefix) + inner + [MARK] * len(self.suffix)
-
     def pieces(self, texts: Sequence[str]) -> list[list[list[int]]]:
         """Token pieces of each text, the tokenizer's marks included; a long text has several."""
         if not texts:
             return []
         rows = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
-        return [self._pieces(ids) for ids in rows]
+        return [
+            [
+                [*self.prefix, *ids[start : start + self.limit], *self.suffix]
+                for start in range(0, max(1, len(ids)), self.limit)
+            ]
+            for ids in rows
+        ]
 
-    def _pieces(self, ids: list[int]) -> list[list[int]]:
-        starts = range(0, max(1, len(ids)), self.limit)
-        return [[*self.prefix, *ids[i : i + self.limit], *self.suffix] for i in starts]
 
-
-def _marks(tokenizer: Any) -> tuple[list[int], list[int]]:
+def _marks(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
     """Ids that the tokenizer puts before and after a single sequence."""
     probe = "a"
     bare = tokenizer(probe, add_special_tokens=False)["input_ids"]
@@ -143,19 +142,8 @@ def collate_sequences(
     encoded: Sequence[EncodedDialogue], pad: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Flat shape: ids [B, L], their mask (1 = token), segments [B, L] padded with MARK."""
-    ids, mask = collate_pieces([e.ids for e in encoded], pad)
+    ids, mask = pad_rows([e.ids for e in encoded], pad)
     segments = torch.full_like(ids, MARK)
     for row, one in enumerate(encoded):
         segments[row, : len(one.segments)] = torch.tensor(one.segments)
     return ids, mask, segments
-
-
-def collate_pieces(pieces: Sequence[list[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Token pieces [P, L] padded with ``pad``, and their mask [P, L] (1 = token)."""
-    longest = max(map(len, pieces))
-    ids = torch.full((len(pieces), longest), pad, dtype=torch.long)
-    mask = torch.zeros((len(pieces), longest), dtype=torch.long)
-    for row, piece in enumerate(pieces):
-        ids[row, : len(piece)] = torch.tensor(piece)
-        mask[row, : len(piece)] = 1
-    return ids, mask

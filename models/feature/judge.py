@@ -5,19 +5,53 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
+from pydantic import Field, model_validator
+from scipy.special import expit
 
+from medal_judges.config import Config
 from medal_judges.contributions import Contributions
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.saving import read_config, write_config
-from medal_judges.models.feature.config import FeatureConfig, LinearModel
-from medal_judges.models.feature.turn_features import FEATURE_NAMES, turn_features
+from medal_judges.models.base.turn_features import FEATURE_NAMES, SurfaceFeatures, turn_features
 from medal_judges.signature import Signature, content_hash
+
+
+class FeatureConfig(Config):
+    """``features``: surface measures, averaged over the assistant's turns."""
+
+    family: Literal["feature"] = "feature"
+    features: SurfaceFeatures = Field(min_length=1)
+
+
+class LinearModel(Config):
+    """score = link(intercept + weights . features); ``linear`` gives the place on the scale [0, 1],
+    clipped, ``sigmoid`` a probability. ``means``: of each feature over the dialogues it was fitted
+    on, around which contributions are told."""
+
+    link: Literal["linear", "sigmoid"]
+    intercept: float
+    weights: tuple[float, ...]
+    means: tuple[float, ...]
+
+    @model_validator(mode="after")
+    def _of_equal_length(self) -> LinearModel:
+        if len(self.means) != len(self.weights):
+            raise ValueError(f"{len(self.means)} means for {len(self.weights)} weights")
+        return self
+
+    def value(self, features: np.ndarray) -> float:
+        """intercept + weights . ``features``."""
+        return self.intercept + float(features @ np.array(self.weights))
+
+    def unit(self, value: float) -> float:
+        """The score on [0, 1] of ``value``."""
+        return min(1.0, max(0.0, value)) if self.link == "linear" else float(expit(value))
 
 
 class FeatureExample(Protocol):
@@ -28,10 +62,10 @@ class FeatureExample(Protocol):
 
 
 class FeatureJudge(Judge):
-    """Means of surface measures over the assistant's turns, one line a dimension.
+    """Means of surface measures over the assistant's turns, one linear model a dimension.
 
     Contributions are what each turn adds to intercept + weights . features, around the features'
-    means: in units of the score for a linear line, in logits for a sigmoid one.
+    means: in units of the score for a linear link, in logits for a sigmoid one.
     """
 
     family = "feature"
@@ -40,12 +74,12 @@ class FeatureJudge(Judge):
         self,
         config: FeatureConfig,
         dimensions: Sequence[Dimension],
-        lines: Mapping[str, LinearModel],
+        models: Mapping[str, LinearModel],
         *,
         name: str = "feature",
     ) -> None:
         self.config, self.dimensions, self.name = config, tuple(dimensions), name
-        self.lines = dict(lines)
+        self.models = dict(models)
         self.columns = [FEATURE_NAMES.index(f) for f in config.features]
 
     @classmethod
@@ -61,13 +95,13 @@ class FeatureJudge(Judge):
 
         Raises ConfigError when a binary dimension has one class only.
         """
-        blank = cls(config, dimensions, {}, name=name)
-        table = np.array([blank._turn_table(e.dialogue).mean(axis=0) for e in examples])
-        lines = {
-            d.name: _fit_line(d, table, [e.targets.get(d.name) for e in examples])
-            for d in dimensions
-        }
-        return cls(config, dimensions, lines, name=name)
+        judge = cls(config, dimensions, {}, name=name)
+        table = np.array([judge._turn_table(e.dialogue).mean(axis=0) for e in examples])
+        for dimension in dimensions:
+            labelled = [i for i, e in enumerate(examples) if dimension.name in e.targets]
+            y = np.array([examples[i].targets[dimension.name] for i in labelled], dtype=float)
+            judge.models[dimension.name] = _fitted(dimension, table[labelled], y)
+        return judge
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> FeatureJudge:
@@ -76,11 +110,10 @@ class FeatureJudge(Judge):
         z-scores are added up and squashed onto each dimension's scale.
         """
         features = settings["features"]
-        config = FeatureConfig(features=tuple(features))
-        dimensions = load_rubric(settings["rubric"])
         slopes = [f["good"] / f["std"] for f in features.values()]
         offset = -sum(s * f["mean"] for s, f in zip(slopes, features.values(), strict=True))
-        lines = {
+        dimensions = load_rubric(settings["rubric"])
+        models = {
             d.name: LinearModel(
                 link="sigmoid",
                 intercept=sign * offset,
@@ -90,18 +123,13 @@ class FeatureJudge(Judge):
             for d in dimensions
             for sign in [1 if d.good == "high" else -1]
         }
-        return cls(config, dimensions, lines, name=settings["name"])
+        config = FeatureConfig(features=tuple(features))
+        return cls(config, dimensions, models, name=settings["name"])
 
     def _save(self, folder: Path) -> None:
-        write_config(
-            folder,
-            self,
-            {
-                "name": self.name,
-                "feature": self.config.model_dump(),
-                "lines": {k: v.model_dump() for k, v in self.lines.items()},
-            },
-        )
+        models = {k: v.model_dump() for k, v in self.models.items()}
+        settings = {"name": self.name, "feature": self.config.model_dump(), "models": models}
+        write_config(folder, self, settings)
 
     @classmethod
     def load(cls, folder: Path, *, device: str | None = None, dtype: str = "fp32") -> FeatureJudge:
@@ -113,7 +141,7 @@ class FeatureJudge(Judge):
         return cls(
             FeatureConfig(**saved["feature"]),
             [Dimension(**d) for d in saved["dimensions"]],
-            {k: LinearModel(**v) for k, v in saved["lines"].items()},
+            {k: LinearModel(**v) for k, v in saved["models"].items()},
             name=saved["name"],
         )
 
@@ -122,7 +150,7 @@ class FeatureJudge(Judge):
 
         return Signature(
             judge=self.name,
-            revision=content_hash({k: v.model_dump() for k, v in self.lines.items()}),
+            revision=content_hash({k: v.model_dump() for k, v in self.models.items()}),
             base="+".join(self.config.features),
             rubric=content_hash([d.to_record() for d in self.dimensions]),
             version=__version__,
@@ -134,63 +162,56 @@ class FeatureJudge(Judge):
         table: np.ndarray = rows[:, self.columns].astype(float)
         return table
 
-    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
-        for item in items:
-            item.payload = self._turn_table(item.dialogue)
-            item.tokens = len(item.dialogue.turns)
+    def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
+        for request in requests:
+            request.payload = self._turn_table(request.dialogue)
+            request.tokens = len(request.dialogue.turns)
 
     def _score_batch(
-        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Prediction]:
-        return [self._score(item, dimensions) for item in items]
-
-    def _score(self, item: ScoreRequest, dimensions: Sequence[str]) -> Prediction:
-        scores: dict[str, float | None] = {}
-        contributions: dict[str, Contributions] = {}
-        for name in dimensions:
-            line, dimension = self.lines[name], self.dimension(name)
-            value = line.intercept + float(item.payload.mean(axis=0) @ np.array(line.weights))
-            unit = min(1.0, max(0.0, value)) if line.link == "linear" else _sigmoid(value)
-            scores[name] = dimension.from_unit(unit)
-            contributions[name] = _contributions(item, line, dimension, value)
-        return Prediction(scores, contributions=contributions)
+        predictions = []
+        for request in requests:
+            scores: dict[str, float | None] = {}
+            contributions: dict[str, Contributions] = {}
+            for name in dimensions:
+                model, dimension = self.models[name], self.dimension(name)
+                value = model.value(request.payload.mean(axis=0))
+                scores[name] = dimension.from_unit(model.unit(value))
+                contributions[name] = _contributions(request, model, dimension, value)
+            predictions.append(Prediction(scores, contributions=contributions))
+        return predictions
 
 
 def _contributions(
-    item: ScoreRequest, line: LinearModel, dimension: Dimension, value: float
+    request: ScoreRequest, model: LinearModel, dimension: Dimension, value: float
 ) -> Contributions:
-    """``item.payload`` [assistant turns, features]; ``value`` of the line."""
-    linear = line.link == "linear"
+    """``request.payload`` [assistant turns, features]; ``value`` of the model."""
+    linear, table = model.link == "linear", request.payload
     factor = dimension.high - dimension.low if linear else 1.0
-    shares = (item.payload - np.array(line.means)) @ np.array(line.weights) / len(item.payload)
-    turns = np.zeros(len(item.dialogue.turns))
-    turns[list(item.dialogue.assistant_turns)] = factor * shares
+    turns = np.zeros(len(request.dialogue.turns))
+    turns[list(request.dialogue.assistant_turns)] = (
+        factor * ((table - np.array(model.means)) @ np.array(model.weights)) / len(table)
+    )
+    shares = tuple(turns.tolist())
     whole = factor * value + (dimension.low if linear else 0.0)
-    told = tuple(turns.tolist())
-    return Contributions(told, whole - math.fsum(told), "score" if linear else "logit")
+    return Contributions(shares, whole - math.fsum(shares), "score" if linear else "logit")
 
 
-def _fit_line(dimension: Dimension, table: np.ndarray, targets: Sequence[Any]) -> LinearModel:
+def _fitted(dimension: Dimension, x: np.ndarray, y: np.ndarray) -> LinearModel:
     from sklearn.linear_model import LogisticRegression, Ridge
 
-    rows = [i for i, t in enumerate(targets) if t is not None]
-    x = table[rows]
-    y = np.array([targets[i] for i in rows], dtype=float)
-    if dimension.kind != "binary":
-        fitted = Ridge(alpha=1.0).fit(x, y)
-        weights, intercept, link = fitted.coef_, fitted.intercept_, "linear"
-    else:
+    link: Literal["linear", "sigmoid"] = "linear"
+    if dimension.kind == "binary":
+        link = "sigmoid"
         if len(set(y >= 0.5)) < 2:
             raise ConfigError(f"all training labels of {dimension.name!r} are the same")
         fitted = LogisticRegression(class_weight="balanced", max_iter=1000).fit(x, y >= 0.5)
-        weights, intercept, link = fitted.coef_[0], fitted.intercept_[0], "sigmoid"
+    else:
+        fitted = Ridge(alpha=1.0).fit(x, y)
     return LinearModel(
-        link=link,  # type: ignore[arg-type]
-        intercept=float(intercept),
-        weights=tuple(map(float, weights)),
-        means=tuple(map(float, x.mean(axis=0))),
+        link=link,
+        intercept=float(np.ravel(fitted.intercept_)[0]),
+        weights=tuple(np.ravel(fitted.coef_).tolist()),
+        means=tuple(x.mean(axis=0).tolist()),
     )
-
-
-def _sigmoid(value: float) -> float:
-    return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))

@@ -135,7 +135,9 @@ def load_member(
         shared = {k: v for k, v in options.items() if k in OPTIONS}
         settings = _merged(from_saved(saved, name, folder, own), own)
         settings |= placed(settings, shared, f"member {name}", strict=False)
-        judge = judge_of_settings(settings, f"member {name}")
+        described = judge_of_settings(settings, f"member {name}")
+        assert isinstance(described, Judge)
+        judge = described
     else:
         shared = {k: v for k, v in options.items() if k in OPTIONS}
         judge = Judge.from_pretrained(member_folder(folder, name), **(shared | own))

@@ -155,6 +155,6 @@ def load_adapter(config: LoraConfig, folder: Path) -> Any:
     model = adapted(load_base(config), config)
     from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
-    require_same_keys(get_peft_model_state_dict(model), state, str(path))
+    require_same_keys(get_peft_model_state_dict(model), state, path)
     set_peft_model_state_dict(model, state)
     return model

@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from medal_judges.config import Config
-from medal_judges.models.base.attention import Attention
 from medal_judges.models.base.heads import HeadConfig
+from medal_judges.models.device import Attention
 
 
 class LoraConfig(Config):

@@ -6,15 +6,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
+from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import ScoreRequest
-from medal_judges.models.base.saving import write_config
-from medal_judges.models.encoder.judge import DTYPES
+from medal_judges.models.base.saving import weights_hash, write_config
+from medal_judges.models.base.trained import TrainedState
+from medal_judges.models.device import torch_device, torch_dtype
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation
 from medal_judges.models.lora.base import (
@@ -26,10 +28,15 @@ from medal_judges.models.lora.base import (
     save_adapter,
 )
 from medal_judges.models.lora.config import LoraConfig
-from medal_judges.models.prompted.builder import PromptQuestion
-from medal_judges.models.prompted.judge import PromptedConfig, PromptedJudge
+from medal_judges.models.prompted.judge import PromptedJudge
 from medal_judges.models.prompted.prompt import load_prompt
-from medal_judges.signature import Signature, content_hash
+from medal_judges.models.prompted.question import Question
+from medal_judges.models.prompted.settings import PromptedConfig
+from medal_judges.signature import Signature
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 RUBRIC = "rubric.yaml"
 PROMPT = "prompt.yaml"
@@ -46,27 +53,33 @@ class GenerativeLoraJudge(PromptedJudge):
 
     def __init__(
         self,
-        network: Any,
-        tokenizer: Any,
+        network: PeftModel | PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
         config: LoraConfig,
         prompted: PromptedConfig,
         *,
-        facts: Mapping[str, Any] | None = None,
+        facts: Mapping[str, object] | None = None,
         device: str | torch.device | None = None,
         dtype: str = "fp32",
     ) -> None:
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.dtype, self.lora, self.facts = dtype, config, dict(facts or {})
-        self.net = network.eval() if config.quantize else network.to(self.device).eval()
-        if dtype != "fp32" and not config.quantize:
-            self.net.to(DTYPES[dtype])
+        self.lora, self.facts = config, dict(facts or {})
+        self.net: Any = network
+        self.place(device, dtype)
         self.tokenizer = tokenizer
-        self.calibration: dict[str, Any] = {}
+        self.calibration: dict[str, Calibration] = {}  # none: the numbers are written
         # The layers with adapters, without PEFT's wrapper: likelihoods are read off the body.
-        inner = self.net.get_base_model() if hasattr(self.net, "get_base_model") else self.net
+        base = getattr(network, "get_base_model", None)
+        inner = network if base is None else base()
         model = LocalModel(inner, tokenizer, name=config.base.replace(":", "/"), thinking=0)
         model.context = min(model.context, config.max_tokens + config.answer_tokens)
         super().__init__(prompted.model_copy(update={"llm": model}))
+
+    def place(self, device: str | torch.device | None, dtype: str) -> None:
+        """A quantised network stays where it is: it cannot be moved."""
+        self.device, self.dtype = torch_device(device), self.lora.quantize or dtype
+        if self.lora.quantize is None:
+            self.net = self.net.to(self.device).to(torch_dtype(dtype))
+        self.net.eval()
 
     @classmethod
     def create(
@@ -87,9 +100,8 @@ class GenerativeLoraJudge(PromptedJudge):
     def load_saved(
         cls,
         folder: Path,
-        saved: Mapping[str, Any],
         config: LoraConfig,
-        dimensions: Sequence[Dimension],
+        state: TrainedState,
         device: str | torch.device | None,
         dtype: str,
     ) -> GenerativeLoraJudge:
@@ -99,8 +111,8 @@ class GenerativeLoraJudge(PromptedJudge):
             load_adapter(config, folder),
             load_tokenizer(config, folder / TOKENIZER),
             config,
-            _settings(config, saved["name"], rubric, prompt, dimensions),
-            facts=saved["facts"],
+            _settings(config, state["name"], rubric, prompt, state["dimensions"]),
+            facts=state["facts"],
             device=device,
             dtype=dtype,
         )
@@ -109,8 +121,7 @@ class GenerativeLoraJudge(PromptedJudge):
         import yaml
 
         save_adapter(self.net, self.lora, folder)
-        files = sorted(folder.rglob("*.safetensors"))
-        self.facts["weights"] = content_hash([content_hash(p.read_bytes()) for p in files])
+        self.facts["weights"] = weights_hash(folder)
         self.tokenizer.save_pretrained(folder / TOKENIZER)
         rubric = {"dimensions": [d.to_record() for d in self.dimensions]}
         texts = {RUBRIC: rubric, PROMPT: self.prompt.model_dump(mode="json")}
@@ -121,13 +132,13 @@ class GenerativeLoraJudge(PromptedJudge):
         write_config(folder, self, settings | {"calibration": {}})
 
     def signature(self) -> Signature:
-        found = super().signature()
+        revision, seed = self.facts.get("weights", "unsaved"), self.facts.get("seed")
         return replace(
-            found,
-            revision=self.facts.get("weights", "unsaved"),
+            super().signature(),
+            revision=str(revision),
             base=self.lora.base,
-            dtype=self.lora.quantize or self.dtype,
-            seed=self.facts.get("seed"),
+            dtype=self.dtype,
+            seed=seed if isinstance(seed, int) else None,
         )
 
     # -- what training uses --------------------------------------------------------------------
@@ -135,7 +146,7 @@ class GenerativeLoraJudge(PromptedJudge):
     def lesson(
         self,
         dialogue: Dialogue,
-        question: PromptQuestion,
+        question: Question,
         units: Mapping[str, float],
         comments: Mapping[str, str],
     ) -> tuple[list[int], list[int]]:
@@ -145,27 +156,27 @@ class GenerativeLoraJudge(PromptedJudge):
         """
         item = ScoreRequest(dialogue, None)
         self._prepare([item])
-        messages = self.messages(item, question)
+        messages = self._messages(item, question, item.payload.shown(0))
         template = self.llm.template  # type: ignore[attr-defined]
         text = self.answer(question, units, comments)
         whole = template.sequence(Continuation(messages, text, role="assistant"))
         return list(whole.ids[: whole.start]), list(whole.ids[whole.start :])
 
     def answer(
-        self, question: PromptQuestion, units: Mapping[str, float], comments: Mapping[str, str]
+        self, question: Question, units: Mapping[str, float], comments: Mapping[str, str]
     ) -> str:
         """The JSON text that the prompt asks for, written as the grammar writes it."""
-        builder = self.builder(None)
-        fields = builder.resolved.answer
+        asker = next(iter(self.askers.values()))
+        fields = asker.chosen.answer
         said: dict[str, Any] = {}
-        for d, w in zip(question.dimensions, question.fields, strict=True):
+        for d, w in zip(question.dimensions, question.wanted, strict=True):
             low, high = w.scale
             value = low + units[d.name] * (high - low)
-            number = int(value + 0.5) if builder.whole(d) else round(value, 2)
+            number = int(value + 0.5) if asker.whole(d) else round(value, 2)
             comment = comments.get(d.name, "")[: self.lora.comment_chars]
             entry = {fields.score: number, fields.comment: comment}
             said[w.key] = entry if fields.comment else number
-        if builder.resolved.layout.ask == "each":
+        if asker.chosen.layout.ask == "each":
             only = next(iter(said.values()))
             return json.dumps(only if isinstance(only, dict) else {fields.score: only})
         return json.dumps(said, ensure_ascii=False)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
-from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.attention import set_attention
-from medal_judges.models.base.calibration import Calibration
-from medal_judges.models.base.heads import Head, default_head
+from medal_judges.models.base.heads import Calibration, Head, heads_of
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
-from medal_judges.models.base.saving import read_config, write_config
-from medal_judges.models.base.weights import load_weights
-from medal_judges.models.encoder.judge import DTYPES
-from medal_judges.models.encoder.turn_batch import collate_pieces
+from medal_judges.models.base.saving import read_config
+from medal_judges.models.base.trained import NetworkJudge, trained_state
+from medal_judges.models.base.weights import load_weights, write_weights
+from medal_judges.models.batching import pad_rows
+from medal_judges.models.device import set_attention, torch_device
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.protocol import Message
 from medal_judges.models.llm.truncation import oldest_kept
@@ -32,7 +30,9 @@ from medal_judges.models.lora.base import (
     save_adapter,
 )
 from medal_judges.models.lora.config import LoraConfig
-from medal_judges.signature import Signature, content_hash
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 HEADS_NAME = "heads.safetensors"
 
@@ -40,11 +40,13 @@ HEADS_NAME = "heads.safetensors"
 class LoraNet(nn.Module):
     """``body`` (a PEFT model) gives token vectors; one head a dimension reads the last of them."""
 
-    def __init__(self, body: nn.Module, hidden: int, scorers: Mapping[str, Head]) -> None:
+    def __init__(
+        self, body: PreTrainedModel, config: LoraConfig, dimensions: Sequence[Dimension]
+    ) -> None:
         super().__init__()
-        self.body: Any = body
-        self.hidden = hidden
-        self.scorers = nn.ModuleDict(scorers)
+        self.body: Any = body  # a module with the attributes of its family
+        self.hidden: int = body.config.hidden_size
+        self.scorers = heads_of(dimensions, config.heads, self.hidden)
 
     @property
     def heads(self) -> list[dict[str, Head]]:
@@ -52,12 +54,11 @@ class LoraNet(nn.Module):
         return [dict(self.scorers.items())]  # type: ignore[arg-type]
 
     def last_vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Vector [B, H] of each row's last token that is not padding, found by ``mask`` [B, L]."""
-        vectors = self.body(input_ids=ids, attention_mask=mask).last_hidden_state
+        """Vector [B, H] of each row's last token that is not padding, by ``mask`` [B, L]."""
+        vectors: Tensor = self.body(input_ids=ids, attention_mask=mask).last_hidden_state
         places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
         last = (places * mask).argmax(dim=1)
-        found: Tensor = vectors[torch.arange(len(ids), device=ids.device), last].float()
-        return found
+        return vectors[torch.arange(len(ids), device=ids.device), last].float()
 
     def forward(self, ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
         """Logits [B, outputs] per dimension."""
@@ -70,36 +71,40 @@ class LoraNet(nn.Module):
         return members[0][name].float()
 
 
-class LoraJudge(Judge):
+class LoraJudge(NetworkJudge):
     """Reads a dialogue as a chat and scores it from the state in which the next speaker begins."""
 
     family = "lora"
+    config: LoraConfig
+    net: LoraNet
 
     def __init__(
         self,
         net: LoraNet,
-        tokenizer: Any,
+        tokenizer: PreTrainedTokenizerBase,
         config: LoraConfig,
         dimensions: Sequence[Dimension],
         *,
         name: str = "lora",
         calibration: Mapping[str, Calibration] | None = None,
-        facts: Mapping[str, Any] | None = None,
+        facts: Mapping[str, object] | None = None,
         device: str | torch.device | None = None,
         dtype: str = "fp32",
     ) -> None:
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.dtype, self.config, self.name = dtype, config, name
-        self.net = net.eval() if config.quantize else net.to(self.device).eval()
-        if dtype != "fp32" and not config.quantize:
-            self.net.body.to(DTYPES[dtype])
-        set_attention(self.net.body, config.attention, self.device, dtype)
-        self.dimensions, self.tokenizer = tuple(dimensions), tokenizer
+        self.describe(dimensions, name, calibration, facts)
+        self.net, self.config, self.tokenizer = net, config, tokenizer
+        self.place(device, dtype)
         self.template = ChatTemplate(tokenizer)
-        self.calibration = dict(calibration or {})
-        self.facts = dict(facts or {})
+        self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
 
-    # -- making, saving, loading ---------------------------------------------------------------
+    def place(self, device: str | torch.device | None, dtype: str) -> None:
+        """A quantised network stays where it is: it cannot be moved."""
+        if self.config.quantize is None:
+            super().place(device, dtype)
+            return
+        self.device, self.dtype, self.net = torch_device(device), dtype, self.net.eval()
+        set_attention(self.net.body, self.config.attention, self.device, dtype)
+        self.dtype = self.config.quantize
 
     @classmethod
     def create(
@@ -111,31 +116,16 @@ class LoraJudge(Judge):
         device: str | torch.device | None = None,
     ) -> LoraJudge:
         """A fresh judge on ``config.base``; adapters and heads drawn from torch's seed."""
-        base = load_base(config, device=device)
-        net = _net(adapted(base, config), base.config.hidden_size, config, dimensions)
+        net = LoraNet(adapted(load_base(config, device=device), config), config, dimensions)
         return cls(net, load_tokenizer(config), config, dimensions, name=name, device=device)
 
     def _save(self, folder: Path) -> None:
-        from safetensors.torch import save_file
-
         save_adapter(self.net.body, self.config, folder)
-        state = {
-            k: v.detach().cpu().float().contiguous()
-            for k, v in self.net.scorers.state_dict().items()
-        }
-        save_file(state, folder / HEADS_NAME, metadata={"format": "pt"})
-        calibration = {k: v.model_dump() for k, v in self.calibration.items()}
-        files = sorted(folder.rglob("*.safetensors"))
-        weights = [content_hash(path.read_bytes()) for path in files]
-        self.facts["weights"] = content_hash([weights, calibration])
+        write_weights(
+            {k: v.float() for k, v in self.net.scorers.state_dict().items()}, folder / HEADS_NAME
+        )
         self.tokenizer.save_pretrained(folder / TOKENIZER)
-        settings = {
-            "name": self.name,
-            "lora": self.config.model_dump(),
-            "calibration": calibration,
-            "facts": self.facts,
-        }
-        write_config(folder, self, settings)
+        self.write_state(folder)
 
     @staticmethod
     def load(
@@ -147,42 +137,15 @@ class LoraJudge(Judge):
         Raises JudgeLoadError when weights are missing or any key of adapters or heads does not fit.
         """
         saved = read_config(folder)
-        config = LoraConfig(**saved["lora"])
-        if dtype not in DTYPES:
-            raise JudgeLoadError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
-        dimensions = [Dimension(**d) for d in saved["dimensions"]]
+        config, state = LoraConfig(**saved["lora"]), trained_state(saved)
         if config.head == "generative":
             from medal_judges.models.lora.generative import GenerativeLoraJudge
 
-            return GenerativeLoraJudge.load_saved(folder, saved, config, dimensions, device, dtype)
-        body = load_adapter(config, folder)
-        net = _net(body, body.config.hidden_size, config, dimensions)
+            return GenerativeLoraJudge.load_saved(folder, config, state, device, dtype)
+        net = LoraNet(load_adapter(config, folder), config, state["dimensions"])
         load_weights(net.scorers, folder / HEADS_NAME)
-        return LoraJudge(
-            net,
-            load_tokenizer(config, folder / TOKENIZER),
-            config,
-            dimensions,
-            name=saved["name"],
-            calibration={k: Calibration(**v) for k, v in saved["calibration"].items()},
-            facts=saved["facts"],
-            device=device,
-            dtype=dtype,
-        )
-
-    def signature(self) -> Signature:
-        from medal_judges import __version__
-
-        return Signature(
-            judge=self.name,
-            revision=self.facts.get("weights", "unsaved"),
-            base=self.config.base,
-            rubric=content_hash([d.to_record() for d in self.dimensions]),
-            dtype=self.config.quantize or self.dtype,
-            truncation=f"oldest turns beyond {self.config.max_tokens} tokens",
-            seed=self.facts.get("seed"),
-            version=__version__,
-        )
+        tokenizer = load_tokenizer(config, folder / TOKENIZER)
+        return LoraJudge(net, tokenizer, config, device=device, dtype=dtype, **state)
 
     # -- the hooks of Judge ----------------------------------------------------------------------
 
@@ -197,37 +160,23 @@ class LoraJudge(Judge):
         start = oldest_kept(len(messages) - 1, lambda k: len(ids(k)) <= limit)
         return ids(start)[-limit:], start
 
-    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
-        for item in items:
-            item.payload, item.truncated_turns = self.encode(item.dialogue)
-            item.tokens = len(item.payload)
+    def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
+        for request in requests:
+            request.payload, request.truncated_turns = self.encode(request.dialogue)
+            request.tokens = len(request.payload)
 
     @torch.inference_mode()
     def _score_batch(
-        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Prediction]:
-        ids, mask = collate_pieces([item.payload for item in items], self.pad)
+        ids, mask = pad_rows([request.payload for request in requests], self.pad)
         logits = self.net(ids.to(self.device), mask.to(self.device))
-        answers: list[Prediction] = [Prediction({}, {}) for _ in items]
+        rows: list[tuple[dict[str, float | None], dict[str, list[float]]]]
+        rows = [({}, {}) for _ in requests]
         for name in dimensions:
-            head = self.net.heads[0][name]
-            fitted = self.calibration.get(name, Calibration())
-            scores, chances = head.answers(logits[name].cpu(), fitted)
-            for answer, score, row in zip(answers, scores, chances, strict=True):
-                answer.scores = {**answer.scores, name: score}
-                if row:
-                    answer.distributions = {**answer.distributions, name: row}
-        return answers
-
-    @property
-    def pad(self) -> int:
-        """The id that fills rows up; the mask tells it from a token."""
-        return int(self.tokenizer.pad_token_id or 0)
-
-
-def _net(body: Any, hidden: int, config: LoraConfig, dimensions: Sequence[Dimension]) -> LoraNet:
-    heads = {
-        d.name: Head(d, config.heads.get(d.name) or default_head(d), hidden, attention=False)
-        for d in dimensions
-    }
-    return LoraNet(body, hidden, heads)
+            answers = self.net.heads[0][name].answers(logits[name].cpu(), self.fitted(name))
+            for (scores, distributions), score, chances in zip(rows, *answers, strict=True):
+                scores[name] = score
+                if chances:
+                    distributions[name] = chances
+        return [Prediction(*row) for row in rows]

@@ -12,7 +12,7 @@ import pytest
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import Dimension
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.calibration import Calibration
+from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.embedding.config import EmbeddingConfig
 from medal_judges.models.embedding.judge import EmbeddingJudge

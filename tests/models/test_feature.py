@@ -8,8 +8,7 @@ import pytest
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.models.feature.config import FeatureConfig
-from medal_judges.models.feature.judge import FeatureJudge
+from medal_judges.models.feature.judge import FeatureConfig, FeatureJudge
 from medal_judges.training.rows.examples import Example
 
 

@@ -78,9 +78,9 @@ def test_a_half_written_config_is_told(tmp_path: Path) -> None:
         path.write_bytes(half)
         with pytest.raises(JudgeLoadError, match="not valid JSON"):
             Judge.from_pretrained(folder)
-    kept = {k: v for k, v in json.loads(whole).items() if k != "lines"}
+    kept = {k: v for k, v in json.loads(whole).items() if k != "models"}
     path.write_text(json.dumps(kept), encoding="utf-8")
-    with pytest.raises(JudgeLoadError, match=r"no 'lines' in config\.json") as caught:
+    with pytest.raises(JudgeLoadError, match=r"no 'models' in config\.json") as caught:
         Judge.from_pretrained(folder)
     assert "saved by medal-judges" in str(caught.value)
 

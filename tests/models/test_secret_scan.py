@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from medal_judges.errors import HubError
-from medal_judges.models.base.secret_scan import require_clean, scan
+from medal_judges.models.base.folder_checks import find_secrets, require_no_secrets
 
 # Put together here, so that no scanner takes this file for a leak.
 SECRETS = {
@@ -23,10 +23,10 @@ def test_each_kind_is_found_by_file_and_line(tmp_path: Path, what: str) -> None:
     path = tmp_path / "deep" / "config.json"
     path.parent.mkdir()
     path.write_text('{\n "a": 1,\n "b": "' + SECRETS[what] + '"\n}')
-    (found,) = scan(tmp_path, [path])
+    (found,) = find_secrets(tmp_path, [path])
     assert (found.file, found.line, found.what) == ("deep/config.json", 3, what)
     with pytest.raises(HubError, match=r"deep/config\.json, line 3") as caught:
-        require_clean(tmp_path, [path])
+        require_no_secrets(tmp_path, [path])
     assert SECRETS[what] not in str(caught.value)
 
 
@@ -37,5 +37,5 @@ def test_harmless_text_and_vocabularies_pass(tmp_path: Path) -> None:
     words.write_text(SECRETS["an API key (sk-...)"])
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(bytes(range(256)) * 100)
-    assert scan(tmp_path, [fine, words, weights]) == []
-    require_clean(tmp_path, [fine])
+    assert not list(find_secrets(tmp_path, [fine, words, weights]))
+    require_no_secrets(tmp_path, [fine])

@@ -7,8 +7,13 @@ import pytest
 import torch
 
 from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.models.encoder.similarity import SIMILARITY_NAMES, turn_similarities
-from medal_judges.models.feature.turn_features import FEATURE_NAMES, turn_features, words
+from medal_judges.models.base.turn_features import (
+    FEATURE_NAMES,
+    SIMILARITY_NAMES,
+    turn_features,
+    turn_similarities,
+    words,
+)
 
 
 def dialogue(*contents: str) -> Dialogue:

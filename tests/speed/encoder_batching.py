@@ -20,8 +20,8 @@ from rich.table import Table
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.dialogue import Dialogue
 from medal_judges.models.base.judge import Judge, ScoreRequest
+from medal_judges.models.batching import pad_rows
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.encoder.turn_batch import collate_pieces
 
 ScoreTable = list[dict[str, float | None]]
 PLAIN_BATCH = 16
@@ -42,7 +42,7 @@ def plain(judge: EncoderJudge, dialogues: Sequence[Dialogue]) -> ScoreTable:
         encoded = [judge.turns.encode(item.dialogue) for item in items]
         texts = [text for one in encoded for text in one.texts]
         pieces = [(row, p) for row, parts in enumerate(judge.turns.pieces(texts)) for p in parts]
-        ids, mask = collate_pieces([piece for _, piece in pieces], judge.tokenizer.pad_token_id)
+        ids, mask = pad_rows([piece for _, piece in pieces], judge.tokenizer.pad_token_id)
         with torch.inference_mode():
             sums, counts = judge.net.piece_sums(ids, mask)
         owner = torch.tensor([row for row, _ in pieces])

@@ -20,7 +20,7 @@ from rich.table import Table
 from medal_judges.config import read_yaml
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.dialogue import Dialogue
-from medal_judges.models.base.judge import items_of
+from medal_judges.models.base.judge import requests_at
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, Message
 from medal_judges.models.prompted.judge import PromptedJudge
@@ -44,10 +44,10 @@ def requests_of(llm: LanguageModel, dialogue: Dialogue, layout: str) -> list[Cha
     settings = read_yaml("judges/oralis") | {"llm": llm, "layout": layout, "answer": "number"}
     del settings["family"]
     judge = PromptedJudge.from_settings(settings | {"max_tokens": 4, "expected": "none"})
-    items = items_of(dialogue, "dialogue")
+    items = requests_at(dialogue, "dialogue")
     judge._prepare(items)
-    questions = judge.builder(items[0]).questions
-    return [request for q in questions for request in judge._chat_requests(items[0], q)]
+    questions = judge.asker(items[0]).questions
+    return [request for q in questions for request in judge._requests(items[0], q)]
 
 
 def timed(run: Callable[[], Answers], repeats: int) -> tuple[float, Answers]:

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModel
 
 from medal_judges.errors import ConfigError, MissingExtraError
-from medal_judges.models.base.attention import set_attention
+from medal_judges.models.device import set_attention
 from medal_judges.training.loop.body_settings import checkpoint_layers, patch_liger, unpatch_liger
 
 CPU = torch.device("cpu")
@@ -64,7 +64,7 @@ def test_auto_attention_on_a_cpu_is_sdpa_and_eager_gives_the_same(tiny_bert: Pat
 
 def test_flash_attention_is_refused_in_training_and_replaced_in_scoring(tiny_bert: Path) -> None:
     body = AutoModel.from_pretrained(tiny_bert)
-    with pytest.raises(ConfigError, match="flash_attention_2 is not to be had: it needs a GPU"):
+    with pytest.raises(ConfigError, match="flash_attention_2 is not available: it needs a GPU"):
         set_attention(body, "flash_attention_2", CPU, "bf16", strict=True)
     assert set_attention(body, "flash_attention_2", CPU, "bf16") == "sdpa"
     if find_spec("flash_attn") is None:

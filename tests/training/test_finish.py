@@ -124,12 +124,12 @@ def test_golden_scores_of_a_large_net_are_few_short_and_in_its_dtype(
 ) -> None:
     rubric = [d for d in load_rubric("medal") if d.name == "overall"]
     judge = EncoderJudge.create(EncoderConfig(base=str(tiny_bert), max_tokens=64), rubric)
-    assert golden.setting_for(judge.net, "cuda", "bf16") == golden.Setting("cpu", "fp32")
+    assert golden.setting_for(judge.net, "cuda", "bf16") == golden.GoldenSetting("cpu", "fp32")
     monkeypatch.setattr(golden, "LARGE", 1000)
     assert golden.setting_for(judge.net, "cuda", "no").device == "cuda"
     setting = golden.setting_for(judge.net, "cpu", "bf16")
     folder = judge.save_pretrained(tmp_path / "judge")
-    golden.settle(judge, setting)
+    judge.place(setting.device, setting.dtype)
     golden.write_golden(judge, folder, setting)
     record = golden.read_golden(folder)
     assert record["dtype"] == "bf16" and len(record["scores"]) == 4

@@ -13,8 +13,8 @@ from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, LeakError
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.heads import HeadConfig
+from medal_judges.models.encoder.body import load_body
 from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.net import load_body
 from medal_judges.training.config import DataEntry, OptimConfig, TrainConfig
 from medal_judges.training.encoder.balance import balance_heads
 from medal_judges.training.encoder.ridge import Problem, group_columns

@@ -9,12 +9,13 @@ import numpy as np
 
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
-from medal_judges.models.base.calibration import Calibration, fit_isotonic
+from medal_judges.models.base.heads import Calibration
 from medal_judges.models.embedding.config import EmbeddingConfig
 from medal_judges.models.embedding.judge import EmbeddingJudge
 from medal_judges.models.embedding.net import Floats
 from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
 from medal_judges.signature import content_hash
+from medal_judges.training.calibrate import fit_isotonic
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.embedding.search import Problem, Search, Setting, fit_net, folds_of
 from medal_judges.training.loop.validation import validation_figures

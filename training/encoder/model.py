@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from medal_judges.models.base.turn_features import FEATURE_NAMES
+from medal_judges.models.batching import pad_rows
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.encoder.net import EncoderNet
 from medal_judges.models.encoder.turn_batch import (
     EncodedDialogue,
     TurnBatch,
     collate,
-    collate_pieces,
     collate_sequences,
 )
-from medal_judges.models.feature.turn_features import FEATURE_NAMES
 from medal_judges.training.loop.objective import Data, Objective
 from medal_judges.training.rows.examples import Example
 from medal_judges.training.rows.token_store import encoded, tokenizer_key
@@ -132,7 +132,7 @@ class Batcher(Data):
         if self.flat:
             self.encoded, self._lengths = self._sequences()
             return
-        self.encoded = judge.prepare([e.dialogue for e in examples])
+        self.encoded = [judge.turns.encode(e.dialogue) for e in examples]
         texts = list(dict.fromkeys(t for e in self.encoded for t in e.texts))
         self.row = {text: i for i, text in enumerate(texts)}
         self.pieces = judge.turns.pieces(texts)
@@ -167,7 +167,7 @@ class Batcher(Data):
         """Inputs of the examples ``rows``."""
         chosen = [self.encoded[row] for row in rows]
         batch = collate(chosen)
-        pad = int(self.judge.tokenizer.pad_token_id or 0)
+        pad = self.judge.pad
         if self.flat:
             return Inputs(batch, sequence=collate_sequences(chosen, pad))
         if self.table is not None:
@@ -175,7 +175,7 @@ class Batcher(Data):
         texts = list(dict.fromkeys(t for e in chosen for t in e.texts))
         local = {text: i for i, text in enumerate(texts)}
         flat = [(i, piece) for i, t in enumerate(texts) for piece in self.pieces[self.row[t]]]
-        ids, mask = collate_pieces([piece for _, piece in flat], pad)
+        ids, mask = pad_rows([piece for _, piece in flat], pad)
         owner = torch.tensor([i for i, _ in flat])
         return Inputs(batch, pieces=(ids, mask, owner, self._index(chosen, batch, local)))
 

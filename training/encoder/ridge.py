@@ -15,10 +15,10 @@ import torch
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Head
+from medal_judges.models.base.turn_features import ROLE_INDEX
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.encoder.net import LinearNet, by_role
-from medal_judges.models.encoder.turn_batch import ROLE_INDEX
+from medal_judges.models.encoder.turn_nets import LinearNet, by_role
 from medal_judges.training.encoder.feature_groups import groups_of, labelled_rows, mute_groups
 from medal_judges.training.encoder.model import Batcher
 from medal_judges.training.encoder.reply import other_halves

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from medal_judges.errors import ConfigError, MissingExtraError
-from medal_judges.models.base.attention import Attention, set_attention
+from medal_judges.models.device import Attention, set_attention
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.loop.distributed import strategy
 

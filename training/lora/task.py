@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.encoder.turn_batch import collate_pieces
+from medal_judges.models.batching import pad_rows
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.loop.objective import Data, Objective
@@ -67,7 +67,7 @@ class TokenData(Data):
 
     def inputs(self, rows: Sequence[int]) -> TokenInputs:
         """Inputs of the examples ``rows``."""
-        return TokenInputs(*collate_pieces([self.ids[row] for row in rows], self.pad))
+        return TokenInputs(*pad_rows([self.ids[row] for row in rows], self.pad))
 
 
 class LoraObjective(Objective):

@@ -106,8 +106,9 @@ def _folder(judge: str, revision: str | None) -> Path:
 
 def _write(folder: Path, options: Mapping[str, Any]) -> None:
     from medal_judges.errors import ConfigError
-    from medal_judges.models.base.golden import GOLDEN_NAME, write_golden
+    from medal_judges.models.base.golden import write_golden
     from medal_judges.models.base.judge import Judge
+    from medal_judges.models.base.saving import GOLDEN_NAME
 
     if (folder / GOLDEN_NAME).exists():
         raise ConfigError(f"{folder} has a {GOLDEN_NAME}; --write is for judges without one")

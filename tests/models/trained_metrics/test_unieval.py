@@ -189,9 +189,9 @@ def test_a_turn_cannot_add_fields(tiny_t5: Path) -> None:
 
 
 def _items(dialogue: Dialogue) -> Any:
-    from medal_judges.models.base.judge import items_of
+    from medal_judges.models.base.judge import requests_at
 
-    return items_of(dialogue, "last")
+    return requests_at(dialogue, "last")
 
 
 def test_an_empty_answer_has_a_score(tiny_t5: Path) -> None:

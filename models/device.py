@@ -1,27 +1,54 @@
-"""Which attention a body computes with: flash where it can, else torch's fused one (sdpa)."""
+"""Where a network computes, in which precision, and with which attention."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any, Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from medal_judges.errors import ConfigError
 
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+Dtype = Literal["fp32", "bf16", "fp16"]
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 Attention = Literal["auto", "sdpa", "eager", "flash_attention_2"]
 
 
+def torch_device(device: str | torch.device | None) -> torch.device:
+    """``device``; None is the GPU where there is one, else the CPU."""
+    import torch
+
+    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """torch's type of ``name``. Raises ConfigError for any other than fp32, bf16 and fp16."""
+    import torch
+
+    if name not in DTYPES:
+        raise ConfigError(f"dtype {name!r} is not one of {', '.join(DTYPES)}")
+    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
+
+
 def set_attention(
-    body: Any, wanted: Attention, device: torch.device, precision: str, *, strict: bool = False
+    body: nn.Module,
+    wanted: Attention,
+    device: torch.device,
+    precision: str,
+    *,
+    strict: bool = False,
 ) -> str:
     """Set the attention of ``body`` (a transformers model, or PEFT's around one); returns its name.
 
     ``auto`` is flash attention where its package, a GPU and a 16-bit ``precision`` (``bf16``,
-    ``fp16``) are there, else sdpa, else eager. What cannot be had is replaced as ``auto`` would:
+    ``fp16``) are there, else sdpa, else eager. What is not available is replaced as ``auto`` would:
     a judge trained on a GPU has to score on a CPU. With ``strict`` it is a ConfigError instead.
     """
-    model = body.get_base_model() if hasattr(body, "get_base_model") else body
+    base: Callable[[], nn.Module] | None = getattr(body, "get_base_model", None)
+    model: Any = body if base is None else base()
     missing = {
         "flash_attention_2": _no_flash(model, device, precision),
         "sdpa": None if getattr(model, "_supports_sdpa", False) else "the model does not have it",
@@ -29,7 +56,7 @@ def set_attention(
     }
     if strict and wanted != "auto" and (reason := missing[wanted]):
         raise ConfigError(
-            f"model.attention: {wanted} is not to be had: {reason}",
+            f"model.attention: {wanted} is not available: {reason}",
             hint="set model.attention: auto",
         )
     chosen: str = wanted
@@ -40,8 +67,8 @@ def set_attention(
     return chosen
 
 
-def _no_flash(model: Any, device: torch.device, precision: str) -> str | None:
-    """Why flash attention is not to be had; None where it is."""
+def _no_flash(model: nn.Module, device: torch.device, precision: str) -> str | None:
+    """Why flash attention is not available; None where it is."""
     if device.type != "cuda":
         return "it needs a GPU"
     if find_spec("flash_attn") is None:

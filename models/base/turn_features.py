@@ -1,7 +1,7 @@
-"""Surface measures of each turn, any language: what a reader sees without understanding a word.
+"""Measures of each turn: surface measures, and how near its embedding stands to earlier turns.
 
-They carry much of what people complain of (repetition above all) and cost microseconds. The net's
-own similarities between turns (models/encoder/similarity.py) stand beside them.
+Surface measures are what a reader of any language sees without understanding a word. They carry
+much of what people complain of (repetition above all) and cost microseconds.
 """
 
 from __future__ import annotations
@@ -10,10 +10,16 @@ import math
 import re
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from pydantic import AfterValidator
 
 from medal_judges.dialogue import Dialogue
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FEATURE_NAMES = (
     "log_words",
@@ -35,6 +41,27 @@ FEATURE_NAMES = (
     "longer_than_partner",  # difference of log words to the partner's last turn
     "log_turns",  # length of the dialogue up to and including this turn
 )
+SIMILARITY_NAMES = (
+    "nearest_own",  # highest cosine with any earlier turn of the same speaker
+    "nearest_recent_own",  # with the last four of them
+    "last_own",
+    "last_partner",
+    "last_but_one_partner",
+)
+ALL_FEATURES = FEATURE_NAMES + SIMILARITY_NAMES
+ROLE_INDEX = {"user": 0, "assistant": 1}
+
+
+def _known(names: tuple[str, ...], known: Sequence[str]) -> tuple[str, ...]:
+    if unknown := [n for n in names if n not in known]:
+        raise ValueError(f"no feature {unknown}; there are {', '.join(known)}")
+    return names
+
+
+# Fields of configs.
+SurfaceFeatures = Annotated[tuple[str, ...], AfterValidator(partial(_known, known=FEATURE_NAMES))]
+TurnFeatures = Annotated[tuple[str, ...], AfterValidator(partial(_known, known=ALL_FEATURES))]
+
 # One character is one word in scripts written without spaces.
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
@@ -125,3 +152,43 @@ def _form(text: str, tokens: list[str], heard: set[str]) -> list[float]:
         float(not tokens),
         marks / max(1, len(text)),
     ]
+
+
+def turn_similarities(vectors: Tensor, roles: Tensor, mask: Tensor) -> Tensor:
+    """Cosines [B, T, 5] of turn ``vectors`` [B, T, H] with earlier turns; 0 where there is none."""
+    import torch
+    from torch.nn import functional
+
+    unit = functional.normalize(vectors.float(), dim=-1)
+    cosine = unit @ unit.transpose(1, 2)  # [B, T, T]
+    turns = vectors.shape[1]
+    position = torch.arange(turns, device=vectors.device)
+    earlier = (position[None, :] < position[:, None]) & mask[:, None, :]
+    same = roles[:, :, None] == roles[:, None, :]
+    own, partner = earlier & same, earlier & ~same
+    return torch.stack(
+        [
+            _nearest(cosine, own),
+            _nearest(cosine, own & (_from_end(own) <= _WINDOW)),
+            _nth_last(cosine, own, 1),
+            _nth_last(cosine, partner, 1),
+            _nth_last(cosine, partner, 2),
+        ],
+        dim=-1,
+    )
+
+
+def _nearest(cosine: Tensor, allowed: Tensor) -> Tensor:
+    highest = cosine.masked_fill(~allowed, -2).amax(-1)
+    return highest.where(allowed.any(-1), highest.new_zeros(()))
+
+
+def _from_end(allowed: Tensor) -> Tensor:
+    """1 at the last allowed turn, 2 at the one before it, and so on."""
+    return allowed.flip(-1).cumsum(-1).flip(-1)
+
+
+def _nth_last(cosine: Tensor, allowed: Tensor, n: int) -> Tensor:
+    """Cosine with the n-th last allowed turn, 0 where there are fewer."""
+    chosen = allowed & (_from_end(allowed) == n)
+    return (cosine * chosen).sum(-1)

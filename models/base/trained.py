@@ -1,0 +1,134 @@
+"""What the judges that ``medal train`` writes have in common: how they are described and moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+
+import torch
+
+from medal_judges.dimension import Dimension
+from medal_judges.models.base.heads import Calibration
+from medal_judges.models.base.judge import Judge
+from medal_judges.models.base.saving import weights_hash, write_config
+from medal_judges.models.device import Attention, set_attention, torch_device, torch_dtype
+from medal_judges.signature import Signature, content_hash
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class TrainedState(TypedDict):
+    """Constructor arguments that config.json holds for every trained judge."""
+
+    dimensions: list[Dimension]
+    name: str
+    calibration: dict[str, Calibration]
+    facts: dict[str, object]
+
+
+def trained_state(saved: Mapping[str, Any]) -> TrainedState:
+    """The arguments in ``saved`` (config.json). Raises KeyError and ValueError."""
+    return {
+        "dimensions": [Dimension(**d) for d in saved["dimensions"]],
+        "name": saved["name"],
+        "calibration": {k: Calibration(**v) for k, v in saved["calibration"].items()},
+        "facts": dict(saved["facts"]),
+    }
+
+
+def rubric_hash(dimensions: Sequence[Dimension]) -> str:
+    """What a signature says of the judge's dimensions."""
+    return content_hash([d.to_record() for d in dimensions])
+
+
+class TrainedConfig(Protocol):
+    """Settings of a trained judge."""
+
+    @property
+    def base(self) -> str: ...
+
+    def model_dump(self) -> dict[str, Any]: ...
+
+
+class TrainedJudge(Judge):
+    """A judge with ``config`` (its settings, under the family's name in config.json),
+    ``calibration`` by dimension, and ``facts`` of its run: seed, data, once it is saved the hash
+    of its weights."""
+
+    config: TrainedConfig
+    name: str
+    calibration: dict[str, Calibration]
+    facts: dict[str, object]
+    dtype: str = "fp32"
+    truncation: str | None = None
+
+    def describe(
+        self,
+        dimensions: Sequence[Dimension],
+        name: str,
+        calibration: Mapping[str, Calibration] | None,
+        facts: Mapping[str, object] | None,
+    ) -> None:
+        """Set what ``TrainedState`` names."""
+        self.dimensions, self.name = tuple(dimensions), name
+        self.calibration, self.facts = dict(calibration or {}), dict(facts or {})
+
+    def fitted(self, dimension: str) -> Calibration:
+        """The calibration of one dimension; one that changes nothing where none was fitted."""
+        return self.calibration.get(dimension, Calibration())
+
+    def write_state(self, folder: Path, **settings: object) -> None:
+        """Write config.json, after all weights: their hash and that of all that decides the numbers
+        is the revision of the signature. ``settings`` are the family's own."""
+        calibration = {k: v.model_dump() for k, v in self.calibration.items()}
+        self.facts["weights"] = weights_hash(folder, calibration, settings)
+        state = {
+            "name": self.name,
+            self.family: self.config.model_dump(),
+            "calibration": calibration,
+            "facts": self.facts,
+        }
+        write_config(folder, self, state | settings)
+
+    def signature(self) -> Signature:
+        from medal_judges import __version__
+
+        revision, seed = self.facts.get("weights", "unsaved"), self.facts.get("seed")
+        return Signature(
+            judge=self.name,
+            revision=str(revision),
+            base=self.config.base,
+            rubric=rubric_hash(self.dimensions),
+            dtype=self.dtype,
+            truncation=self.truncation,
+            seed=seed if isinstance(seed, int) else None,
+            version=__version__,
+        )
+
+
+class NetworkConfig(TrainedConfig, Protocol):
+    @property
+    def attention(self) -> Attention: ...
+
+
+class NetworkJudge(TrainedJudge):
+    """A trained judge whose network, ``net``, has a transformer as ``body`` and heads in fp32."""
+
+    config: NetworkConfig
+    net: Any  # a module with ``body`` and ``heads``; see TrainableNet
+    tokenizer: PreTrainedTokenizerBase
+    device: torch.device
+
+    @property
+    def pad(self) -> int:
+        """The id that fills rows up; the mask tells it from a token."""
+        return int(self.tokenizer.pad_token_id or 0)
+
+    def place(self, device: str | torch.device | None, dtype: str) -> None:
+        self.device, self.dtype = torch_device(device), dtype
+        self.net = self.net.to(self.device).float().eval()
+        if dtype != "fp32":
+            self.net.body.to(torch_dtype(dtype))
+        set_attention(self.net.body, self.config.attention, self.device, dtype)

@@ -158,10 +158,16 @@ def _rewritten(out: Path) -> Iterator[IO[str]]:
 
 def _by_dialogue(path: Path) -> Iterator[tuple[list[str], list[Judgement]]]:
     """The lines, and the judgements, of one dialogue after the other."""
-    pairs = Journal(path).records(lambda record: (parse_judgement(record), to_line(record)))
+    pairs = Journal(path).records(_judgement_and_line)
     for _, group in groupby(pairs, key=lambda pair: pair[0].id):
         rows, lines = zip(*group, strict=True)
         yield list(lines), list(rows)
+
+
+def _judgement_and_line(record: object) -> tuple[Judgement, str]:
+    judgement = parse_judgement(record)
+    assert isinstance(record, dict)  # parse_judgement refused anything else
+    return judgement, to_line(record)
 
 
 def _begins(dialogue: Dialogue, level: ScoreLevel, turns: Sequence[int | None]) -> bool:

@@ -16,9 +16,8 @@ from medal_judges import Judge
 from medal_judges.cli import app
 from medal_judges.config import load_config
 from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.errors import ConfigError, HubError, JudgeLoadError
+from medal_judges.errors import ConfigError, HubError, JudgeLoadError, did_you_mean
 from medal_judges.eval.benchmark.config import BenchmarkConfig
-from medal_judges.nearest import did_you_mean
 from medal_judges.shipped import judge_file, shipped_names
 from medal_judges.training.config import TrainConfig
 

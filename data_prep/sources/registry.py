@@ -19,11 +19,10 @@ from medal_judges.data_prep.sources.medal import MEDAL
 from medal_judges.data_prep.sources.source import Part, Source
 from medal_judges.data_prep.sources.usr import USR
 from medal_judges.data_prep.sources.xdial import XDIAL
-from medal_judges.errors import SourceError
+from medal_judges.errors import SourceError, did_you_mean
 from medal_judges.files import DATA_VARIABLE, cache_folder, data_folder
 from medal_judges.jsonl import Skipped, read_labelled
 from medal_judges.labelled import LabelledDialogue
-from medal_judges.nearest import did_you_mean
 
 SOURCES = {
     source.name: source

@@ -6,13 +6,12 @@ import logging
 from collections.abc import Sequence
 
 from medal_judges.config import build_config, load_config
-from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.errors import ConfigError, MissingExtraError, did_you_mean
 from medal_judges.eval.benchmark.compute import compute, made_facts, write_results
 from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.benchmark.runner import Run, judge_all, prepare
 from medal_judges.eval.page.page import write_report
 from medal_judges.files import only_run
-from medal_judges.nearest import did_you_mean
 from medal_judges.report.progress import ProgressBar
 from medal_judges.shipped import JUDGES, judge_file, shipped_names
 from medal_judges.stats.results import Benchmark

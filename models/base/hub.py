@@ -12,9 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medal_judges.errors import HubError
+from medal_judges.errors import HubError, did_you_mean, nearest
 from medal_judges.models.base.folder_checks import require_no_secrets
-from medal_judges.nearest import did_you_mean, nearest
 from medal_judges.shipped import JUDGES, shipped_names
 
 if TYPE_CHECKING:

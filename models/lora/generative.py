@@ -28,10 +28,9 @@ from medal_judges.models.lora.base import (
     save_adapter,
 )
 from medal_judges.models.lora.config import LoraConfig
-from medal_judges.models.prompted.judge import PromptedJudge
+from medal_judges.models.prompted.builder import PromptQuestion
+from medal_judges.models.prompted.judge import PromptedConfig, PromptedJudge
 from medal_judges.models.prompted.prompt import load_prompt
-from medal_judges.models.prompted.question import Question
-from medal_judges.models.prompted.settings import PromptedConfig
 from medal_judges.signature import Signature
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ class GenerativeLoraJudge(PromptedJudge):
     def lesson(
         self,
         dialogue: Dialogue,
-        question: Question,
+        question: PromptQuestion,
         units: Mapping[str, float],
         comments: Mapping[str, str],
     ) -> tuple[list[int], list[int]]:
@@ -156,27 +155,27 @@ class GenerativeLoraJudge(PromptedJudge):
         """
         item = ScoreRequest(dialogue, None)
         self._prepare([item])
-        messages = self._messages(item, question, item.payload.shown(0))
+        messages = self.messages(item, question)
         template = self.llm.template  # type: ignore[attr-defined]
         text = self.answer(question, units, comments)
         whole = template.sequence(Continuation(messages, text, role="assistant"))
         return list(whole.ids[: whole.start]), list(whole.ids[whole.start :])
 
     def answer(
-        self, question: Question, units: Mapping[str, float], comments: Mapping[str, str]
+        self, question: PromptQuestion, units: Mapping[str, float], comments: Mapping[str, str]
     ) -> str:
         """The JSON text that the prompt asks for, written as the grammar writes it."""
-        asker = next(iter(self.askers.values()))
-        fields = asker.chosen.answer
+        builder = self.builder(None)
+        fields = builder.resolved.answer
         said: dict[str, Any] = {}
-        for d, w in zip(question.dimensions, question.wanted, strict=True):
+        for d, w in zip(question.dimensions, question.fields, strict=True):
             low, high = w.scale
             value = low + units[d.name] * (high - low)
-            number = int(value + 0.5) if asker.whole(d) else round(value, 2)
+            number = int(value + 0.5) if builder.whole(d) else round(value, 2)
             comment = comments.get(d.name, "")[: self.lora.comment_chars]
             entry = {fields.score: number, fields.comment: comment}
             said[w.key] = entry if fields.comment else number
-        if asker.chosen.layout.ask == "each":
+        if builder.resolved.layout.ask == "each":
             only = next(iter(said.values()))
             return json.dumps(only if isinstance(only, dict) else {fields.score: only})
         return json.dumps(said, ensure_ascii=False)

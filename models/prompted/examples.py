@@ -24,7 +24,7 @@ class ExampleTurn(Config):
     content: str
 
 
-class Example(Config):
+class ScoredExample(Config):
     """A dialogue with its scores per dimension on [0, 1]. ``summary`` may stand in its place."""
 
     id: str
@@ -48,10 +48,10 @@ class ExampleFile(Config):
     """Examples as a reviewed file: ``source`` says where they come from."""
 
     source: str
-    examples: tuple[Example, ...]
+    examples: tuple[ScoredExample, ...]
 
 
-def load_examples(path: str, dimensions: Sequence[Dimension]) -> tuple[Example, ...]:
+def load_examples(path: str, dimensions: Sequence[Dimension]) -> tuple[ScoredExample, ...]:
     """Examples of a YAML file, or of labelled dialogues (.jsonl, .jsonl.gz).
 
     A labelled dialogue's score is the mean over its annotators; where the label has no scale, the
@@ -62,7 +62,7 @@ def load_examples(path: str, dimensions: Sequence[Dimension]) -> tuple[Example, 
     return tuple(_of_labelled(row, dimensions) for row in read_labelled(path))
 
 
-def _of_labelled(row: LabelledDialogue, dimensions: Sequence[Dimension]) -> Example:
+def _of_labelled(row: LabelledDialogue, dimensions: Sequence[Dimension]) -> ScoredExample:
     scores = {}
     for dimension in dimensions:
         rating = row.rating(dimension.name)
@@ -72,12 +72,12 @@ def _of_labelled(row: LabelledDialogue, dimensions: Sequence[Dimension]) -> Exam
         low, high = rating.scale or (dimension.low, dimension.high)
         scores[dimension.name] = (value - low) / (high - low)
     turns = tuple(ExampleTurn(role=t.role, content=t.content) for t in row.dialogue.turns)
-    return Example(id=row.id, turns=turns, scores=scores)
+    return ScoredExample(id=row.id, turns=turns, scores=scores)
 
 
 def chosen_examples(
-    examples: Sequence[Example], dimension: str, count: int, *, seed: int, without: str | None
-) -> list[Example]:
+    examples: Sequence[ScoredExample], dimension: str, count: int, *, seed: int, without: str | None
+) -> list[ScoredExample]:
     """``count`` 1: near the median. 3: lowest, near the median, highest. Ties are drawn.
 
     The dialogue called ``without`` is never its own example. Raises ConfigError where too few
@@ -92,10 +92,10 @@ def chosen_examples(
     generator = np.random.default_rng(seed)
     median = float(np.median([e.scores[dimension] for e in scored]))
     wanted = [median] if count == 1 else [0.0, median, 1.0]
-    found: list[Example] = []
+    chosen: list[ScoredExample] = []
     for target in sorted(wanted, key=lambda t: t == median):  # the ends choose first
-        left = [e for e in scored if e not in found]
+        left = [e for e in scored if e not in chosen]
         gap = min(abs(e.scores[dimension] - target) for e in left)
         near = [e for e in left if abs(e.scores[dimension] - target) == gap]
-        found.append(near[int(generator.integers(len(near)))])
-    return sorted(found, key=lambda e: e.scores[dimension])
+        chosen.append(near[int(generator.integers(len(near)))])
+    return sorted(chosen, key=lambda e: e.scores[dimension])

@@ -8,35 +8,70 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from medal_judges.config import build_config
-from medal_judges.details import Details
+from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.dimension import Dimension
+from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Prediction, ScoreRequest
-from medal_judges.models.llm.amounts import likelihood_usage, spent, usage_of
-from medal_judges.models.llm.protocol import ChatRequest, Completion, Usage
-from medal_judges.models.prompted.geval_ratings import (
-    Found,
+from medal_judges.models.llm.amounts import spent, usage_of
+from medal_judges.models.llm.protocol import ChatRequest, Completion, Continuation, Usage
+from medal_judges.models.prompted.base import (
+    BasePromptedConfig,
+    BasePromptedJudge,
+    shared_beginning,
+    tells_likelihoods,
+)
+from medal_judges.models.prompted.parsing.answer import ParsedAnswer
+from medal_judges.models.prompted.prediction import to_prediction
+from medal_judges.models.prompted.prompt import Aspect
+from medal_judges.models.prompted.ratings import (
     Ratings,
     from_logprobs,
     from_samples,
     from_token,
+    grouped_likelihoods,
 )
-from medal_judges.models.prompted.geval_steps import load_steps
-from medal_judges.models.prompted.likelihood_questions import (
-    QuestionConfig,
-    QuestionJudge,
-    tells_likelihoods,
-)
-from medal_judges.models.prompted.prompt import ANSWER, Aspect
 from medal_judges.signature import Signature, content_hash
 
 Method = Literal["likelihood", "top_logprobs", "samples"]
+ANSWER_TOKENS = 16  # kept free for the beginning of the answer and the rating
 
 
-class GEvalConfig(QuestionConfig):
+class Steps(Config):
+    """A file of evaluation steps by dimension (``other`` for those not named), how they were made
+    and by which models, and who read them over: steps that nobody has read (``reviewed`` empty) are
+    not used."""
+
+    name: str
+    method: str
+    generators: tuple[str, ...] = ()
+    reviewed: str | None = None
+    steps: Mapping[str, tuple[str, ...]]
+    other: tuple[str, ...] = ()
+
+    def of(self, dimension: str) -> tuple[str, ...]:
+        """The steps for ``dimension``; none where the file has none."""
+        return self.steps.get(dimension, self.other)
+
+
+def load_steps(path: str) -> Steps:
+    """The steps file ``path`` (or the shipped one of that name).
+
+    Raises ConfigError when the file is malformed or nobody has reviewed it.
+    """
+    steps = build_config(Steps, read_yaml(path), where=path)
+    if not steps.reviewed:
+        raise ConfigError(
+            f"{path}: these evaluation steps have not been reviewed",
+            hint="read and correct them, and say who did: reviewed: NAME, DATE",
+        )
+    return steps
+
+
+class GEvalConfig(BasePromptedConfig):
     """``steps``: the reviewed file of evaluation steps; none leaves them out. ``method``: where the
     distribution over ratings comes from, see GEvalJudge. ``points``: how many ratings are offered,
-    from 1, where the dimension has no whole-number levels (or more than eleven)."""
+    from 1, where the dimension has no whole-number levels (or more than eleven). A prompt and its
+    answer of more than ``max_tokens`` (or than the model's window) lose whole oldest turns."""
 
     family: Literal["geval"] = "geval"
     name: str = "geval"
@@ -45,11 +80,11 @@ class GEvalConfig(QuestionConfig):
     method: Literal["auto"] | Method = "auto"
     samples: int = Field(default=20, ge=2)
     temperature: float = Field(default=1.0, gt=0)
-    seed: int = 0
     points: int = Field(default=5, ge=2, le=11)
+    max_tokens: int = Field(default=4096, ge=64)
 
 
-class GEvalJudge(QuestionJudge):
+class GEvalJudge(BasePromptedJudge):
     """Expected value over the ratings' probabilities, on the dimension's own scale.
 
     ``likelihood``: the probability of every rating's text as the answer, the conversation read
@@ -64,184 +99,163 @@ class GEvalJudge(QuestionJudge):
     """
 
     family = "geval"
+    token_budget = 8192
 
     def __init__(self, config: GEvalConfig) -> None:
-        self.config, self.name = config, config.name
-        self.steps = load_steps(config.steps) if config.steps else None
-        super().__init__(config)
-        self.method: Method = self._method(config.method)
+        self.config = config
+        steps = load_steps(config.steps) if config.steps else None
+
+        def values(dimension: Dimension, aspect: Aspect) -> Mapping[str, str | None]:
+            return _values(dimension, aspect, Ratings.of(dimension, config.points), steps)
+
+        super().__init__(
+            config,
+            answer_tokens=ANSWER_TOKENS,
+            prompt_tokens=config.max_tokens - ANSWER_TOKENS,
+            values=values,
+        )
+        self.require_one_each()
+        self.ratings = {d.name: Ratings.of(d, config.points) for d in self.dimensions}
+        self.method: Method = "top_logprobs"
+        if config.method != "auto":
+            self.method = config.method
+        elif tells_likelihoods(self.llm):
+            self.method = "likelihood"
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> GEvalJudge:
         """A judge of configs/judges/; fields as in GEvalConfig. Raises ConfigError."""
         return cls(build_config(GEvalConfig, dict(settings), where="geval judge"))
 
-    def _method(self, wanted: Literal["auto"] | Method) -> Method:
-        if wanted != "auto":
-            return wanted
-        return "likelihood" if tells_likelihoods(self.llm) else "top_logprobs"
-
     def signature(self) -> Signature:
-        from medal_judges import __version__
-
-        fingerprint = dict(self.llm.fingerprint())
-        sampled = {"samples": self.config.samples, "temperature": self.config.temperature}
-        method = [self.method, None if self.method == "likelihood" else sampled, self.config.points]
-        return Signature(
-            judge=self.name,
-            revision=content_hash([method, fingerprint]),
-            base=self.llm.name,
-            prompt=self.prompt_hash(),
-            rubric=content_hash([d.to_record() for d in self.dimensions]),
-            dtype=fingerprint.get("dtype"),
-            truncation=f"oldest turns beyond {self.prompt_budget} tokens",
-            seed=None if self.method == "likelihood" else self.config.seed,
-            version=__version__,
+        signed = super().signature()
+        drawn = self.method != "likelihood"
+        return replace(
+            signed,
+            revision=content_hash([signed.revision, self.method]),
+            seed=self.config.seed if drawn else None,
         )
 
-    # -- the prompt --------------------------------------------------------------------------------
-
-    def _rated(self, dimension: Dimension) -> Ratings:
-        return Ratings.of(dimension, self.config.points)
-
-    def _values(self, dimension: Dimension) -> dict[str, str]:
-        aspect = self.prompt.aspects.get(dimension.name, Aspect())
-        rated = self._rated(dimension)
-        definition = aspect.definition or dimension.definition
-        steps = self.steps.of(dimension.name) if self.steps else ()
-        return {
-            "label": aspect.label or dimension.name.replace("_", " "),
-            "definition": definition,
-            "criteria": aspect.criteria or definition,
-            "steps": "\n".join(f"{i}. {step}" for i, step in enumerate(steps, start=1)),
-            "bands": "\n".join(_bands(aspect.bands, rated.texts)),
-            "low": rated.texts[0],
-            "high": rated.texts[-1],
-        }
-
-    def _parts(self, dimension: Dimension, names: tuple[str, ...]) -> tuple[str, ...]:
-        filled = {"steps": "steps", "anchors": "bands"}
-        values = self._values(dimension)
-        kept = [name for name in names if name not in filled or values[filled[name]]]
-        binary = {ANSWER: "answer_binary"} if dimension.kind == "binary" else {}
-        return tuple(binary.get(name, name) for name in kept)
-
-    # -- the score ---------------------------------------------------------------------------------
-
-    def _score_batch(
-        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    def _score_fitting(
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Prediction]:
-        fit = [item for item in items if self.fits(item)]
-        rated = self._by_likelihood if self.method == "likelihood" else self._by_answers
-        found = iter(rated(fit, dimensions))
-        return [
-            self._scores(next(found))
-            if self.fits(item)
-            else Prediction(dict.fromkeys(dimensions), failure=self.too_long(item))
-            for item in items
-        ]
+        answer = self._by_likelihood if self.method == "likelihood" else self._by_answers
+        answers = iter(answer(requests, dimensions))
+        predictions = []
+        for request in requests:
+            own = {name: next(answers) for name in dimensions}
+            prediction = to_prediction(
+                {name: [parsed] for name, (parsed, _, _) in own.items()},
+                [self.dimension(name) for name in dimensions],
+                self.builder(request),
+                self.ratings,
+                pool="mean",
+                score="expected",
+            )
+            # Each answer is one of the ratings or none of them: there is nothing to say of parsing.
+            prediction.details = {
+                name: replace(each, parsed=()) for name, each in prediction.details.items()
+            }
+            prediction.usage = spent(usage for _, usages, _ in own.values() for usage in usages)
+            prediction.transient = any(transient for _, _, transient in own.values())
+            predictions.append(prediction)
+        return predictions
 
     def _by_likelihood(
-        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[dict[str, Found]]:
-        ratings = {name: self._rated(self.dimension(name)) for name in dimensions}
-        texts = {name: r.texts for name, r in ratings.items()}
-        # "1" also begins "10": there the end of the turn has to tell them apart.
-        score_eos = {name: r.ambiguous for name, r in ratings.items()}
-        return [
-            {
-                name: replace(
-                    from_logprobs([f.total for f in each]),
-                    usages=(likelihood_usage(self.prompt_tokens(item, name), each),),
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Answered]:
+        asked, owners = [], []
+        for request in requests:
+            for question in self.questions(request, dimensions):
+                ratings = self.ratings[question.dimensions[0].name]
+                prefill = self.builder(request).prefill(question)
+                messages = self.messages(request, question)
+                # "1" also begins "10": there the end of the turn has to tell them apart.
+                eos = ratings.ambiguous
+                asked.append(
+                    [
+                        Continuation(messages, text, prefill=prefill, score_eos=eos)
+                        for text in ratings.texts
+                    ]
                 )
-                for name, each in answer.items()
-            }
-            for item, answer in zip(items, self.likelihoods(items, texts, score_eos), strict=True)
-        ]
+                owners.append(shared_beginning(request))
+        answers: list[Answered] = []
+        for likelihoods, usage in grouped_likelihoods(self.llm, asked, owners):
+            distribution = from_logprobs([each.total for each in likelihoods])
+            answers.append((ParsedAnswer(None, distribution=distribution), [usage], False))
+        return answers
 
     def _by_answers(
-        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[dict[str, Found]]:
-        asked = [(item, self.dimension(name)) for item in items for name in dimensions]
-        answers: list[Found | None] = [None] * len(asked)
-        in_vain: list[tuple[Usage, ...]] = [()] * len(asked)  # of answers that told no alternatives
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Answered]:
+        asked = [
+            (
+                self.ratings[q.dimensions[0].name],
+                ChatRequest(self.messages(request, q), ANSWER_TOKENS),
+            )
+            for request in requests
+            for q in self.questions(request, dimensions)
+        ]
+        answers: list[Answered | None] = [None] * len(asked)
+        spent_before: list[list[Usage]] = [[] for _ in asked]  # on answers without alternatives
         if self.method == "top_logprobs":
-            requests = [self._request(item, d, None) for item, d in asked]
-            for i, completion in enumerate(self._counted(requests)):
-                answers[i] = self._read(completion, self._rated(asked[i][1]))
-                in_vain[i] = () if answers[i] is not None else (completion.usage,)
-        left = [i for i, found in enumerate(answers) if found is None]
-        count = self.config.samples
-        requests = [self._request(*asked[i], k) for i in left for k in range(count)]
-        drawn = self._counted(requests)
+            completions = self._chat([replace(chat, top_logprobs=20) for _, chat in asked])
+            for i, (completion, usage) in enumerate(completions):
+                parsed = _from_alternatives(completion, asked[i][0])
+                if parsed is None:
+                    spent_before[i].append(usage)
+                else:
+                    answers[i] = (parsed, [usage], completion.transient)
+        left = [i for i, answer in enumerate(answers) if answer is None]
+        count, config = self.config.samples, self.config
+        drawn = self._chat(
+            [
+                replace(asked[i][1], temperature=config.temperature, seed=config.seed + k)
+                for i in left
+                for k in range(count)
+            ]
+        )
         for position, i in enumerate(left):
             part = drawn[position * count : (position + 1) * count]
-            sampled = from_samples(part, self._rated(asked[i][1]))
-            answers[i] = replace(sampled, usages=in_vain[i] + sampled.usages)
-        done = iter(found for found in answers if found is not None)
-        return [{name: next(done) for name in dimensions} for _ in items]
+            parsed = from_samples([completion for completion, _ in part], asked[i][0])
+            usages = spent_before[i] + [usage for _, usage in part]
+            answers[i] = (parsed, usages, any(c.transient for c, _ in part))
+        return [answer for answer in answers if answer is not None]
 
-    def _counted(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        done = self.llm.chat(requests) if requests else []
-        return [
-            replace(completion, usage=usage_of(self.llm, request, completion))
-            for request, completion in zip(requests, done, strict=True)
-        ]
-
-    def _request(self, item: ScoreRequest, dimension: Dimension, sample: int | None) -> ChatRequest:
-        messages = self.messages(item, dimension, item.payload)
-        if sample is None:
-            return ChatRequest(messages, max_tokens=self.spare, top_logprobs=20)
-        seed = self.config.seed + sample
-        return ChatRequest(
-            messages, max_tokens=self.spare, temperature=self.config.temperature, seed=seed
-        )
-
-    def _read(self, completion: Completion, ratings: Ratings) -> Found | None:
-        """None where the backend told no alternatives (to the rating's own token: one that stands
-        alone would pass for certain), or where the token of one rating (1) may be the first of
-        another one's (10): then the answer is sampled."""
-        if completion.finish == "failed":
-            return Found(
-                None,
-                failure=completion.failure,
-                usages=(completion.usage,),
-                transient=completion.transient,
-            )
-        if ratings.ambiguous or not any(token.alternatives for token in completion.tokens):
-            return None
-        return from_token(completion, ratings)
-
-    def _scores(self, answers: Mapping[str, Found]) -> Prediction:
-        scores: dict[str, float | None] = {}
-        distributions: dict[str, Sequence[float]] = {}
-        details: dict[str, Details] = {}
-        reasons: list[str] = []
-        for name, found in answers.items():
-            dimension = self.dimension(name)
-            rated = self._rated(dimension)
-            details[name] = Details(mass=found.mass, samples=found.samples or None)
-            if found.chances is None:
-                scores[name] = None
-                reasons.append(f"{name}: {found.failure}")
-                continue
-            mean, spread = rated.moments(found.chances)
-            scores[name] = mean
-            details[name] = replace(details[name], expected=mean, spread=spread)
-            if rated.values == dimension.levels:
-                distributions[name] = found.chances
-        return Prediction(
-            scores,
-            distributions,
-            failure="; ".join(reasons) or None,
-            usage=spent(usage for found in answers.values() for usage in found.usages),
-            transient=any(found.transient for found in answers.values()),
-            details=details,
-        )
+    def _chat(self, requests: Sequence[ChatRequest]) -> list[tuple[Completion, Usage]]:
+        completions = self.llm.chat(requests) if requests else []
+        pairs = zip(requests, completions, strict=True)
+        return [(done, usage_of(self.llm, request, done)) for request, done in pairs]
 
 
-def _bands(bands: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """What each rating means; nothing where the scale asked for has another number of them."""
-    if len(bands) != len(texts):
-        return []
-    return [f"- {text}: {band}" for text, band in zip(texts, bands, strict=True)]
+# What was read, what it took, and whether a failure in it passes by itself.
+Answered = tuple[ParsedAnswer, list[Usage], bool]
+
+
+def _from_alternatives(completion: Completion, ratings: Ratings) -> ParsedAnswer | None:
+    """None where the backend told no alternatives (to the rating's own token: one that stands
+    alone would pass for certain), or where the token of one rating (1) may be the first of
+    another one's (10): then the answer is sampled."""
+    if completion.finish == "failed":
+        return ParsedAnswer(None, completion.failure)
+    if ratings.ambiguous or not any(token.alternatives for token in completion.tokens):
+        return None
+    return from_token(completion, ratings)
+
+
+def _values(
+    dimension: Dimension, aspect: Aspect, ratings: Ratings, steps: Steps | None
+) -> dict[str, str | None]:
+    """What the prompt's placeholders are filled with; None leaves a part out."""
+    numbered = enumerate(steps.of(dimension.name) if steps else (), start=1)
+    bands: list[str] = []
+    if len(aspect.bands) == len(ratings.texts):  # else the scale asked for has other levels
+        pairs = zip(ratings.texts, aspect.bands, strict=True)
+        bands = [f"- {text}: {band}" for text, band in pairs]
+    return {
+        "criteria": aspect.criteria or aspect.definition or dimension.definition,
+        "steps": "\n".join(f"{i}. {step}" for i, step in numbered) or None,
+        "bands": "\n".join(bands) or None,
+        "low": ratings.texts[0],
+        "high": ratings.texts[-1],
+    }

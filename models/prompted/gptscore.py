@@ -6,28 +6,32 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from pydantic import Field
+
 from medal_judges.config import build_config
 from medal_judges.details import Details
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Prediction, ScoreRequest
-from medal_judges.models.llm.amounts import likelihood_usage, spent, usage_of
-from medal_judges.models.llm.protocol import ChatRequest, Completion
-from medal_judges.models.prompted.likelihood_questions import (
-    QuestionConfig,
-    QuestionJudge,
+from medal_judges.models.llm.amounts import spent, usage_of
+from medal_judges.models.llm.protocol import ChatRequest, Completion, Continuation
+from medal_judges.models.prompted.base import (
+    BasePromptedConfig,
+    BasePromptedJudge,
+    prompt_builders,
+    shared_beginning,
     tells_likelihoods,
 )
-from medal_judges.models.prompted.prompt import Aspect
-from medal_judges.signature import Signature, content_hash
+from medal_judges.models.prompted.ratings import grouped_likelihoods
+
+ANSWER_TOKENS = 16  # kept free for the beginning of the answer and the answer
 
 
-class GPTScoreConfig(QuestionConfig):
+class GPTScoreConfig(BasePromptedConfig):
     """``affirmative`` and ``negative``: the two answers, in the prompt's language (in YAML with
     quotation marks). ``against_negative``: the score is not of the affirmative answer's likelihood
     alone, as the paper has it, but less the negative one's, which cancels how ready the model is to
     answer in one word. ``score_eos``: the end-of-turn token is part of the answers. ``method``: as
-    in G-Eval, see GPTScoreJudge."""
+    in G-Eval, see GPTScoreJudge. ``max_tokens``: as in G-Eval."""
 
     family: Literal["gptscore"] = "gptscore"
     name: str = "gptscore"
@@ -37,9 +41,10 @@ class GPTScoreConfig(QuestionConfig):
     against_negative: bool = False
     score_eos: bool = False
     method: Literal["auto", "likelihood", "top_logprobs"] = "auto"
+    max_tokens: int = Field(default=4096, ge=64)
 
 
-class GPTScoreJudge(QuestionJudge):
+class GPTScoreJudge(BasePromptedJudge):
     """Likelihood of "Yes" to a question about each dimension.
 
     The raw value, in nats a token, stands in ``details``: l(Yes), or l(Yes) - l(No) with
@@ -48,24 +53,29 @@ class GPTScoreJudge(QuestionJudge):
     Both maps are strictly monotone, so rank correlations are those of the raw value.
 
     An API that tells no likelihoods of the chat (``method: top_logprobs``) is asked to reply in one
-    word (part ``form`` of the prompt), and the alternatives that it reports for the first token are
-    read; where an answer is not among them the dimension is unscored.
+    word (part ``answer_word`` of the prompt), and the alternatives that it reports for the first
+    token are read; where an answer is not among them the dimension is unscored.
     """
 
     family = "gptscore"
+    token_budget = 8192
 
     def __init__(self, config: GPTScoreConfig) -> None:
-        self.config, self.name = config, config.name
-        self.asks = False  # whether for a reply, instead of a likelihood
-        super().__init__(config)
-        method = config.method
-        self.asks = method == "top_logprobs" or (
-            method == "auto" and not tells_likelihoods(self.llm)
+        self.config = config
+        prompt_tokens = config.max_tokens - ANSWER_TOKENS
+        super().__init__(
+            config, answer_tokens=ANSWER_TOKENS, prompt_tokens=prompt_tokens, answer="none"
         )
-        if self.asks and config.score_eos:
+        self.require_one_each()
+        self.asks_for_word = config.method == "top_logprobs" or (
+            config.method == "auto" and not tells_likelihoods(self.llm)
+        )
+        if self.asks_for_word:
+            self.builders = prompt_builders(self, "word")
+        if self.asks_for_word and config.score_eos:
             raise ConfigError(
-                f"{self.name}: alternatives to a first token say nothing of an answer with the "
-                "end of its turn",
+                f"{self.name}: alternatives to a first token say nothing of an answer "
+                "with the end of its turn",
                 hint="score_eos=false",
             )
 
@@ -74,103 +84,71 @@ class GPTScoreJudge(QuestionJudge):
         """A judge of configs/judges/; fields as in GPTScoreConfig. Raises ConfigError."""
         return cls(build_config(GPTScoreConfig, dict(settings), where="gptscore judge"))
 
-    def signature(self) -> Signature:
-        from medal_judges import __version__
-
-        fingerprint = dict(self.llm.fingerprint())
-        method = self.config.model_dump(
-            include={"affirmative", "negative", "against_negative", "score_eos"}
-        )
-        return Signature(
-            judge=self.name,
-            revision=content_hash([method, fingerprint]),
-            base=self.llm.name,
-            prompt=self.prompt_hash(),
-            rubric=content_hash([d.to_record() for d in self.dimensions]),
-            dtype=fingerprint.get("dtype"),
-            truncation=f"oldest turns beyond {self.prompt_budget} tokens",
-            version=__version__,
-        )
-
-    def _values(self, dimension: Dimension) -> dict[str, str]:
-        aspect = self.prompt.aspects.get(dimension.name, Aspect())
-        return {
-            "label": aspect.label or dimension.name.replace("_", " "),
-            "definition": aspect.definition or dimension.definition,
-            "criteria": aspect.criteria,
-        }
-
-    def _parts(self, dimension: Dimension, names: tuple[str, ...]) -> tuple[str, ...]:
-        """A dimension without criteria is asked about with its definition: part ``NAME_other``."""
-        form = ("form",) if self.asks else ()
-        if self._values(dimension)["criteria"]:
-            return names + form
-        parts = self.prompt.parts
-        return tuple(f"{n}_other" if f"{n}_other" in parts else n for n in names) + form
-
-    def _score_batch(
-        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    def _score_fitting(
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Prediction]:
         texts = [self.config.affirmative]
         if self.config.against_negative:
             texts.append(self.config.negative)
-        fit = [item for item in items if self.fits(item)]
-        found = iter(
-            self._by_reply(fit, dimensions, texts)
-            if self.asks
-            else self._by_likelihood(fit, dimensions, texts)
-        )
-        return [
-            next(found)
-            if self.fits(item)
-            else Prediction(dict.fromkeys(dimensions), failure=self.too_long(item))
-            for item in items
-        ]
+        if self.asks_for_word:
+            return self._by_reply(requests, dimensions, texts)
+        return self._by_likelihood(requests, dimensions, texts)
 
     def _by_likelihood(
-        self, items: Sequence[ScoreRequest], dimensions: Sequence[str], texts: Sequence[str]
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str], texts: Sequence[str]
     ) -> list[Prediction]:
-        score_eos = dict.fromkeys(dimensions, self.config.score_eos)
-        found = self.likelihoods(items, dict.fromkeys(dimensions, texts), score_eos)
-        scored: list[Prediction] = []
-        for item, each in zip(items, found, strict=True):
-            answer = self._scores({k: [f.mean for f in v] for k, v in each.items()})
-            answer.usage = spent(
-                likelihood_usage(self.prompt_tokens(item, k), v) for k, v in each.items()
-            )
-            scored.append(answer)
-        return scored
+        asked, owners = [], []
+        for request in requests:
+            for question in self.questions(request, dimensions):
+                messages = self.messages(request, question)
+                prefill = self.builder(request).prefill(question)
+                asked.append(
+                    [
+                        Continuation(
+                            messages, text, prefill=prefill, score_eos=self.config.score_eos
+                        )
+                        for text in texts
+                    ]
+                )
+                owners.append(shared_beginning(request))
+        answers = iter(grouped_likelihoods(self.llm, asked, owners))
+        predictions = []
+        for _ in requests:
+            own = {name: next(answers) for name in dimensions}
+            means = {name: [each.mean for each in told] for name, (told, _) in own.items()}
+            prediction = self._prediction(means)
+            prediction.usage = spent(usage for _, usage in own.values())
+            predictions.append(prediction)
+        return predictions
 
     def _by_reply(
-        self, items: Sequence[ScoreRequest], dimensions: Sequence[str], texts: Sequence[str]
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str], texts: Sequence[str]
     ) -> list[Prediction]:
-        requests = [
-            ChatRequest(
-                self.messages(item, self.dimension(name), item.payload),
-                max_tokens=self.spare,
-                top_logprobs=20,
-            )
-            for item in items
-            for name in dimensions
+        asked = [
+            ChatRequest(self.messages(request, question), ANSWER_TOKENS, top_logprobs=20)
+            for request in requests
+            for question in self.questions(request, dimensions)
         ]
-        replies = zip(requests, self.llm.chat(requests), strict=True)
-        scored: list[Prediction] = []
-        for _ in items:
-            told = {name: next(replies) for name in dimensions}
-            means = {n: first_token_logprobs(reply, texts) for n, (_, reply) in told.items()}
-            answer = self._scores({k: v for k, v in means.items() if not isinstance(v, str)})
+        replies = zip(asked, self.llm.chat(asked), strict=True)
+        predictions = []
+        for _ in requests:
+            own = {name: next(replies) for name in dimensions}
+            means = {n: first_token_logprobs(reply, texts) for n, (_, reply) in own.items()}
+            prediction = self._prediction(
+                {k: v for k, v in means.items() if not isinstance(v, str)}
+            )
             failed = {k: v for k, v in means.items() if isinstance(v, str)}
-            answer.scores = {name: answer.scores.get(name) for name in dimensions}
-            answer.failure = "; ".join(f"{k}: {v}" for k, v in failed.items()) or None
-            answer.usage = spent(usage_of(self.llm, *pair) for pair in told.values())
-            answer.transient = any(reply.transient for _, reply in told.values())
-            scored.append(answer)
-        return scored
+            prediction.scores = {name: prediction.scores.get(name) for name in dimensions}
+            prediction.failure = "; ".join(f"{k}: {v}" for k, v in failed.items()) or None
+            prediction.usage = spent(usage_of(self.llm, *pair) for pair in own.values())
+            prediction.transient = any(reply.transient for _, reply in own.values())
+            predictions.append(prediction)
+        return predictions
 
-    def _scores(self, means: Mapping[str, Sequence[float]]) -> Prediction:
+    def _prediction(self, means: Mapping[str, Sequence[float]]) -> Prediction:
         scores: dict[str, float | None] = {}
         details: dict[str, Details] = {}
-        distributions: dict[str, list[float]] = {}
+        distributions: dict[str, Sequence[float]] = {}
         for name, (yes, *no) in means.items():
             raw = yes - no[0] if no else yes
             chance = (1 + math.tanh(raw / 2)) / 2 if no else math.exp(raw)
@@ -189,12 +167,12 @@ def first_token_logprobs(reply: Completion, texts: Sequence[str]) -> list[float]
     if not reply.tokens or not reply.tokens[0].alternatives:
         return "the model tells no alternatives to its first token"
     first = reply.tokens[0]
-    told = {**first.alternatives, first.text: first.logprob}
-    found = []
+    known = {**first.alternatives, first.text: first.logprob}
+    logprobs = []
     for text in texts:
         wanted = text.casefold()
-        mass = sum(math.exp(lp) for t, lp in told.items() if t.strip().casefold() == wanted)
+        mass = sum(math.exp(lp) for t, lp in known.items() if t.strip().casefold() == wanted)
         if mass == 0:
-            return f"{text!r} is not among the {len(told)} likeliest first tokens"
-        found.append(math.log(min(1.0, mass)))
-    return found
+            return f"{text!r} is not among the {len(known)} likeliest first tokens"
+        logprobs.append(math.log(min(1.0, mass)))
+    return logprobs

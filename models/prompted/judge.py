@@ -6,72 +6,91 @@ MEDAL, ORALIS, the DSTC-12 baseline and MEEP are files of configs/judges/ for th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
 
 from medal_judges.config import build_config
-from medal_judges.dialogue import Turn
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
-from medal_judges.models.llm.amounts import add_usage, usage_of
-from medal_judges.models.llm.batched import asks_in_batches
-from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import (
-    ChatRequest,
-    Completion,
-    LanguageModel,
-    Message,
-    Usage,
+from medal_judges.models.base.judge import Prediction, ScoreRequest
+from medal_judges.models.llm.amounts import spent, usage_of
+from medal_judges.models.llm.protocol import ChatRequest, Completion, Continuation, Message, Usage
+from medal_judges.models.prompted.base import (
+    BasePromptedConfig,
+    BasePromptedJudge,
+    tells_likelihoods,
 )
-from medal_judges.models.llm.truncation import oldest_kept
-from medal_judges.models.prompted import expected
-from medal_judges.models.prompted.answers import Said, to_scores
-from medal_judges.models.prompted.asking_again import is_asked_again, read_again, second_request
-from medal_judges.models.prompted.context import kept_turns, summary_words, turns_to_shorten
-from medal_judges.models.prompted.examples import Example, chosen_examples, load_examples
-from medal_judges.models.prompted.geval_ratings import Found
-from medal_judges.models.prompted.likelihood_questions import tells_likelihoods
-from medal_judges.models.prompted.parsing.parser import Parsed, parse_answer
-from medal_judges.models.prompted.prompt import Prompt, fill, load_prompt, resolve
-from medal_judges.models.prompted.question import Asker, Question, Shown
-from medal_judges.models.prompted.settings import PromptedConfig
-from medal_judges.signature import Signature, content_hash
+from medal_judges.models.prompted.builder import PromptBuilder, PromptQuestion
+from medal_judges.models.prompted.parsing.answer import ParsedAnswer
+from medal_judges.models.prompted.parsing.parser import parse_answer
+from medal_judges.models.prompted.parsing.thinking import after_thinking
+from medal_judges.models.prompted.prediction import Pooling, to_prediction
+from medal_judges.models.prompted.prompt import AGAIN, fill
+from medal_judges.models.prompted.ratings import (
+    Ratings,
+    from_alternatives,
+    from_logprobs,
+    grouped_likelihoods,
+)
 
 ALTERNATIVES = 20  # how many an API reports at most
-A_BATCH = 10_000  # dialogues in one call of a batch API: each call waits for hours
+_LONGEST_NUMBER = 40  # characters of a reply that is a number alone
+
+
+class PromptedConfig(BasePromptedConfig):
+    """What a prompted judge does with the answers.
+
+    ``answer``: their format; the prompt file's default where not given. ``max_tokens`` bounds an
+    answer (at most half of the model's window is given to it); ``max_prompt_tokens`` bounds the
+    prompt below the window: whole oldest turns go first.
+    ``repeats`` answers are asked for, with the seeds ``seed``, ``seed`` + 1, ..., and become one
+    score as ``pool`` says. ``enforce``: hold the answer to a JSON schema where the backend can;
+    ``comment_chars`` bounds each comment in it.
+
+    ``ask_again``: where one number was asked for in words and the answer gives none that can be
+    told, the number alone is asked for once more (in the prompt's part ``again``).
+
+    ``expected``: where the probability-weighted rating comes from: ``alternatives`` of the token
+    that says the number, the ``likelihood`` of every rating in its place, or ``none``. ``score``:
+    whether the judgement's number is the one ``said`` or the ``expected`` one.
+    """
+
+    family: Literal["prompted"] = "prompted"
+    answer: Literal["json", "number"] | None = None
+    max_tokens: int = Field(default=512, ge=1)
+    max_prompt_tokens: int | None = Field(default=None, ge=64)
+    temperature: float = Field(default=0.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    repeats: int = Field(default=1, ge=1)
+    pool: Pooling = "mean"
+    enforce: bool = True
+    ask_again: bool = True
+    comment_chars: int | None = Field(default=None, ge=1)
+    expected: Literal["alternatives", "likelihood", "none"] = "alternatives"
+    score: Literal["said", "expected"] = "said"
+
+    @model_validator(mode="after")
+    def _expected_is_there(self) -> PromptedConfig:
+        if self.score == "expected" and self.expected == "none":
+            raise ValueError("score: expected needs expected: alternatives or likelihood")
+        return self
 
 
 @dataclass(slots=True)
-class Plan:
-    """What is shown of one item, and what it took to get there."""
+class ParsedAnswers:
+    """One chat request about the batch's request number ``owner``, and what its answer says of each
+    dimension. ``usages``: of all that it took to get there."""
 
-    turns: list[Turn | None]
-    response: Turn | None
-    left_out: int = 0
-    shortened: int = 0
-    usage: dict[str, float] = field(default_factory=dict)
-    failure: str | None = None
-    transient: bool = False
-
-    def shown(self, start: int) -> Shown:
-        """The turns from ``start`` on (an index into ``turns``)."""
-        return Shown(tuple(self.turns[start:]), self.response)
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An answer about the item at position ``item`` of a batch, and what was read in it."""
-
-    item: int
-    question: Question
-    request: ChatRequest
+    owner: int
+    question: PromptQuestion
+    asked: ChatRequest
     completion: Completion
-    parsed: Mapping[str, Parsed]
-    earlier: tuple[Usage, ...] = ()  # of an answer that this one was asked for after
+    by_dimension: dict[str, ParsedAnswer]
+    usages: list[Usage]
 
 
-class PromptedJudge(Judge):
+class PromptedJudge(BasePromptedJudge):
     """Asks a language model for numbers, one request a dimension or one for all.
 
     Which step of the parser read an answer is in ``details``, with the expected rating and its
@@ -80,31 +99,17 @@ class PromptedJudge(Judge):
     """
 
     family = "prompted"
-    token_budget = 65536  # what a batch asks at once; a local model cuts it to its own memory
-    window = 16  # some seconds to a minute of work: what a kill can lose
 
     def __init__(self, config: PromptedConfig) -> None:
-        self.config, self.name = config, config.name
-        known = {d.name: d for d in load_rubric(config.rubric)}
-        if missing := [name for name in config.dimensions if name not in known]:
-            raise ConfigError(
-                f"{config.name}: the rubric {config.rubric} has no dimension {missing[0]!r}",
-                hint=f"it has: {', '.join(known)}",
-            )
-        self.dimensions = tuple(known[name] for name in config.dimensions or known)
-        self.prompt = load_prompt(config.prompt)
-        self.askers = self._askers(self.prompt)
-        self.words = summary_words(config.context)
-        self.shortening = load_prompt(config.summary_prompt) if self.words else None
-        shows = any(asker.chosen.examples for asker in self.askers.values())
-        self.examples = load_examples(config.examples, self.dimensions) if shows else ()
-        scales = next(iter(self.askers.values()))
-        self.ratings = {d.name: expected.ratings_of(d, scales.scale(d)) for d in self.dimensions}
-        self.llm: LanguageModel = load_llm(config.llm)
-        own = self.words is not None and config.summary_llm is not None
-        self.shortener = load_llm(config.summary_llm) if own else self.llm
-        if asks_in_batches(self.llm):
-            self.window, self.token_budget = A_BATCH, A_BATCH * self.llm.context
+        self.config = config
+        super().__init__(
+            config,
+            answer_tokens=config.max_tokens,
+            prompt_tokens=config.max_prompt_tokens,
+            answer=config.answer,
+        )
+        scale = self.builder(None).scale
+        self.ratings = {d.name: Ratings.on_scale(d, scale(d)) for d in self.dimensions}
         if config.expected == "likelihood" and not tells_likelihoods(self.llm):
             raise ConfigError(
                 f"{config.name}: {self.llm.name} cannot tell the likelihood of a text",
@@ -116,296 +121,169 @@ class PromptedJudge(Judge):
         """A judge of configs/judges/; fields as in PromptedConfig. Raises ConfigError."""
         return cls(build_config(PromptedConfig, dict(settings), where="prompted judge"))
 
-    def _askers(self, prompt: Prompt) -> dict[str, Asker]:
-        """Language -> how it is asked; all that the prompt has for ``auto``, else one."""
-        config = self.config
-        languages = ["en", *prompt.languages] if config.language == "auto" else [config.language]
-        return {
-            language: Asker(
-                resolve(
-                    prompt,
-                    variant=config.variant,
-                    layout=config.layout,
-                    language=language,
-                    answer=config.answer,
-                ),
-                self.dimensions,
-                config.role,
-            )
-            for language in languages
-        }
-
-    def language_models(self) -> list[LanguageModel]:
-        return [self.llm, self.shortener]
-
-    def signature(self) -> Signature:
-        from medal_judges import __version__
-
-        fingerprint = dict(self.llm.fingerprint())
-        # What files hold is hashed below; where they lie does not matter.
-        files = {"prompt", "rubric", "examples", "summary_prompt"}
-        settings = self.config.model_dump(exclude={"name", "llm", "summary_llm", "seed", *files})
-        if self.shortener is not self.llm:
-            settings["summary_llm"] = [self.shortener.name, dict(self.shortener.fingerprint())]
-        texts = {language: asker.chosen.hash for language, asker in self.askers.items()}
-        shorten = self.shortening.parts if self.shortening else None
-        shown = [e.model_dump() for e in self.examples]
-        return Signature(
-            judge=self.name,
-            revision=content_hash([settings, fingerprint]),
-            base=self.llm.name,
-            prompt=content_hash([texts, shorten, shown]),
-            rubric=content_hash([d.to_record() for d in self.dimensions]),
-            dtype=fingerprint.get("dtype"),
-            truncation=f"oldest turns beyond {self.prompt_budget} tokens",
-            seed=self.config.seed,
-            version=__version__,
-        )
-
-    @property
-    def answer_tokens(self) -> int:
-        """Tokens an answer may take: ``max_tokens``, and half of the model's window at most."""
-        return min(self.config.max_tokens, self.llm.context // 2)
-
-    @property
-    def prompt_budget(self) -> int:
-        """Tokens a prompt may take."""
-        budget = self.llm.context - self.answer_tokens
-        return min(budget, self.config.max_prompt_tokens or budget)
-
-    def asker(self, item: ScoreRequest) -> Asker:
-        """In the dialogue's language where the judge has it, else in its first one."""
-        first = next(iter(self.askers.values()))
-        return self.askers.get(item.dialogue.lang, first)
-
-    # -- what is shown -------------------------------------------------------------------------
-
-    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
-        plans = [self._plan(item) for item in items]
-        if self.words is not None:
-            self._shorten(plans)
-        for item, plan in zip(items, plans, strict=True):
-            self._fit(item, plan)
-
-    def _plan(self, item: ScoreRequest) -> Plan:
-        turns = item.dialogue.turns
-        response = None if item.turn is None else turns[item.turn]
-        before = turns if item.turn is None else turns[: item.turn]
-        kept = kept_turns(before, self.config.context)
-        shown: list[Turn | None] = []
-        for i, index in enumerate(kept):
-            if i and index != kept[i - 1] + 1:
-                shown.append(None)
-            shown.append(before[index])
-        return Plan(shown, response, left_out=len(before) - len(kept))
-
-    def _shorten(self, plans: Sequence[Plan]) -> None:
-        """Replace long answers by the model's own summaries: one more request each."""
-        places = [
-            (plan, i)
-            for plan in plans
-            for i in turns_to_shorten(
-                [t for t in plan.turns if t is not None],
-                longest=self.config.summary_from,
-                dialogue=self.config.summary_dialogue,
-            )
-        ]
-        requests = [self._shortening_request(plan.turns[i]) for plan, i in places]
-        answers = self.shortener.chat(requests) if requests else []
-        for (plan, i), request, done in zip(places, requests, answers, strict=True):
-            add_usage(plan.usage, usage_of(self.shortener, request, done))
-            plan.shortened += 1
-            if done.finish == "stop" and done.text.strip():
-                plan.turns[i] = Turn("assistant", done.text.strip())
-            else:
-                reason = done.failure or f"an answer that ended by {done.finish!r}"
-                plan.failure = f"a turn could not be shortened: {reason}"
-                plan.transient = plan.transient or done.transient
-
-    def _shortening_request(self, turn: Turn | None) -> ChatRequest:
-        assert turn is not None and self.words is not None and self.shortening is not None
-        chosen = resolve(self.shortening)
-        text = fill(
-            chosen.template(chosen.layout.dialogue),
-            {"words": str(self.words), "response": " ".join(turn.content.split())},
-        )
-        return ChatRequest((Message("user", text),), max_tokens=6 * self.words)
-
-    def _fit(self, item: ScoreRequest, plan: Plan) -> None:
-        """Whole oldest turns go until the longest of the item's prompts fits."""
-        asker = self.asker(item)
-        lengths = {q: self._length(item, plan, q, 0) for q in asker.questions}
-        longest = max(lengths, key=lambda q: lengths[q])
-        start, item.tokens = 0, lengths[longest]
-        if item.tokens > self.prompt_budget:
-            most = len(plan.turns) - (plan.response is None)
-            start = oldest_kept(
-                most, lambda k: self._length(item, plan, longest, k) <= self.prompt_budget
-            )
-            item.tokens = self._length(item, plan, longest, start)
-        if item.tokens > self.prompt_budget:
-            fits = self.prompt_budget
-            told = f"a prompt of {item.tokens} tokens with the last turn alone; {fits} fit"
-            plan.failure = plan.failure or told
-        item.truncated_turns = sum(turn is not None for turn in plan.turns[:start])
-        plan.turns = plan.turns[start:]
-        item.payload = plan
-
-    def _length(self, item: ScoreRequest, plan: Plan, question: Question, start: int) -> int:
-        return self.llm.count_tokens(self._messages(item, question, plan.shown(start)))
-
-    def _messages(
-        self, item: ScoreRequest, question: Question, shown: Shown
-    ) -> tuple[Message, ...]:
-        asker = self.asker(item)
-        examples = self._examples(item, asker, question)
-        excerpt, lang = self.config.excerpt_turns, item.dialogue.lang
-        return asker.messages(question, shown, examples, excerpt, lang)
-
-    def _examples(self, item: ScoreRequest, asker: Asker, question: Question) -> list[Example]:
-        if not asker.chosen.examples:
-            return []
-        return chosen_examples(
-            self.examples,
-            question.dimensions[0].name,
-            asker.chosen.examples,
-            seed=self.config.seed,
-            without=item.dialogue.id,
-        )
-
-    def _units(self, items: Sequence[ScoreRequest]) -> list[list[int]]:
-        """The turns of one dialogue together: their prompts begin alike."""
-        units: dict[str, list[int]] = {}
-        for i, item in enumerate(items):
-            units.setdefault(item.dialogue.id, []).append(i)
-        return list(units.values())
-
-    # -- what is asked and said ----------------------------------------------------------------
-
-    def _score_batch(
-        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+    def _score_fitting(
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Prediction]:
+        answers = self._answers(requests, dimensions)
+        if self.config.ask_again:
+            self._ask_again(requests, answers)
+        if self.config.expected == "likelihood":
+            self._weigh_by_likelihood(requests, answers)
+        elif self.config.expected == "alternatives":
+            for each in answers:
+                for name, parsed in each.by_dimension.items():
+                    weighed = from_alternatives(each.completion, parsed, self.ratings[name])
+                    each.by_dimension[name] = replace(parsed, distribution=weighed)
+        owned: list[list[ParsedAnswers]] = [[] for _ in requests]
+        for each in answers:
+            owned[each.owner].append(each)
+        return [
+            self._prediction(request, own, dimensions)
+            for request, own in zip(requests, owned, strict=True)
+        ]
+
+    def _answers(
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[ParsedAnswers]:
         asked = [
-            (i, question)
-            for i, item in enumerate(items)
-            if item.payload.failure is None
-            for question in self.asker(item).questions
-            if any(d.name in dimensions for d in question.dimensions)
+            (i, question, chat)
+            for i, request in enumerate(requests)
+            for question in self.questions(request, dimensions)
+            for chat in self._chat_requests(request, question)
         ]
-        requests = [r for i, question in asked for r in self._requests(items[i], question)]
-        completions = self.llm.chat(requests) if requests else []
-        repeated = [each for each in asked for _ in range(self.config.repeats)]
-        replies = [
-            Reply(i, question, request, completion, self._parsed(items[i], question, completion))
-            for (i, question), request, completion in zip(
-                repeated, requests, completions, strict=True
-            )
-        ]
-        return self._scores(items, self._asked_again(items, replies), dimensions)
+        completions = self.llm.chat([chat for _, _, chat in asked]) if asked else []
+        answers = []
+        for (i, question, chat), completion in zip(asked, completions, strict=True):
+            shape = self.builder(requests[i]).resolved.answer
+            parsed = parse_answer(completion, question.fields, shape)
+            usages = [usage_of(self.llm, chat, completion)]
+            answers.append(ParsedAnswers(i, question, chat, completion, parsed, usages))
+        return answers
 
-    def _asked_again(self, items: Sequence[ScoreRequest], replies: Sequence[Reply]) -> list[Reply]:
-        """``replies``, those without a number that can be told replaced by what a second question
-        for the number alone gives."""
-        done = list(replies)
-        wanted = {
-            i: second_request(self.llm, asker, r.question, r.request, r.completion)
-            for i, r in enumerate(replies if self.config.ask_again else ())
-            if is_asked_again(
-                asker := self.asker(items[r.item]), r.question, r.completion, r.parsed
-            )
-        }
-        answers = self.llm.chat(list(wanted.values())) if wanted else []
-        for (i, request), answer in zip(wanted.items(), answers, strict=True):
-            r = replies[i]
-            parsed = read_again(self.asker(items[r.item]), r.question, answer, r.parsed)
-            earlier = (usage_of(self.llm, r.request, r.completion),)
-            done[i] = Reply(r.item, r.question, request, answer, parsed, earlier)
-        return done
-
-    def _requests(self, item: ScoreRequest, question: Question) -> list[ChatRequest]:
-        config, asker = self.config, self.asker(item)
-        json = asker.chosen.answer.format == "json" and config.enforce
-        request = ChatRequest(
-            self._messages(item, question, item.payload.shown(0)),
+    def _chat_requests(self, request: ScoreRequest, question: PromptQuestion) -> list[ChatRequest]:
+        config, builder = self.config, self.builder(request)
+        json = builder.resolved.answer.format == "json" and config.enforce
+        first = ChatRequest(
+            self.messages(request, question),
             max_tokens=self.answer_tokens,
             temperature=config.temperature,
             top_p=config.top_p,
             seed=config.seed,
-            schema=asker.schema(question, config.comment_chars) if json else None,
+            schema=builder.schema(question, config.comment_chars) if json else None,
             top_logprobs=ALTERNATIVES if config.expected == "alternatives" else 0,
         )
-        return [replace(request, seed=config.seed + k) for k in range(config.repeats)]
+        return [replace(first, seed=config.seed + k) for k in range(config.repeats)]
 
-    def _parsed(
-        self, item: ScoreRequest, question: Question, completion: Completion
-    ) -> dict[str, Parsed]:
-        return parse_answer(completion, question.wanted, self.asker(item).chosen.answer)
-
-    def _scores(
-        self, items: Sequence[ScoreRequest], replies: Sequence[Reply], dimensions: Sequence[str]
-    ) -> list[Prediction]:
-        said: list[dict[str, Said]] = [{} for _ in items]
-        usages = [dict(item.payload.usage) for item in items]
-        for reply, weighed in zip(replies, self._weighed(items, replies), strict=True):
-            for usage in (*reply.earlier, usage_of(self.llm, reply.request, reply.completion)):
-                add_usage(usages[reply.item], usage)
-            for name, found in weighed.items():
-                for usage in found.usages if found is not None else ():
-                    add_usage(usages[reply.item], usage)
-                each = said[reply.item].setdefault(name, Said())
-                each.parsed.append(reply.parsed[name])
-                each.found.append(found)
-        scores = [
-            self._one(item, each, usage, dimensions)
-            for item, each, usage in zip(items, said, usages, strict=True)
-        ]
-        missing = {reply.item for reply in replies if reply.completion.transient}
-        for i, (item, answer) in enumerate(zip(items, scores, strict=True)):
-            answer.transient = item.payload.transient or i in missing
-        return scores
-
-    def _one(
-        self,
-        item: ScoreRequest,
-        said: Mapping[str, Said],
-        usage: dict[str, float],
-        dimensions: Sequence[str],
+    def _prediction(
+        self, request: ScoreRequest, answers: Sequence[ParsedAnswers], dimensions: Sequence[str]
     ) -> Prediction:
-        plan, usage = item.payload, usage or {"tokens": 0.0}
-        if plan.failure is not None:
-            scores = Prediction(dict.fromkeys(dimensions), failure=plan.failure, usage=usage)
-        else:
-            wanted = [self.dimension(name) for name in dimensions]
-            scores = to_scores(said, self.asker(item), wanted, self.ratings, self.config, usage)
-        scores.left_out_turns, scores.shortened_turns = plan.left_out, plan.shortened
-        return scores
-
-    def _weighed(
-        self, items: Sequence[ScoreRequest], replies: Sequence[Reply]
-    ) -> list[dict[str, Found | None]]:
-        """For each reply, dimension -> the distribution over its ratings, None where not known."""
-        if self.config.expected == "likelihood":
-            asked = [
-                expected.continuations(
-                    r.request.messages,
-                    r.completion,
-                    r.parsed[name],
-                    self.ratings[name],
-                    bare=self.asker(items[r.item]).chosen.answer.format == "number",
-                )
-                for r in replies
-                for name in r.parsed
-            ]
-            owners = [r.item for r in replies for _ in r.parsed]
-            found = iter(expected.by_likelihood(self.llm, asked, owners))
-            return [{name: next(found) for name in r.parsed} for r in replies]
-        known = self.config.expected == "alternatives"
-        return [
+        wanted = [self.dimension(name) for name in dimensions]
+        prediction = to_prediction(
             {
-                name: expected.from_alternatives(r.completion, parsed, self.ratings[name])
-                if known
-                else None
-                for name, parsed in r.parsed.items()
-            }
-            for r in replies
-        ]
+                d.name: [a.by_dimension[d.name] for a in answers if d.name in a.by_dimension]
+                for d in wanted
+            },
+            wanted,
+            self.builder(request),
+            self.ratings,
+            pool=self.config.pool,
+            score=self.config.score,
+        )
+        prediction.usage = spent(usage for each in answers for usage in each.usages)
+        prediction.transient = any(each.completion.transient for each in answers)
+        return prediction
+
+    def _weigh_by_likelihood(
+        self, requests: Sequence[ScoreRequest], answers: Sequence[ParsedAnswers]
+    ) -> None:
+        named = [(each, name) for each in answers for name in each.by_dimension]
+        asked = []
+        for each, name in named:
+            bare = self.builder(requests[each.owner]).resolved.answer.format == "number"
+            asked.append(_continuations(each, name, self.ratings[name], bare=bare))
+        owners = [each.owner for each, _ in named]
+        scored = grouped_likelihoods(self.llm, asked, owners)
+        for (each, name), (likelihoods, usage) in zip(named, scored, strict=True):
+            if likelihoods:
+                weighed = from_logprobs([likelihood.total for likelihood in likelihoods])
+                parsed = each.by_dimension[name]
+                each.by_dimension[name] = replace(parsed, distribution=weighed)
+                each.usages.append(usage)
+
+    # -- one more question -------------------------------------------------------------------------
+
+    def _ask_again(
+        self, requests: Sequence[ScoreRequest], answers: Sequence[ParsedAnswers]
+    ) -> None:
+        """One more question after an answer in prose whose score cannot be told: for the number
+        alone."""
+        open_ = [a for a in answers if _gave_no_number(self.builder(requests[a.owner]), a)]
+        asked = [self._second_request(self.builder(requests[a.owner]), a) for a in open_]
+        completions = self.llm.chat(asked) if asked else []
+        for first, chat, completion in zip(open_, asked, completions, strict=True):
+            shape = self.builder(requests[first.owner]).resolved.answer
+            second = parse_answer(completion, first.question.fields, shape)
+            spoken = after_thinking(completion.text)
+            alone = spoken is not None and len(spoken[0].strip()) <= _LONGEST_NUMBER
+            for name, parsed in second.items():
+                before = first.by_dimension[name]
+                if parsed.value is not None and alone:
+                    second[name] = replace(parsed, step="again", comment=before.comment)
+                else:
+                    reason = parsed.reason or "an answer that is more than a number"
+                    reason = f"{before.reason}; asked again: {reason}"
+                    second[name] = replace(before, reason=reason)
+            first.asked, first.completion, first.by_dimension = chat, completion, second
+            first.usages.append(usage_of(self.llm, chat, completion))
+
+    def _second_request(self, builder: PromptBuilder, first: ParsedAnswers) -> ChatRequest:
+        """The first question and its answer, and then the one for the number alone. An answer that
+        does not fit the model's window with it is left out."""
+        low, high = (f"{end:g}" for end in first.question.fields[0].scale)
+        again = fill(builder.resolved.parts[AGAIN], {"low": low, "high": high})
+        spoken = after_thinking(first.completion.text)
+        answer = spoken[0].strip() if spoken is not None else ""
+        before = first.asked.messages
+        messages = (*before, Message("assistant", answer), Message("user", again))
+        tokens = self.llm.count_tokens(messages) + first.asked.max_tokens if answer else 0
+        if not answer or tokens > self.llm.context:
+            last = replace(before[-1], content=f"{before[-1].content}\n\n{again}")
+            messages = (*before[:-1], last)
+        return replace(first.asked, messages=messages, schema=None)
+
+
+def _gave_no_number(builder: PromptBuilder, answer: ParsedAnswers) -> bool:
+    """Whether one number was asked for in words and the answer gives none that can be told; False
+    where the prompt has no second question."""
+    return (
+        builder.resolved.answer.format == "number"
+        and bool(builder.resolved.parts.get(AGAIN))
+        and len(answer.question.fields) == 1
+        and answer.completion.finish != "failed"
+        and all(parsed.value is None for parsed in answer.by_dimension.values())
+    )
+
+
+def _continuations(
+    answer: ParsedAnswers, name: str, ratings: Ratings, *, bare: bool
+) -> list[Continuation]:
+    """Every rating in the place where the answer says its number.
+
+    What follows the number is scored with it where one rating begins another: it tells them apart.
+    Where no number is found, a ``bare`` answer (a number and nothing before it) is weighed at its
+    beginning; any other gives an empty list.
+    """
+    completion, parsed = answer.completion, answer.by_dimension[name]
+    if parsed.start is None or parsed.end is None:
+        if not bare or completion.finish == "failed":
+            return []
+        prefill, after = "", ""
+    else:
+        prefill = completion.text[: parsed.start]
+        after = completion.text[parsed.end : parsed.end + 1].strip()
+    tail = after if ratings.ambiguous else ""
+    eos = ratings.ambiguous and not tail
+    return [
+        Continuation(answer.asked.messages, text + tail, prefill=prefill, score_eos=eos)
+        for text in ratings.texts
+    ]

@@ -18,10 +18,9 @@ from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.dialogue import Turn
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import Message
+from medal_judges.models.prompted.parsing.answer import AnswerFormat, AnswerShape, Scale
 from medal_judges.signature import content_hash
 
-AnswerFormat = Literal["json", "number", "word", "none"]
-Scale = tuple[float, float]
 ANSWER = "answer"  # in a layout: the part answer_json, answer_number or answer_word
 AGAIN = "again"  # the part that is added where an answer is asked for once more
 JUDGE_PLACEHOLDERS = frozenset(
@@ -67,15 +66,6 @@ class Layout(Config):
     system: tuple[str, ...] = ()
     dialogue: tuple[str, ...] = ()
     turn: tuple[str, ...] = ()
-
-
-class AnswerShape(Config):
-    """``format`` json: an object; ``score`` and ``comment`` are its fields (no comment when None).
-    Asked together, each dimension has an object of its own, or a bare number without comment."""
-
-    format: AnswerFormat = "json"
-    score: str = "score"
-    comment: str | None = None
 
 
 class Texts(Config):

@@ -10,8 +10,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from medal_judges.errors import ConfigError
-from medal_judges.nearest import did_you_mean
+from medal_judges.errors import ConfigError, did_you_mean
 from medal_judges.shipped import shipped_names
 
 
@@ -37,7 +36,7 @@ def load_config(
     return build_config(kind, overridden(read_yaml(path, folder), overrides), where=str(path))
 
 
-def overridden(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+def overridden(data: dict[str, object], overrides: Sequence[str]) -> dict[str, Any]:
     """``data`` with ``a.b=value`` set in it, value in YAML. Raises ConfigError."""
     for override in overrides:
         key, sign, value = override.partition("=")
@@ -47,7 +46,7 @@ def overridden(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]
     return data
 
 
-def build_config(kind: type[C], data: Any, *, where: str) -> C:
+def build_config(kind: type[C], data: object, *, where: str) -> C:
     """Validate ``data`` as ``kind``; ``where`` opens the error message."""
     try:
         return kind.model_validate(data)
@@ -127,7 +126,7 @@ def config_text(path: str | Path, folder: str | None = None) -> str:
     raise ConfigError(f"no config file {path}", hint=hint)
 
 
-def _assign(data: dict[str, Any], keys: list[str], value: Any) -> None:
+def _assign(data: dict[str, object], keys: list[str], value: object) -> None:
     for key in keys[:-1]:
         if data.get(key) is None:  # absent, or a heading in the YAML with nothing under it
             data[key] = {}
@@ -164,7 +163,7 @@ def _fields_at(kind: type[Config], path: Sequence[str]) -> list[str]:
     return [name for model in current for name in model.model_fields]
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def _models_in(annotation: object) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [m for arg in get_args(annotation) for m in _models_in(arg)]

@@ -133,7 +133,7 @@ def _text(place: str, value: object) -> str | None:
     return value
 
 
-def _list(place: str, record: Mapping[str, Any], key: str) -> list[Any]:
+def _list(place: str, record: Mapping[str, object], key: str) -> list[Any]:
     value = record.get(key)
     if value is None:
         return []

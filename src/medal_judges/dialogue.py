@@ -123,7 +123,7 @@ def _parse_turn(turn: object, index: int) -> Turn:
     return Turn(shared, text(field, content, "a text (may be empty)"))
 
 
-def _models(record: Mapping[str, Any]) -> dict[str, str | None]:
+def _models(record: Mapping[str, object]) -> dict[str, str | None]:
     models = mapping(record, "models")
     for role, name in models.items():
         if name is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -70,10 +71,12 @@ class Dimension:
         return asdict(self)
 
 
-def load_rubric(name_or_path: str | Path) -> tuple[Dimension, ...]:
-    """Dimensions of a rubric: a name in configs/rubrics/ or the path of a YAML file.
+def load_rubric(name_or_path: str | Path, names: Sequence[str] = ()) -> tuple[Dimension, ...]:
+    """Dimensions of a rubric: a name in configs/rubrics/ or the path of a YAML file. ``names``:
+    these only, in this order.
 
-    Raises ConfigError when there is no such rubric or an entry is malformed.
+    Raises ConfigError when there is no such rubric, when an entry is malformed, and for a name
+    that the rubric lacks.
     """
     from medal_judges.config import parse_yaml
 
@@ -88,9 +91,16 @@ def load_rubric(name_or_path: str | Path) -> tuple[Dimension, ...]:
     if not isinstance(entries, dict) or not isinstance(entries.get("dimensions"), list):
         raise ConfigError(f"rubric {name_or_path}: expected a mapping with a list 'dimensions'")
     try:
-        return tuple(Dimension(**entry) for entry in entries["dimensions"])
+        dimensions = tuple(Dimension(**entry) for entry in entries["dimensions"])
     except TypeError as error:
         raise ConfigError(f"rubric {name_or_path}: {error}") from error
+    known = {d.name: d for d in dimensions}
+    if missing := [name for name in names if name not in known]:
+        raise ConfigError(
+            f"the rubric {name_or_path} has no dimension {missing[0]!r}",
+            hint=f"it has: {', '.join(known)}",
+        )
+    return tuple(known[name] for name in names) if names else dimensions
 
 
 @lru_cache(maxsize=32)

@@ -43,14 +43,14 @@ def text(field: str, value: object, expected: str = "a text") -> str:
     return value
 
 
-def optional_text(record: Mapping[str, Any], key: str) -> str | None:
+def optional_text(record: Mapping[str, object], key: str) -> str | None:
     """The text under ``key``, None where it is absent or null."""
     value = record.get(key)
     return None if value is None else text(key, value, "a text or null")
 
 
 def mapping(
-    record: Mapping[str, Any], key: str, expected: str = "an object or null"
+    record: Mapping[str, object], key: str, expected: str = "an object or null"
 ) -> dict[str, Any]:
     """The object under ``key``, empty where it is absent or null."""
     value = record.get(key)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from medal_judges.files import atomic_path
-from medal_judges.jsonl import parse_line, to_line
+from medal_judges.jsonl import Line, parse_line, to_line
 
 try:
     import fcntl
@@ -25,6 +25,7 @@ except ImportError:  # Windows
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
+L = TypeVar("L", bound=Line)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HINT = "restore the file, or start again from the beginning with --overwrite"
 
@@ -58,7 +59,7 @@ class Journal:
                     yield start, line
                     start += len(line)
 
-    def records(self, parse: Callable[[Any], T]) -> Iterator[T]:
+    def records(self, parse: Callable[[object], T]) -> Iterator[T]:
         """``parse(line)`` of every complete line that is not blank.
 
         Raises DataError with file and line number for a line that is no such record.
@@ -69,11 +70,11 @@ class Journal:
             if line.strip():
                 yield parse_line(self.path, number, _text(line), parse, hint=_HINT)
 
-    def by_key(self, parse: Callable[[Any], T], key: Callable[[T], K]) -> dict[K, T]:
+    def by_key(self, parse: Callable[[object], T], key: Callable[[T], K]) -> dict[K, T]:
         """The records by what was asked; the last line of a key counts."""
         return {key(record): record for record in self.records(parse)}
 
-    def append(self, records: Iterable[Any], *, sync: bool = True) -> None:
+    def append(self, records: Iterable[Line], *, sync: bool = True) -> None:
         """Write one line for each record (a dict, or anything with ``to_record``).
 
         Returns when the disk has them (``sync``), else when the system has them: then only a power
@@ -101,10 +102,10 @@ class Journal:
                     stream.truncate(end)
                 raise
 
-    def append_each(self, records: Iterable[T], every: int) -> Iterator[T]:
+    def append_each(self, records: Iterable[L], every: int) -> Iterator[L]:
         """``records`` as they come; they are appended ``every`` so many, and where an error or the
         caller ends them."""
-        block: list[T] = []
+        block: list[L] = []
         try:
             for record in records:
                 block.append(record)

@@ -8,10 +8,10 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 from medal_judges.dialogue import Dialogue, parse_dialogue
 from medal_judges.errors import CoverageError, DataError, RecordError
@@ -21,6 +21,16 @@ from medal_judges.judgement import Judgement, parse_judgement
 from medal_judges.labelled import LabelledDialogue, parse_labelled
 
 T = TypeVar("T")
+
+
+class HasRecord(Protocol):
+    """What can be written as a line."""
+
+    def to_record(self) -> dict[str, Any]:
+        """The line's JSON object."""
+
+
+Line = Mapping[str, object] | HasRecord
 STDIN = "-"
 _SKIP_HINT = "mend the line, or pass --skip-bad to leave such lines out and list them"
 _LONGEST = 1 << 26  # characters: no dialogue of a person and a chatbot is as long
@@ -255,7 +265,7 @@ def read_judgements(path: str | Path, *, skipped: Skipped | None = None) -> Iter
     return read_records(path, parse, skipped=skipped)
 
 
-def write_records(path: str | Path, records: Iterable[Any]) -> int:
+def write_records(path: str | Path, records: Iterable[Line]) -> int:
     """Write one JSON object a line (anything with ``to_record``, or a dict); returns the count.
 
     Parents are made. The file appears whole or not at all. Raises RecordError as ``to_line`` does.
@@ -268,12 +278,12 @@ def write_records(path: str | Path, records: Iterable[Any]) -> int:
     return count
 
 
-def to_line(record: Any) -> str:
+def to_line(record: Line) -> str:
     """One JSON line, as strict as reading is.
 
     Raises RecordError for NaN and infinity (not JSON) and for half a surrogate pair (not UTF-8).
     """
-    data = record if isinstance(record, dict) else record.to_record()
+    data = record if isinstance(record, Mapping) else record.to_record()
     try:
         line = json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
         line.encode("utf-8")

@@ -156,24 +156,24 @@ def parse_judgement(record: object) -> Judgement:
     )
 
 
-def _flag(record: Mapping[str, Any], key: str) -> bool:
+def _flag(record: Mapping[str, object], key: str) -> bool:
     value = record.get(key, False)
     if not isinstance(value, bool):
         raise RecordError(key, "true or false", value)
     return value
 
 
-def _usage(record: Mapping[str, Any]) -> dict[str, float]:
+def _usage(record: Mapping[str, object]) -> dict[str, float]:
     usage = mapping(record, "usage")
     if unknown := [name for name in usage if name not in USAGE]:
         raise RecordError(f"usage.{unknown[0]}", f"one of {', '.join(USAGE)}", usage[unknown[0]])
     return {k: number(f"usage.{k}", v) for k, v in usage.items()}
 
 
-def _count(record: Mapping[str, Any], key: str) -> int:
+def _count(record: Mapping[str, object], key: str) -> int:
     value = record.get(key)
     return 0 if value is None else whole_number(key, value)
 
 
-def _number_lists(record: Mapping[str, Any], key: str) -> dict[str, tuple[float, ...]]:
+def _number_lists(record: Mapping[str, object], key: str) -> dict[str, tuple[float, ...]]:
     return {k: numbers(f"{key}.{k}", v) for k, v in mapping(record, key).items()}

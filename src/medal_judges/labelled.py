@@ -113,7 +113,7 @@ def _check_scale(name: str, values: tuple[float | None, ...], scale: Scale | Non
             raise RecordError(f"labels.{name}", f"values from {scale[0]:g} to {scale[1]:g}", value)
 
 
-def _group(record: Mapping[str, Any], id: str) -> str:
+def _group(record: Mapping[str, object], id: str) -> str:
     """The group as text; a row without one is a conversation of its own."""
     value = record.get("group")
     if isinstance(value, int) and not isinstance(value, bool):
@@ -121,7 +121,7 @@ def _group(record: Mapping[str, Any], id: str) -> str:
     return optional_text(record, "group") or id
 
 
-def _flag(record: Mapping[str, Any], key: str) -> bool:
+def _flag(record: Mapping[str, object], key: str) -> bool:
     value = record.get(key)
     if value is not None and not isinstance(value, bool):
         raise RecordError(key, "true or false", value)

@@ -44,7 +44,7 @@ def is_released(record: object) -> TypeGuard[Mapping[str, Any]]:
     )
 
 
-def line_of_released(record: Mapping[str, Any]) -> dict[str, Any]:
+def line_of_released(record: Mapping[str, object]) -> dict[str, Any]:
     """A released row in the line format, with ``form`` and, where it has labels, who gave them.
 
     Rows of one context are one group in all languages. The id is the request's with the chatbot's
@@ -69,7 +69,7 @@ def line_of_released(record: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in line.items() if value is not None}
 
 
-def label_fields(record: Mapping[str, Any]) -> dict[str, Any]:
+def label_fields(record: Mapping[str, object]) -> dict[str, Any]:
     """The fields of the labels: those of the line format as they are, and GPT-4.1's JSON."""
     stated = record.get("labels")
     if stated and isinstance(stated, Mapping) and all(isinstance(v, list) for v in stated.values()):
@@ -85,7 +85,7 @@ def label_fields(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def context_number(record: Mapping[str, Any]) -> str | None:
+def context_number(record: Mapping[str, object]) -> str | None:
     """The number at the end of ``source``; None where there is none."""
     source = record.get("source")
     match = _CONTEXT_NUMBER.search(source) if isinstance(source, str) else None
@@ -134,13 +134,13 @@ def scene_parts(scene: object) -> dict[str, str]:
     return {name: "\n".join(lines) for name, lines in parts.items()}
 
 
-def how_ended(record: Mapping[str, Any]) -> str | None:
+def how_ended(record: Mapping[str, object]) -> str | None:
     """The flag ``ended`` in words: the released code sets it when the user model ends the dialogue
     and when none of its tries was accepted, and does not tell the two apart. Any other value stays.
     """
     ended = record.get("ended")
     if not isinstance(ended, bool):
-        return ended
+        return None if ended is None else str(ended)
     if ended:
         return "user or rejected"
     turns = record.get("dialogue")
@@ -148,7 +148,7 @@ def how_ended(record: Mapping[str, Any]) -> str | None:
 
 
 def released_labels(
-    record: Mapping[str, Any],
+    record: Mapping[str, object],
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, str]]:
     """``parse_labels`` of the first field that holds labels, or of the record itself."""
     stated = next((record[name] for name in _LABEL_FIELDS if record.get(name)), record)
@@ -201,14 +201,15 @@ def rubric_scales() -> dict[str, tuple[float, float]]:
     return {d.name: (d.low, d.high) for d in load_rubric("medal")}
 
 
-def _id(record: Mapping[str, Any], models: Mapping[str, str | None]) -> object:
+def _id(record: Mapping[str, object], models: Mapping[str, str | None]) -> object:
     if record.get("id") is not None or context_number(record) is None:
         return record.get("id")
     chatbot = models.get("assistant")
-    return f"{record['source'].strip()}--{chatbot}" if chatbot else record["source"].strip()
+    request = str(record["source"]).strip()
+    return f"{request}--{chatbot}" if chatbot else request
 
 
-def _group(record: Mapping[str, Any], number: str | None) -> str | None:
+def _group(record: Mapping[str, object], number: str | None) -> str | None:
     """The context's number; without one the scene's text, which no longer has the language."""
     if number is not None:
         return f"medal-{int(number)}"

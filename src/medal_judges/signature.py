@@ -70,7 +70,7 @@ def _seed(text: str) -> int:
         raise MedalError(f"signature: the seed is a whole number, not {text!r}") from error
 
 
-def content_hash(value: Any) -> str:
+def content_hash(value: object) -> str:
     """First 12 hex digits of the SHA-256 of ``value`` as canonical JSON (bytes as they are)."""
     if not isinstance(value, bytes):
         value = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str).encode()

@@ -21,19 +21,21 @@ from medal_judges.models.base.folder_checks import SECRETS
 from medal_judges.models.followup.generation import parse_list
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.llm.server.rates import duration
-from medal_judges.models.prompted.geval_steps import _listed
+from medal_judges.models.prompted.parsing.answer import AnswerField, AnswerShape
 from medal_judges.models.prompted.parsing.json_text import MOST_CHARACTERS
-from medal_judges.models.prompted.parsing.parser import Wanted, parse_answer
+from medal_judges.models.prompted.parsing.parser import parse_answer
 from medal_judges.models.prompted.parsing.thinking import after_thinking
-from medal_judges.models.prompted.prompt import AnswerShape
 from medal_judges.models.trained_metrics.sentences import sentences
 
-ONE = [Wanted("overall", "overall", "overall", (1, 5))]
-SEVERAL = [*ONE, Wanted("lacks_empathy", "lacks_empathy", "lacks empathy", (0, 1), binary=True)]
+ONE = [AnswerField("overall", "overall", "overall", (1, 5))]
+SEVERAL = [
+    *ONE,
+    AnswerField("lacks_empathy", "lacks_empathy", "lacks empathy", (0, 1), binary=True),
+]
 LABELS = AnswerShape(score="label", comment="comment")
 
 
-def _answer(wanted: list[Wanted]) -> Callable[[str], Any]:
+def _answer(wanted: list[AnswerField]) -> Callable[[str], Any]:
     return lambda text: parse_answer(Completion(text), wanted, LABELS)
 
 
@@ -56,7 +58,6 @@ READERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "verdict": (read_verdict, 300_000),
     "comparison": (_choice, 300_000),
     "follow-ups": (parse_list, 200_000),
-    "steps": (_listed, 200_000),
     "sentences": (sentences, 100_000),
     "secrets": (_secrets, 100_000),
     "rate limits": (duration, 100_000),

@@ -11,10 +11,10 @@ import pytest
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import requests_at
+from medal_judges.models.base.judge import ScoreRequest, requests_at
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.protocol import Completion, LanguageModel, TokenChoice
+from medal_judges.models.llm.protocol import Completion, LanguageModel, Message, TokenChoice
 from medal_judges.models.prompted.gptscore import GPTScoreJudge, first_token_logprobs
 
 TALK = ["Hi! I hiked in the Alps.", "How lovely, which route?", "Around Mont Blanc.", "Great!"]
@@ -30,6 +30,13 @@ def load(llm: LanguageModel, **options: Any) -> GPTScoreJudge:
     judge = load_judge("configs/judges/gptscore.yaml", llm=llm, **options)
     assert isinstance(judge, GPTScoreJudge)
     return judge
+
+
+def told(judge: GPTScoreJudge, request: ScoreRequest, dimension: str) -> tuple[Message, ...]:
+    """What the judge says about one dimension."""
+    judge._prepare([request])
+    (question,) = judge.questions(request, [dimension])
+    return judge.messages(request, question)
 
 
 def by_hand(model: LocalModel, prompt: str, answer: str) -> float:
@@ -51,7 +58,7 @@ def test_likelihood_of_yes_equals_a_plain_pass(smollm2: LocalModel) -> None:
     (judged,) = judge.score([dialogue()])
     (item,) = requests_at(dialogue(), "dialogue")
     for name in ("overall", "understandability"):
-        prompt = judge.messages(item, judge.dimension(name), 0)[0].content
+        prompt = told(judge, item, name)[0].content
         raw = by_hand(smollm2, prompt, "Yes")
         assert judged.details[name].raw == pytest.approx(raw, abs=1e-3)
     overall = math.exp(judged.details["overall"].raw)
@@ -65,7 +72,7 @@ def test_against_no(smollm2: LocalModel) -> None:
     judge = load(smollm2, against_negative=True)
     (judged,) = judge.score([dialogue()], level="last")
     (item,) = requests_at(dialogue(), "last")
-    prompt = judge.messages(item, judge.dimension("overall"), 0)[0].content
+    prompt = told(judge, item, "overall")[0].content
     assert "last answer" in prompt
     yes, no = (by_hand(smollm2, prompt, answer) for answer in ("Yes", "No"))
     assert judged.details["overall"].raw == pytest.approx(yes - no, abs=1e-3)
@@ -84,7 +91,7 @@ def test_turns_of_a_dialogue_equal_single_ones(smollm2: LocalModel) -> None:
 def test_the_papers_order(smollm2: LocalModel) -> None:
     first = load(smollm2, layout="question_first")
     (item,) = requests_at(dialogue(), "dialogue")
-    text = first.messages(item, first.dimension("overall"), 0)[0].content
+    text = told(first, item, "overall")[0].content
     assert text.index("Question:") < text.index("User: Hi!")
     assert first.signature().prompt != load(smollm2).signature().prompt
 
@@ -93,7 +100,7 @@ def test_any_rubric_works_through_its_definitions(smollm2: LocalModel) -> None:
     judge = load(smollm2, rubric="medal", dimensions=["repetitive"])
     (item,) = requests_at(dialogue(), "dialogue")
     definition = judge.dimension("repetitive").definition
-    assert definition in judge.messages(item, judge.dimension("repetitive"), 0)[0].content
+    assert definition in told(judge, item, "repetitive")[0].content
     (judged,) = judge.score([dialogue()])
     assert judged.scored
 
@@ -144,14 +151,14 @@ def test_what_does_not_fit_is_unscored(smollm2: LocalModel) -> None:
     assert "200 fit" in (judged.failure or "")
 
 
-def test_a_place_without_a_value_is_named_at_once(smollm2: LocalModel, tmp_path: Any) -> None:
+def test_a_placeholder_without_a_value_is_named_at_once(smollm2: LocalModel, tmp_path: Any) -> None:
     prompt = {
         "name": "mine",
         "source": "none",
-        "parts": {"all": "{dialogue} {bands}"},
+        "parts": {"all": "{dialogue} {steps}"},
         "layouts": {"one": {"ask": "each", "dialogue": ["all"], "turn": ["all"]}},
     }
     path = tmp_path / "prompt.yaml"
     path.write_text(json.dumps(prompt))
-    with pytest.raises(ConfigError, match=r"placeholder \{bands\} has no value"):
+    with pytest.raises(ConfigError, match=r"placeholder \{steps\} has no value"):
         load(smollm2, prompt=str(path))

@@ -13,10 +13,10 @@ import time
 from tests.attack.test_growth import ATOMS, WRAPS, _grown
 
 from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.prompted.parsing.parser import Wanted, parse_answer
-from medal_judges.models.prompted.prompt import AnswerShape
+from medal_judges.models.prompted.parsing.answer import AnswerField, AnswerShape
+from medal_judges.models.prompted.parsing.parser import parse_answer
 
-WANTED = [Wanted("overall", "overall", "overall", (1, 5))]
+WANTED = [AnswerField("overall", "overall", "overall", (1, 5))]
 LENGTHS = (2_500, 5_000, 10_000, 20_000)
 
 

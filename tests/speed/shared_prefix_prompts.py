@@ -46,8 +46,8 @@ def requests_of(llm: LanguageModel, dialogue: Dialogue, layout: str) -> list[Cha
     judge = PromptedJudge.from_settings(settings | {"max_tokens": 4, "expected": "none"})
     items = requests_at(dialogue, "dialogue")
     judge._prepare(items)
-    questions = judge.asker(items[0]).questions
-    return [request for q in questions for request in judge._requests(items[0], q)]
+    questions = judge.builder(items[0]).questions
+    return [request for q in questions for request in judge._chat_requests(items[0], q)]
 
 
 def timed(run: Callable[[], Answers], repeats: int) -> tuple[float, Answers]:

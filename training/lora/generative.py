@@ -85,10 +85,9 @@ LESSONS = (_row_of, _from_row, _features)
 
 def _lessons(judge: GenerativeLoraJudge, example: Example) -> list[Lesson]:
     """Raises ConfigError for an example whose labels answer no whole question."""
-    asker = next(iter(judge.askers.values()))
     units = {name: float(value) for name, value in example.targets.items()}
     found = []
-    for question in asker.questions:
+    for question in judge.builder(None).questions:
         if all(d.name in units for d in question.dimensions):
             ids = judge.lesson(example.dialogue, question, units, example.comments)
             found.append(Lesson(*ids))

@@ -16,12 +16,12 @@ from functools import lru_cache
 from typing import Literal
 
 from medal_judges.models.prompted.parsing import score_words as words
+from medal_judges.models.prompted.parsing.answer import Scale
 from medal_judges.models.prompted.parsing.number_forms import (
     BLANK,
     LETTER,
     UNITS,
     Number,
-    Scale,
     numbers_in,
 )
 
@@ -36,7 +36,7 @@ _BY_VERB = ("number", "range", "either", "percent", "zhfraction")
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate(Number):
+class NumberCandidate(Number):
     """A number with what speaks for it and against it."""
 
     evidence: Evidence | None = None
@@ -153,7 +153,7 @@ def _label(names: tuple[str, ...]) -> re.Pattern[str]:
 
 def candidates(
     text: str, plain: str, scale: Scale, names: Sequence[str], *, binary: bool
-) -> list[Candidate]:
+) -> list[NumberCandidate]:
     """The numbers of ``text`` in order, at most one more than MOST_NUMBERS. ``plain`` is its
     plain_text, where what is certainly no score may have been blanked."""
     quoted = quotations(text)
@@ -168,7 +168,7 @@ def candidates(
 
 def _weighed(
     c: Number, plain: str, quoted: Sequence[tuple[int, int]], label: re.Pattern[str]
-) -> Candidate:
+) -> NumberCandidate:
     window = plain[max(0, c.start - _BEFORE) : c.start]
     sentence = _last(window, _SENTENCE_END)
     after = plain[c.end : c.end + _AFTER]
@@ -180,7 +180,7 @@ def _weighed(
         objection = "reported"
     else:
         objection = _own_objection(c, window, after, evidence)
-    return Candidate(
+    return NumberCandidate(
         c.start, c.end, c.value, c.reason, c.spelled, c.kind, evidence=evidence, objection=objection
     )
 

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from medal_judges.models.prompted.parsing.answer import Scale
 from medal_judges.models.prompted.parsing.numerals import ZH_DIGITS, chinese_number, number_words
-
-Scale = tuple[float, float]
 
 LETTER = "A-Za-zÀ-ÖØ-öø-ÿ"
 BLANK = r"\s{0,3}"

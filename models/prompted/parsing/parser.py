@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from medal_judges.models.llm.protocol import Completion
+from medal_judges.models.prompted.parsing.answer import AnswerField, AnswerShape, ParsedAnswer, Step
 from medal_judges.models.prompted.parsing.embedded_object import (
     is_quoted,
     lines_of,
@@ -28,59 +29,20 @@ from medal_judges.models.prompted.parsing.json_text import (
     strict_json,
 )
 from medal_judges.models.prompted.parsing.reading import (
-    Reading,
+    NumberReading,
     marked_values,
     off_scale,
     read_number,
     shown,
 )
 from medal_judges.models.prompted.parsing.thinking import after_thinking, mentions_thinking
-from medal_judges.models.prompted.prompt import AnswerShape, Scale
-
-# schema: strict JSON that the backend enforced. json: strict JSON. tolerant: anything else.
-# again: the number alone, in answer to a second question (asking_again.py).
-Step = Literal["schema", "json", "tolerant", "again"]
 
 _HUGE = 1e15
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What an answer is asked for: a number on ``scale`` for the dimension ``name``.
-
-    ``key``: its name in a JSON answer; ``label``: in words. ``binary``: 0 or 1 only.
-    """
-
-    name: str
-    key: str
-    label: str
-    scale: Scale
-    binary: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All that the dimension may be called in an answer."""
-        return tuple(dict.fromkeys((self.key, self.label, self.name)))
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """``value`` on the scale asked for and the ``step`` that read it, or None and a ``reason``.
-
-    ``start`` and ``end`` say where the number stands in the completion's text, where that is known.
-    """
-
-    value: float | None
-    reason: str | None = None
-    step: Step | None = None
-    comment: str | None = None
-    start: int | None = None
-    end: int | None = None
-
-
 def parse_answer(
-    completion: Completion, wanted: Sequence[Wanted], answer: AnswerShape
-) -> dict[str, Parsed]:
+    completion: Completion, wanted: Sequence[AnswerField], answer: AnswerShape
+) -> dict[str, ParsedAnswer]:
     """For each wanted dimension what the completion says of it."""
     if completion.finish == "failed":
         return _none(wanted, completion.failure or "no answer")
@@ -107,15 +69,15 @@ def _is_strict(text: str) -> bool:
     return True
 
 
-def _none(wanted: Sequence[Wanted], reason: str) -> dict[str, Parsed]:
-    return {w.name: Parsed(None, reason) for w in wanted}
+def _none(wanted: Sequence[AnswerField], reason: str) -> dict[str, ParsedAnswer]:
+    return {w.name: ParsedAnswer(None, reason) for w in wanted}
 
 
 def _cut(completion: Completion) -> str:
     return " (the answer was cut at its token limit)" if completion.finish == "length" else ""
 
 
-def _placed(parsed: Parsed, offset: int, cut: str) -> Parsed:
+def _placed(parsed: ParsedAnswer, offset: int, cut: str) -> ParsedAnswer:
     if parsed.value is None:
         return replace(parsed, reason=f"{parsed.reason}{cut}")
     if parsed.start is None or parsed.end is None:
@@ -124,8 +86,8 @@ def _placed(parsed: Parsed, offset: int, cut: str) -> Parsed:
 
 
 def _read(
-    text: str, wanted: Sequence[Wanted], answer: AnswerShape, completion: Completion
-) -> dict[str, Parsed]:
+    text: str, wanted: Sequence[AnswerField], answer: AnswerShape, completion: Completion
+) -> dict[str, ParsedAnswer]:
     if not text.strip():
         return _none(wanted, "an empty answer")
     start = len(text) - len(text.lstrip())
@@ -145,7 +107,9 @@ def _read(
 # -- objects ---------------------------------------------------------------------------------------
 
 
-def _tolerant(text: str, wanted: Sequence[Wanted], answer: AnswerShape) -> dict[str, Parsed]:
+def _tolerant(
+    text: str, wanted: Sequence[AnswerField], answer: AnswerShape
+) -> dict[str, ParsedAnswer]:
     if len(text) > MOST_CHARACTERS:
         return _none(wanted, f"an answer of {len(text)} characters; {MOST_CHARACTERS} are read")
     told = [
@@ -167,28 +131,28 @@ def _tolerant(text: str, wanted: Sequence[Wanted], answer: AnswerShape) -> dict[
 
 
 def _from_embedded(
-    text: str, told: Sequence[ObjectIn], wanted: Sequence[Wanted], answer: AnswerShape
-) -> dict[str, Parsed]:
+    text: str, told: Sequence[ObjectIn], wanted: Sequence[AnswerField], answer: AnswerShape
+) -> dict[str, ParsedAnswer]:
     """What an object says that stands in other text: nothing where it is quoted as somebody
     else's words, and nothing on a dimension for which the other text marks another number."""
     spans = [(o.start, o.end) for o in told]
     if any(is_quoted(text, start, end) for start, end in spans):
         return _none(wanted, "a JSON object in somebody else's words")
     outside = without(text, spans)
-    read: dict[str, Parsed] = {}
+    read: dict[str, ParsedAnswer] = {}
     for w in wanted:
         read[w.name] = _from_object(
             told[0].value, w, wanted, answer, "tolerant", text, told[0].start
         )
         others = _values_beside(outside, w, alone=len(wanted) == 1)
         if read[w.name].value is not None and others - {read[w.name].value}:
-            read[w.name] = Parsed(
+            read[w.name] = ParsedAnswer(
                 None, f"a number beside the JSON object that says {w.label!r} too"
             )
     return read
 
 
-def _values_beside(text: str, w: Wanted, *, alone: bool) -> set[float | None]:
+def _values_beside(text: str, w: AnswerField, *, alone: bool) -> set[float | None]:
     """The scores that ``text`` marks; of several dimensions only those on lines that name ``w``."""
     if not text.strip():
         return set()
@@ -209,17 +173,17 @@ def _from_broken(
     text: str,
     entries: Mapping[str, Any],
     done: int,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[AnswerField],
     answer: AnswerShape,
-) -> dict[str, Parsed]:
+) -> dict[str, ParsedAnswer]:
     """What the whole entries say at the beginning of an object that was cut, or is no JSON later.
     Where the rest names a dimension's key once more, nobody can say what that means."""
     rest = text[done:].lower()
-    read: dict[str, Parsed] = {}
+    read: dict[str, ParsedAnswer] = {}
     for w in wanted:
         keys = {*w.names, answer.score} if len(wanted) == 1 else set(w.names)
         if any(re.search(rf"[\"']{re.escape(key.lower())}[\"']\s{{0,3}}:", rest) for key in keys):
-            read[w.name] = Parsed(
+            read[w.name] = ParsedAnswer(
                 None, f"more than one entry {w.key!r} in an object that is no JSON"
             )
         else:
@@ -233,7 +197,7 @@ def _remark(text: str) -> str | None:
 
 
 def _entries(
-    found: Mapping[str, Any], w: Wanted, wanted: Sequence[Wanted], answer: AnswerShape
+    found: Mapping[str, Any], w: AnswerField, wanted: Sequence[AnswerField], answer: AnswerShape
 ) -> dict[str, Any]:
     """The entries of an object that speak of ``w``, by their own spelling of the key."""
     keys = {_bare(name) for name in w.names}
@@ -248,25 +212,25 @@ def _bare(key: str) -> str:
 
 def _from_object(
     found: Mapping[str, Any],
-    w: Wanted,
-    wanted: Sequence[Wanted],
+    w: AnswerField,
+    wanted: Sequence[AnswerField],
     answer: AnswerShape,
     step: Step,
     text: str,
     start: int,
-) -> Parsed:
+) -> ParsedAnswer:
     """What the object says of ``w`` that opens at ``start`` in ``text``."""
     entries = _entries(found, w, wanted, answer)
     if not entries:
-        return Parsed(None, f"no key {w.key!r} in the JSON answer")
+        return ParsedAnswer(None, f"no key {w.key!r} in the JSON answer")
     key, value = next(iter(entries.items()))
     if any(other != value for other in entries.values()):
-        return Parsed(None, f"the keys {', '.join(map(repr, entries))} differ")
+        return ParsedAnswer(None, f"the keys {', '.join(map(repr, entries))} differ")
     path, holder = [key], found
     if isinstance(value, dict):
         holder, inner = value, answer.score
         if inner not in value:
-            return Parsed(None, f"no {inner!r} under {key!r} in the JSON answer")
+            return ParsedAnswer(None, f"no {inner!r} under {key!r} in the JSON answer")
         path, value = [key, inner], value[inner]
     if key not in (w.key, answer.score):
         step = "tolerant"
@@ -276,48 +240,48 @@ def _from_object(
 
 
 def _of_value(
-    value: Any, w: Wanted, step: Step, comment: str | None, span: tuple[int, int] | None
-) -> Parsed:
+    value: Any, w: AnswerField, step: Step, comment: str | None, span: tuple[int, int] | None
+) -> ParsedAnswer:
     if isinstance(value, bool):
         if not w.binary:
-            return Parsed(None, f"{value} where a number was asked for", comment=comment)
-        return Parsed(float(value), None, "tolerant", comment)
+            return ParsedAnswer(None, f"{value} where a number was asked for", comment=comment)
+        return ParsedAnswer(float(value), None, "tolerant", comment)
     if isinstance(value, int | float):
         return _number(value, w, step, comment, span)
     if isinstance(value, str):
         reading = read_number(value, w.scale, names=w.names, binary=w.binary)
-        return _of_reading(Reading(reading.value, reading.reason), comment)
-    return Parsed(None, f"{shown(str(value))} where a number was asked for", comment=comment)
+        return _of_reading(NumberReading(reading.value, reading.reason), comment)
+    return ParsedAnswer(None, f"{shown(str(value))} where a number was asked for", comment=comment)
 
 
 def _number(
-    value: float, w: Wanted, step: Step, comment: str | None, span: tuple[int, int] | None
-) -> Parsed:
+    value: float, w: AnswerField, step: Step, comment: str | None, span: tuple[int, int] | None
+) -> ParsedAnswer:
     if not abs(value) < _HUGE:  # infinite, not a number, or thousands of digits
-        return Parsed(None, "no number that could be a score", comment=comment)
+        return ParsedAnswer(None, "no number that could be a score", comment=comment)
     if problem := off_scale(value, w.scale, binary=w.binary):
-        return Parsed(None, problem, comment=comment)
+        return ParsedAnswer(None, problem, comment=comment)
     start, end = span or (None, None)
-    return Parsed(float(value), None, step, comment, start, end)
+    return ParsedAnswer(float(value), None, step, comment, start, end)
 
 
-def _of_reading(reading: Reading, comment: str | None) -> Parsed:
+def _of_reading(reading: NumberReading, comment: str | None) -> ParsedAnswer:
     if reading.value is None:
-        return Parsed(None, reading.reason, comment=comment)
-    return Parsed(reading.value, None, "tolerant", comment, reading.start, reading.end)
+        return ParsedAnswer(None, reading.reason, comment=comment)
+    return ParsedAnswer(reading.value, None, "tolerant", comment, reading.start, reading.end)
 
 
 # -- lines -----------------------------------------------------------------------------------------
 
 
-def _from_lines(text: str, w: Wanted) -> Parsed:
+def _from_lines(text: str, w: AnswerField) -> ParsedAnswer:
     """The one line of ``text`` that begins with the dimension's name and gives a number."""
     readings = [
         read_number(rest, w.scale, names=w.names, binary=w.binary)
         for rest in lines_of(text, w.names)
     ]
     if not readings:
-        return Parsed(None, f"no line for {w.label!r} in the answer {shown(text)}")
+        return ParsedAnswer(None, f"no line for {w.label!r} in the answer {shown(text)}")
     if len({r.value for r in readings}) > 1:
-        return Parsed(None, f"several lines for {w.label!r} that differ")
-    return _of_reading(Reading(readings[0].value, readings[0].reason), None)
+        return ParsedAnswer(None, f"several lines for {w.label!r} that differ")
+    return _of_reading(NumberReading(readings[0].value, readings[0].reason), None)

@@ -19,7 +19,7 @@ from medal_judges.models.llm.protocol import ChatRequest, Continuation, Language
 from medal_judges.models.llm.server.likelihood import ServerError
 from medal_judges.models.llm.server.stopping import ServerStopError
 from medal_judges.models.llm.server.wire import REASONING_TOKENS
-from medal_judges.models.prompted.likelihood_questions import tells_likelihoods
+from medal_judges.models.prompted.base import tells_likelihoods
 
 SECRET = "sk-" + "secret" * 5
 Serve = Callable[..., Any]

@@ -8,10 +8,12 @@ from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.models.prompted.base import BasePromptedJudge
+from medal_judges.models.prompted.builder import PromptBuilder
 from medal_judges.models.prompted.geval import GEvalJudge
 from medal_judges.models.prompted.gptscore import GPTScoreJudge
 from medal_judges.models.prompted.prompt import load_prompt, resolve
-from medal_judges.models.prompted.question import Asker, Shown
+from medal_judges.models.prompted.view import PromptView
 
 TURNS = (Turn("user", "Hi"), Turn("assistant", "Hello there, what do you read?"))
 # MEEP, Tables 7 to 10: the word for engaging, and what stands at both ends of 0 to 100.
@@ -30,9 +32,9 @@ PARTS = {  # of engagingness, MEEP and MEEP+SA
 
 def meep(variant: str, language: str, response: Turn | None) -> str:
     chosen = resolve(load_prompt("meep"), variant=variant, language=language)
-    asker = Asker(chosen, load_rubric("engagingness"), "expert")
-    shown = Shown(TURNS if response is None else TURNS[:1], response)
-    return "\n".join(m.content for m in asker.messages(asker.questions[0], shown, (), 0))
+    builder = PromptBuilder(chosen, load_rubric("engagingness"), "expert")
+    view = PromptView(list(TURNS if response is None else TURNS[:1]), response)
+    return "\n".join(m.content for m in builder.messages(builder.questions[0], view))
 
 
 @pytest.mark.parametrize("response", [None, TURNS[1]])
@@ -48,20 +50,21 @@ def test_meep_asks_for_engagingness(variant: str, language: str, response: Turn 
         assert all(part in text for part in PARTS[language]), text
 
 
+def told_of(judge: BasePromptedJudge) -> dict[str, str]:
+    """Dimension -> what is said about the last answer of TURNS."""
+    request = ScoreRequest(Dialogue("d", TURNS), 1)
+    judge._prepare([request])
+    questions = judge.questions(request, [d.name for d in judge.dimensions])
+    return {q.dimensions[0].name: judge.messages(request, q)[-1].content for q in questions}
+
+
 def test_gptscore_asks_whether_it_is_engaging(smollm2: LocalModel) -> None:
-    judge = GPTScoreJudge.from_settings({"llm": smollm2, "rubric": "usr"})
-    engagingness = next(d for d in judge.dimensions if d.name == "engagingness")
-    item = ScoreRequest(Dialogue("d", TURNS), 1)
-    judge._prepare([item])
-    text = judge.messages(item, engagingness, item.payload)[-1].content
+    text = told_of(GPTScoreJudge.from_settings({"llm": smollm2, "rubric": "usr"}))["engagingness"]
     assert "engaging" in text and "interesting" not in text
 
 
 def test_geval_shows_what_ratings_mean_where_there_are_as_many(smollm2: LocalModel) -> None:
-    judge = GEvalJudge.from_settings({"llm": smollm2, "rubric": "usr"})
-    item = ScoreRequest(Dialogue("d", TURNS), 1)
-    judge._prepare([item])
-    told = {d.name: judge.messages(item, d, item.payload)[-1].content for d in judge.dimensions}
+    told = told_of(GEvalJudge.from_settings({"llm": smollm2, "rubric": "usr"}))
     for name, words in {
         "engagingness": ("- 1: dull", "- 2: somewhat interesting", "- 3: interesting"),
         "coherence": ("- 1: no", "- 2: somewhat", "- 3: yes"),
@@ -69,8 +72,5 @@ def test_geval_shows_what_ratings_mean_where_there_are_as_many(smollm2: LocalMod
     }.items():
         assert all(word in told[name] for word in words), told[name]
     assert "What the ratings mean" not in told["overall"]
-    wide = GEvalJudge.from_settings({"llm": smollm2, "rubric": "engagingness"})
-    item = ScoreRequest(Dialogue("d", TURNS), 1)
-    wide._prepare([item])
-    only = wide.dimensions[0]
-    assert "What the ratings mean" not in wide.messages(item, only, item.payload)[-1].content
+    wide = told_of(GEvalJudge.from_settings({"llm": smollm2, "rubric": "engagingness"}))
+    assert "What the ratings mean" not in next(iter(wide.values()))

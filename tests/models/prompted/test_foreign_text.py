@@ -7,15 +7,15 @@ from tests.models.prompted.hostile_answers import HOSTILE
 from tests.models.prompted.prose_answers import PROSE
 
 from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.prompted.parsing.parser import Parsed, Wanted, parse_answer
-from medal_judges.models.prompted.prompt import AnswerShape
+from medal_judges.models.prompted.parsing.answer import AnswerField, AnswerShape, ParsedAnswer
+from medal_judges.models.prompted.parsing.parser import parse_answer
 
 LABELS = AnswerShape(score="label", comment="comment")
 NUMBER = AnswerShape(format="number")
 
 
-def read(text: str, scale: tuple[float, float], answer: AnswerShape) -> Parsed:
-    wanted = Wanted("overall", "overall", "overall", scale)
+def read(text: str, scale: tuple[float, float], answer: AnswerShape) -> ParsedAnswer:
+    wanted = AnswerField("overall", "overall", "overall", scale)
     return parse_answer(Completion(text), [wanted], answer)["overall"]
 
 

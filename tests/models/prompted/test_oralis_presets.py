@@ -10,9 +10,10 @@ from medal_judges.config import build_config, read_yaml
 from medal_judges.dimension import load_rubric
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.models.prompted.builder import PromptBuilder
+from medal_judges.models.prompted.judge import PromptedConfig
 from medal_judges.models.prompted.prompt import load_prompt, resolve
-from medal_judges.models.prompted.question import Asker, Shown
-from medal_judges.models.prompted.settings import PromptedConfig
+from medal_judges.models.prompted.view import PromptView
 
 # Table 3, the rows without a star (highest positive correlation).
 QWEN, DS_LLAMA, DS_QWEN = "Qwen2.5-7B", "R1-Distill-Llama-8B", "R1-Distill-Qwen-7B"
@@ -60,12 +61,12 @@ def test_the_preset_loads_with_other_models(smollm2: LocalModel) -> None:
 
 
 def test_bands_cover_the_scale_as_printed() -> None:
-    asker = Asker(
+    builder = PromptBuilder(
         resolve(load_prompt("oralis"), variant="self_consistency"), load_rubric("dstc12"), None
     )
     told = {
-        q.dimensions[0].name: asker.messages(q, Shown((), None), (), 0)[-1].content
-        for q in asker.questions
+        q.dimensions[0].name: builder.messages(q, PromptView([]))[-1].content
+        for q in builder.questions
     }
     for span in ("0 to 20", "21 to 40", "41 to 60", "61 to 80", "81 to 100"):  # appendix C.5
         assert f"- {span}: " in told["relevance"]

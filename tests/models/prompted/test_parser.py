@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 
 from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.prompted.parsing.parser import Parsed, Wanted, parse_answer
-from medal_judges.models.prompted.prompt import AnswerShape
+from medal_judges.models.prompted.parsing.answer import AnswerField, AnswerShape, ParsedAnswer
+from medal_judges.models.prompted.parsing.parser import parse_answer
 
 NUMBER = AnswerShape(format="number")
 JSON = AnswerShape(score="score", comment="explanation")
 LABELS = AnswerShape(score="label", comment="comment")
 
 
-def one(text: str, scale: tuple[float, float], binary: bool = False, **more: object) -> Parsed:
-    wanted = Wanted("relevance", "relevance", "relevance", scale, binary)
+def one(
+    text: str, scale: tuple[float, float], binary: bool = False, **more: object
+) -> ParsedAnswer:
+    wanted = AnswerField("relevance", "relevance", "relevance", scale, binary)
     completion = Completion(text, **more)  # type: ignore[arg-type]
     return parse_answer(completion, [wanted], JSON)["relevance"]
 
@@ -245,8 +247,10 @@ def test_the_number_is_found_where_it_stands() -> None:
         assert parsed.start is not None and text[parsed.start : parsed.end] == "8"
 
 
-SEVERAL = [Wanted(n, n, n.replace("_", " "), (0, 1), True) for n in ("unsafe", "lacks_empathy")]
-SEVERAL.append(Wanted("overall", "overall_quality_rating", "overall", (1, 5)))
+SEVERAL = [
+    AnswerField(n, n, n.replace("_", " "), (0, 1), True) for n in ("unsafe", "lacks_empathy")
+]
+SEVERAL.append(AnswerField("overall", "overall_quality_rating", "overall", (1, 5)))
 
 
 def several(text: str) -> dict[str, float | None]:

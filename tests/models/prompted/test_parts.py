@@ -10,9 +10,9 @@ import pytest
 from medal_judges.dialogue import Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.models.prompted.context import kept_turns, turns_to_shorten
 from medal_judges.models.prompted.examples import chosen_examples, load_examples
-from medal_judges.models.prompted.repeats import pooled, self_agreement
+from medal_judges.models.prompted.prediction import pooled, self_agreement
+from medal_judges.models.prompted.view import kept_turns, turns_to_shorten
 
 TEN = [Turn("assistant" if i % 2 else "user", f"turn {i}") for i in range(10)]
 DIMENSIONS = load_rubric("dstc12")

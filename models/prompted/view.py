@@ -1,4 +1,4 @@
-"""How much of a dialogue a prompt shows: all, a share of it, or long answers shortened.
+"""What a prompt shows of a dialogue: all of it, a share, or long answers shortened.
 
 ORALIS, section 4.2. Shares are of turns, rounded up, so that something always stays.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
-from medal_judges.dialogue import Turn
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.languages import UNKNOWN_LANGUAGE
 from medal_judges.models.base.turn_features import words
 
 Context = Literal["full", "last_40", "first_40", "first_20_last_20", "summary_50", "summary_150"]
@@ -18,6 +20,55 @@ _SHARES: dict[str, tuple[float, float]] = {
     "first_40": (0.4, 0.0),
     "first_20_last_20": (0.2, 0.2),
 }
+
+
+@dataclass(slots=True)
+class PromptView:
+    """The turns that a prompt shows (None marks a gap). A judged turn stands apart in ``response``
+    or, with ``last_judged``, is the last of them; neither where the whole dialogue is judged.
+
+    ``id`` and ``lang`` are the dialogue's. ``start``: how many of the shown turns went because they
+    did not fit; ``left_out``: how many ``context`` left out before; ``shortened``: how many the
+    model shortened, which took ``usage``. With a ``failure`` there is nothing to ask.
+    """
+
+    turns: list[Turn | None]
+    response: Turn | None = None
+    id: str | None = None
+    lang: str = UNKNOWN_LANGUAGE
+    last_judged: bool = False
+    start: int = 0
+    left_out: int = 0
+    shortened: int = 0
+    usage: dict[str, float] = field(default_factory=dict)
+    failure: str | None = None
+    transient: bool = False
+
+    @property
+    def turn(self) -> bool:
+        """Whether one turn is judged."""
+        return self.last_judged or self.response is not None
+
+
+def view_of(dialogue: Dialogue, turn: int | None, context: Context, *, apart: bool) -> PromptView:
+    """What ``context`` keeps of ``dialogue``. The judged ``turn`` stands ``apart``, or is the last
+    of the turns that are shown."""
+    response = dialogue.turns[turn] if turn is not None and apart else None
+    before = dialogue.turns if turn is None else dialogue.turns[: turn + (response is None)]
+    kept = kept_turns(before, context)
+    shown: list[Turn | None] = []
+    for i, index in enumerate(kept):
+        if i and index != kept[i - 1] + 1:
+            shown.append(None)
+        shown.append(before[index])
+    return PromptView(
+        shown,
+        response,
+        dialogue.id,
+        dialogue.lang,
+        last_judged=turn is not None and not apart,
+        left_out=len(before) - len(kept),
+    )
 
 
 def kept_turns(turns: Sequence[Turn], context: Context) -> list[int]:

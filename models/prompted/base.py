@@ -1,0 +1,331 @@
+"""What every judge does that puts questions to a language model in the words of a prompt file.
+
+The conversation stands in the prompt before what differs between questions, where the prompt's
+layout has it so: a language model here then reads it once for all of them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from medal_judges.config import Config
+from medal_judges.dialogue import Turn
+from medal_judges.dimension import load_rubric
+from medal_judges.errors import ConfigError
+from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
+from medal_judges.models.llm.amounts import add_usage, usage_of
+from medal_judges.models.llm.batched import asks_in_batches
+from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.protocol import ChatRequest, Continuation, LanguageModel, Message
+from medal_judges.models.llm.server.stopping import ServerStopError
+from medal_judges.models.llm.truncation import oldest_kept
+from medal_judges.models.prompted.builder import (
+    DimensionValues,
+    PromptBuilder,
+    PromptQuestion,
+    ShownExamples,
+)
+from medal_judges.models.prompted.examples import load_examples
+from medal_judges.models.prompted.parsing.answer import AnswerFormat
+from medal_judges.models.prompted.prompt import load_prompt, resolve
+from medal_judges.models.prompted.view import (
+    Context,
+    PromptView,
+    summary_words,
+    turns_to_shorten,
+    view_of,
+)
+from medal_judges.signature import Signature, content_hash
+
+DIALOGUES_PER_BATCH = 10_000  # in one call of a batch API: each call waits for hours
+# What files hold is hashed by its content; where they lie does not matter.
+FILES = {"prompt", "rubric", "examples", "summary_prompt", "steps"}
+
+
+class BasePromptedConfig(Config):
+    """What a judge asks, of which model, and how much of a dialogue it shows.
+
+    ``llm``: see load_llm. ``prompt``, ``variant``, ``layout``: see prompt.py; the file's defaults
+    where not given. ``language``: the prompt's language, or ``auto`` for the dialogue's own where
+    the file has it (English otherwise). ``role``: a name in the prompt's roles, ``none``, or not
+    given for the file's choice by dimension. ``dimensions``: those of ``rubric`` that are asked
+    (all, unless said).
+
+    ``context``: how much of the dialogue is shown; ``summary_*`` shortens the assistant's turns of
+    more than ``summary_from`` words in dialogues of more than ``summary_dialogue`` words, by the
+    model itself (or by ``summary_llm``) with the prompt ``summary_prompt``.
+    ``examples``: a file of scored dialogues for the variants that show some, each as its last
+    ``excerpt_turns`` turns (0: its summary), drawn by ``seed``.
+    """
+
+    name: str
+    llm: Any = "embedded:smollm2"
+    prompt: str
+    variant: str | None = None
+    layout: str | None = None
+    language: str = "en"
+    role: str | None = None
+    rubric: str
+    dimensions: tuple[str, ...] = ()
+    context: Context = "full"
+    summary_from: int = Field(default=200, ge=1)
+    summary_dialogue: int = Field(default=3000, ge=0)
+    summary_prompt: str = "prompts/shorten"
+    summary_llm: Any = None
+    examples: str = "prompts/examples"
+    excerpt_turns: int = Field(default=6, ge=0)
+    seed: int = 0
+
+
+class BasePromptedJudge(Judge):
+    """Words the questions, shortens what does not fit, signs; a family asks them and reads the
+    answers (``_score_fitting``).
+
+    An answer takes at most ``answer_tokens`` (half of the model's window at most), a prompt at most
+    ``prompt_tokens``: whole oldest turns go first. ``values``: see PromptBuilder.
+    """
+
+    token_budget = 65536  # what a batch asks at once; a local model cuts it to its own memory
+    window = 16  # some seconds to a minute of work: what a kill can lose
+
+    def __init__(
+        self,
+        config: BasePromptedConfig,
+        *,
+        answer_tokens: int,
+        prompt_tokens: int | None,
+        answer: AnswerFormat | None = None,
+        values: DimensionValues | None = None,
+    ) -> None:
+        self.base_config, self.name, self.values = config, config.name, values
+        self.most_answer_tokens, self.most_prompt_tokens = answer_tokens, prompt_tokens
+        self.dimensions = load_rubric(config.rubric, config.dimensions)
+        self.prompt = load_prompt(config.prompt)
+        self.builders = prompt_builders(self, answer)
+        self.words = summary_words(config.context)
+        self.shortening = resolve(load_prompt(config.summary_prompt)) if self.words else None
+        self.llm: LanguageModel = load_llm(config.llm)
+        own = self.words is not None and config.summary_llm is not None
+        self.shortener = load_llm(config.summary_llm) if own else self.llm
+        if asks_in_batches(self.llm):
+            self.window = DIALOGUES_PER_BATCH
+            self.token_budget = DIALOGUES_PER_BATCH * self.llm.context
+
+    def language_models(self) -> list[LanguageModel]:
+        return [self.llm, self.shortener]
+
+    def signature(self) -> Signature:
+        from medal_judges import __version__
+
+        fingerprint = dict(self.llm.fingerprint())
+        exclude = {"name", "llm", "summary_llm", "seed", *FILES}
+        settings = self.base_config.model_dump(exclude=exclude)
+        if self.shortener is not self.llm:
+            settings["summary_llm"] = [self.shortener.name, dict(self.shortener.fingerprint())]
+        texts = {language: builder.resolved.hash for language, builder in self.builders.items()}
+        shorten = self.shortening.hash if self.shortening else None
+        first = self.builder(None)
+        shown = [e.model_dump() for e in first.shown.examples]
+        more = [
+            dict(self.values(d, first.aspect(d))) if self.values else {} for d in self.dimensions
+        ]
+        return Signature(
+            judge=self.name,
+            revision=content_hash([settings, fingerprint]),
+            base=self.llm.name,
+            prompt=content_hash([texts, shorten, shown, more]),
+            rubric=content_hash([d.to_record() for d in self.dimensions]),
+            dtype=fingerprint.get("dtype"),
+            truncation=f"oldest turns beyond {self.prompt_budget} tokens",
+            seed=self.base_config.seed,
+            version=__version__,
+        )
+
+    @property
+    def answer_tokens(self) -> int:
+        """Tokens an answer may take."""
+        return min(self.most_answer_tokens, self.llm.context // 2)
+
+    @property
+    def prompt_budget(self) -> int:
+        """Tokens a prompt may take."""
+        left = self.llm.context - self.answer_tokens
+        return min(left, self.most_prompt_tokens or left)
+
+    def builder(self, request: ScoreRequest | None) -> PromptBuilder:
+        """In the dialogue's language where the judge has it, else in its first one."""
+        first = next(iter(self.builders.values()))
+        return first if request is None else self.builders.get(request.dialogue.lang, first)
+
+    # -- what is shown -------------------------------------------------------------------------
+
+    def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
+        for request in requests:
+            apart = self.builder(request).response_apart
+            request.payload = view_of(
+                request.dialogue, request.turn, self.base_config.context, apart=apart
+            )
+        if self.words is not None:
+            self._shorten([request.payload for request in requests])
+        for request in requests:
+            self._fit(request, request.payload)
+
+    def _shorten(self, views: Sequence[PromptView]) -> None:
+        """Replace long answers by the model's own summaries: one more request each."""
+        assert self.words is not None and self.shortening is not None
+        config, layout = self.base_config, self.shortening.layout.dialogue
+        long: list[tuple[PromptView, int, ChatRequest]] = []
+        for view in views:
+            turns = [turn for turn in view.turns if turn is not None]
+            for i in turns_to_shorten(
+                turns, longest=config.summary_from, dialogue=config.summary_dialogue
+            ):
+                response = " ".join(turns[i].content.split())
+                text = self.shortening.text(
+                    layout, {"words": str(self.words), "response": response}
+                )
+                asked = ChatRequest((Message("user", text),), max_tokens=6 * self.words)
+                long.append((view, i, asked))
+        answers = self.shortener.chat([asked for _, _, asked in long]) if long else []
+        for (view, i, asked), done in zip(long, answers, strict=True):
+            add_usage(view.usage, usage_of(self.shortener, asked, done))
+            view.shortened += 1
+            if done.finish == "stop" and done.text.strip():
+                view.turns[i] = Turn("assistant", done.text.strip())
+            else:
+                reason = done.failure or f"an answer that ended by {done.finish!r}"
+                view.failure = f"a turn could not be shortened: {reason}"
+                view.transient = view.transient or done.transient
+
+    def _fit(self, request: ScoreRequest, view: PromptView) -> None:
+        """Whole oldest turns go until the longest of the request's prompts fits."""
+        builder = self.builder(request)
+
+        def length(question: PromptQuestion, start: int) -> int:
+            return self.llm.count_tokens(builder.messages(question, view, start))
+
+        budget = self.prompt_budget
+        lengths = {question: length(question, 0) for question in builder.questions}
+        longest = max(lengths, key=lambda question: lengths[question])
+        start, request.tokens = 0, lengths[longest]
+        if request.tokens > budget:
+            most = len(view.turns) - (view.response is None)
+            start = oldest_kept(most, lambda k: length(longest, k) <= budget)
+            request.tokens = length(longest, start)
+        if request.tokens > budget and view.failure is None:
+            view.failure = (
+                f"a prompt of {request.tokens} tokens with the last turn alone; with an answer of "
+                f"{self.answer_tokens} tokens {budget + self.answer_tokens} fit"
+            )
+        request.truncated_turns = sum(turn is not None for turn in view.turns[:start])
+        view.turns, view.start = view.turns[start:], start
+
+    def _units(self, requests: Sequence[ScoreRequest]) -> list[list[int]]:
+        """The turns of one dialogue together, as long as they begin at the same turn: their prompts
+        begin alike."""
+        units: dict[object, list[int]] = {}
+        for i, request in enumerate(requests):
+            units.setdefault(shared_beginning(request), []).append(i)
+        return list(units.values())
+
+    # -- what is asked ---------------------------------------------------------------------------
+
+    def questions(self, request: ScoreRequest, dimensions: Sequence[str]) -> list[PromptQuestion]:
+        """One for each of ``dimensions`` in their order, or the one that asks for all together."""
+        builder = self.builder(request)
+        if builder.resolved.layout.ask == "together":
+            return list(builder.questions)
+        by_name = {question.dimensions[0].name: question for question in builder.questions}
+        return [by_name[name] for name in dimensions]
+
+    def require_one_each(self) -> None:
+        """Raise ConfigError for a layout that asks for all dimensions in one request."""
+        if self.builder(None).resolved.layout.ask == "together":
+            raise ConfigError(
+                f"{self.name}: one request asks for one dimension here",
+                hint="layout=NAME of one with ask: each",
+            )
+
+    def messages(self, request: ScoreRequest, question: PromptQuestion) -> tuple[Message, ...]:
+        """The words of ``question`` about what was prepared of ``request``."""
+        return self.builder(request).messages(question, request.payload)
+
+    def _score_batch(
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
+        fitting = [request for request in requests if request.payload.failure is None]
+        scored = iter(self._score_fitting(fitting, dimensions) if fitting else ())
+        predictions = []
+        for request in requests:
+            view: PromptView = request.payload
+            if view.failure is None:
+                prediction = next(scored)
+            else:
+                prediction = Prediction(dict.fromkeys(dimensions), failure=view.failure)
+            usage = dict(view.usage)
+            for key, value in prediction.usage.items():
+                usage[key] = usage.get(key, 0.0) + value
+            prediction.usage = usage or {"tokens": 0.0}
+            prediction.transient = prediction.transient or view.transient
+            prediction.left_out_turns = view.left_out
+            prediction.shortened_turns = view.shortened
+            predictions.append(prediction)
+        return predictions
+
+    @abstractmethod
+    def _score_fitting(
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
+        """One Prediction a request, in order; all of them fit the model."""
+
+
+def prompt_builders(
+    judge: BasePromptedJudge, answer: AnswerFormat | None
+) -> dict[str, PromptBuilder]:
+    """Language -> how it is asked in it; all that the prompt has for ``auto``, else one."""
+    config, prompt, shown = judge.base_config, judge.prompt, None
+    languages = ["en", *prompt.languages] if config.language == "auto" else [config.language]
+    builders = {}
+    for language in languages:
+        resolved = resolve(
+            prompt,
+            variant=config.variant,
+            layout=config.layout,
+            language=language,
+            answer=answer,
+        )
+        if resolved.examples and shown is None:
+            examples = load_examples(config.examples, judge.dimensions)
+            shown = ShownExamples(examples, config.excerpt_turns, config.seed)
+        builders[language] = PromptBuilder(
+            resolved, judge.dimensions, config.role, examples=shown, values=judge.values
+        )
+        builders[language].require_values()
+    return builders
+
+
+def shared_beginning(request: ScoreRequest) -> object:
+    """Requests with the same one have prompts that begin alike."""
+    return request.dialogue.id, request.payload.start
+
+
+def tells_likelihoods(llm: LanguageModel) -> bool:
+    """Whether the backend scores a given text as what the model itself would say in the chat.
+
+    Asked with a word. A server that would read a plain transcript instead (its fingerprint says so)
+    is not: each question costs there, and a network that is down is no answer. Raises
+    ServerStopError where the server answers nothing at all (a wrong key, an empty account).
+    """
+    if llm.fingerprint().get("likelihood") == "transcript":
+        return False
+    try:
+        llm.loglikelihood([[Continuation((Message("user", "Hello"),), "Hello", score_eos=False)]])
+    except ServerStopError:
+        raise
+    except ConfigError:
+        return False
+    return True

@@ -45,15 +45,9 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 ENTRANCES = {"", "__main__", "cli.__main__", "training.__main__", "training.train"}
 # Arrows that still run up; the list only ever gets shorter.
 KNOWN: set[tuple[str, str]] = {
-    ("data_prep.corpus_stats.figures", "eval.page.arrangement"),
     ("models.llm.cache", "models.llm.server.served"),
     ("models.llm.counting", "models.llm.server.prices"),
     ("models.llm.chat_template", "models.llm.local.prefix"),
-    ("report.csv_tables", "eval.metaeval.cascade"),
-    ("report.csv_tables", "eval.page.arrangement"),
-    ("report.csv_tables", "eval.page.calibration"),
-    ("report.further_tables", "eval.page.arrangement"),
-    ("report.provenance", "eval.page.arrangement"),
 }
 KNOWN_CIRCLES = [
     ["models.llm.server.likelihood", "models.llm.server.model"],

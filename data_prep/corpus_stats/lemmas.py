@@ -1,4 +1,4 @@
-"""Lemmas: the tokens over which lexical diversity is counted, and what made them."""
+"""Units of length, and lemmas: the tokens over which lexical diversity is counted."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
-from medal_judges.data_prep.corpus_stats.units import unit_of
 from medal_judges.errors import MissingExtraError
 from medal_judges.languages import base_language
+
+Unit = Literal["words", "characters"]
+
+# Written without spaces between words: Chinese (MEDAL, Table 2, has only this one), Cantonese, Wu,
+# Japanese, Thai, Lao, Khmer, Burmese.
+SPACELESS = frozenset({"zh", "yue", "wuu", "ja", "th", "lo", "km", "my"})
 
 Split = Callable[[str], list[str]]
 _PURPOSE = "lexical diversity over lemmas (--no-lemmas takes the words as they are)"
@@ -18,6 +23,20 @@ _SIZES = ("sm", "md", "lg", "trf")
 _NOT_NEEDED = ["parser", "ner", "senter"]
 _CHINESE = frozenset({"zh", "yue", "wuu"})
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
+
+
+def unit_of(lang: str) -> Unit:
+    """The unit in which utterances of ``lang`` are measured."""
+    return "characters" if base_language(lang) in SPACELESS else "words"
+
+
+def length(text: str, unit: Unit) -> int:
+    """Length of an utterance: what stands between spaces, or every character that is no space.
+
+    Punctuation belongs to the word it touches, and is a character of its own.
+    """
+    words = text.split()
+    return len(words) if unit == "words" else sum(map(len, words))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +108,10 @@ def _is_word(token: str) -> bool:
 
 def _installed_model(spacy: Any, base: str) -> str | None:
     """The smallest model of the language that pip has installed."""
-    found = [name for name in spacy.util.get_installed_models() if name.startswith(f"{base}_")]
+    names = [name for name in spacy.util.get_installed_models() if name.startswith(f"{base}_")]
     sizes = {size: i for i, size in enumerate(_SIZES)}
-    found.sort(key=lambda name: (sizes.get(name.rsplit("_", 1)[-1], len(sizes)), name))
-    return found[0] if found else None
+    names.sort(key=lambda name: (sizes.get(name.rsplit("_", 1)[-1], len(sizes)), name))
+    return names[0] if names else None
 
 
 def _trained(spacy: Any, model: str) -> Lemmatiser:
@@ -114,7 +133,7 @@ def _blank(spacy: Any, base: str) -> Lemmatiser:
         nlp.initialize()
     except ValueError:  # E955: no table of this language
         name = f"spaCy {spacy.__version__} {rules}: words as they are (no lemma table)"
-        return Lemmatiser(name, partial(_remembered, nlp.make_doc, _as_it_is, {}))
+        return Lemmatiser(name, partial(_remembered, nlp.make_doc, _itself, {}))
     name = f"spaCy {spacy.__version__} {rules}, lemmas looked up in spacy-lookups-data"
     return Lemmatiser(name, partial(_remembered, nlp.make_doc, pipe.lookup_lemmatize, {}))
 
@@ -127,17 +146,17 @@ def _remembered(
 ) -> list[str]:
     """The first of ``lemmas_of`` each token, which spaCy takes too; None in ``known`` marks what
     is no word. Each distinct token is looked up once."""
-    found, doc = [], make_doc(text)
+    tokens, doc = [], make_doc(text)
     for i, orth in enumerate(doc.to_array("ORTH").tolist()):  # a Token object costs more than this
         if orth not in known:
             known[orth] = lemmas_of(doc[i])[0].lower() if _is_word(doc[i].text) else None
         lemma = known[orth]
         if lemma is not None:
-            found.append(lemma)
-    return found
+            tokens.append(lemma)
+    return tokens
 
 
-def _as_it_is(token: Any) -> list[str]:
+def _itself(token: Any) -> list[str]:
     return [token.text]
 
 

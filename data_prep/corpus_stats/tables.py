@@ -1,46 +1,61 @@
-"""Tables of the statistics: Table 2 of MEDAL, issues, levels, ends and tries."""
+"""Tables of the statistics: Table 2 of MEDAL, issues, levels, ends and tries.
+
+Each has one row a part and the whole set in the last row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from medal_judges.data_prep.corpus_stats.findings import Distribution, Findings, part_name
-from medal_judges.data_prep.corpus_stats.labels import Dimension
-from medal_judges.data_prep.corpus_stats.part import ALL, Part
-from medal_judges.data_prep.corpus_stats.shares import Figure
-from medal_judges.data_prep.corpus_stats.texts import Side
-from medal_judges.stats.results import Cell, Estimate, Table
+from medal_judges.data_prep.corpus_stats.findings import Findings, LabelFigure
+from medal_judges.data_prep.corpus_stats.survey import ALL, Part, ScaledDimension, Side
+from medal_judges.report.table import Cell, Row, Table
+from medal_judges.stats.results import Estimate
 
 _SIDES: tuple[Side, ...] = ("user", "assistant")
 
 
+def _by_part(
+    title: str,
+    columns: Sequence[str],
+    parts: Sequence[Part],
+    cells: Callable[[Part], Row],
+    note: str = "",
+) -> Table:
+    rows = [(part.label, *cells(part)) for part in (*parts, ALL)]
+    return Table(title, tuple(columns), rows, note, pinned={-1: "total"})
+
+
 def text_table(findings: Findings, head: str, parts: Sequence[Part]) -> Table:
-    """Dialogues, turns, length of a turn by unit, MTLD; the whole set in the last row."""
-    survey, units = findings.survey, findings.survey.units
-    rows: list[tuple[Cell, ...]] = []
-    for part in (*parts, ALL):
-        counts = survey.text(part)
-        lengths = [counts.mean_length(unit) for unit in units]
-        mtld = (counts.mean_mtld(), survey.together(part))
-        rows.append((part_name(part), counts.dialogues, counts.mean_turns(), *lengths, *mtld))
-    heads = (head, "Dialogues", "Turns", *(f"{unit.capitalize()} a turn" for unit in units))
+    """Dialogues, turns, length of a turn by unit, MTLD."""
+    units = findings.survey.units
+
+    def cells(part: Part) -> Row:
+        texts = findings.texts(part)
+        lengths = (texts.mean_length(unit) for unit in units)
+        together = findings.survey.together(part)
+        return (texts.dialogues, texts.mean_turns(), *lengths, texts.mean_mtld(), together)
+
+    columns = (head, "Dialogues", "Turns", *(f"{unit.capitalize()} a turn" for unit in units),
+               "MTLD", "MTLD, run together")  # fmt: skip
     title = f"Dialogues and texts by {head.lower()}"
-    return Table(title, (*heads, "MTLD", "MTLD, run together"), rows, tokens_note(findings))
+    return _by_part(title, columns, parts, cells, tokens_note(findings))
 
 
 def side_table(findings: Findings, head: str, parts: Sequence[Part]) -> Table:
     """The same for the turns of users and assistants apart."""
-    survey, units = findings.survey, findings.survey.units
-    rows: list[tuple[Cell, ...]] = []
-    for part in (*parts, ALL):
-        counts = survey.text(part)
-        turns = [counts.mean_turns(side) for side in _SIDES]
-        lengths = [counts.mean_length(unit, side) for unit in units for side in _SIDES]
-        rows.append((part_name(part), *turns, *lengths, *(counts.mean_mtld(s) for s in _SIDES)))
+    units = findings.survey.units
+
+    def cells(part: Part) -> Row:
+        texts = findings.texts(part)
+        turns = (texts.mean_turns(side) for side in _SIDES)
+        lengths = (texts.mean_length(unit, side) for unit in units for side in _SIDES)
+        return (*turns, *lengths, *(texts.mean_mtld(side) for side in _SIDES))
+
     figures = ("Turns", *(unit.capitalize() for unit in units), "MTLD")
-    heads = (f"{figure}, {side}" for figure in figures for side in _SIDES)
+    columns = (head, *(f"{figure}, {side}" for figure in figures for side in _SIDES))
     title = f"Users and assistants apart, by {head.lower()}"
-    return Table(title, (head, *heads), rows, tokens_note(findings))
+    return _by_part(title, columns, parts, cells, tokens_note(findings))
 
 
 def tokens_note(findings: Findings) -> str:
@@ -53,43 +68,38 @@ def tokens_note(findings: Findings) -> str:
 
 
 def share_table(
-    findings: Findings, what: str, head: str, parts: Sequence[Part], dimensions: Sequence[Dimension]
+    findings: Findings,
+    what: str,
+    head: str,
+    parts: Sequence[Part],
+    dimensions: Sequence[ScaledDimension],
 ) -> Table:
-    """Percent of the rows at 1 with 95% intervals, the whole set in the last row."""
-    rows: list[tuple[Cell, ...]] = [
-        (
-            part_name(part),
-            _rows(findings, part),
-            *(percent(findings.figure(part, d)) for d in dimensions),
-        )
-        for part in (*parts, ALL)
-    ]
+    """Percent of the rows at 1 with 95% intervals."""
+
+    def cells(part: Part) -> Row:
+        shares = (percent(findings.figure(part, d)) for d in dimensions)
+        return (findings.texts(part).dialogues, *shares)
+
     columns = (head, "Rows", *(f"{findings.label(d)}, %" for d in dimensions))
-    return Table(f"{what} by {head.lower()}", columns, rows, interval_note(findings, dimensions))
+    note = interval_note(findings, dimensions)
+    return _by_part(f"{what} by {head.lower()}", columns, parts, cells, note)
 
 
 def mean_table(
-    findings: Findings, head: str, parts: Sequence[Part], dimensions: Sequence[Dimension]
+    findings: Findings, head: str, parts: Sequence[Part], dimensions: Sequence[ScaledDimension]
 ) -> Table:
-    """Means on the raw scales with 95% intervals, the whole set in the last row."""
-    rows: list[tuple[Cell, ...]] = [
-        (
-            part_name(part),
-            _rows(findings, part),
-            *(findings.figure(part, d).estimate for d in dimensions),
-        )
-        for part in (*parts, ALL)
-    ]
+    """Means on the raw scales with 95% intervals."""
+
+    def cells(part: Part) -> Row:
+        means = (findings.figure(part, d).estimate for d in dimensions)
+        return (findings.texts(part).dialogues, *means)
+
     columns = (head, "Rows", *(findings.label(d) for d in dimensions))
     note = interval_note(findings, dimensions)
-    return Table(f"Mean answers by {head.lower()}", columns, rows, note)
+    return _by_part(f"Mean answers by {head.lower()}", columns, parts, cells, note)
 
 
-def _rows(findings: Findings, part: Part) -> int:
-    return findings.survey.text(part).dialogues
-
-
-def percent(figure: Figure) -> Estimate:
+def percent(figure: LabelFigure) -> Estimate:
     """A share of 0 to 1 as percent."""
     e = figure.estimate
     if e.value is None or e.low is None or e.high is None:
@@ -97,77 +107,73 @@ def percent(figure: Figure) -> Estimate:
     return Estimate(100 * e.value, 100 * e.low, 100 * e.high)
 
 
-def interval_note(findings: Findings, dimensions: Sequence[Dimension]) -> str:
+def interval_note(findings: Findings, dimensions: Sequence[ScaledDimension]) -> str:
     """How the intervals of a table were made, by the methods that occur in it."""
-    found = {findings.figure(part, d).method for part in findings.parts for d in dimensions}
+    methods = {findings.figure(part, d).method for part in findings.parts for d in dimensions}
     said = {
         "Wilson": "Wilson's where every row is a conversation of its own",
         "jackknife of groups": "a jackknife that leaves out whole conversation groups",
         "Wilson over groups": "Wilson's over groups where a share is 0 or 100%",
     }
-    used = [text for method, text in said.items() if method in found]
-    several = findings.survey.labels.repeated
+    used = [text for method, text in said.items() if method in methods]
+    several = findings.survey.repeated
     mean = f" {several} rows have several answers: their mean, 1 from 0.5 on." if several else ""
     return (f"95% intervals: {'; '.join(used)}." if used else "No intervals.") + mean
 
 
-def distribution_table(findings: Findings, dimension: Dimension, parts: Sequence[Part]) -> Table:
-    """Percent of the rows at each level."""
-    columns: tuple[str, ...] = ("Language", "Rows")
-    rows: list[tuple[Cell, ...]] = []
-    for part in (*parts, ALL):
-        found = findings.distribution(part, dimension)
-        if isinstance(found, str):
-            return Table(f"Distribution of {findings.label(dimension)}", columns, (), found)
-        columns = ("Language", "Rows", *(f"{level}, %" for level in found.levels))
-        rows.append((part_name(part), found.n, *_level_shares(found)))
+def distribution_table(
+    findings: Findings, dimension: ScaledDimension, parts: Sequence[Part]
+) -> Table:
+    """Percent of the rows at each level; without rows where there are no levels."""
+    title = f"Distribution of {findings.label(dimension)}"
+    whole = findings.distribution(ALL, dimension)
+    if isinstance(whole, str):
+        return Table(title, ("Language", "Rows"), (), whole)
+
+    def cells(part: Part) -> Row:
+        levels = findings.distribution(part, dimension)
+        assert not isinstance(levels, str)  # the scale is the same in every part
+        none = Estimate(None, reason="no label")
+        return (levels.n, *(100 * share if levels.n else none for share in levels.shares))
+
+    columns = ("Language", "Rows", *(f"{level}, %" for level in whole.levels))
     note = "Means of several answers are at the nearest level, halves up."
-    return Table(f"Distribution of {findings.label(dimension)}", columns, rows, note)
-
-
-def _level_shares(found: Distribution) -> list[Cell]:
-    if not found.n:
-        return [Estimate(None, reason="no label") for _ in found.counts]
-    return [100 * share for share in found.shares]
+    return _by_part(title, columns, parts, cells, note)
 
 
 def ending_table(findings: Findings, head: str, parts: Sequence[Part]) -> Table | None:
     """Percent of the dialogues by how they ended; None where no row says."""
-    whole = findings.survey.course(ALL)
-    kinds = [kind for kind, _ in whole.ended.most_common()]
-    if not kinds:
-        return None
-    rows: list[tuple[Cell, ...]] = []
-    for part in (*parts, ALL):
-        course = findings.survey.course(part)
-        n, weights = course.ended.total(), course.ended_weights
-        shares: list[Cell] = [
-            100 * weights[k] / weights.total() if n else Estimate(None, reason="no row says")
-            for k in kinds
-        ]
-        rows.append((part_name(part), n, *shares))
+    whole = findings.course(ALL).ended
+    kinds = sorted(whole, key=lambda kind: -whole[kind])
+    none = Estimate(None, reason="no row says")
+
+    def cells(part: Part) -> Row:
+        course = findings.course(part)
+        shares = (100 * course.shares.get(kind, 0.0) if course.ended else none for kind in kinds)
+        return (sum(course.ended.values()), *shares)
+
     columns = (head, "Rows", *(f"{kind}, %" for kind in kinds))
-    return Table(f"How dialogues ended by {head.lower()}", columns, rows)
+    title = f"How dialogues ended by {head.lower()}"
+    return _by_part(title, columns, parts, cells) if kinds else None
 
 
 def tries_table(findings: Findings, head: str, parts: Sequence[Part]) -> Table | None:
     """Tries per user turn, first turns apart; None where no row has them."""
-    whole = findings.survey.course(ALL)
-    if not whole.first.turns:
-        return None
+
+    def cells(part: Part) -> Row:
+        course = findings.course(part)
+        row: list[Cell] = []
+        for tries in (course.first, course.later):
+            once = tries.at_once
+            row += [tries.turns, tries.mean, once if once.value is None else 100 * once.value]
+        return (*row, max(course.first.most, course.later.most))
+
     columns = (head, "First turns", "Tries", "At once, %", "Later turns", "Tries, later",
                "At once, later, %", "Most")  # fmt: skip
-    rows = []
-    for part in (*parts, ALL):
-        course = findings.survey.course(part)
-        cells: list[Cell] = []
-        for tries in (course.first, course.later):
-            at_once = tries.share_at_once
-            shown = at_once if at_once.value is None else Estimate(100 * at_once.value)
-            cells += [tries.turns, tries.mean, shown]
-        rows.append((part_name(part), *cells, max(course.first.most, course.later.most)))
     note = (
         "Turns that were accepted in the end. A first turn that several chatbots share counts once "
         "for each of their dialogues."
     )
-    return Table(f"Tries per user turn by {head.lower()}", columns, rows, note)
+    title = f"Tries per user turn by {head.lower()}"
+    known = findings.course(ALL).first.turns
+    return _by_part(title, columns, parts, cells, note) if known else None

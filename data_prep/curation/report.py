@@ -15,7 +15,7 @@ from medal_judges.data_prep.curation.balance import FactorBalance, LanguageBalan
 from medal_judges.data_prep.curation.job import Curation
 from medal_judges.data_prep.curation.page import FACTORS, curation_page
 from medal_judges.report.console import wide_console
-from medal_judges.report.csv_tables import write_table
+from medal_judges.report.table import write_csv
 
 _NONE = "–"
 
@@ -64,7 +64,7 @@ def _write_counts(balances: Sequence[LanguageBalance], path: Path) -> None:
         for factor in b.factors
         for v in factor.values
     )
-    write_table(path, head, lines)
+    write_csv(path, head, lines)
 
 
 def print_report(curation: Curation) -> None:

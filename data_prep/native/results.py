@@ -8,8 +8,8 @@ from pathlib import Path
 
 from medal_judges.data_prep.native.page import page
 from medal_judges.data_prep.native.rates import ALL, MEANS, Rates
-from medal_judges.report.csv_tables import write_table
 from medal_judges.report.numbers import DASH
+from medal_judges.report.table import write_csv
 from medal_judges.stats.results import Estimate
 
 Facts = Sequence[tuple[str, str]]
@@ -34,7 +34,7 @@ def write_results(found: Sequence[Rates], facts: Facts, folder: Path) -> Path:
         for one in found
         for figure, estimate in one.figures.items()
     ]
-    write_table(folder / "results.csv", (*_COUNTS, "figure", *_ESTIMATE, "interval"), lines)
+    write_csv(folder / "results.csv", (*_COUNTS, "figure", *_ESTIMATE, "interval"), lines)
     path = folder / "report.html"
     path.write_text(page(found, facts), encoding="utf-8", newline="\n")
     return path

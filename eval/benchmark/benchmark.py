@@ -10,11 +10,11 @@ from medal_judges.errors import ConfigError, MissingExtraError, did_you_mean
 from medal_judges.eval.benchmark.compute import compute, made_facts, write_results
 from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.benchmark.runner import Run, judge_all, prepare
+from medal_judges.eval.page.arrangement import Benchmark
 from medal_judges.eval.page.page import write_report
 from medal_judges.files import only_run
 from medal_judges.report.progress import ProgressBar
 from medal_judges.shipped import JUDGES, judge_file, shipped_names
-from medal_judges.stats.results import Benchmark
 
 DEFAULT = "configs/benchmark/human.yaml"
 logger = logging.getLogger(__name__)

@@ -25,9 +25,11 @@ from medal_judges.eval.metaeval.metaeval import (
     disagreements,
     evaluate,
 )
+from medal_judges.eval.page.arrangement import Benchmark
+from medal_judges.report.table import Table
 from medal_judges.stats.correlation import MIN_WITHIN
 from medal_judges.stats.intervals import METHOD
-from medal_judges.stats.results import Benchmark, CascadeCurve, Disagreement, ResultRow, Table
+from medal_judges.stats.results import CascadeCurve, Disagreement, ResultRow
 
 _WITHIN_NOTE = (
     f"mean of the Spearman correlations of single chatbots, weighted by rows, over chatbots with "
@@ -77,19 +79,19 @@ def compute(run: Run, facts: Iterable[tuple[str, str]] = ()) -> Benchmark:
 
 
 def _cascades(run: Run) -> list[CascadeCurve]:
-    """A curve for each cascade, set and graded dimension that both judges have; where the cheap
+    """A curve for each cascade, set and graded dimension that both judges have; where the weak
     judge gives no distribution a note says so."""
     curves = []
     for cascade in run.config.cascades:
         for name, (config, data) in run.sets.items():
             told = {a.judge: a for a in run.answers.get(name, [])}
-            if cascade.cheap not in told or cascade.dear not in told:
+            if cascade.weak not in told or cascade.strong not in told:
                 continue
-            pair = told[cascade.cheap], told[cascade.dear]
+            pair = told[cascade.weak], told[cascade.strong]
             for dimension in config.dimensions:
                 if not all(a.names[dimension] in a.dimensions for a in pair):
                     continue
-                cheap, dear = (
+                weak, strong = (
                     align(
                         data.rows,
                         a.judgements,
@@ -103,9 +105,9 @@ def _cascades(run: Run) -> list[CascadeCurve]:
                 try:
                     curves.append(
                         cascade_curve(
-                            cheap,
-                            dear,
-                            (cascade.cheap, cascade.dear),
+                            weak,
+                            strong,
+                            (cascade.weak, cascade.strong),
                             set_name=config.name,
                             dimension=dimension,
                             judge_dimension=pair[0].names[dimension],

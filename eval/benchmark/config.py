@@ -94,11 +94,11 @@ class PredictionConfig(Config):
 
 
 class CascadeConfig(Config):
-    """Two judges of the benchmark, by name: what asking the dear one only where the cheap one is
+    """Two judges of the benchmark, by name: what asking the strong one only where the weak one is
     unsure would cost, and how well it would agree."""
 
-    cheap: str
-    dear: str
+    weak: str
+    strong: str
 
 
 class BenchmarkConfig(Config):
@@ -132,7 +132,7 @@ class BenchmarkConfig(Config):
         _distinct("predictions", [f"{p.name} on {p.set}" for p in self.predictions])
         judged = {one.name for one in self.judges} | {one.name for one in self.predictions}
         for cascade in self.cascades:
-            if missing := {cascade.cheap, cascade.dear} - judged:
+            if missing := {cascade.weak, cascade.strong} - judged:
                 raise ValueError(
                     f"a cascade names {', '.join(sorted(missing))}, which is no judge here; "
                     f"there are {', '.join(sorted(judged)) or 'none'}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from medal_judges.details import Details
 from medal_judges.judgement import Judgement
-from medal_judges.stats.results import Cell, Table
+from medal_judges.report.table import Cell, Table
 
 TITLE = "Follow-ups that were chosen"
 _COLUMNS = ("Set", "Judge", "Dimension", "Follow-up", "Chosen in", "% of the rows", "% of choices")

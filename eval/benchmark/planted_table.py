@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from medal_judges.eval.benchmark.planted import PlantedResult
-from medal_judges.stats.results import Cell, Estimate, Table
+from medal_judges.report.table import Cell, Table
+from medal_judges.stats.results import Estimate
 
 _COLUMNS = {
     "f1_clean": "F1+ vs clean",

@@ -12,9 +12,11 @@ from medal_judges.eval.benchmark.published import OURS
 from medal_judges.eval.benchmark.published import TITLE as PUBLISHED
 from medal_judges.eval.metaeval.comparison import CEILING, GRADED, ISSUES
 from medal_judges.eval.metaeval.dimension_means import TITLE as MEANS
+from medal_judges.eval.page.arrangement import Benchmark
 from medal_judges.report.console import wide_console
 from medal_judges.report.numbers import p_value_text
-from medal_judges.stats.results import Benchmark, Cell, Estimate, PValue, ResultRow, Table
+from medal_judges.report.table import Cell, PValue, Table
+from medal_judges.stats.results import Estimate, ResultRow
 
 _GRADED = {"spearman": "ρ", "within": "ρ within", "pearson": "r", "kendall": "τ-b"}
 _BINARY = {"f1_present": "F1+", "f1_absent": "F1-", "precision": "precision", "recall": "recall"}

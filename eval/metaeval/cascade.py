@@ -1,6 +1,6 @@
-"""The cost of a cascade: a cheap judge answers, and a dear one is asked where it is unsure.
+"""The cost of a cascade: a weak judge answers, and a strong one is asked where it is unsure.
 
-Computed from what both have said of all rows, so that nothing is judged for the curve. The cheap
+Computed from what both have said of all rows, so that nothing is judged for the curve. The weak
 judge's uncertainty is the standard deviation of its own distribution (Judgement.uncertainty), as
 in the hybrid judge of kind ``cascade``.
 """
@@ -30,8 +30,8 @@ _RANDOM_ORDERS = 50
 
 
 def cascade_curve(
-    cheap: Aligned,
-    dear: Aligned,
+    weak: Aligned,
+    strong: Aligned,
     names: tuple[str, str],
     *,
     set_name: str,
@@ -44,13 +44,13 @@ def cascade_curve(
 
     Over the rows that both judges scored; ties of uncertainty are in the rows' order. The first
     and the last point are the judges' own figures on these rows. ``seed``: of the
-    random orders. Raises MedalError where the cheap judge gave a score without a distribution.
+    random orders. Raises MedalError where the weak judge gave a score without a distribution.
     """
-    shared = _shared(cheap, dear)
-    first = [cheap.judgements[i] for i, _ in shared]
-    second = [dear.judgements[j] for _, j in shared]
-    kept = cheap.part([i for i, _ in shared])
-    scores = np.array([[cheap.score[i], dear.score[j]] for i, j in shared]).reshape(-1, 2)
+    shared = _shared(weak, strong)
+    first = [weak.judgements[i] for i, _ in shared]
+    second = [strong.judgements[j] for _, j in shared]
+    kept = weak.part([i for i, _ in shared])
+    scores = np.array([[weak.score[i], strong.score[j]] for i, j in shared]).reshape(-1, 2)
     order = np.argsort(-_uncertainties(first, judge_dimension, names[0]), kind="stable")
     points = []
     for share in SHARES:
@@ -69,10 +69,10 @@ def cascade_curve(
     return CascadeCurve(*names, set_name, level, dimension, len(shared), points)
 
 
-def _shared(cheap: Aligned, dear: Aligned) -> list[tuple[int, int]]:
-    """Positions (in ``cheap``, in ``dear``) of the rows that both scored."""
-    there = {(row.id, row.turn): j for j, row in enumerate(dear.rows)}
-    return [(i, there[k]) for i, row in enumerate(cheap.rows) if (k := (row.id, row.turn)) in there]
+def _shared(weak: Aligned, strong: Aligned) -> list[tuple[int, int]]:
+    """Positions (in ``weak``, in ``strong``) of the rows that both scored."""
+    there = {(row.id, row.turn): j for j, row in enumerate(strong.rows)}
+    return [(i, there[k]) for i, row in enumerate(weak.rows) if (k := (row.id, row.turn)) in there]
 
 
 def _uncertainties(judgements: Sequence[Judgement], dimension: str, judge: str) -> Floats:
@@ -81,7 +81,7 @@ def _uncertainties(judgements: Sequence[Judgement], dimension: str, judge: str) 
         raise MedalError(
             f"{judge} gives no distribution of {dimension!r}, so a cascade cannot tell when it is "
             "unsure",
-            hint="a cheap judge needs an ordinal or binary dimension, and a calibration",
+            hint="a weak judge needs an ordinal or binary dimension, and a calibration",
         )
     return np.array(found, dtype=np.float64)
 

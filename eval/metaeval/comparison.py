@@ -20,10 +20,11 @@ from medal_judges.eval.metaeval.classification import (
     classification_statistic,
     not_classifiable,
 )
+from medal_judges.report.table import Cell, PValue, Table
 from medal_judges.signature import Signature, require_comparable
 from medal_judges.stats.correlation import Floats, correlations
 from medal_judges.stats.intervals import choose_clusters
-from medal_judges.stats.results import Cell, Estimate, PValue, ResultRow, Table
+from medal_judges.stats.results import Estimate, ResultRow
 from medal_judges.stats.significance import (
     correlation_difference,
     holm,

@@ -7,10 +7,24 @@ from dataclasses import dataclass
 
 from medal_judges.errors import MedalError
 from medal_judges.report.numbers import checked
+from medal_judges.report.table import Table, unique_slugs
 from medal_judges.signature import Signature, require_comparable
-from medal_judges.stats.results import Benchmark, Estimate, ResultRow
+from medal_judges.stats.intervals import MIN_ROWS
+from medal_judges.stats.results import CascadeCurve, Disagreement, Estimate, ResultRow
 
 HEADLINE = "overall"
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """Everything on the page. ``facts`` are (label, value) pairs on how it was made."""
+
+    title: str
+    rows: Sequence[ResultRow]
+    disagreements: Sequence[Disagreement] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    tables: Sequence[Table] = ()
+    cascades: Sequence[CascadeCurve] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,31 +37,6 @@ class SetKey:
     @property
     def label(self) -> str:
         return self.name if self.level == "dialogue" else f"{self.name} ({self.level} level)"
-
-    @property
-    def slug(self) -> str:
-        """For file names and anchors: letters, digits and dashes; see ``unique_slugs``."""
-        return slug(self.label)
-
-
-def slug(text: str) -> str:
-    """``text`` in lower case with everything but letters and digits as single dashes."""
-    kept = "".join(c if c.isascii() and c.isalnum() else "-" for c in text.lower())
-    return "-".join(part for part in kept.split("-") if part) or "unnamed"
-
-
-def unique_slugs(texts: Sequence[str]) -> list[str]:
-    """One slug per text; a slug that is taken gets a number, so that no file is overwritten."""
-    taken: set[str] = set()
-    found = []
-    for text in texts:
-        base, name, count = slug(text), slug(text), 1
-        while name in taken:
-            count += 1
-            name = f"{base}-{count}"
-        taken.add(name)
-        found.append(name)
-    return found
 
 
 class Arrangement:
@@ -83,8 +72,8 @@ class Arrangement:
 
     def rows(self, key: SetKey, dimension: str) -> list[ResultRow]:
         """One row per judge that was run, in the judges' order."""
-        found = (self._rows.get((judge, key, dimension)) for judge in self.judges)
-        return [row for row in found if row is not None]
+        rows = (self._rows.get((judge, key, dimension)) for judge in self.judges)
+        return [row for row in rows if row is not None]
 
     def row(self, judge: str, key: SetKey, dimension: str) -> ResultRow | None:
         return self._rows.get((judge, key, dimension))
@@ -106,14 +95,10 @@ class Arrangement:
 
     def ceiling(self, key: SetKey, dimension: str, metric: str) -> Estimate:
         """One annotator against the others; the first judge's rows that have it."""
-        for row in self.rows(key, dimension):
-            found = row.ceiling.get(metric)
-            if found is not None and found.value is not None:
-                return checked(found)
-        reasons = [r.ceiling[metric] for r in self.rows(key, dimension) if metric in r.ceiling]
-        if reasons:
-            return checked(reasons[0])
-        return Estimate(None, reason="no human ceiling: the set has no second annotator")
+        ceilings = [r.ceiling[metric] for r in self.rows(key, dimension) if metric in r.ceiling]
+        if not ceilings:
+            return Estimate(None, reason="no human ceiling: the set has no second annotator")
+        return checked(_first_defined(ceilings))
 
     def ceiling_rows(self, key: SetKey, dimension: str) -> int:
         """Rows with two answers or more; those of the judge that scored most of them."""
@@ -122,8 +107,13 @@ class Arrangement:
     def slice_ceiling(self, key: SetKey, dimension: str, name: str, metric: str) -> Estimate:
         """The ceiling of a slice such as ``lang:de``; the first judge's that has one."""
         parts = [row.slice_ceilings.get(name, {}).get(metric) for row in self.rows(key, dimension)]
-        known = [part for part in parts if part is not None]
-        return checked(next((e for e in known if e.value is not None), next(iter(known), None)))
+        return checked(_first_defined([part for part in parts if part is not None]))
+
+
+def _first_defined(estimates: Sequence[Estimate]) -> Estimate | None:
+    """The first with a value, else the first; None where there are none."""
+    known = (estimate for estimate in estimates if estimate.value is not None)
+    return next(known, estimates[0] if estimates else None)
 
 
 def _key(row: ResultRow) -> SetKey:
@@ -134,3 +124,37 @@ def _require_comparable(rows: Sequence[ResultRow]) -> None:
     # A signature that names no data (a bare baseline) cannot contradict the others.
     signatures = [Signature.parse(row.signature) for row in rows]
     require_comparable([s for s in signatures if s.data is not None])
+
+
+def primary_metric(kind: str) -> str:
+    """The one figure of a dimension: F1 for issue present where binary, else Spearman."""
+    return "f1_present" if kind == "binary" else "spearman"
+
+
+def like_for_like(row: ResultRow | None, metric: str) -> Estimate:
+    """The judge in an annotator's place, as ``shown``: beside the human ceiling."""
+    whole = shown(row, metric)
+    if row is None or row.under_floor:
+        return whole
+    return checked(row.like_for_like.get(metric))
+
+
+def shown(row: ResultRow | None, metric: str) -> Estimate:
+    """What the page prints for ``metric``: no number where coverage is under the floor."""
+    if row is None:
+        return Estimate(None, reason="this judge was not run here")
+    if row.under_floor:
+        percent = f"{100 * (row.coverage or 0):.1f}%"
+        return Estimate(
+            None,
+            reason=f"coverage {percent} is under the floor of {100 * row.min_coverage:g}%: "
+            "no headline number",
+        )
+    return checked(row.metrics.get(metric))
+
+
+def ranking(row: ResultRow | None, metric: str) -> Estimate:
+    """What orders the judges: as ``shown``, but nothing of fewer than 10 rows."""
+    if row is not None and row.scored < MIN_ROWS:
+        return Estimate(None, reason=f"{row.scored} rows, fewer than {MIN_ROWS}: no rank")
+    return shown(row, metric)

@@ -8,10 +8,9 @@ from itertools import groupby
 
 from medal_judges.eval.page.arrangement import Arrangement, SetKey
 from medal_judges.rating import rescale
-from medal_judges.report.colours import OTHER_INDEX
-from medal_judges.report.markup import details, escape, legend, panel_grid, section
+from medal_judges.report.figure import OTHER_INDEX, Axis, Dot, Figure, Line, Plot, padded
 from medal_judges.report.numbers import number
-from medal_judges.report.svg import Frame, padded
+from medal_judges.report.page import Block, Fold, Legend, Section, Strip
 from medal_judges.stats.results import Point, ResultRow
 
 _GRADED_BINS = 8
@@ -56,9 +55,9 @@ def bins(row: ResultRow) -> list[Bin]:
     ]
 
 
-def gap(found: Sequence[Bin]) -> float:
+def gap(parts: Sequence[Bin]) -> float:
     """Mean distance between score and human answer over bins, weighted by rows (ECE)."""
-    return sum(b.weight * abs(b.score - b.human) for b in found) / sum(b.weight for b in found)
+    return sum(b.weight * abs(b.score - b.human) for b in parts) / sum(b.weight for b in parts)
 
 
 def off_scale(row: ResultRow) -> str | None:
@@ -86,10 +85,10 @@ def _rescaled(row: ResultRow) -> Sequence[Point]:
 
 
 def _tenths(points: Sequence[Point]) -> list[list[Point]]:
-    found: list[list[Point]] = [[] for _ in range(_BINARY_BINS)]
+    tenths: list[list[Point]] = [[] for _ in range(_BINARY_BINS)]
     for point in points:
-        found[max(0, min(int(point.score * _BINARY_BINS), _BINARY_BINS - 1))].append(point)
-    return [part for part in found if part]
+        tenths[max(0, min(int(point.score * _BINARY_BINS), _BINARY_BINS - 1))].append(point)
+    return [part for part in tenths if part]
 
 
 def _equal_parts(points: Sequence[Point]) -> list[list[Point]]:
@@ -103,83 +102,76 @@ def _equal_parts(points: Sequence[Point]) -> list[list[Point]]:
     return parts
 
 
-def calibration(view: Arrangement) -> str:
-    """The section: headline dimensions in sight, the others folded by set."""
-    judges = {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
-    first = _grid(view, [(key, d) for key in view.sets if (d := view.headline(key))], judges)
-    folds = []
+def calibration(view: Arrangement) -> Section:
+    """Headline dimensions in sight, the others folded by set."""
+    first = [(key, d) for key in view.sets if (d := view.headline(key))]
+    panels = _panels(view, first)
+    blocks: list[Block] = [Figure("Calibration panels", panels)] if panels else []
     for key in view.sets:
         others = [d for d in view.dimensions(key) if d != view.headline(key)]
-        panels = _grid(view, [(key, dimension) for dimension in others], judges)
-        if panels:
+        more = _panels(view, [(key, dimension) for dimension in others])
+        if more:
             name = f"{key.label}: {len(others)} more dimensions"
-            folds.append(details(name, panels, is_open=not first))
-    if not first and not folds:
-        return ""
-    key_of_colours = legend([(index, judge) for judge, index in judges.items()], "Judges")
-    body = f'<div class="strip">{key_of_colours}{first}{"".join(folds)}</div>'
-    return section("calibration", "Calibration", body, _LEAD)
+            blocks.append(Fold(name, [Figure(name, more)], is_open=not panels))
+    if blocks:
+        legend = Legend(list(_colours(view).items()), "Judges")
+        blocks = [Strip([legend, *blocks])]
+    return Section("calibration", "Calibration", blocks, _LEAD)
 
 
-def _grid(
-    view: Arrangement, wanted: Sequence[tuple[SetKey, str]], judges: Mapping[str, int]
-) -> str:
-    panels = [_panel(view, key, dimension, judges) for key, dimension in wanted]
-    kept = [panel for panel in panels if panel]
-    return panel_grid("Calibration panels", kept) if kept else ""
+def calibration_figure(view: Arrangement, key: SetKey) -> Figure | None:
+    """A panel for each dimension of a set; None where no row has points."""
+    panels = _panels(view, [(key, dimension) for dimension in view.dimensions(key)])
+    if not panels:
+        return None
+    return Figure(f"{key.label}: calibration", panels, legend=list(_colours(view).items()))
 
 
-def _panel(view: Arrangement, key: SetKey, dimension: str, judges: Mapping[str, int]) -> str:
-    rows = [row for row in view.rows(key, dimension) if row.points]
-    if not rows:
-        return ""
-    drawn = [(row, found) for row in rows if (found := bins(row))]
-    title = f"{key.label}: {dimension}"
-    gaps = "".join(_gap(row, judges[row.judge]) for row in rows)
-    return (
-        f'<figure><figcaption><b dir="auto">{escape(title)}</b></figcaption>'
-        f'{_chart(title, drawn, judges)}<ul class="gaps" aria-label="Gap">{gaps}</ul></figure>'
+def _colours(view: Arrangement) -> dict[str, int]:
+    return {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
+
+
+def _panels(view: Arrangement, wanted: Sequence[tuple[SetKey, str]]) -> list[Plot]:
+    colours = _colours(view)
+    return [
+        _panel(f"{key.label}: {dimension}", rows, colours)
+        for key, dimension in wanted
+        if (rows := [row for row in view.rows(key, dimension) if row.points])
+    ]
+
+
+def _panel(title: str, rows: Sequence[ResultRow], colours: Mapping[str, int]) -> Plot:
+    binned = [(row, parts) for row in rows if (parts := bins(row))]
+    values = [v for _, parts in binned for b in parts for v in (b.score, b.human)]
+    span = (-0.04, 1.04) if rows[0].kind == "binary" else padded(values or [0.0])
+    marks: list[Line | list[Dot]] = [Line([(span[0], span[0]), (span[1], span[1])], "ideal")]
+    for row, parts in binned:
+        colour, largest = colours[row.judge], max(b.n for b in parts)
+        marks.append(Line([(b.score, b.human) for b in parts], colour=colour))
+        marks.append([_dot(row.judge, b, colour, largest) for b in parts])
+    return Plot(
+        title=title,
+        x=Axis("mean score of the judge", span),
+        y=Axis("mean human answer", span),
+        marks=marks,
+        description=f"Calibration on {title}",
+        gaps=[(row.judge, colours[row.judge], _gap_text(row)) for row in rows],
+        missing="" if binned else "No judge answers on this scale.",
     )
 
 
-def _gap(row: ResultRow, colour: int) -> str:
-    value = off_scale(row) or f"{number(gap(bins(row)))}{_stretched(row)}"
-    return (
-        f'<li><i class="swatch c{colour}" aria-hidden="true"></i><bdi>{escape(row.judge)}</bdi>'
-        f"<span>{escape(value)}</span></li>"
-    )
+def _dot(judge: str, part: Bin, colour: int, largest: int) -> Dot:
+    tooltip = f"{judge}: score {number(part.score)}, people {number(part.human)}, {part.n:,} rows"
+    radius = 1.5 + 3 * (part.n / largest) ** 0.5
+    return Dot(part.score, part.human, colour, tooltip, radius, "bin")
 
 
-def _stretched(row: ResultRow) -> str:
-    """`` (from 1–5)`` where the judge answers on another scale than people."""
+def _gap_text(row: ResultRow) -> str:
+    """The gap, with the judge's scale where it answers on another one than people."""
+    if reason := off_scale(row):
+        return reason
+    text = number(gap(bins(row)))
     if row.kind == "binary" or row.judge_scale in (None, row.human_scale):
-        return ""
+        return text
     low, high = row.judge_scale or (0.0, 1.0)
-    return f" (from {low:g}–{high:g})"
-
-
-def _chart(
-    title: str, drawn: Sequence[tuple[ResultRow, list[Bin]]], judges: Mapping[str, int]
-) -> str:
-    if not drawn:
-        return '<p class="count">No judge answers on this scale.</p>'
-    values = [v for _, found in drawn for b in found for v in (b.score, b.human)]
-    span = (-0.04, 1.04) if drawn[0][0].kind == "binary" else padded(values)
-    frame = Frame(span, span, "mean score of the judge", "mean human answer")
-    diagonal = frame.line(span[0], span[0], span[1], span[1], "ideal")
-    lines = "".join(_line(frame, row, found, judges[row.judge]) for row, found in drawn)
-    return frame.svg(diagonal + lines, escape(f"Calibration on {title}"))
-
-
-def _line(frame: Frame, row: ResultRow, found: Sequence[Bin], colour: int) -> str:
-    path = " ".join(f"{frame.px(b.score):.1f},{frame.py(b.human):.1f}" for b in found)
-    largest = max(b.n for b in found)
-    dots = "".join(
-        f'<circle class="bin c{colour}" cx="{frame.px(b.score):.1f}" '
-        f'cy="{frame.py(b.human):.1f}" r="{1.5 + 3 * (b.n / largest) ** 0.5:.1f}"><title>'
-        f"{escape(row.judge)}: score {number(b.score)}, people {number(b.human)}, "
-        f"{b.n:,} rows</title></circle>"
-        for b in found
-    )
-    line = f'<polyline class="c{colour}" points="{path}"/>'
-    return f'<g class="series" data-c="{colour}">{line}{dots}</g>'
+    return f"{text} (from {low:g}–{high:g})"

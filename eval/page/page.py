@@ -1,36 +1,31 @@
-"""Page: a benchmark as one self-contained HTML file, with its figures beside it."""
+"""Page: a benchmark as one self-contained HTML file, with its figures and tables beside it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from medal_judges.eval.page.arrangement import Arrangement
-from medal_judges.eval.page.calibration import calibration
-from medal_judges.eval.page.cascade import cascades
-from medal_judges.eval.page.disagreements import disagreements
-from medal_judges.eval.page.heatmap import heatmap
-from medal_judges.eval.page.leaderboard import leaderboard
-from medal_judges.eval.page.scatter import scatter
-from medal_judges.eval.page.slices import slices
-from medal_judges.report.csv_tables import write_csv
-from medal_judges.report.further_tables import further_tables
-from medal_judges.report.provenance import facts, signatures
-from medal_judges.report.shell import whole_page
-from medal_judges.stats.results import Benchmark
+from markupsafe import Markup
 
-_NAVIGATION = (
-    ("leaderboard", "Leaderboard"),
-    ("scatter", "Scatter"),
-    ("dimensions", "Dimensions"),
-    ("calibration", "Calibration"),
-    ("by-lang", "Languages"),
-    ("by-chatbot", "Chatbots"),
-    ("tables", "Further tables"),
-    ("cascades", "Cascades"),
-    ("disagreements", "Disagreements"),
-    ("facts", "How it was made"),
-    ("signatures", "Signatures"),
+from medal_judges.eval.page.arrangement import Arrangement, Benchmark
+from medal_judges.eval.page.calibration import calibration, calibration_figure
+from medal_judges.eval.page.csv_tables import write_tables
+from medal_judges.eval.page.dimensions import dimension_map, dimensions, slices
+from medal_judges.eval.page.disagreements import disagreements
+from medal_judges.eval.page.leaderboard import dimension_table, leaderboard
+from medal_judges.eval.page.plots import cascade_figure, cascades, scatter, scatter_figure
+from medal_judges.report.figure import Figure
+from medal_judges.report.page import (
+    Block,
+    Fold,
+    Section,
+    counted,
+    facts_section,
+    render_page,
 )
+from medal_judges.report.png import write_png
+
+_LONG = 40  # rows from which on a further table is folded
+_COMPARABLE = "What must be equal for two numbers to be comparable, as written with every figure."
 
 
 def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
@@ -44,37 +39,78 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     output_dir.mkdir(parents=True, exist_ok=True)
     path = output_dir / "report.html"
     path.write_text(render(view), encoding="utf-8", newline="\n")
-    write_csv(view, output_dir / "tables")
-    from medal_judges.eval.page.figures import write_figures  # asks for matplotlib
-
-    write_figures(view, output_dir / "figures")
+    write_tables(view, output_dir / "tables")
+    write_png(_figures(view), output_dir / "figures")
     return path
 
 
 def render(view: Arrangement) -> str:
     """The whole page as text."""
     sections = (
-        leaderboard(view)
-        + scatter(view)
-        + heatmap(view)
-        + calibration(view)
-        + slices(view, "lang")
-        + slices(view, "chatbot")
-        + further_tables(view)
-        + cascades(view)
-        + disagreements(view)
-        + facts(view)
+        leaderboard(view),
+        scatter(view),
+        dimensions(view),
+        calibration(view),
+        slices(view, "lang"),
+        slices(view, "chatbot"),
+        _further_tables(view),
+        cascades(view),
+        disagreements(view),
+        facts_section(view.benchmark.facts),
     )
-    return whole_page(view.benchmark.title, _said(view), _NAVIGATION, sections, signatures(view))
-
-
-def _said(view: Arrangement) -> str:
     rows = view.benchmark.rows
-    langs = {point.lang for row in rows for point in row.points}
     counts = [
         (len(view.judges), "judge"),
         (len({row.set_name for row in rows}), "set"),
         (len({row.dimension for row in rows}), "dimension"),
-        (len(langs), "language"),
+        (len({point.lang for row in rows for point in row.points}), "language"),
     ]
-    return " · ".join(f"{n} {name}{'' if n == 1 else 's'}" for n, name in counts if n)
+    said = counted((n, name) for n, name in counts if n)
+    return render_page(view.benchmark.title, said, sections, _signatures(view))
+
+
+def _further_tables(view: Arrangement) -> Section:
+    """Whatever tables the benchmark brings along, the long ones folded."""
+    blocks: list[Block] = [
+        table
+        if len(table.rows) <= _LONG
+        else Fold(f"{table.title}: {len(table.rows)} lines", [table])
+        for table in view.benchmark.tables
+    ]
+    return Section("tables", "Further tables", blocks)
+
+
+def _signatures(view: Arrangement) -> Section:
+    """The distinct signatures by judge: what all of a judge share in sight, the full ones in a
+    fold where they differ."""
+    blocks: list[Block] = []
+    for judge in view.judges:
+        rows = [row for row in view.benchmark.rows if row.judge == judge]
+        signatures = list(dict.fromkeys(row.signature for row in rows))
+        parts = [signature.split("|") for signature in signatures]
+        shared = "|".join(p for p in parts[0] if all(p in other for other in parts))
+        head = Markup('<h3 dir="auto">{}</h3><p><code>{}</code></p>')
+        blocks.append(head.format(judge, shared))
+        if len(signatures) > 1:
+            items = Markup("").join(
+                Markup("<li><code>{}</code></li>").format(signature) for signature in signatures
+            )
+            listed = Markup('<ul class="signatures">{}</ul>').format(items)
+            blocks.append(Fold(f"{len(signatures)} signatures in full", [listed]))
+    return Section("signatures", "Signatures", blocks, _COMPARABLE)
+
+
+def _figures(view: Arrangement) -> dict[str, Figure]:
+    """The figures of the page by file name."""
+    figures: dict[str, Figure | None] = {"cascades": cascade_figure(view.benchmark.cascades)}
+    for key in view.sets:
+        slug, headline = view.set_slugs[key], view.headline(key)
+        if headline is not None:
+            table = dimension_table(view, key, [headline])
+            figures[f"leaderboard-{slug}"] = Figure(table.title, [table])
+        figures[f"scatter-{slug}"] = scatter_figure(view, key)
+        heat_map = dimension_map(view, key)
+        if heat_map is not None:
+            figures[f"heatmap-{slug}"] = Figure(heat_map.title, [heat_map])
+        figures[f"calibration-{slug}"] = calibration_figure(view, key)
+    return {name: figure for name, figure in figures.items() if figure is not None}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.report.csv_tables import write_table
+from medal_judges.report.table import write_csv
 
 LEVELS = range(12)
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -86,7 +86,7 @@ def test_settings_of_a_judge_that_are_wrong(setting: str) -> None:
 def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
     hostile = ['=HYPERLINK("http://x.example")', "@SUM(A1)", "+cmd|' /C calc'!A0", "-1+2", "\t=1"]
     kept = ["-0.25", "+3", "text", -0.5, None, "a=b", ""]
-    path = write_table(tmp_path / "t.csv", ["=head", "b"], [[h, k] for h in hostile for k in kept])
+    path = write_csv(tmp_path / "t.csv", ["=head", "b"], [[h, k] for h in hostile for k in kept])
     with path.open(encoding="utf-8", newline="") as stream:
         head, *lines = csv.reader(stream)
     assert head == ["'=head", "b"]

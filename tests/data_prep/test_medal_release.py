@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.data_prep.corpus_stats.units import unit_of
+from medal_judges.data_prep.corpus_stats.lemmas import unit_of
 from medal_judges.data_prep.curation.foreign import load_foreign
 from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.medal import medal_rows

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.errors import MedalError
 from medal_judges.eval.agreement.agreement import ALL, PEOPLE, POSITIONS, agreements
-from medal_judges.eval.agreement.tables import write_agreement
+from medal_judges.eval.agreement.report import write_agreement
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue, parse_labelled

@@ -15,11 +15,11 @@ from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.metaeval.alignment import align
 from medal_judges.eval.metaeval.cascade import cascade_curve
 from medal_judges.eval.metaeval.metaeval import Question, evaluate
-from medal_judges.eval.page.arrangement import Arrangement
+from medal_judges.eval.page.arrangement import Arrangement, Benchmark
 from medal_judges.eval.page.page import render
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
-from medal_judges.stats.results import Benchmark, CascadeCurve
+from medal_judges.stats.results import CascadeCurve
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 
@@ -27,10 +27,10 @@ TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 def rows_and_judges(
     count: int = 60,
 ) -> tuple[list[LabelledDialogue], list[Judgement], list[Judgement]]:
-    """A cheap judge that is wrong where it is unsure, and a dear one that is always nearly right.
-    The dear one has not scored the first row."""
+    """A weak judge that is wrong where it is unsure, and a strong one that is always nearly right.
+    The strong one has not scored the first row."""
     rng = np.random.default_rng(0)
-    rows, cheap, dear = [], [], []
+    rows, weak, strong = [], [], []
     for i in range(count):
         human = float(rng.integers(1, 6))
         dialogue = Dialogue(f"d{i}", TURNS, models={"assistant": f"bot-{i % 6}"})
@@ -38,25 +38,25 @@ def rows_and_judges(
         doubt = float(rng.uniform())
         guess = human if doubt < 0.5 else float(rng.uniform(1, 5))
         chances = {"overall": (1 - doubt / 2, 0.0, doubt / 2)}
-        cheap.append(
+        weak.append(
             Judgement(f"d{i}", "judge:c", {"overall": guess}, None, chances, usage={"tokens": 10})
         )
         good = None if i == 0 else human + float(rng.normal(0, 0.3))
         spent = {"tokens": 100, "money": 0.5}
-        dear.append(
+        strong.append(
             Judgement(f"d{i}", "judge:d", {"overall": good}, failure="-" if i == 0 else None)
             if i == 0
             else Judgement(f"d{i}", "judge:d", {"overall": good}, usage=spent)
         )
-    return rows, cheap, dear
+    return rows, weak, strong
 
 
 def curve() -> CascadeCurve:
-    rows, cheap, dear = rows_and_judges()
+    rows, weak, strong = rows_and_judges()
     return cascade_curve(
-        align(rows, cheap, "overall", "overall"),
-        align(rows, dear, "overall", "overall"),
-        ("cheap", "dear"),
+        align(rows, weak, "overall", "overall"),
+        align(rows, strong, "overall", "overall"),
+        ("weak", "strong"),
         set_name="set",
         dimension="overall",
         judge_dimension="overall",
@@ -97,13 +97,13 @@ def test_deferring_the_unsure_beats_deferring_at_random() -> None:
 
 
 def test_a_cheap_judge_without_distributions_is_refused() -> None:
-    rows, cheap, dear = rows_and_judges()
-    bare = [replace(j, distributions={}) for j in cheap]
+    rows, weak, strong = rows_and_judges()
+    bare = [replace(j, distributions={}) for j in weak]
     with pytest.raises(MedalError, match="no distribution of 'overall'"):
         cascade_curve(
             align(rows, bare, "overall", "overall"),
-            align(rows, dear, "overall", "overall"),
-            ("cheap", "dear"),
+            align(rows, strong, "overall", "overall"),
+            ("weak", "strong"),
             set_name="set",
             dimension="overall",
             judge_dimension="overall",
@@ -113,15 +113,15 @@ def test_a_cheap_judge_without_distributions_is_refused() -> None:
 def test_the_page_shows_the_curve() -> None:
     page = render(Arrangement(Benchmark("t", [], cascades=[curve()])))
     assert '<section id="cascades"' in page
-    assert "cheap, then dear: set, overall" in page
+    assert "weak, then strong: set, overall" in page
     assert "50% (30)" in page
     assert page.count('class="trend dashed"') == 10
 
 
 def test_the_curve_stands_in_a_csv_too(tmp_path: Path) -> None:
-    from medal_judges.report.csv_tables import write_csv
+    from medal_judges.eval.page.csv_tables import write_tables
 
-    write_csv(Arrangement(Benchmark("t", [], cascades=[curve()])), tmp_path)
+    write_tables(Arrangement(Benchmark("t", [], cascades=[curve()])), tmp_path)
     with (tmp_path / "cascades.csv").open(encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     assert len(lines) == 11
@@ -138,7 +138,7 @@ def test_a_cascade_of_judges_that_are_not_there_is_refused(tmp_path: Path) -> No
             {
                 "output_dir": tmp_path,
                 "judges": [{"name": "a", "path": "x"}],
-                "cascades": [{"cheap": "a", "dear": "b"}],
+                "cascades": [{"weak": "a", "strong": "b"}],
             },
             where="test",
         )

@@ -25,7 +25,8 @@ from medal_judges.eval.metaeval.comparison import (
 from medal_judges.eval.metaeval.metaeval import Question, evaluate
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
-from medal_judges.stats.results import Estimate, PValue, Table
+from medal_judges.report.table import PValue, Table
+from medal_judges.stats.results import Estimate
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 NAN = np.nan

@@ -35,7 +35,7 @@ def agreement(
     from medal_judges.data_prep.sources.registry import load_spec
     from medal_judges.errors import MedalError
     from medal_judges.eval.agreement.agreement import agreements
-    from medal_judges.eval.agreement.tables import print_agreement, write_agreement
+    from medal_judges.eval.agreement.report import print_agreement, write_agreement
     from medal_judges.jsonl import Skipped
     from medal_judges.stats.weights import required_weights
 

@@ -31,9 +31,8 @@ def stats(
     from itertools import chain
 
     from medal_judges.data_prep.corpus_stats.findings import Findings
-    from medal_judges.data_prep.corpus_stats.report import write_report
+    from medal_judges.data_prep.corpus_stats.report import print_report, write_report
     from medal_judges.data_prep.corpus_stats.survey import survey
-    from medal_judges.data_prep.corpus_stats.terminal import print_tables
     from medal_judges.data_prep.sources.registry import parse_spec, stream_spec
     from medal_judges.jsonl import Skipped
 
@@ -48,7 +47,7 @@ def stats(
     if skipped is not None:
         skipped.require_rest()
     findings = Findings(surveyed, name)
-    print_tables(findings)
+    print_report(findings)
     if skipped is not None and skipped.count:
         typer.echo(skipped.summary())
     typer.echo(f"wrote {write_report(findings, out)}")

@@ -38,7 +38,7 @@ def followup_usage(
         )
     print_table(table)
     if out is not None:
-        from medal_judges.report.csv_tables import write_table
+        from medal_judges.report.table import write_csv
 
-        write_table(out, table.columns, table.rows)
+        write_csv(out, table.columns, table.rows)
         typer.echo(f"{len(table.rows)} lines in {out}")

@@ -1,8 +1,17 @@
-"""Console: where commands print their tables."""
+"""Console: how commands print their tables."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+from markupsafe import Markup
+from rich import box
 from rich.console import Console
+from rich.table import Table as RichTable
+
+from medal_judges.report.numbers import DASH, p_value_text
+from medal_judges.report.table import Cell, Figured, Heat, IntervalBar, Percent, PValue, Table
+from medal_judges.stats.results import Estimate
 
 PIPED = 120  # a pipe or file has no width; rich would take 80 and break the names
 
@@ -15,3 +24,55 @@ def wide_console(*, stderr: bool = False, piped: int = PIPED) -> Console:
     if console.is_terminal:
         return console
     return Console(stderr=stderr, width=piped, markup=False, emoji=False)
+
+
+def print_tables(
+    tables: Iterable[Table], notes: Iterable[str] = (), *, piped: int = PIPED, brief_from: int = 99
+) -> None:
+    """Print tables, then notes. Tables of ``brief_from`` columns or more leave out intervals."""
+    console = wide_console(piped=piped)
+    for table in tables:
+        console.print(rich_table(table, brief=len(table.columns) >= brief_from))
+    for note in filter(None, notes):
+        console.print(note, style="dim", highlight=False)
+
+
+def rich_table(table: Table, columns: Sequence[str] = (), *, brief: bool = False) -> RichTable:
+    """The table, or some of its ``columns``, for a console; ``brief`` leaves out intervals."""
+    shown = [i for i, name in enumerate(table.columns) if not columns or name in columns]
+    out = RichTable(title=table.title, title_justify="left", box=box.SIMPLE, pad_edge=False)
+    kinds = table.column_kinds()
+    for i in shown:
+        number = kinds[i] == "number"
+        justify = "right" if number else "left"
+        out.add_column(table.columns[i], justify=justify, overflow="fold", no_wrap=i == 0)  # type: ignore[arg-type]
+    for heading, rows in table.groups():
+        if heading:
+            out.add_section()
+            out.add_row(heading)
+        for row, _ in rows:
+            out.add_row(*(cell_text(row[i], brief) for i in shown))
+    return out
+
+
+def cell_text(cell: Cell, brief: bool = False) -> str:
+    """A cell as text; ``brief`` leaves out intervals."""
+    if cell is None or isinstance(cell, IntervalBar):
+        return DASH
+    if isinstance(cell, str):
+        return cell.striptags() if isinstance(cell, Markup) else cell
+    if isinstance(cell, Heat):
+        return cell_text(cell.shown)
+    if isinstance(cell, Percent):
+        return f"{cell.value:.1%}"
+    if isinstance(cell, PValue):
+        return p_value_text(cell.value)
+    if isinstance(cell, Figured):
+        return cell_text(cell.estimate, brief)
+    if isinstance(cell, Estimate):
+        if cell.value is None:
+            return DASH
+        if brief or cell.low is None or cell.high is None:
+            return f"{cell.value:.2f}"
+        return f"{cell.value:.2f} [{cell.low:.2f}, {cell.high:.2f}]"
+    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)

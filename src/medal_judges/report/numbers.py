@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from medal_judges.stats.intervals import MIN_ROWS
-from medal_judges.stats.results import Estimate, ResultRow
+from medal_judges.stats.results import Estimate
 
 DASH = "–"
 
@@ -25,11 +24,6 @@ LABELS = {
 def label(metric: str) -> str:
     """Name of a metric as it stands in a table head."""
     return LABELS.get(metric, metric.replace("_", " "))
-
-
-def primary_metric(kind: str) -> str:
-    """The one figure of a dimension: F1 for issue present where binary, else Spearman."""
-    return "f1_present" if kind == "binary" else "spearman"
 
 
 def number(value: float, digits: int = 2) -> str:
@@ -63,37 +57,3 @@ def checked(estimate: Estimate | None) -> Estimate:
     if estimate.value is None and not estimate.reason:
         return Estimate(None, reason="undefined (no reason recorded)")
     return estimate
-
-
-def like_for_like(row: ResultRow | None, metric: str) -> Estimate:
-    """The judge in an annotator's place, as ``shown``: beside the human ceiling."""
-    whole = shown(row, metric)
-    if row is None or under_floor(row):
-        return whole
-    return checked(row.like_for_like.get(metric))
-
-
-def under_floor(row: ResultRow) -> bool:
-    """True where the judge left too many rows unscored for a headline number."""
-    return row.under_floor
-
-
-def shown(row: ResultRow | None, metric: str) -> Estimate:
-    """What the page prints for ``metric``: no number where coverage is under the floor."""
-    if row is None:
-        return Estimate(None, reason="this judge was not run here")
-    if under_floor(row):
-        percent = f"{100 * (row.coverage or 0):.1f}%"
-        return Estimate(
-            None,
-            reason=f"coverage {percent} is under the floor of {100 * row.min_coverage:g}%: "
-            "no headline number",
-        )
-    return checked(row.metrics.get(metric))
-
-
-def ranking(row: ResultRow | None, metric: str) -> Estimate:
-    """What orders the judges: as ``shown``, but nothing of fewer than 10 rows."""
-    if row is not None and row.scored < MIN_ROWS:
-        return Estimate(None, reason=f"{row.scored} rows, fewer than {MIN_ROWS}: no rank")
-    return shown(row, metric)

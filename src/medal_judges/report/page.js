@@ -87,8 +87,8 @@
           other.setAttribute("aria-pressed", "false");
         });
         press.setAttribute("aria-pressed", String(on));
-        strip.querySelectorAll(".pt, .series").forEach(function (mark) {
-          var mine = mark.classList.contains("c" + item.dataset.c) || mark.dataset.c === item.dataset.c;
+        strip.querySelectorAll(".pt, .bin, polyline").forEach(function (mark) {
+          var mine = mark.classList.contains("c" + item.dataset.c);
           mark.classList.toggle("faded", on && !mine);
         });
       });
@@ -98,7 +98,7 @@
   // A tap says what the mouse shows on hover: why there is a dash, which dialogue a dot is.
   var toast = document.getElementById("toast");
   document.addEventListener("click", function (event) {
-    var mark = event.target.closest(".undef, .pt, .bin");
+    var mark = event.target.closest(".undef, .pt, .bin, td[title]");
     var title = mark && mark.querySelector("title");
     toast.hidden = !mark;
     toast.textContent = mark ? (title ? title.textContent : mark.title) : "";

@@ -1,134 +1,165 @@
-"""Inline SVG: axes, scales and the interval bar, drawn from numbers only."""
+"""Inline SVG of figures: no library, colours from the page's style, titles shown on hover."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
-from medal_judges.report.numbers import number
-from medal_judges.stats.results import Estimate
+from markupsafe import Markup, escape
 
-WIDTH, HEIGHT = 240, 206
+from medal_judges.report.figure import Bar, Bars, Dot, Line, Plot, Range, tick_text, ticks
+from medal_judges.report.table import IntervalBar
+
+MAX_DRAWN = 400  # more dots than this make a smear and a heavy page; the CSV has them all
+_WIDTH, _HEIGHT = 240, 206
 _LEFT, _RIGHT, _TOP, _BOTTOM = 36, 8, 8, 34
-Range = tuple[float, float]
+_TEXT_FITS = 34  # pixels of a bar's segment from which on its text is drawn
 
 
-def padded(values: Sequence[float], share: float = 0.05) -> Range:
-    """The range of ``values`` with ``share`` of its span on both sides; never empty."""
-    low, high = min(values), max(values)
-    pad = (high - low) * share or max(abs(low), 1.0) * 0.5
-    return low - pad, high + pad
+def thinned(dots: Sequence[Dot]) -> Sequence[Dot]:
+    """Every k-th dot, so that at most MAX_DRAWN are drawn and every part keeps its share."""
+    return dots[:: -(-len(dots) // MAX_DRAWN) or 1]
 
 
-def ticks(span: Range, about: int = 5) -> list[float]:
-    """Round values inside ``span``: steps of 1, 2, 2.5 or 5 times a power of ten."""
-    low, high = span
-    raw = (high - low) / about
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
-    return [k * step for k in range(first, last + 1)]
+def tag(name: str, content: object = "", **attributes: object) -> Markup:
+    """An element, floats with one decimal, everything escaped. Names of attributes lose a trailing
+    underscore and have dashes for those inside."""
+    text = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="'
+        f'{f"{value:.1f}" if isinstance(value, float) else escape(value)}"'
+        for key, value in attributes.items()
+    )
+    return Markup(f"<{name}{text}>{escape(content)}</{name}>")
 
 
-def tick_text(value: float, values: Sequence[float]) -> str:
-    """A tick's label with as many decimals as the step needs."""
-    step = abs(values[1] - values[0]) if len(values) > 1 else 1.0
-    digits = next((d for d in range(4) if abs(round(step, d) - step) < 1e-9 * max(step, 1)), 4)
-    return number(value, digits)
+def joined(parts: Iterable[Markup]) -> Markup:
+    return Markup("").join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The plotting area of a small panel and the ranges of its two axes."""
+def plot_svg(plot: Plot) -> Markup:
+    """A plot with its grid, tick labels and the names of its axes."""
 
-    x: Range
-    y: Range
-    x_label: str
-    y_label: str
+    def px(value: float) -> float:
+        low, high = plot.x.span
+        return _LEFT + (value - low) / (high - low) * (_WIDTH - _LEFT - _RIGHT)
 
-    def px(self, value: float) -> float:
-        low, high = self.x
-        return _LEFT + (value - low) / (high - low) * (WIDTH - _LEFT - _RIGHT)
+    def py(value: float) -> float:
+        low, high = plot.y.span
+        return _HEIGHT - _BOTTOM - (value - low) / (high - low) * (_HEIGHT - _TOP - _BOTTOM)
 
-    def py(self, value: float) -> float:
-        low, high = self.y
-        return HEIGHT - _BOTTOM - (value - low) / (high - low) * (HEIGHT - _TOP - _BOTTOM)
-
-    def line(self, x0: float, y0: float, x1: float, y1: float, kind: str) -> str:
-        """A line in data units, of CSS class ``kind``."""
-        return (
-            f'<line class="{kind}" x1="{self.px(x0):.1f}" y1="{self.py(y0):.1f}" '
-            f'x2="{self.px(x1):.1f}" y2="{self.py(y1):.1f}"/>'
+    def line(mark: Line) -> Markup:
+        if mark.colour is not None:
+            ends = " ".join(f"{px(x):.1f},{py(y):.1f}" for x, y in mark.points if y is not None)
+            return tag("polyline", class_=f"c{mark.colour}", points=ends)
+        return joined(
+            tag("line", class_=mark.style, x1=px(a), y1=py(u), x2=px(b), y2=py(v))
+            for (a, u), (b, v) in pairwise(mark.points)
+            if u is not None and v is not None
         )
 
-    def axes(self) -> str:
-        """Grid lines, tick labels and axis names (labels are ours, not from data)."""
-        parts = []
-        x_ticks, y_ticks = ticks(self.x), ticks(self.y)
-        for v in x_ticks:
-            x = f"{self.px(v):.1f}"
-            parts.append(
-                f'<line class="grid" x1="{x}" y1="{_TOP}" x2="{x}" y2="{HEIGHT - _BOTTOM}"/>'
-                f'<text x="{x}" y="{HEIGHT - _BOTTOM + 12}" text-anchor="middle">'
-                f"{tick_text(v, x_ticks)}</text>"
-            )
-        for v in y_ticks:
-            y = f"{self.py(v):.1f}"
-            parts.append(
-                f'<line class="grid" x1="{_LEFT}" y1="{y}" x2="{WIDTH - _RIGHT}" y2="{y}"/>'
-                f'<text x="{_LEFT - 4}" y="{y}" dy="3.2" text-anchor="end">'
-                f"{tick_text(v, y_ticks)}</text>"
-            )
-        middle = (_LEFT + WIDTH - _RIGHT) / 2
-        centre = (_TOP + HEIGHT - _BOTTOM) / 2
-        parts.append(
-            f'<text class="axis" x="{middle}" y="{HEIGHT - 5}" text-anchor="middle">'
-            f'{self.x_label}</text><text class="axis" text-anchor="middle" '
-            f'transform="translate(9 {centre}) rotate(-90)">{self.y_label}</text>'
+    def dot(mark: Dot) -> Markup:
+        return tag("circle", tag("title", mark.tooltip), class_=f"{mark.kind} c{mark.colour}",
+                   cx=px(mark.x), cy=py(mark.y), r=mark.radius)  # fmt: skip
+
+    axes, bottom, right = [], _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+    x_ticks, y_ticks = ticks(plot.x.span), ticks(plot.y.span)
+    for value in x_ticks:
+        x = px(value)
+        axes.append(tag("line", class_="grid", x1=x, y1=_TOP, x2=x, y2=bottom))
+        axes.append(
+            tag("text", tick_text(value, x_ticks), x=x, y=bottom + 12, text_anchor="middle")
         )
-        return "".join(parts)
+    for value in y_ticks:
+        y = py(value)
+        axes.append(tag("line", class_="grid", x1=_LEFT, y1=y, x2=right, y2=y))
+        label = tick_text(value, y_ticks)
+        axes.append(tag("text", label, x=_LEFT - 4, y=y, dy=3.2, text_anchor="end"))
+    across, up = (_LEFT + right) / 2, (_TOP + bottom) / 2
+    axes += [
+        tag("text", plot.x.label, class_="axis", x=across, y=_HEIGHT - 5, text_anchor="middle"),
+        tag("text", plot.y.label, class_="axis", text_anchor="middle",
+            transform=f"translate(9 {up}) rotate(-90)"),
+    ]  # fmt: skip
+    marks = (
+        line(mark) if isinstance(mark, Line) else joined(map(dot, thinned(mark)))
+        for mark in plot.marks
+    )
+    return _svg("panel", _WIDTH, _HEIGHT, plot.description, [*axes, *marks])
 
-    def svg(self, body: str, description: str) -> str:
-        """The panel; ``description`` (already escaped) is what a screen reader says."""
-        return (
-            f'<svg class="panel" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-            f'aria-label="{description}">{self.axes()}{body}</svg>'
+
+def bars_svg(panel: Bars) -> Markup:
+    """Horizontal bars, their names before them and their texts inside or behind them."""
+    width, row, left, right = (720, 26, 64, 4) if panel.wide else (240, 19, 42, 40)
+    unit = (width - left - right) / panel.end
+    rows = (_bar(bar, 2 + i * row, row, left, unit, panel.wide) for i, bar in enumerate(panel.bars))
+    kind = "stack" if panel.wide else "panel"
+    return _svg(kind, width, row * len(panel.bars) + 4, panel.description, rows)
+
+
+def _bar(bar: Bar, y: int, row: int, left: int, unit: float, wide: bool) -> Markup:
+    base, middle = y + row / 2 + (4 if wide else 3.2), y + row / 2
+    gap = 8 if wide else 6
+    parts = [tag("text", bar.name, x=left - gap, y=base, text_anchor="end")]
+    if bar.tooltip:
+        parts.append(tag("title", bar.tooltip))
+    x = float(left)
+    for part in bar.segments:
+        length = part.length * unit
+        look = (
+            {"class_": "share"}
+            if isinstance(part.colour, int)
+            else {"class_": f"bin {part.colour[0]}", "style": f"--s:{part.colour[1]}%"}
         )
+        title = tag("title", part.tooltip) if part.tooltip else ""
+        parts.append(tag("rect", title, **look, x=x, y=y + 3, width=length, height=row - 6))
+        if part.text and length > _TEXT_FITS:
+            parts.append(tag("text", part.text, class_="on", x=x + length / 2, y=base))
+        x += length
+    if bar.interval is not None:
+        low, x = (left + end * unit for end in bar.interval)
+        parts.append(tag("line", class_="whisker", x1=low, y1=middle, x2=x, y2=middle))
+    if bar.text:
+        parts.append(tag("text", bar.text, x=x + (0 if not bar.segments and wide else 5), y=base))
+    return tag("g", joined(parts))
 
 
-def interval_bar(
-    estimate: Estimate, span: Range, ceiling: float | None = None, like: float | None = None
-) -> str:
-    """An interval as a line with a dot, the zero line, the human ceiling as a rhomb, and as a ring
-    the judge held against what the ceiling is held against (``like``).
-
-    The text of the figure stands in the cell beside it, so the bar is hidden from readers.
-    """
+def interval_svg(bar: IntervalBar) -> Markup:
+    """An interval as a line with a dot, the zero line, the human ceiling as a rhomb, like for like
+    as a ring. The text of the figure stands in the cell beside it, so readers skip the bar."""
     width, height, pad = 132, 16, 6
 
     def at(value: float) -> float:
-        low, high = span
-        share = (min(max(value, low), high) - low) / (high - low)
-        return pad + share * (width - 2 * pad)
+        low, high = bar.span
+        return pad + (min(max(value, low), high) - low) / (high - low) * (width - 2 * pad)
 
-    parts = [f'<line class="track" x1="{pad}" y1="8" x2="{width - pad}" y2="8"/>']
-    if span[0] < 0 < span[1]:
-        parts.append(f'<line class="zero" x1="{at(0):.1f}" y1="2" x2="{at(0):.1f}" y2="14"/>')
-    if ceiling is not None:
-        x = at(ceiling)
-        parts.append(f'<path class="ceiling" d="M{x:.1f} 2l4 6-4 6-4-6z"/>')
-    if estimate.value is not None:
-        if estimate.low is not None and estimate.high is not None:
-            parts.append(
-                f'<line class="span" x1="{at(estimate.low):.1f}" y1="8" '
-                f'x2="{at(estimate.high):.1f}" y2="8"/>'
-            )
-        parts.append(f'<circle class="dot" cx="{at(estimate.value):.1f}" cy="8" r="4"/>')
-    if like is not None:
-        parts.append(f'<circle class="ring" cx="{at(like):.1f}" cy="8" r="4.5"/>')
-    return (
-        f'<svg class="bar" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'aria-hidden="true">{"".join(parts)}</svg>'
+    low, high, value = bar.estimate.low, bar.estimate.high, bar.estimate.value
+    parts = [tag("line", class_="track", x1=pad, y1=8, x2=width - pad, y2=8)]
+    if bar.span[0] < 0 < bar.span[1]:
+        parts.append(tag("line", class_="zero", x1=at(0), y1=2, x2=at(0), y2=14))
+    if bar.ceiling is not None:
+        parts.append(tag("path", class_="ceiling", d=f"M{at(bar.ceiling):.1f} 2l4 6-4 6-4-6z"))
+    if value is not None and low is not None and high is not None:
+        parts.append(tag("line", class_="span", x1=at(low), y1=8, x2=at(high), y2=8))
+    if value is not None:
+        parts.append(tag("circle", class_="dot", cx=at(value), cy=8, r=4))
+    if bar.like is not None:
+        parts.append(tag("circle", class_="ring", cx=at(bar.like), cy=8, r=4.5))
+    return tag("svg", joined(parts), class_="bar", viewBox=f"0 0 {width} {height}", width=width,
+               height=height, aria_hidden="true")  # fmt: skip
+
+
+def rank_svg(people: float, judge: float) -> Markup:
+    """Where people (rhomb) and judge (dot) rank a dialogue, from lowest (left) to highest."""
+    span: Range = (6 + 188 * people, 6 + 188 * judge)
+    parts = (
+        tag("line", class_="track", x1=6, y1=6, x2=194, y2=6),
+        tag("line", class_="span", x1=span[0], y1=6, x2=span[1], y2=6),
+        tag("path", class_="ceiling", d=f"M{span[0]:.1f} 0l4 6-4 6-4-6z"),
+        tag("circle", class_="dot", cx=span[1], cy=6, r=4),
     )
+    return tag("svg", joined(parts), class_="track", viewBox="0 0 200 12", aria_hidden="true")
+
+
+def _svg(kind: str, width: int, height: int, description: str, parts: Iterable[Markup]) -> Markup:
+    return tag("svg", joined(parts), class_=kind, viewBox=f"0 0 {width} {height}", role="img",
+               aria_label=description)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a benchmark found: plain records between the statistics and the page."""
+"""Results: plain records between the statistics and what shows them."""
 
 from __future__ import annotations
 
@@ -108,33 +108,16 @@ class Disagreement:
     turns: Sequence[tuple[str, str]]
     contributions: Contributions | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class PValue:
-    """A p-value in a table: small ones keep their size, and none is shown as 0.00."""
-
-    value: float
-
-
-Cell = str | int | float | Estimate | PValue | None
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A further table of the page, such as the planted issues: one tuple of cells a row.
-
-    A float is shown with 2 decimals, an Estimate with its interval (or its reason), None as a dash.
-    """
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    note: str = ""
+    @property
+    def matched_contributions(self) -> Contributions | None:
+        """The contributions, where there is one for each turn."""
+        told = self.contributions
+        return told if told is not None and len(told.turns) == len(self.turns) else None
 
 
 @dataclass(frozen=True, slots=True)
 class CascadePoint:
-    """``share`` of the rows (``deferred`` of them) answered by the dear judge: Spearman with
+    """``share`` of the rows (``deferred`` of them) answered by the strong judge: Spearman with
     people, the mean figure when as many are deferred at random, mean ``cost`` a row by kind."""
 
     share: float
@@ -146,24 +129,12 @@ class CascadePoint:
 
 @dataclass(frozen=True, slots=True)
 class CascadeCurve:
-    """A cheap judge before a dear one, over the ``n`` rows of a set that both scored."""
+    """A weak judge before a strong one, over the ``n`` rows of a set that both scored."""
 
-    cheap: str
-    dear: str
+    weak: str
+    strong: str
     set_name: str
     level: str
     dimension: str
     n: int
     points: Sequence[CascadePoint]
-
-
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """Everything on the page. ``facts`` are (label, value) pairs on how it was made."""
-
-    title: str
-    rows: Sequence[ResultRow]
-    disagreements: Sequence[Disagreement] = ()
-    facts: Sequence[tuple[str, str]] = ()
-    tables: Sequence[Table] = ()
-    cascades: Sequence[CascadeCurve] = ()

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.corpus_stats.lemmas import lemmatiser
-from medal_judges.data_prep.corpus_stats.units import length, unit_of
+from medal_judges.data_prep.corpus_stats.lemmas import lemmatiser, length, unit_of
 from medal_judges.errors import MissingExtraError
 
 SENTENCES = {

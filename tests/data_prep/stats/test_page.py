@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from medal_judges.data_prep.corpus_stats.findings import Findings
-from medal_judges.data_prep.corpus_stats.page import render
-from medal_judges.data_prep.corpus_stats.part import Part
-from medal_judges.data_prep.corpus_stats.report import write_report
-from medal_judges.data_prep.corpus_stats.survey import survey
+from medal_judges.data_prep.corpus_stats.report import render, write_report
+from medal_judges.data_prep.corpus_stats.survey import Part, survey
 from medal_judges.labelled import LabelledDialogue
 
 MakeRow = Callable[..., LabelledDialogue]
@@ -92,7 +90,7 @@ def findings(make_row: MakeRow) -> Findings:
 
 def test_heat_maps_print_the_numbers_of_the_table(findings: Findings) -> None:
     tables = Page(render(findings)).tables
-    assert findings.survey.chatbots == sorted(BOTS)
+    assert findings.chatbot_names == sorted(BOTS)
     for dimension in findings.issues:
         head, *lines = tables[f"{dimension.name}, %"]
         assert head == ["Chatbot", *LANGS, "all"]
@@ -124,7 +122,7 @@ def test_heat_maps_by_counting(findings: Findings) -> None:
 
 def test_the_deepest_orange_is_the_highest_share(findings: Findings) -> None:
     html = render(findings)
-    strengths = [int(s) for s in re.findall(r'class="neg " style="--s:(\d+)%"', html)]
+    strengths = [int(s) for s in re.findall(r'<td class="neg" style="--s:(\d+)%"', html)]
     assert max(strengths) == 100
     top = re.search(r"deepest orange is ([\d.]+)%", html)
     cells = [
@@ -140,7 +138,7 @@ def test_the_deepest_orange_is_the_highest_share(findings: Findings) -> None:
 def test_bars_and_levels_print_the_numbers_of_the_tables(findings: Findings) -> None:
     html = render(findings)
     for dimension in findings.issues:
-        panel = re.search(rf"<b>{dimension.name}</b></figcaption>(<svg.*?</svg>)", html)
+        panel = re.search(rf">{dimension.name}</b></figcaption>\s*(<svg.*?</svg>)", html)
         assert panel is not None
         shown = re.findall(r'<text x="[\d.]+" y="[\d.]+">([^<]+)</text>', panel[1])
         values = [findings.figure(part, dimension).estimate.value for part in findings.langs]
@@ -219,7 +217,7 @@ def test_csv_has_every_figure(findings: Findings, tmp_path: Path) -> None:
     assert len(labels) == len(findings.parts) * 3
     for line in labels:
         part = Part(*(line[key] or None for key in ("lang", "chatbot", "user")))
-        d = next(d for d in findings.survey.labels.dimensions() if d.name == line["dimension"])
+        d = next(d for d in findings.survey.dimensions if d.name == line["dimension"])
         figure = findings.figure(part, d)
         assert float(line["value"]) == figure.estimate.value
         assert (int(line["n"]), line["method"]) == (figure.n, figure.method)

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from medal_judges.data_prep.corpus_stats.findings import Distribution, Findings
-from medal_judges.data_prep.corpus_stats.labels import Dimension
-from medal_judges.data_prep.corpus_stats.part import ALL, Part
-from medal_judges.data_prep.corpus_stats.survey import survey
+from medal_judges.data_prep.corpus_stats.survey import ALL, Part, ScaledDimension, survey
 from medal_judges.data_prep.corpus_stats.tables import distribution_table, share_table
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.stats.results import Estimate
@@ -18,8 +16,8 @@ from medal_judges.stats.wilson import wilson
 
 MakeRow = Callable[..., LabelledDialogue]
 
-UNSAFE = Dimension("unsafe", (0, 1))
-OVERALL = Dimension("overall", (1, 5))
+UNSAFE = ScaledDimension("unsafe", (0, 1))
+OVERALL = ScaledDimension("overall", (1, 5))
 
 
 @pytest.mark.parametrize("count, n", [(0, 1), (1, 1), (0, 30), (3, 40), (17, 20), (500, 6000)])

@@ -8,9 +8,8 @@ import pytest
 
 from medal_judges.data_prep.corpus_stats.findings import Findings
 from medal_judges.data_prep.corpus_stats.mtld import mtld
-from medal_judges.data_prep.corpus_stats.page import facts
-from medal_judges.data_prep.corpus_stats.part import ALL, Part
-from medal_judges.data_prep.corpus_stats.survey import survey
+from medal_judges.data_prep.corpus_stats.report import facts
+from medal_judges.data_prep.corpus_stats.survey import Part, survey
 from medal_judges.data_prep.corpus_stats.tables import (
     ending_table,
     side_table,
@@ -20,7 +19,8 @@ from medal_judges.data_prep.corpus_stats.tables import (
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.sets import data_hash
 from medal_judges.labelled import LabelledDialogue
-from medal_judges.stats.results import Cell, Estimate, Table
+from medal_judges.report.table import Cell, Table
+from medal_judges.stats.results import Estimate
 
 MakeRow = Callable[..., LabelledDialogue]
 
@@ -178,10 +178,10 @@ def test_ends_and_tries_by_hand(make_row: MakeRow) -> None:
         "bot-b": [2, 1.0, 100.0, 1, 2.0, 0.0, 2],
         "all": [3, 1.6667, 66.6667, 2, 1.5, 50.0, 3],
     }
-    assert found.survey.course(ALL).unreadable == 1
+    assert found.survey.unreadable == 1
 
 
 def test_without_ends_or_tries_there_are_no_such_tables(findings: Findings) -> None:
     assert ending_table(findings, "Language", findings.langs) is None
     assert tries_table(findings, "Language", findings.langs) is None
-    assert findings.survey.text(Part("xx")).mean_turns().reason == "no dialogue"
+    assert findings.texts(Part("xx")).mean_turns().reason == "no dialogue"

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.data_prep.corpus_stats.findings import Distribution, Findings
-from medal_judges.data_prep.corpus_stats.part import ALL, Part
-from medal_judges.data_prep.corpus_stats.survey import survey
+from medal_judges.data_prep.corpus_stats.survey import ALL, Part, survey
 from medal_judges.errors import MedalError
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue, parse_labelled
@@ -61,22 +60,22 @@ def test_a_weight_of_three_is_the_row_three_times() -> None:
     often = Findings(survey(rows(True), lemmas=False), "often")
     plain = Findings(survey(rows(False), lemmas=False), "plain")
     for part in (ALL, Part("en"), Part(chatbot="bot-1")):
-        for dimension in often.survey.labels.dimensions():
+        for dimension in often.survey.dimensions:
             mine, theirs = (f.figure(part, dimension) for f in (once, often))
             assert mine.estimate.value == pytest.approx(theirs.estimate.value)
             assert mine.estimate.low == pytest.approx(theirs.estimate.low)  # groups are resampled
             assert mine.n == plain.figure(part, dimension).n  # rows stay rows
-        one, many = once.survey.text(part), often.survey.text(part)
+        one, many = once.texts(part), often.texts(part)
         for side in ("all", "user", "assistant"):
             assert one.mean_turns(side).value == pytest.approx(many.mean_turns(side).value)
             words = (t.mean_length("words", side).value for t in (one, many))
             assert next(words) == pytest.approx(next(words))
             assert one.mean_mtld(side).value == pytest.approx(many.mean_mtld(side).value)
-        assert one.dialogues == plain.survey.text(part).dialogues
-        first, second = (f.survey.course(part) for f in (once, often))
+        assert one.dialogues == plain.texts(part).dialogues
+        first, second = (f.course(part) for f in (once, often))
         assert first.first.mean.value == pytest.approx(second.first.mean.value)
-        assert first.later.share_at_once.value == pytest.approx(1)
-        assert first.ended_weights == second.ended_weights
+        assert first.later.at_once.value == pytest.approx(1)
+        assert first.shares == second.shares
     (overall,) = once.graded
     mine, theirs = (f.distribution(ALL, overall) for f in (once, often))
     assert isinstance(mine, Distribution) and isinstance(theirs, Distribution)

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.eval.page.arrangement import Arrangement, unique_slugs
-from medal_judges.eval.page.calibration import Bin, bins, calibration, gap, off_scale
-from medal_judges.eval.page.scatter import MAX_DRAWN, drawn, trend
+from medal_judges.eval.page.arrangement import Arrangement, Benchmark
+from medal_judges.eval.page.calibration import Bin, bins, gap, off_scale
+from medal_judges.eval.page.page import render
+from medal_judges.eval.page.plots import trend
 from medal_judges.rating import Scale
-from medal_judges.report.colours import OTHER_INDEX, index_by_frequency
+from medal_judges.report.figure import OTHER_INDEX, index_by_frequency, ticks
 from medal_judges.report.numbers import number
-from medal_judges.report.svg import ticks
-from medal_judges.stats.results import Benchmark, Estimate, Point, ResultRow
+from medal_judges.report.svg import MAX_DRAWN, thinned
+from medal_judges.report.table import unique_slugs
+from medal_judges.stats.results import Estimate, Point, ResultRow
 
 
 def _read(report: Path, name: str) -> list[dict[str, str]]:
@@ -124,7 +126,7 @@ def test_a_judge_from_1_to_5_is_put_on_peoples_1_to_10_before_its_gap_is_taken()
     # what is 0.2 of a step too high from 1 to 5 is 9/4 of that from 1 to 10
     high = _row([(h, s + 0.2) for h, s in same], people=(1, 10))
     assert gap(bins(high)) == pytest.approx(0.2 * 9 / 4)
-    page = calibration(Arrangement(Benchmark("t", [high])))
+    page = render(Arrangement(Benchmark("t", [high])))
     assert "0.45 (from 1–5)" in page
 
 
@@ -133,8 +135,8 @@ def test_trend_and_thinning() -> None:
     assert trend(points) == pytest.approx((1.0, 2.0))
     assert trend(_row([(1.0, 2.0), (1.0, 3.0)]).points) is None
     many = _row([(0.0, float(i)) for i in range(2 * MAX_DRAWN + 1)]).points
-    assert len(drawn(many)) <= MAX_DRAWN and len(drawn(many[:MAX_DRAWN])) == MAX_DRAWN
-    assert drawn([]) == []
+    assert len(thinned(many)) <= MAX_DRAWN and len(thinned(many[:MAX_DRAWN])) == MAX_DRAWN
+    assert thinned([]) == []
 
 
 def test_colours_go_to_the_most_frequent() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from medal_judges.contributions import Contributions
 from medal_judges.errors import MedalError, MissingExtraError
-from medal_judges.eval.page.arrangement import Arrangement
+from medal_judges.eval.page.arrangement import Arrangement, Benchmark
 from medal_judges.eval.page.page import render, write_report
-from medal_judges.stats.results import Benchmark, Disagreement, Estimate, ResultRow
+from medal_judges.stats.results import Disagreement, Estimate, ResultRow
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 LOADING = {"src", "srcset", "action", "data", "poster", "formaction", "xlink:href", "background"}

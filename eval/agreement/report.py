@@ -1,0 +1,241 @@
+"""What ``medal agreement`` writes and prints: the page, JSON, CSV, and tables in the terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from medal_judges.eval.agreement.agreement import ALL, POSITIONS, Agreement
+from medal_judges.eval.page.arrangement import primary_metric
+from medal_judges.report.console import print_tables
+from medal_judges.report.numbers import DASH, interval, label, number
+from medal_judges.report.page import Section, counted, facts_section, render_page, undefined
+from medal_judges.report.table import Cell, Heat, Percent, Row, Table, write_csv
+from medal_judges.stats.results import Estimate
+
+_PERCENT = (
+    "Share of pairs of answers to one dialogue that are equal; for graded dimensions (marked "
+    "±1) that differ by no more than one. Where all pairs or none agree, the interval is "
+    "Wilson's with one trial a chatbot or conversation."
+)
+_ALPHA = (
+    "Agreement beyond chance: 1 is perfect, 0 what shuffled answers would give. Nominal for "
+    "issues, ordinal for graded dimensions. There is no interval where leaving "
+    "out one chatbot or conversation leaves no α, as happens when an issue is rare."
+)
+_SPEARMAN = (
+    "Spearman ρ of two annotators over the dialogues both answered, averaged over pairs of "
+    "annotators by the number of those dialogues."
+)
+_POSITIONS = (
+    "The rows do not name their annotators, so a pair is two positions in the label list. If a "
+    "position is not the same person throughout, ρ mixes people; α and percent agreement do not "
+    "depend on it."
+)
+_CEILING = (
+    "One annotator against the mean of the others (graded), or one against another (issues), "
+    "averaged over positions. A judge that is held against the mean of all of them can score "
+    "higher without being better; medal benchmark holds it against the same others too."
+)
+_ABOUT = ("dimension", "kind", "lang", "rows", "shared", "pairs", "annotators", "columns", "mean",
+          "share_positive", "measurement")  # fmt: skip
+_ESTIMATE = ("value", "low", "high", "reason")
+
+Figure = Callable[[Agreement], Estimate]
+
+
+def headline(one: Agreement) -> Estimate:
+    """Adjacent agreement of a graded dimension, exact agreement of any other (Table 4)."""
+    return one.figures["adjacent" if one.kind == "ordinal" else "exact"]
+
+
+# MEDAL's Tables 4 and 5, and the same of Spearman: languages by dimensions.
+_GRIDS: dict[str, tuple[str, str, Figure]] = {
+    "percent": ("Percent agreement", _PERCENT, headline),
+    "alpha": ("Krippendorff's α", _ALPHA, lambda one: one.figures["alpha"]),
+    "spearman": ("Spearman", _SPEARMAN, lambda one: one.figures["spearman"]),
+}
+
+
+def write_agreement(
+    agreements: Sequence[Agreement],
+    heading: str,
+    facts: Sequence[tuple[str, str]],
+    folder: Path,
+) -> Path:
+    """Write agreement.html, agreement.json, figures.csv, and one CSV each of languages by
+    dimensions: percent.csv (MEDAL, Table 4), alpha.csv (Table 5), spearman.csv. Path of the page.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    record = {"facts": dict(facts), "agreement": [one.to_record() for one in agreements]}
+    text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    (folder / "agreement.json").write_text(text, encoding="utf-8")
+    lines = (
+        (
+            *(getattr(one, name) for name in _ABOUT),
+            part,
+            name,
+            *(getattr(estimate, key) for key in _ESTIMATE),
+        )
+        for one in agreements
+        for part, figures in (("agreement", one.figures), ("ceiling", one.ceiling))
+        for name, estimate in figures.items()
+    )
+    write_csv(folder / "figures.csv", (*_ABOUT, "part", "figure", *_ESTIMATE), lines)
+    names = _dimensions(agreements)
+    for file, (_, _, figure) in _GRIDS.items():
+        at = {(one.lang, one.dimension): figure(one).value for one in agreements}
+        rows = ((lang, *(at[lang, name] for name in names)) for lang in _langs(agreements))
+        write_csv(folder / f"{file}.csv", ("lang", *names), rows)
+    path = folder / "agreement.html"
+    path.write_text(_page(heading, agreements, facts), encoding="utf-8", newline="\n")
+    return path
+
+
+def _page(heading: str, agreements: Sequence[Agreement], facts: Sequence[tuple[str, str]]) -> str:
+    langs = [lang for lang in _langs(agreements) if lang != ALL]
+    said = counted([(len(_dimensions(agreements)), "dimension"), (len(langs), "language")])
+    mixed = any(one.columns == POSITIONS for one in agreements)
+    sections = [
+        Section(
+            anchor,
+            name,
+            [_grid(name, agreements, figure)],
+            f"{lead} {_POSITIONS}" if mixed and anchor == "spearman" else lead,
+        )
+        for anchor, (name, lead, figure) in _GRIDS.items()
+    ]
+    sections.append(Section("figures", "All figures", [_figure_table(agreements)]))
+    ceilings = (
+        ("Graded dimensions", False, ("spearman", "pearson", "kendall")),
+        ("Issues", True, ("f1_present", "f1_absent", "precision", "recall", "accuracy")),
+    )
+    tables = [
+        _by_language(
+            title,
+            ("Dimension", *map(label, metrics)),
+            chosen,
+            lambda one, metrics=metrics: [  # type: ignore[misc]
+                one.ceiling.get(name, Estimate(None, reason="not computed")) for name in metrics
+            ],
+        )
+        for title, binary, metrics in ceilings
+        if (chosen := [a for a in agreements if a.ceiling and (a.kind == "binary") is binary])
+    ]
+    sections.append(Section("ceilings", "Human ceilings", tables, _CEILING))
+    return render_page(heading, said, [*sections, facts_section(facts)])
+
+
+def _dimensions(agreements: Sequence[Agreement]) -> list[str]:
+    """Dimensions in order of appearance."""
+    return list(dict.fromkeys(one.dimension for one in agreements))
+
+
+def _langs(agreements: Sequence[Agreement]) -> list[str]:
+    return list(dict.fromkeys(one.lang for one in agreements))
+
+
+def _grid(name: str, agreements: Sequence[Agreement], figure: Figure) -> Table:
+    """A heat map, one row a language and one column a dimension."""
+    at = {(one.lang, one.dimension): figure(one) for one in agreements}
+    names = _dimensions(agreements)
+    graded = {one.dimension for one in agreements if figure is headline and one.kind == "ordinal"}
+    columns = [n.replace("_", " ") + (" ±1" if n in graded else "") for n in names]
+    rows = [(lang, *(_heat(at[lang, n]) for n in names)) for lang in _langs(agreements)]
+    title = f"{name.replace('Spearman', 'Spearman ρ')} by language"
+    return Table(title, ("Language", *columns), rows, style="heat")
+
+
+def _heat(estimate: Estimate) -> Cell:
+    """The figure over its interval, or over a dash that says why there is none."""
+    if estimate.value is None:
+        return estimate
+    below = interval(estimate) or (undefined(estimate.reason) if estimate.reason else "")
+    line = Markup('<br><span class="ci">{}</span>').format(below) if below else ""
+    shown = Markup("{}{}").format(number(estimate.value), line)
+    value = estimate.value
+    return Heat(shown, abs(value), "neg" if value < 0 else "pos", estimate.reason or "", value)
+
+
+def _by_language(
+    title: str,
+    columns: Sequence[str],
+    agreements: Sequence[Agreement],
+    cells: Callable[[Agreement], Row],
+    note: str = "",
+) -> Table:
+    """One row a dimension, grouped by language."""
+    rows: list[Row] = []
+    headings: dict[int, str] = {}
+    for lang in _langs(agreements):
+        headings[len(rows)] = lang
+        mine = [one for one in agreements if one.lang == lang]
+        rows += [(one.dimension.replace("_", " "), *cells(one)) for one in mine]
+    return Table(title, columns, rows, note, headings)
+
+
+def _figure_table(agreements: Sequence[Agreement]) -> Table:
+    """Every figure with its counts."""
+
+    def cells(one: Agreement) -> Row:
+        return (
+            one.rows,
+            one.shared,
+            one.pairs,
+            f"{one.annotators} {one.columns}",
+            Estimate(one.mean, reason=None if one.mean is not None else "no answer"),
+            one.figures["exact"],
+            one.figures.get("adjacent", Estimate(None, reason="not a graded dimension")),
+            one.measurement,
+            one.figures["alpha"],
+            one.figures["spearman"],
+        )
+
+    columns = ("Dimension", "rows", "with 2+ answers", "pairs", "annotators", "mean answer",
+               "exact", "±1", "α is", "α", "ρ")  # fmt: skip
+    note = "The mean answer of an issue is the share of answers that mark it."
+    return _by_language("Figures by language and dimension", columns, agreements, cells, note)
+
+
+def print_agreement(agreements: Sequence[Agreement]) -> None:
+    """One table a language; dimensions run down, so that their names fit a terminal."""
+    columns = ("dimension", "rows", "annotators", "positive", "exact", "±1", "α", "95%", "ρ",
+               "ceiling")  # fmt: skip
+    tables = [
+        Table(lang, columns, [_line(one) for one in agreements if one.lang == lang])
+        for lang in _langs(agreements)
+    ]
+    print_tables(tables, notes(agreements))
+
+
+def _line(one: Agreement) -> Row:
+    alpha = one.figures["alpha"]
+    defined = alpha.low is not None and alpha.high is not None
+    span = f"{alpha.low:.2f} to {alpha.high:.2f}" if defined else DASH
+    ceiling = one.ceiling.get(primary_metric(one.kind), Estimate(None))
+    exact, adjacent = one.figures["exact"].value, one.figures.get("adjacent", Estimate(None)).value
+    shares = (None if v is None else Percent(v) for v in (one.share_positive, exact, adjacent))
+    digits = (_three_digits(e) for e in (one.figures["spearman"], ceiling))
+    return (one.dimension, one.shared, one.annotators, *shares, _three_digits(alpha), span, *digits)
+
+
+def _three_digits(estimate: Estimate) -> str:
+    return DASH if estimate.value is None else f"{estimate.value:.3f}"
+
+
+def notes(agreements: Sequence[Agreement]) -> list[str]:
+    """What a reader has to know of these figures, and why some are missing."""
+    lines = [
+        "rows: those with two answers or more; α nominal for issues, ordinal for grades; ceiling: "
+        "one annotator against the others, F1+ for issues, Spearman for grades"
+    ]
+    if any(one.columns == POSITIONS for one in agreements):
+        lines.append(_POSITIONS)
+    reasons: dict[str, list[str]] = {}
+    for one in agreements:
+        if reason := one.figures["alpha"].reason:
+            reasons.setdefault(reason, []).append(f"{one.dimension} ({one.lang})")
+    return lines + [f"α: {why}: {', '.join(where)}" for why, where in reasons.items()]

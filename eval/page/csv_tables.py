@@ -1,0 +1,136 @@
+"""The figures of the page as CSV, in full precision and straight from the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from medal_judges.eval.metaeval.cascade import COSTS
+from medal_judges.eval.page.arrangement import Arrangement, primary_metric
+from medal_judges.eval.page.calibration import bins
+from medal_judges.report.table import unique_slugs, write_csv
+from medal_judges.stats.results import CascadeCurve, Disagreement, Estimate, ResultRow
+
+Line = Sequence[object]
+_ROW = ("judge", "set", "level", "dimension", "kind")
+_ESTIMATE = ("value", "low", "high", "p_value", "reason")
+_COVERAGE = ("n", "scored", "coverage", "under_floor")
+_CURVE = ("weak", "strong", "set", "level", "dimension", "n", "share", "deferred")
+_POINT = ("id", "turn", "human", "score", "lang", "chatbot", "group", "weight")
+_TURN = ("turn", "role", "content", "contribution", "baseline", "unit")
+_RANKED = ("id", "human", "score", "human_rank", "score_rank")
+_DISAGREEMENT = ("judge", "set", "dimension", *_RANKED, *_TURN)
+
+
+def write_tables(view: Arrangement, folder: Path) -> list[Path]:
+    """Write every table; paths in the order written. Undefined is an empty cell with a reason.
+
+    Rows under the coverage floor keep their figures here, marked in ``under_floor``.
+    """
+    rows = view.benchmark.rows
+    tables: list[tuple[str, Sequence[str], Iterable[Line]]] = [
+        ("figures", (*_ROW, *_COVERAGE, "metric", *_ESTIMATE), _figures(rows)),
+        ("ceilings", (*_ROW, "slice", "n", "who", "metric", *_ESTIMATE), _ceilings(rows)),
+        ("slices", (*_ROW, "slice", "n", "metric", *_ESTIMATE), _slices(rows)),
+        (
+            "counts",
+            (*_ROW, "count", "n"),
+            ((*_at(row), name, count) for row in rows for name, count in row.counts.items()),
+        ),
+        (
+            "points",
+            (*_ROW, *_POINT),
+            ((*_at(row), *(getattr(p, n) for n in _POINT)) for row in rows for p in row.points),
+        ),
+        (
+            "calibration",
+            (*_ROW, "mean_score_on_human_scale", "mean_human", "n"),
+            (
+                (*_at(row), part.score, part.human, part.n)
+                for row in rows
+                for part in (bins(row) if row.points else ())
+            ),
+        ),
+        ("disagreements", _DISAGREEMENT, _disagreements(view.benchmark.disagreements)),
+        (
+            "cascades",
+            (*_CURVE, *_ESTIMATE, "at_random", *COSTS),
+            _cascades(view.benchmark.cascades),
+        ),
+        ("signatures", (*_ROW, "signature"), ((*_at(row), row.signature) for row in rows)),
+        ("facts", ("fact", "value"), view.benchmark.facts),
+    ]
+    written = [write_csv(folder / f"{name}.csv", head, lines) for name, head, lines in tables]
+    further = view.benchmark.tables
+    names = unique_slugs([table.title for table in further])
+    return written + [
+        table.write_csv(folder / f"table-{name}.csv")
+        for name, table in zip(names, further, strict=True)
+    ]
+
+
+def _at(row: ResultRow) -> tuple[object, ...]:
+    return row.judge, row.set_name, row.level, row.dimension, row.kind
+
+
+def _estimate(estimate: Estimate) -> tuple[object, ...]:
+    return tuple(getattr(estimate, name) for name in _ESTIMATE)
+
+
+def _figures(rows: Sequence[ResultRow]) -> Iterator[Line]:
+    for row in rows:
+        covered = (row.n, row.scored, row.coverage, row.under_floor)
+        for metric, estimate in row.metrics.items():
+            yield *_at(row), *covered, metric, *_estimate(estimate)
+
+
+def _ceilings(rows: Sequence[ResultRow]) -> Iterator[Line]:
+    """One annotator against the others, the judge against the same others, and what lies between;
+    ``slice`` is empty for the whole set."""
+    for row in rows:
+        whole = (*_at(row), None, row.ceiling_rows)
+        sides = (("annotator", row.ceiling), ("judge", row.like_for_like))
+        for who, figures in sides:
+            for metric, estimate in figures.items():
+                yield *whole, who, metric, *_estimate(estimate)
+        if row.ceiling_difference is not None:
+            metric = primary_metric(row.kind)
+            yield *whole, "judge minus annotator", metric, *_estimate(row.ceiling_difference)
+        sliced = (("annotator", row.slice_ceilings), ("judge", row.slice_like_for_like))
+        for who, slices in sliced:
+            for name, figures in slices.items():
+                for metric, estimate in figures.items():
+                    yield (
+                        *_at(row),
+                        name,
+                        row.slice_sizes.get(name),
+                        who,
+                        metric,
+                        *_estimate(estimate),
+                    )
+
+
+def _slices(rows: Sequence[ResultRow]) -> Iterator[Line]:
+    for row in rows:
+        for name, metrics in row.slices.items():
+            for metric, estimate in metrics.items():
+                yield *_at(row), name, row.slice_sizes.get(name), metric, *_estimate(estimate)
+
+
+def _cascades(curves: Sequence[CascadeCurve]) -> Iterator[Line]:
+    for c in curves:
+        about = (c.weak, c.strong, c.set_name, c.level, c.dimension, c.n)
+        for p in c.points:
+            costs = (p.cost.get(key) for key in COSTS)
+            yield *about, p.share, p.deferred, *_estimate(p.spearman), p.at_random, *costs
+
+
+def _disagreements(disagreements: Sequence[Disagreement]) -> Iterator[Line]:
+    for d in disagreements:
+        about = (d.judge, d.set_name, d.dimension, *(getattr(d, name) for name in _RANKED))
+        told = d.matched_contributions
+        for i, (role, text) in enumerate(d.turns):
+            moved = (
+                (None, None, None) if told is None else (told.turns[i], told.baseline, told.unit)
+            )
+            yield *about, i, role, text, *moved

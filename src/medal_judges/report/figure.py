@@ -1,0 +1,169 @@
+"""Figure: what a chart shows, in data units; svg.py draws it for the page, png.py as a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from medal_judges.report.numbers import number
+from medal_judges.report.table import Table
+from medal_judges.stats.results import Estimate
+
+# Told apart with every common colour vision: the categorical colours are after Okabe and Ito
+# (2008), darkened where they would be too pale on white; the diverging pair is blue and orange,
+# never red and green. style.css has the same, and others for a dark page.
+CATEGORICAL = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#B3589A",
+    "#4BA3DB",
+    "#C98B00",
+    "#6F4FA0",
+    "#806A3A",
+)
+OTHER = "#8A8F94"
+OTHER_INDEX = len(CATEGORICAL)
+POSITIVE = "#4A98C9"
+NEGATIVE = "#E8873A"
+
+Range = tuple[float, float]
+Tone = tuple[Literal["pos", "neg"], int]  # blue or orange, and its strength in percent
+Style = Literal["trend", "trend dashed", "ideal", "whisker"]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis of a plot: its name and the range it shows."""
+
+    label: str
+    span: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A point; ``colour`` is an index into the categorical colours, ``radius`` in pixels."""
+
+    x: float
+    y: float
+    colour: int
+    tooltip: str
+    radius: float = 2.8
+    kind: Literal["pt", "bin"] = "pt"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line through points, broken where y is None; a ``colour`` index, or else a ``style``."""
+
+    points: Sequence[tuple[float, float | None]]
+    style: Style = "trend"
+    colour: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A panel with two axes, lines and groups of dots. ``description`` is for screen readers.
+
+    ``figure`` is a named estimate for the head of the panel, ``count`` a text and ``gaps`` the
+    (name, colour index, text) lines below it; without marks the panel says what is ``missing``.
+    """
+
+    title: str
+    x: Axis
+    y: Axis
+    marks: Sequence[Line | Sequence[Dot]]
+    description: str
+    figure: tuple[str, Estimate] | None = None
+    count: str = ""
+    gaps: Sequence[tuple[str, int, str]] = ()
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a bar: its length on the axis, an index or tone as colour, a text inside it."""
+
+    length: float
+    colour: int | Tone
+    text: str = ""
+    tooltip: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A named bar of segments, with an interval and a ``text`` behind its end."""
+
+    name: str
+    segments: Sequence[Segment]
+    interval: Range | None = None
+    text: str = ""
+    tooltip: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A panel of horizontal bars from 0 to ``end``; a ``wide`` one fills the page."""
+
+    title: str
+    bars: Sequence[Bar]
+    end: float
+    description: str
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Panels with one legend of (name, colour) pairs. A panel that is a Table is drawn as a heat
+    map of its ``Heat`` cells, or row by row by its ``IntervalBar`` cells. The page shows the
+    ``heading`` only, since the title names what the page is about anyway."""
+
+    title: str
+    panels: Sequence[Plot | Bars | Table]
+    heading: str = ""
+    legend: Sequence[tuple[str, int | Tone]] = ()
+    legend_name: str = ""
+
+
+def colour_of(index: int) -> str:
+    """Hex colour of category ``index``; everything past the palette is the grey of 'other'."""
+    return CATEGORICAL[index] if index < len(CATEGORICAL) else OTHER
+
+
+def index_by_frequency(names: Iterable[str]) -> Mapping[str, int]:
+    """Colour index of each name, the most frequent first, ties by name.
+
+    Names past the palette share the index of 'other': a ninth hue could not be told apart.
+    """
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    ranked = sorted(counts, key=lambda name: (-counts[name], name))
+    return {name: min(i, OTHER_INDEX) for i, name in enumerate(ranked)}
+
+
+def padded(values: Sequence[float], share: float = 0.05) -> Range:
+    """The range of ``values`` with ``share`` of its span on both sides; never empty."""
+    low, high = min(values), max(values)
+    pad = (high - low) * share or max(abs(low), 1.0) * 0.5
+    return low - pad, high + pad
+
+
+def ticks(span: Range, about: int = 5) -> list[float]:
+    """Round values inside ``span``: steps of 1, 2, 2.5 or 5 times a power of ten."""
+    low, high = span
+    raw = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [k * step for k in range(first, last + 1)]
+
+
+def tick_text(value: float, values: Sequence[float]) -> str:
+    """A tick's label with as many decimals as the step needs."""
+    step = abs(values[1] - values[0]) if len(values) > 1 else 1.0
+    digits = next((d for d in range(4) if abs(round(step, d) - step) < 1e-9 * max(step, 1)), 4)
+    return number(value, digits)

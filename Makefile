@@ -1,7 +1,7 @@
 # make quickstart   train a judge, score, benchmark, and the page (WITH=fed fetches FED first)
 # make readme       the quickstart, and its figures into README.md
 # make test         the whole suite
-# make pipeline     MEDAL's chain at small scale: generate, label, describe, curate, hand out, train
+# make pipeline     MEDAL's chain at small scale: generate, label, describe, curate, export, train
 # make llm          adds the embedded language model, for the judges that speak through one
 # Both make .venv and install into it; needs Python 3.10 or newer, gcc, and nothing else.
 PYTHON ?= python3

@@ -1,26 +1,35 @@
-"""Answers of annotators as they came in, and the checks that they pass before they are labels."""
+"""Answers of annotators: the checks that they pass, and how they become labels."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import NO, YES
+from medal_judges.data_prep.labelling.labels import (
+    ANNOTATORS,
+    COMMENTS,
+    FAILURE,
+    LABELS_BY,
+    earlier_labels,
+)
 from medal_judges.dimension import Dimension
 from medal_judges.errors import MedalError
+from medal_judges.labelled import LabelledDialogue
 
 _WORDS = {YES: 1.0, NO: 0.0, "true": 1.0, "false": 0.0}
 _NAMED = 12  # keys named in one problem
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RawAnswer:
     """What one annotator said of one dialogue, unchecked.
 
     ``where`` names file and row or task. ``values`` holds the text given for each dimension, empty
-    where the place was left open; ``texts`` the free texts (``other_text``, ``comment``).
+    where nothing was entered; ``texts`` the free texts (``other_text``, ``comment``).
     """
 
     where: str
@@ -31,19 +40,32 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class AnswerProblem:
     """Something that keeps an answer from being a label: where, what was expected, what to type."""
 
     where: str
-    said: str
-    mend: str
+    problem: str
+    fix: str
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.said}; {self.mend}"
+        return f"{self.where}: {self.problem}; {self.fix}"
+
+
+class AnnotationError(MedalError):
+    """Answers that cannot be taken as they are; the message lists every problem."""
+
+    def __init__(self, problems: Sequence[AnswerProblem]) -> None:
+        count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'} in the answers"
+        super().__init__(
+            "\n    ".join([f"{count}:", *map(str, problems)]),
+            hint="fix the files and import again, or pass --skip-bad to leave these out and "
+            "take the rest",
+        )
+        self.problems = tuple(problems)
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedAnswer:
     """An answer whose values lie on their scales; None where none was given."""
 
     key: str
@@ -52,71 +74,77 @@ class Checked:
     texts: Mapping[str, str]
 
 
-def check(answers: Iterable[Answer], project: Project) -> tuple[list[Checked], list[Problem]]:
+def check(
+    answers: Iterable[RawAnswer], project: Project
+) -> tuple[list[CheckedAnswer], list[AnswerProblem]]:
     """The answers that can be used, and everything that is wrong.
 
-    A value off its scale, and a place left open in an otherwise filled answer, is a problem and
-    becomes None. An answer about an unknown dialogue, by nobody, by somebody to whom it was not
-    assigned, or with nothing filled in is left out, and so are two answers of one annotator about
-    one dialogue, unless they say the same.
+    A value off its scale, and a missing one in an otherwise filled answer, is a problem and becomes
+    None. An answer about an unknown dialogue, by nobody, by somebody to whom it was not assigned,
+    or with nothing filled in is left out, and so are two answers of one annotator about one
+    dialogue, unless they say the same.
     """
-    problems: list[Problem] = []
-    found: dict[tuple[str, str], list[tuple[str, Checked]]] = defaultdict(list)
+    problems: list[AnswerProblem] = []
+    valid: dict[tuple[str, str], list[tuple[str, CheckedAnswer]]] = defaultdict(list)
     for answer in answers:
-        wrong = _misplaced(answer, project)
-        if wrong is not None:
-            problems.append(wrong)
+        if wrong := _misplaced(answer, project):
+            problems.append(AnswerProblem(answer.where, *wrong))
         elif any(answer.values.values()):
             values = _values(answer, project.dimensions, problems)
-            checked = Checked(answer.key, answer.annotator, values, answer.texts)
-            found[answer.key, answer.annotator].append((answer.where, checked))
+            checked = CheckedAnswer(answer.key, answer.annotator, values, answer.texts)
+            valid[answer.key, answer.annotator].append((answer.where, checked))
     kept = []
-    for same in found.values():
+    for (key, annotator), same in valid.items():
         if all(one.values == same[0][1].values for _, one in same):
             kept.append(same[0][1])
-        else:
-            problems.append(_twice(same))
-    problems += _open(project, set(found))
-    return kept, problems
+            continue
+        places = " and ".join(where for where, _ in same)
+        problem = f"{annotator!r} answered {key} {len(same)} times and not the same"
+        fix = "keep one of them, or correct the name of the annotator"
+        problems.append(AnswerProblem(places, problem, fix))
+    return kept, problems + _missing(project, set(valid))
 
 
-def _misplaced(answer: Answer, project: Project) -> Problem | None:
-    where = answer.where
+def _misplaced(answer: RawAnswer, project: Project) -> tuple[str, str] | None:
+    """Why nobody can say whose answer it is or what it is about, and what to type instead."""
     if answer.key not in project.rows:
-        said = f"field 'key': expected a key of this project, got {answer.key!r}"
-        return Problem(where, said, "type the key as it stood in the file handed out")
+        problem = f"field 'key': expected a key of this project, got {answer.key!r}"
+        return problem, "type the key as it stood in the exported file"
     if not answer.annotator:
-        said = "field 'annotator': expected the name of who answered, got nothing"
-        return Problem(where, said, "type a name in that column")
+        problem = "field 'annotator': expected the name of who answered, got nothing"
+        return problem, "type a name in that column"
     assigned = project.assignments
-    if not assigned:
-        return None
-    if answer.annotator not in assigned:
+    if assigned and answer.annotator not in assigned:
         known = ", ".join(assigned)
-        said = f"field 'annotator': expected one of {known}, got {answer.annotator!r}"
-        return Problem(where, said, f"type the name, or pass --name {answer.annotator}=NAME")
-    if answer.key not in assigned[answer.annotator]:
-        said = f"{answer.key} was not assigned to {answer.annotator!r}"
-        return Problem(where, said, "check the name in 'annotator'")
+        problem = f"field 'annotator': expected one of {known}, got {answer.annotator!r}"
+        return problem, f"type the name, or pass --name {answer.annotator}=NAME"
+    if assigned and answer.key not in assigned[answer.annotator]:
+        problem = f"{answer.key} was not assigned to {answer.annotator!r}"
+        return problem, "check the name in 'annotator'"
     return None
 
 
 def _values(
-    answer: Answer, dimensions: Sequence[Dimension], problems: list[Problem]
+    answer: RawAnswer, dimensions: Sequence[Dimension], problems: list[AnswerProblem]
 ) -> dict[str, float | None]:
     values: dict[str, float | None] = {}
     for dimension in dimensions:
         given = answer.values.get(dimension.name, "").strip()
         values[dimension.name] = value = _value(given, dimension)
         if value is None:
-            said = f"field {dimension.name!r}: expected {_expected(dimension)}, got "
-            said += repr(given) if given else "nothing"
-            problems.append(Problem(answer.where, said, f"type {_example(dimension)}"))
-    known = {dimension.name for dimension in dimensions}
+            expected = example = f"{YES} or {NO}"
+            if dimension.kind != "binary":
+                expected = f"a whole number from {dimension.low:g} to {dimension.high:g}"
+                levels = [f"{level:g}" for level in dimension.levels]
+                example = f"{', '.join(levels[:-1])} or {levels[-1]}"
+            problem = f"field {dimension.name!r}: expected {expected}, got {given!r}"
+            problem = problem if given else problem.removesuffix("''") + "nothing"
+            problems.append(AnswerProblem(answer.where, problem, f"type {example}"))
     for name, given in answer.values.items():
-        if name not in known and given:
-            said = f"field {name!r}: expected one of {', '.join(sorted(known))}"
-            problems.append(Problem(answer.where, said, "rename the field or leave it empty"))
+        if name not in values and given:
+            problem = f"field {name!r}: expected one of {', '.join(sorted(values))}"
+            fix = "rename the field or leave it empty"
+            problems.append(AnswerProblem(answer.where, problem, fix))
     return values
 
 
@@ -131,39 +159,19 @@ def _value(given: str, dimension: Dimension) -> float | None:
     return value if value in dimension.levels else None
 
 
-def _expected(dimension: Dimension) -> str:
-    if dimension.kind == "binary":
-        return f"{YES} or {NO}"
-    return f"a whole number from {dimension.low:g} to {dimension.high:g}"
-
-
-def _example(dimension: Dimension) -> str:
-    if dimension.kind == "binary":
-        return f"{YES} or {NO}"
-    return ", ".join(f"{level:g}" for level in dimension.levels[:-1]) + f" or {dimension.high:g}"
-
-
-def _twice(same: Sequence[tuple[str, Checked]]) -> Problem:
-    places = " and ".join(where for where, _ in same)
-    one = same[0][1]
-    said = f"{one.annotator!r} answered {one.key} {len(same)} times and not the same"
-    return Problem(places, said, "keep one of them, or correct the name of the annotator")
-
-
-def _open(project: Project, answered: set[tuple[str, str]]) -> list[Problem]:
-    """What was handed out and did not come back, one problem for each annotator."""
+def _missing(project: Project, answered: set[tuple[str, str]]) -> list[AnswerProblem]:
+    """What was exported and did not come back, one problem for each annotator."""
     problems = []
+    fix = "annotate them and import again"
     for name, keys in project.assignments.items():
-        left = [key for key in keys if (key, name) not in answered]
-        if left:
-            said = f"{len(left)} of {len(keys)} dialogues are not annotated: {_some(left)}"
-            problems.append(Problem(f"annotator {name!r}", said, "annotate them and import again"))
-    if not project.assignments:
-        done = {key for key, _ in answered}
-        left = [key for key in project.rows if key not in done]
-        if left:
-            said = f"{len(left)} of {len(project.rows)} dialogues have no answer: {_some(left)}"
-            problems.append(Problem("project", said, "annotate them and import again"))
+        if left := [key for key in keys if (key, name) not in answered]:
+            problem = f"{len(left)} of {len(keys)} dialogues are not annotated: {_some(left)}"
+            problems.append(AnswerProblem(f"annotator {name!r}", problem, fix))
+    done = {key for key, _ in answered}
+    left = [key for key in project.rows if key not in done]
+    if left and not project.assignments:
+        problem = f"{len(left)} of {len(project.rows)} dialogues have no answer: {_some(left)}"
+        problems.append(AnswerProblem("project", problem, fix))
     return problems
 
 
@@ -172,14 +180,53 @@ def _some(keys: Sequence[str]) -> str:
     return ", ".join(keys[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
-class AnnotationError(MedalError):
-    """Answers that cannot be taken as they are; the message lists every problem."""
+def merge(answers: Iterable[CheckedAnswer], project: Project) -> Iterator[LabelledDialogue]:
+    """The rows that somebody annotated, in their order, with one value per annotator.
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'} in the answers"
-        super().__init__(
-            "\n    ".join([f"{count}:", *map(str, problems)]),
-            hint="mend the files and import again, or pass --skip-bad to leave these out and "
-            "take the rest",
-        )
-        self.problems = tuple(problems)
+    ``extra["annotators"]`` names them, in the order of the values; a dimension that one of them
+    left open is None there. What a machine (``labels_by``) had said moves to
+    ``extra["machine_labels"]`` ({dimension: {labeller: values}}) and ``extra["machine_comments"]``,
+    labels of people, or of unknown source, to the list ``extra["earlier_labels"]`` with their
+    scales and comments; free texts are in ``extra["annotator_comments"]``. A ``label_failure``
+    goes: these labels are there.
+    """
+    by_key: dict[str, list[CheckedAnswer]] = defaultdict(list)
+    for answer in answers:
+        by_key[answer.key].append(answer)
+    rank = {name: i for i, name in enumerate(project.assignments)}
+    for key, row in project.rows.items():
+        given = by_key.get(key, [])
+        given.sort(key=lambda a: (rank.get(a.annotator, len(rank)), a.annotator))
+        if given:
+            yield _labelled(row, given, project.dimensions)
+
+
+def _labelled(
+    row: LabelledDialogue, given: Sequence[CheckedAnswer], dimensions: Sequence[Dimension]
+) -> LabelledDialogue:
+    extra = {k: v for k, v in row.extra.items() if k not in (LABELS_BY, COMMENTS, FAILURE)}
+    extra |= _earlier(row)
+    extra[ANNOTATORS] = [answer.annotator for answer in given]
+    texts = {a.annotator: {k: text for k, text in a.texts.items() if text} for a in given}
+    if any(texts.values()):
+        extra["annotator_comments"] = {who: said for who, said in texts.items() if said}
+    return replace(
+        row,
+        labels={d.name: tuple(a.values[d.name] for a in given) for d in dimensions},
+        scales={d.name: (d.low, d.high) for d in dimensions},
+        aggregated=False,
+        extra=extra,
+    )
+
+
+def _earlier(row: LabelledDialogue) -> dict[str, Any]:
+    """The labels and comments that the row had before, under the name of what they are."""
+    comments = {COMMENTS: row.extra[COMMENTS]} if COMMENTS in row.extra else {}
+    if not row.extra.get(LABELS_BY):
+        return earlier_labels(row) or comments
+    labeller = str(row.extra[LABELS_BY])
+    machine = {name: dict(by) for name, by in row.extra.get("machine_labels", {}).items()}
+    for name, values in row.labels.items():
+        machine.setdefault(name, {})[labeller] = list(values)
+    extra: dict[str, Any] = {"machine_labels": machine} if machine else {}
+    return extra | ({"machine_comments": {labeller: comments[COMMENTS]}} if comments else {})

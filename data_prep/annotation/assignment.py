@@ -30,7 +30,7 @@ class Annotator:
 
 def parse_annotators(texts: Sequence[str]) -> list[Annotator]:
     """Annotators of ``NAME`` or ``NAME:LANG,LANG``. Raises ConfigError."""
-    found = []
+    annotators = []
     for text in texts:
         name, _, langs = text.partition(":")
         if not _NAME.fullmatch(name) or set(name) == {"."}:
@@ -40,10 +40,10 @@ def parse_annotators(texts: Sequence[str]) -> list[Annotator]:
             )
         where = f"annotator {text!r}"
         listed = tuple(_code(part, where) for part in langs.split(",") if part.strip())
-        found.append(Annotator(name, listed))
-    if twice := [name for name, n in Counter(a.name.lower() for a in found).items() if n > 1]:
+        annotators.append(Annotator(name, listed))
+    if twice := [name for name, n in Counter(a.name.lower() for a in annotators).items() if n > 1]:
         raise ConfigError(f"annotator {twice[0]!r} is named twice")
-    return found
+    return annotators
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,11 @@ def assign(
     rng = np.random.default_rng(seed)
     for key in rng.permutation(sorted(langs)).tolist():
         able = [a.name for a in annotators if a.reads(langs[key])]
-        count = wanted.of(langs[key])
-        chosen = _choose(rng.permutation(able).tolist(), count, given, together)
+        left, chosen = rng.permutation(able).tolist(), list[str]()
+        for _ in range(wanted.of(langs[key])):
+            shared = {n: sum(together[frozenset((n, other))] for other in chosen) for n in left}
+            chosen.append(min(left, key=lambda n: (len(given[n]), shared[n])))
+            left.remove(chosen[-1])
         together.update(frozenset(pair) for pair in combinations(chosen, 2))
         for name in chosen:
             given[name].append(key)
@@ -114,42 +117,17 @@ def _require_readers(
             f"--annotators {idle[0]}={wanted.of(idle[0])}: there is no dialogue in {idle[0]!r}",
             hint=f"languages there: {' '.join(sorted(langs))}",
         )
-    problems, readers = [], {}
+    problems, hints = [], ["name more with --annotator"]
     for lang in sorted(langs):
         able = [a.name for a in annotators if a.reads(lang)]
-        readers[lang] = len(able)
         if len(able) < wanted.of(lang):
             names = f" ({', '.join(able)})" if able else ""
             problems.append(
                 f"{wanted.of(lang)} annotators per dialogue, but {len(able)} read {lang!r}{names}"
             )
+            hints += [f"--annotators {lang}={len(able)}"] if able else []
     if problems:
-        short = [(lang, n) for lang, n in readers.items() if 0 < n < wanted.of(lang)]
-        fewer = [f"--annotators {lang}={n}" for lang, n in short]
-        raise ConfigError(
-            "\n  ".join(problems), hint=" or ".join(["name more with --annotator", *fewer])
-        )
-
-
-def _choose(
-    able: Sequence[str],
-    count: int,
-    given: Mapping[str, Sequence[str]],
-    together: Mapping[frozenset[str], int],
-) -> list[str]:
-    chosen: list[str] = []
-    for _ in range(count):
-        left = [name for name in able if name not in chosen]
-        chosen.append(
-            min(
-                left,
-                key=lambda name: (
-                    len(given[name]),
-                    sum(together.get(frozenset((name, other)), 0) for other in chosen),
-                ),
-            )
-        )
-    return chosen
+        raise ConfigError("\n  ".join(problems), hint=" or ".join(hints))
 
 
 def shuffled(keys: Sequence[str], seed: int, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Label Studio: the labelling interface as XML and the tasks as JSON.
+"""Label Studio: the labelling interface as XML, the tasks as JSON, and answers out of its exports.
 
 Checked against Label Studio 1.23.2 (see tests/data_prep/annotation/README.md).
 """
@@ -6,22 +6,31 @@ Checked against Label Studio 1.23.2 (see tests/data_prep/annotation/README.md).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from medal_judges.data_prep.annotation.answers import RawAnswer
 from medal_judges.data_prep.annotation.questions import (
     COMMENT,
     OTHER,
     OTHER_TEXT,
     YES,
+    AnnotationQuestion,
     Asks,
-    Question,
 )
+from medal_judges.errors import DataError
 from medal_judges.labelled import LabelledDialogue
 
 DIALOGUE = "dialogue"  # the tag that shows the dialogue; all questions are about it
 EMPTY = "[empty message]"
+ACCOUNT = "account-"
+_TEXTS = (OTHER_TEXT, COMMENT)
+_EXPORT = "in Label Studio: Export, JSON"
+# What the short form has beside the task's own data and the answers.
+_MIN = {"id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time"}
+_DATA = {"key", "number", "lang", "dialogue", "assigned_to"}
 # What Label Studio shows of a turn beyond its speaker and text (times of a recording, a button to
 # mark a region, a filter) means nothing here. Its class names end in a hash: partial matches.
 _STYLE = """
@@ -37,7 +46,7 @@ _STYLE = """
 """
 
 
-def config_xml(asked: Sequence[Question], asks: Asks) -> str:
+def config_xml(asked: Sequence[AnnotationQuestion], asks: Asks) -> str:
     """The labelling interface: the dialogue on one side, the questions on the other.
 
     Every dimension is a required single choice under its own name, with ``yes`` and ``no`` or the
@@ -65,7 +74,7 @@ def config_xml(asked: Sequence[Question], asks: Asks) -> str:
     return ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _add_question(parent: ET.Element, question: Question, asks: Asks) -> None:
+def _add_question(parent: ET.Element, question: AnnotationQuestion, asks: Asks) -> None:
     block = ET.SubElement(parent, "View", className="medal-question")
     ET.SubElement(block, "Header", value=question.title, size="4")
     ET.SubElement(block, "Header", value=question.dimension.definition, size="6")
@@ -93,7 +102,7 @@ def _add_question(parent: ET.Element, question: Question, asks: Asks) -> None:
         _add_text(ET.SubElement(block, "View", shown), OTHER_TEXT, asks.other_text)
 
 
-def _hint(question: Question, answer: str) -> str:
+def _hint(question: AnnotationQuestion, answer: str) -> str:
     if question.dimension.kind != "binary":
         return ""
     criteria = question.mark if answer == YES else question.leave
@@ -118,15 +127,83 @@ def tasks(
 ) -> list[dict[str, Any]]:
     """Tasks of (key, row) pairs in their order. An annotator sees key, language and turns: no id,
     model, source or label, which could give away who speaks or what a machine thought."""
-    found = []
+    listed = []
     for number, (key, row) in enumerate(rows, 1):
         turns = [{"speaker": t.role, "text": t.content or EMPTY} for t in row.dialogue.turns]
         data = {"key": key, "number": number, "lang": row.dialogue.lang, "dialogue": turns}
         # Label Studio calls the person who answered `annotator` in its short export
-        found.append({"data": data | ({"assigned_to": annotator} if annotator else {})})
-    return found
+        listed.append({"data": data | ({"assigned_to": annotator} if annotator else {})})
+    return listed
 
 
-def tasks_json(found: Sequence[dict[str, Any]]) -> str:
-    """Tasks as the file that Label Studio imports."""
-    return json.dumps(found, ensure_ascii=False, indent=1) + "\n"
+def read_label_studio(path: Path) -> Iterator[RawAnswer]:
+    """Every finished annotation of an export, in its order.
+
+    The annotator is the one to whom the task was assigned, else who completed it: the e-mail
+    address where the export has it, or ``account-`` and the number of the account. Drafts,
+    predictions and skipped tasks are no answers. Raises DataError for a file of another form.
+    """
+    try:
+        tasks = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, OSError) as error:
+        raise DataError(path, None, f"not a JSON export: {error}", hint=_EXPORT) from error
+    if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
+        raise DataError(path, None, "expected a list of tasks", hint=_EXPORT)
+    for number, task in enumerate(tasks, 1):
+        try:
+            yield from _answers(task, f"{path}: task {task.get('id', number)}")
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+            problem = f"task {number} is not as Label Studio exports it: {error!r}"
+            raise DataError(path, None, problem, hint=_EXPORT) from error
+
+
+def _answers(task: Mapping[str, Any], where: str) -> Iterator[RawAnswer]:
+    if "annotations" not in task:  # the short form: one annotation beside the task's own data
+        if task["annotation_id"] is not None:
+            given = {k: _shown(v) for k, v in task.items() if k not in _MIN and k not in _DATA}
+            yield _answer(where, task, given, task["annotation_id"], task.get("annotator"))
+        return
+    for annotation in task["annotations"]:
+        if not annotation.get("was_cancelled"):
+            given = {
+                part["from_name"]: _text(part["value"])
+                for part in annotation["result"]
+                if part.get("from_name") is not None  # else a relation between regions
+            }
+            by = annotation.get("completed_by")
+            yield _answer(where, task["data"], given, annotation.get("id"), by)
+
+
+def _answer(
+    where: str, data: Mapping[str, Any], given: Mapping[str, str], id: object, by: object
+) -> RawAnswer:
+    return RawAnswer(
+        where=f"{where}, annotation {id}",
+        key=str(data.get("key") or ""),
+        annotator=str(data.get("assigned_to") or _account(by)),
+        values={name: text for name, text in given.items() if name not in _TEXTS},
+        texts={name: text for name, text in given.items() if name in _TEXTS},
+    )
+
+
+def _account(by: object) -> str:
+    if isinstance(by, dict):
+        by = by.get("email") or by.get("id")
+    account = "" if by is None else str(by)
+    return f"{ACCOUNT}{account}" if account.isdigit() else account
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    """The answer in the ``value`` of a Choices, Rating, Number or TextArea result."""
+    for kind in ("choices", "text", "rating", "number"):
+        if kind in value:
+            return _shown(value[kind])
+    raise KeyError(f"no answer among {', '.join(value)}")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):  # several choices in the short form
+        value = value.get("choices", list(value.values()))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return " / ".join(map(str, value))
+    return "" if value is None else str(value)

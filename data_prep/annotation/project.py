@@ -1,4 +1,4 @@
-"""Project: what was handed out, so that the answers can be checked and put back to the rows."""
+"""Project: the package that annotators get, and what is kept to take their answers back."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, DataError, MedalError
+from medal_judges.files import atomic_write
 from medal_judges.jsonl import read_labelled, write_records
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.signature import content_hash
@@ -33,7 +34,6 @@ class Project:
 
     def save(self, folder: Path) -> None:
         """Write project.json and rows.jsonl. Neither is for annotators."""
-        folder.mkdir(parents=True, exist_ok=True)
         write_records(folder / ROWS_FILE, self.rows.values())
         record = {
             "format": _FORMAT,
@@ -42,7 +42,7 @@ class Project:
             "assignments": {name: list(keys) for name, keys in self.assignments.items()},
         }
         text = json.dumps(record, ensure_ascii=False, indent=1) + "\n"
-        (folder / PROJECT_FILE).write_text(text, encoding="utf-8")
+        atomic_write(folder / PROJECT_FILE, text)
 
 
 def key_of(id: str) -> str:
@@ -60,9 +60,9 @@ def keyed(rows: Sequence[LabelledDialogue]) -> dict[str, LabelledDialogue]:
             f"{len(turns)} rows judge one turn, not a dialogue, such as {turns[0]!r}",
             hint="annotation is of whole dialogues: give rows of level dialogue",
         )
-    found = {key_of(row.id): row for row in rows}
-    assert len(found) == len(rows), "two ids with one key"
-    return found
+    by_key = {key_of(row.id): row for row in rows}
+    assert len(by_key) == len(rows), "two ids with one key"
+    return by_key
 
 
 def load_project(folder: Path) -> Project:

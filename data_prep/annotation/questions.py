@@ -1,9 +1,10 @@
-"""Question: what an annotator is asked about one dimension, and by which criteria."""
+"""What an annotator is asked about each dimension, and by which criteria: the guidelines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from pydantic import Field
 
@@ -45,7 +46,7 @@ class Guidelines(Config):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AnnotationQuestion:
     """One dimension as annotators see it. ``answers`` are what they can choose, in the order of
     ``dimension.levels``; ``grades`` says in words what each level of a rating means, or is empty.
     """
@@ -66,6 +67,14 @@ class Question:
         if self.dimension.kind == "binary":
             return (NO, YES)
         return tuple(f"{level:g}" for level in self.dimension.levels)
+
+    @property
+    def criteria(self) -> list[tuple[str, str]]:
+        """(Answer, when to give it): the grades, or ``yes if`` and ``no if``."""
+        if self.grades:
+            return list(zip(self.answers, self.grades, strict=True))
+        pairs = ((f"{YES} if", self.mark), (f"{NO} if", self.leave))
+        return [(name, text) for name, text in pairs if text]
 
 
 def load_guidelines(name_or_path: str = "annotation/guidelines") -> Guidelines:
@@ -92,25 +101,50 @@ def dimensions_to_ask(rubric: str = "medal", *, human_likeness: bool = False) ->
     return dimensions
 
 
-def questions(dimensions: list[Dimension], guidelines: Guidelines) -> list[Question]:
+def questions(dimensions: Sequence[Dimension], guidelines: Guidelines) -> list[AnnotationQuestion]:
     """The questions about ``dimensions``. Raises ConfigError where the grades of the guidelines
     are not as many as the levels of the scale."""
-    return [_question(dimension, guidelines) for dimension in dimensions]
-
-
-def _question(dimension: Dimension, guidelines: Guidelines) -> Question:
-    entry = guidelines.dimensions.get(dimension.name, Entry())
-    if entry.grades and len(entry.grades) != len(dimension.levels):
-        raise ConfigError(
-            f"guidelines: {dimension.name} has {len(entry.grades)} grades, but its scale "
-            f"{dimension.low:g} to {dimension.high:g} has {len(dimension.levels)} levels"
+    listed = []
+    for dimension in dimensions:
+        entry = guidelines.dimensions.get(dimension.name, Entry())
+        if entry.grades and len(entry.grades) != len(dimension.levels):
+            raise ConfigError(
+                f"guidelines: {dimension.name} has {len(entry.grades)} grades, but its scale "
+                f"{dimension.low:g} to {dimension.high:g} has {len(dimension.levels)} levels"
+            )
+        asks = guidelines.asks
+        listed.append(
+            AnnotationQuestion(
+                dimension=dimension,
+                title=entry.title or dimension.name.replace("_", " ").capitalize(),
+                ask=entry.ask or (asks.binary if dimension.kind == "binary" else asks.ordinal),
+                mark=entry.mark.strip(),
+                leave=entry.leave.strip(),
+                grades=entry.grades,
+            )
         )
-    binary = dimension.kind == "binary"
-    return Question(
-        dimension=dimension,
-        title=entry.title or dimension.name.replace("_", " ").capitalize(),
-        ask=entry.ask or (guidelines.asks.binary if binary else guidelines.asks.ordinal),
-        mark=entry.mark.strip(),
-        leave=entry.leave.strip(),
-        grades=entry.grades,
-    )
+    return listed
+
+
+def markdown(guidelines: Guidelines, asked: Sequence[AnnotationQuestion]) -> str:
+    """The guidelines for ``asked`` as Markdown."""
+    parts = [f"# {guidelines.title}", *guidelines.intro]
+    for question in asked:
+        parts += [f"## {question.title}", question.dimension.definition, question.ask]
+        items = [f"- **{name}** {text}" for name, text in question.criteria]
+        parts += ["\n".join(items)] if items else []
+    return "\n\n".join(parts) + "\n"
+
+
+def instructions(guidelines: Guidelines, asked: Sequence[AnnotationQuestion]) -> str:
+    """The same as HTML for the instructions of a Label Studio project."""
+    parts = [f"<h2>{escape(guidelines.title)}</h2>"]
+    parts += [f"<p>{escape(paragraph)}</p>" for paragraph in guidelines.intro]
+    for question in asked:
+        parts.append(f"<h3>{escape(question.title)}</h3>")
+        parts += [
+            f"<p>{escape(text)}</p>" for text in (question.dimension.definition, question.ask)
+        ]
+        items = [f"<li><b>{escape(n)}</b> {escape(text)}</li>" for n, text in question.criteria]
+        parts += [f"<ul>{''.join(items)}</ul>"] if items else []
+    return "\n".join(parts) + "\n"

@@ -1,63 +1,77 @@
-"""Spreadsheets to annotate in: xlsx with drop-downs, or CSV where that is all somebody can open."""
+"""Spreadsheets to annotate in, and the answers out of filled ones.
+
+xlsx with drop-downs, or CSV where that is all somebody can open.
+"""
 
 from __future__ import annotations
 
 import csv
+import io
 import re
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from medal_judges.cells import FORMULA, no_formula
+from medal_judges.data_prep.annotation.answers import RawAnswer
 from medal_judges.data_prep.annotation.label_studio import EMPTY
-from medal_judges.data_prep.annotation.questions import COMMENT, OTHER_TEXT, Guidelines, Question
-from medal_judges.errors import MissingExtraError
+from medal_judges.data_prep.annotation.questions import (
+    COMMENT,
+    OTHER_TEXT,
+    AnnotationQuestion,
+    Guidelines,
+)
+from medal_judges.errors import DataError, MissingExtraError
 from medal_judges.labelled import LabelledDialogue
+
+if TYPE_CHECKING:
+    from openpyxl.cell import Cell
+    from openpyxl.worksheet.worksheet import Worksheet
 
 ANSWERS, DIALOGUES, GUIDELINES = "answers", "dialogues", "guidelines"
 KEY, ANNOTATOR, DIALOGUE = "key", "annotator", "dialogue"
 CELL = 32_000  # Excel takes 32,767 characters in a cell
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_UNPACKED = 64 << 20  # bytes: a hundred dialogues take less than one megabyte
 Keyed = Sequence[tuple[str, LabelledDialogue]]
 
 
-def header(asked: Sequence[Question]) -> list[str]:
+def header(asked: Sequence[AnnotationQuestion]) -> list[str]:
     """Columns of the sheet of answers, one row a dialogue."""
     fixed = ["number", KEY, ANNOTATOR, "lang", DIALOGUE]
     return [*fixed, *(question.name for question in asked), OTHER_TEXT, COMMENT]
 
 
-def write_csv(path: Path, rows: Keyed, asked: Sequence[Question], annotator: str = "") -> None:
-    """One row a dialogue, its text in one cell.
+def write_csv(
+    path: Path, rows: Keyed, asked: Sequence[AnnotationQuestion], annotator: str = ""
+) -> Path:
+    """One row a dialogue, its text in one cell, a blank line between turns; returns ``path``.
 
     A cell that a spreadsheet would take for a formula begins with an apostrophe; reading takes it
     away again.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8-sig", newline="") as file:  # Excel wants the mark
-        writer = csv.writer(file)
-        head = header(asked)
-        writer.writerow(head)
+        writer = csv.DictWriter(file, header(asked), restval="")
+        writer.writeheader()
         for number, (key, row) in enumerate(rows, 1):
-            shown = [str(number), key, annotator, row.dialogue.lang, transcript(row)]
-            cells = [*shown, *[""] * (len(head) - len(shown))]
-            writer.writerow([no_formula(cell) for cell in cells])
-
-
-def transcript(row: LabelledDialogue) -> str:
-    """The dialogue as text, a blank line between turns."""
-    return "\n\n".join(f"{t.role}: {t.content or EMPTY}" for t in row.dialogue.turns)
+            text = "\n\n".join(f"{t.role}: {t.content or EMPTY}" for t in row.dialogue.turns)
+            cells = {"number": str(number), KEY: key, ANNOTATOR: annotator}
+            cells |= {"lang": row.dialogue.lang, DIALOGUE: text}
+            writer.writerow({name: no_formula(cell) for name, cell in cells.items()})
+    return path
 
 
 def write_xlsx(
     path: Path,
     rows: Keyed,
-    asked: Sequence[Question],
+    asked: Sequence[AnnotationQuestion],
     guidelines: Guidelines,
     annotator: str = "",
-) -> None:
+) -> Path:
     """A workbook: ``answers`` (one row a dialogue, a drop-down for each question), ``dialogues``
-    (one row a turn, linked from the answers) and ``guidelines``.
+    (one row a turn, linked from the answers) and ``guidelines``; returns ``path``.
 
     Raises MissingExtraError without openpyxl.
     """
@@ -68,40 +82,41 @@ def write_xlsx(
     book = Workbook()
     answers, dialogues = book.active, book.create_sheet(DIALOGUES)
     answers.title = ANSWERS
-    places = _write_dialogues(dialogues, rows)
-    _write_answers(answers, rows, asked, annotator, places)
+    first_rows = _write_dialogues(dialogues, rows)
+    _write_answers(answers, rows, asked, annotator, first_rows)
     _write_guidelines(book.create_sheet(GUIDELINES), guidelines, asked)
     path.parent.mkdir(parents=True, exist_ok=True)
     book.save(path)
+    return path
 
 
-def _write_dialogues(sheet: Any, rows: Keyed) -> dict[str, int]:
+def _write_dialogues(sheet: Worksheet, rows: Keyed) -> dict[str, int]:
     """Write the turns; the row of the sheet in which each dialogue begins."""
     from openpyxl.styles import PatternFill
 
     tint = PatternFill("solid", fgColor="EAF2F8")
     _head(sheet, ["number", KEY, "speaker", "text"], [9, 16, 11, 100])
-    places: dict[str, int] = {}
+    first_rows: dict[str, int] = {}
     at = 2
     for number, (key, row) in enumerate(rows, 1):
-        places[key] = at
+        first_rows[key] = at
         for turn in row.dialogue.turns:
-            for part in _parts(turn.content or EMPTY):
-                cells = [_put(sheet, at, 1, number), _put(sheet, at, 2, key)]
-                cells += [_put(sheet, at, 3, turn.role), _put(sheet, at, 4, part)]
+            text = turn.content or EMPTY
+            for start in range(0, len(text), CELL):
+                cells = _put(sheet, at, [number, key, turn.role, text[start : start + CELL]])
                 for cell in cells if turn.role == "assistant" else ():
                     cell.fill = tint
                 at += 1
         at += 1  # a blank row between dialogues
-    return places
-
-
-def _parts(text: str) -> list[str]:
-    return [text[i : i + CELL] for i in range(0, len(text), CELL)]
+    return first_rows
 
 
 def _write_answers(
-    sheet: Any, rows: Keyed, asked: Sequence[Question], annotator: str, places: dict[str, int]
+    sheet: Worksheet,
+    rows: Keyed,
+    asked: Sequence[AnnotationQuestion],
+    annotator: str,
+    first_rows: dict[str, int],
 ) -> None:
     from openpyxl.comments import Comment
     from openpyxl.styles import Font
@@ -112,79 +127,174 @@ def _write_answers(
     widths = [9, 16, 14, 7, 10, *[max(12, len(q.name) + 2) for q in asked], 40, 40]
     _head(sheet, head, widths)
     for number, (key, row) in enumerate(rows, 1):
-        at = number + 1
-        shown: list[str | int] = [number, key, annotator, row.dialogue.lang, "read"]
-        for column, value in enumerate(shown, 1):
-            _put(sheet, at, column, value)
-        link = sheet.cell(at, head.index(DIALOGUE) + 1)
-        target = f"'{DIALOGUES}'!A{places[key]}"
+        *_, link = _put(sheet, number + 1, [number, key, annotator, row.dialogue.lang, "read"])
+        target = f"'{DIALOGUES}'!A{first_rows[key]}"
         link.hyperlink = Hyperlink(ref=link.coordinate, location=target)
         link.font = Font(underline="single", color="0B5C8A")
-    for question in asked:
-        column = head.index(question.name) + 1
+    for column, question in enumerate(asked, head.index(DIALOGUE) + 2):
         sheet.cell(1, column).comment = Comment(_note(question), "medal", width=360, height=170)
         letter = get_column_letter(column)
         _add_list(sheet, question, f"{letter}2:{letter}{len(rows) + 1}")
     sheet.freeze_panes = sheet.cell(2, head.index(DIALOGUE) + 2)
 
 
-def _add_list(sheet: Any, question: Question, cells: str) -> None:
+def _add_list(sheet: Worksheet, question: AnnotationQuestion, cells: str) -> None:
     from openpyxl.worksheet.datavalidation import DataValidation
 
-    listed = ",".join(question.answers)
-    rule = DataValidation(type="list", formula1=f'"{listed}"', allow_blank=True)
-    rule.error = f"Type or choose: {', '.join(question.answers)}"
-    rule.errorTitle, rule.promptTitle = question.title[:32], question.title[:32]
-    rule.prompt = _note(question)[:255]
-    rule.showErrorMessage = rule.showInputMessage = True
+    rule = DataValidation(
+        type="list",
+        formula1=f'"{",".join(question.answers)}"',
+        allow_blank=True,
+        error=f"Type or choose: {', '.join(question.answers)}",
+        errorTitle=question.title[:32],
+        promptTitle=question.title[:32],
+        prompt=_note(question)[:255],
+        showErrorMessage=True,
+        showInputMessage=True,
+    )
     sheet.add_data_validation(rule)
     rule.add(cells)
 
 
-def _note(question: Question) -> str:
-    parts = [question.dimension.definition]
-    if question.grades:
-        pairs = zip(question.answers, question.grades, strict=True)
-        parts += [f"{answer}: {grade}" for answer, grade in pairs]
-    parts += [f"yes if {question.mark}"] if question.mark else []
-    parts += [f"no if {question.leave}"] if question.leave else []
-    return "\n".join(parts)
+def _note(question: AnnotationQuestion) -> str:
+    colon = ":" if question.grades else ""
+    criteria = [f"{name}{colon} {text}" for name, text in question.criteria]
+    return "\n".join([question.dimension.definition, *criteria])
 
 
-def _write_guidelines(sheet: Any, guidelines: Guidelines, asked: Sequence[Question]) -> None:
-    from openpyxl.styles import Alignment, Font
+def _write_guidelines(
+    sheet: Worksheet, guidelines: Guidelines, asked: Sequence[AnnotationQuestion]
+) -> None:
+    from openpyxl.styles import Font
 
     lines = [(guidelines.title, True), *((text, False) for text in guidelines.intro)]
     for question in asked:
         lines += [(question.title, True), (_note(question), False)]
     sheet.column_dimensions["A"].width = 110
     for at, (text, bold) in enumerate(lines, 1):
-        cell = _put(sheet, at, 1, text)
-        cell.font, cell.alignment = Font(bold=bold), Alignment(wrap_text=True, vertical="top")
+        _put(sheet, at, [text])[0].font = Font(bold=bold)
 
 
-def _head(sheet: Any, names: Sequence[str], widths: Sequence[int]) -> None:
+def _head(sheet: Worksheet, names: Sequence[str], widths: Sequence[int]) -> None:
     from openpyxl.styles import Font
     from openpyxl.utils import get_column_letter
 
-    for column, (name, width) in enumerate(zip(names, widths, strict=True), 1):
-        _put(sheet, 1, column, name).font = Font(bold=True)
+    for cell in _put(sheet, 1, names):
+        cell.font = Font(bold=True)
+    for column, width in enumerate(widths, 1):
         sheet.column_dimensions[get_column_letter(column)].width = width
     sheet.freeze_panes = "A2"
 
 
-def _put(sheet: Any, row: int, column: int, value: str | int) -> Any:
-    """Write a cell. Text is always stored as text, whatever it begins with, and what XML cannot
-    hold becomes U+FFFD."""
+def _put(sheet: Worksheet, row: int, values: Iterable[str | int]) -> list[Cell]:
+    """Write the cells of a row from the first column on. Text is always stored as text, whatever it
+    begins with, and what XML cannot hold becomes U+FFFD."""
     from openpyxl.styles import Alignment
 
-    cell = sheet.cell(row, column)
-    if isinstance(value, int):
-        cell.value = value
-        cell.alignment = Alignment(vertical="top")
-        return cell
-    cell.value = _CONTROL.sub("\ufffd", value)
-    cell.data_type = "s"
-    cell.quotePrefix = value.startswith(FORMULA)  # so that editing it makes no formula either
-    cell.alignment = Alignment(wrap_text=True, vertical="top")
-    return cell
+    cells = []
+    for column, value in enumerate(values, 1):
+        cell = sheet.cell(row, column)
+        if isinstance(value, str):
+            cell.value = _CONTROL.sub("\ufffd", value)
+            cell.data_type = "s"
+            cell.quotePrefix = value.startswith(FORMULA)  # so that editing makes no formula either
+        else:
+            cell.value = value
+        cell.alignment = Alignment(wrap_text=isinstance(value, str), vertical="top")
+        cells.append(cell)
+    return cells
+
+
+def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[RawAnswer]:
+    """One answer for each row with a key or a value, by the names in the first row.
+
+    Columns that are neither a dimension nor a free text are notes of the annotator. Raises
+    DataError for a file of another form or without such a column, and MissingExtraError for xlsx
+    without openpyxl.
+    """
+    lines = _xlsx(path) if path.suffix.lower() == ".xlsx" else _csv(path)
+    head = [name.strip().lower() for name in next(lines, [])]
+    missing = [name for name in (KEY, ANNOTATOR, *dimensions) if name.lower() not in head]
+    if missing:
+        raise DataError(
+            path,
+            1,
+            f"the first row has no column {', '.join(map(repr, missing))}",
+            hint="type the name into the first row as it was exported",
+        )
+    places = {name: head.index(name.lower()) for name in (KEY, ANNOTATOR, *dimensions)}
+    free = {
+        name: head.index(name)
+        for name in (OTHER_TEXT, COMMENT)
+        if name in head and name not in places
+    }
+    for number, line in enumerate(lines, 2):
+        cells = [_plain(cell) for cell in [*line, *[""] * (len(head) - len(line))]]
+        values = {name: cells[places[name]] for name in dimensions}
+        if cells[places[KEY]] or any(values.values()):
+            yield RawAnswer(
+                where=f"{path}: row {number}",
+                key=cells[places[KEY]],
+                annotator=cells[places[ANNOTATOR]],
+                values=values,
+                texts={name: cells[place] for name, place in free.items()},
+            )
+
+
+def _plain(cell: str) -> str:
+    """The cell as somebody typed it: without the apostrophe that keeps it from being a formula."""
+    text = cell.strip()
+    return text[1:] if text[:1] == "'" and text[1:].startswith(FORMULA) else text
+
+
+def _csv(path: Path) -> Iterator[Sequence[str]]:
+    """Rows, whichever of comma, semicolon and tab stands between cells (Excel's choice hangs on the
+    country)."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        hint = "save it as CSV UTF-8 (Excel: Save as, CSV UTF-8)"
+        raise DataError(path, None, "not UTF-8 text", hint=hint) from error
+    first = text.split("\n", 1)[0]
+    between = max(",;\t", key=first.count)
+    try:
+        yield from csv.reader(io.StringIO(text, newline=""), delimiter=between, strict=True)
+    except csv.Error as error:
+        raise DataError(path, None, f"not a CSV table: {error}") from error
+
+
+def _xlsx(path: Path) -> Iterator[Sequence[str]]:
+    try:
+        from openpyxl import load_workbook
+    except ImportError as error:
+        raise MissingExtraError("openpyxl", "annotate", "reading an xlsx spreadsheet") from error
+    from zipfile import BadZipFile, ZipFile
+
+    try:
+        with ZipFile(path) as archive:  # before openpyxl, which holds all texts in memory
+            unpacked = sum(part.file_size for part in archive.infolist())
+        if unpacked > _UNPACKED:
+            raise DataError(
+                path,
+                None,
+                f"unpacks to {unpacked >> 20} MB, more than {_UNPACKED >> 20} MB",
+                hint="an exported sheet is far smaller: delete what was added, or save it as .csv",
+            )
+        book = load_workbook(path, read_only=True, data_only=True)
+        sheet = book[ANSWERS] if ANSWERS in book.sheetnames else book.worksheets[0]
+        for line in sheet.iter_rows(values_only=True):
+            yield [_shown(cell) for cell in line]
+        book.close()
+    except (BadZipFile, KeyError, ValueError, OSError, EOFError, SyntaxError, zlib.error) as error:
+        hint = "save it as .xlsx or .csv again"  # SyntaxError: what XML that breaks off raises
+        raise DataError(path, None, f"not an xlsx workbook: {error}", hint=hint) from error
+
+
+def _shown(cell: object) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    if isinstance(cell, bool):  # a typed TRUE
+        return str(cell).lower()
+    return str(cell)

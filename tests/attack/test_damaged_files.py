@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from medal_judges import jsonl
 from medal_judges.cli import app
-from medal_judges.data_prep.annotation.spreadsheet_answers import read_spreadsheet
+from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
 from medal_judges.errors import DataError
 from medal_judges.jsonl import Skipped, read_dialogues
 

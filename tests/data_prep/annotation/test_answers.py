@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from medal_judges.data_prep.annotation.answers import AnnotationError, Answer, check
-from medal_judges.data_prep.annotation.merge import merge
+from medal_judges.data_prep.annotation.answers import AnnotationError, RawAnswer, check, merge
 from medal_judges.data_prep.annotation.project import Project
 
 GOOD = {
@@ -19,15 +18,15 @@ GOOD = {
 }
 
 
-def answer(key: str, annotator: str = "ana", where: str = "a.csv: row 2", **more: str) -> Answer:
-    return Answer(where, key, annotator, GOOD | more)
+def answer(key: str, annotator: str = "ana", where: str = "a.csv: row 2", **more: str) -> RawAnswer:
+    return RawAnswer(where, key, annotator, GOOD | more)
 
 
-def everything(project: Project) -> list[Answer]:
+def everything(project: Project) -> list[RawAnswer]:
     return [answer(key, who) for who, keys in project.assignments.items() for key in keys]
 
 
-def only(project: Project, answers: list[Answer]) -> str:
+def only(project: Project, answers: list[RawAnswer]) -> str:
     """The one problem that ``answers`` have beyond what was not annotated at all."""
     _, problems = check(answers, project)
     (found,) = [p for p in problems if not p.where.startswith(("annotator", "project"))]
@@ -105,10 +104,12 @@ def test_what_was_not_annotated_is_named(project: Project) -> None:
     empty = [replace(a, values=dict.fromkeys(GOOD, "")) for a in everything(project)[:2]]
     _, problems = check([*empty, *everything(project)[2:]], project)
     (found,) = problems
-    assert found.where == "annotator 'ana'" and "2 of 3 dialogues are not annotated" in found.said
+    assert (
+        found.where == "annotator 'ana'" and "2 of 3 dialogues are not annotated" in found.problem
+    )
     free = replace(project, assignments={})
     _, problems = check(everything(project)[:1], free)
-    assert problems[0].said.startswith("2 of 3 dialogues have no answer: d")
+    assert problems[0].problem.startswith("2 of 3 dialogues have no answer: d")
 
 
 def test_all_problems_stand_in_one_error(project: Project) -> None:
@@ -151,7 +152,7 @@ def test_earlier_labels_are_a_machines_only_where_the_row_says_so(project: Proje
     replaced = {**bare, "earlier_labels": [{"labels": {"overall": [1.0]}}]}  # by medal label
     (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=replaced)}))
     assert found.extra["earlier_labels"] == [{"labels": {"overall": [1.0]}}, *kept]
-    again = {**row.extra, "annotators": ["ana", "ben"]}  # annotated, then labelled anew
+    again = {**row.extra, "annotators": ["ana", "ben"]}  # annotated, then labelled again
     (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=again)}))
     assert "machine_labels" in found.extra and "earlier_labels" not in found.extra
 

@@ -9,10 +9,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from medal_judges.data_prep.annotation.answers import check
-from medal_judges.data_prep.annotation.label_studio import EMPTY, config_xml, tasks
-from medal_judges.data_prep.annotation.label_studio_answers import read_label_studio
-from medal_judges.data_prep.annotation.merge import merge
+from medal_judges.data_prep.annotation.answers import check, merge
+from medal_judges.data_prep.annotation.label_studio import (
+    EMPTY,
+    config_xml,
+    read_label_studio,
+    tasks,
+)
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import load_guidelines, questions
 from medal_judges.errors import DataError
@@ -77,7 +80,7 @@ def test_a_real_export_comes_back_as_labels(
     checked, problems = check(answers, project)
     # ana skipped one task and left a draft of another
     (left,) = problems
-    assert left.where == "annotator 'ana'" and "2 of 3 dialogues" in left.said
+    assert left.where == "annotator 'ana'" and "2 of 3 dialogues" in left.problem
     found = {row.dialogue.lang: row for row in merge(checked, project)}
     both = found["pt"]
     assert both.extra["annotators"] == ["ana", "ben"]

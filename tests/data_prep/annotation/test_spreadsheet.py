@@ -12,32 +12,36 @@ import pytest
 from openpyxl import load_workbook
 
 from medal_judges.cells import FORMULA
-from medal_judges.data_prep.annotation.answers import Checked, check
+from medal_judges.data_prep.annotation.answers import CheckedAnswer, check
 from medal_judges.data_prep.annotation.project import Project, keyed
-from medal_judges.data_prep.annotation.questions import Question, load_guidelines, questions
+from medal_judges.data_prep.annotation.questions import (
+    AnnotationQuestion,
+    load_guidelines,
+    questions,
+)
 from medal_judges.data_prep.annotation.spreadsheet import (
     CELL,
     Keyed,
     header,
+    read_spreadsheet,
     write_csv,
     write_xlsx,
 )
-from medal_judges.data_prep.annotation.spreadsheet_answers import read_spreadsheet
 from medal_judges.errors import DataError
 from medal_judges.labelled import LabelledDialogue, parse_labelled
 
 GUIDELINES = load_guidelines()
 
 
-def asked(project: Project) -> list[Question]:
-    return questions(list(project.dimensions), GUIDELINES)
+def asked(project: Project) -> list[AnnotationQuestion]:
+    return questions(project.dimensions, GUIDELINES)
 
 
 def share(project: Project, annotator: str = "ana") -> Keyed:
     return [(key, project.rows[key]) for key in project.assignments[annotator]]
 
 
-def handed_out(project: Project, path: Path, annotator: str) -> None:
+def exported_sheet(project: Project, path: Path, annotator: str) -> None:
     rows = share(project, annotator)
     if path.suffix == ".xlsx":
         write_xlsx(path, rows, asked(project), GUIDELINES, annotator)
@@ -50,7 +54,7 @@ Fill = Callable[[int, str], str]
 
 def filled(project: Project, path: Path, annotator: str, fill: Fill) -> None:
     """The file as somebody hands it back: ``fill(row, column)`` is what they typed."""
-    handed_out(project, path, annotator)
+    exported_sheet(project, path, annotator)
     names = [*(d.name for d in project.dimensions), "other_text", "comment"]
     if path.suffix == ".xlsx":
         book = load_workbook(path)
@@ -89,7 +93,7 @@ def test_there_and_back(project: Project, tmp_path: Path, ending: str) -> None:
     checked, problems = check(answers, project)
     assert problems == []
     expected = [
-        Checked(
+        CheckedAnswer(
             key,
             annotator,
             {d.name: value_of(typed(i, d.name)) for d in project.dimensions},
@@ -139,7 +143,7 @@ def test_a_comment_that_looks_like_a_formula_comes_back_as_typed(
 
 
 def test_drop_downs_hold_the_scale_of_each_question(project: Project, tmp_path: Path) -> None:
-    handed_out(project, tmp_path / "ana.xlsx", "ana")
+    exported_sheet(project, tmp_path / "ana.xlsx", "ana")
     sheet = load_workbook(tmp_path / "ana.xlsx")["answers"]
     head = [cell.value for cell in sheet[1]]
     assert head == header(asked(project))
@@ -153,7 +157,7 @@ def test_drop_downs_hold_the_scale_of_each_question(project: Project, tmp_path: 
 
 
 def test_dialogues_are_linked_and_whole(project: Project, tmp_path: Path) -> None:
-    handed_out(project, tmp_path / "ana.xlsx", "ana")
+    exported_sheet(project, tmp_path / "ana.xlsx", "ana")
     book = load_workbook(tmp_path / "ana.xlsx")
     for i, (key, row) in enumerate(share(project)):
         place = str(book["answers"].cell(i + 2, 5).hyperlink.location)

@@ -14,7 +14,7 @@ from typing import Any
 
 # Name in the old record: name in the new one, of JSON fields and values, CSV files and sections of
 # the page.
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {"within": "within_system"}
 # What one record need not share with the next.
 IGNORED = {
     *("seconds", "version", "judge_version", "signature"),

@@ -18,7 +18,7 @@ from medal_judges.report.numbers import p_value_text
 from medal_judges.report.table import Cell, PValue, Table
 from medal_judges.stats.results import Estimate, ResultRow
 
-_GRADED = {"spearman": "ρ", "within": "ρ within", "pearson": "r", "kendall": "τ-b"}
+_GRADED = {"spearman": "ρ", "within_system": "ρ within", "pearson": "r", "kendall": "τ-b"}
 _BINARY = {"f1_present": "F1+", "f1_absent": "F1-", "precision": "precision", "recall": "recall"}
 _PLANTED = ("Issue", "Judge", "F1+ vs clean", "F1+ vs innocent edits", "AUC vs clean",
             "AUC vs innocent edits", "False alarms, clean")  # fmt: skip

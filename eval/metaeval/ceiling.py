@@ -22,7 +22,7 @@ from medal_judges.stats.intervals import Clusters, with_intervals
 from medal_judges.stats.results import Estimate
 from medal_judges.stats.weights import weighted
 
-CORRELATIONS = ("pearson", "spearman", "kendall", "within", "centred")
+CORRELATIONS = ("pearson", "spearman", "kendall", "within_system", "centred")
 _NONE_SHARED = "no row has answers of two annotators"
 _NONE_VARIES = "annotators share fewer than 3 rows, or give all of them the same answer"
 _UNDEFINED = "undefined against every annotator"

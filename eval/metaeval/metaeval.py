@@ -121,7 +121,13 @@ def scale_of_answers(rows: Iterable[LabelledDialogue], dimension: str) -> Scale 
 def figures(aligned: Aligned, kind: Kind, clusters: Clusters) -> dict[str, Estimate]:
     """Correlations, and for a binary dimension F1+, F1-, precision, recall and accuracy too."""
     if not len(aligned.rows):
-        names = (*(METRICS if kind == "binary" else ()), "spearman", "pearson", "kendall", "within")
+        names = (
+            *(METRICS if kind == "binary" else ()),
+            "spearman",
+            "pearson",
+            "kendall",
+            "within_system",
+        )
         reason = "no row was scored" if aligned.total else "no row has a human answer"
         return no_ceiling(names, reason)
     found = _correlation_figures(aligned, clusters)
@@ -160,7 +166,7 @@ def _slice(aligned: Aligned, part: list[int], kind: Kind) -> dict[str, Estimate]
     clusters = choose_clusters(chosen.chatbots, chosen.groups)
     found = figures(chosen, kind, clusters)
     one_bot = len(set(chosen.chatbots)) == 1
-    return {k: v for k, v in found.items() if not (one_bot and k in ("within", "centred"))}
+    return {k: v for k, v in found.items() if not (one_bot and k in ("within_system", "centred"))}
 
 
 def _counts(aligned: Aligned, kind: Kind) -> dict[str, int]:

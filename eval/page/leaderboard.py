@@ -20,7 +20,7 @@ from medal_judges.report.table import Cell, Figured, IntervalBar, Percent, Pin, 
 from medal_judges.stats.intervals import MIN_ROWS
 from medal_judges.stats.results import Estimate, ResultRow
 
-GRADED = ("spearman", "within", "pearson", "kendall")
+GRADED = ("spearman", "within_system", "pearson", "kendall")
 BINARY = ("f1_present", "f1_absent", "precision", "recall", "accuracy")
 _BRIEF = ("precision", "recall", "accuracy")  # their intervals are tooltips
 _LEAD = Markup(

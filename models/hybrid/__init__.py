@@ -1,1 +1,1 @@
-"""Hybrid judges: several saved judges as one (selected, stacked, or a cheap one before a dear)."""
+"""Hybrid judges: several saved judges as one (selected, stacked, or a weak one before a strong)."""

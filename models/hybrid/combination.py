@@ -179,20 +179,20 @@ class Cascade(Combination):
         items: Sequence[ScoreRequest],
         ask: Ask,
     ) -> list[Prediction]:
-        cheap, dear = members.values()
+        weak, strong = members.values()
         names = [d.name for d in dimensions]
-        first = ask(cheap, items, names)
-        unsure = [self._unsure(cheap, judgement, names) for judgement in first]
+        first = ask(weak, items, names)
+        unsure = [self._unsure(weak, judgement, names) for judgement in first]
         deferred = [i for i, some in enumerate(unsure) if some]
-        second = ask(dear, [items[i] for i in deferred], names) if deferred else []
+        second = ask(strong, [items[i] for i in deferred], names) if deferred else []
         later = dict(zip(deferred, second, strict=True))
         return [
             self._chosen(members, dimensions, first[i], later.get(i), unsure[i])
             for i in range(len(items))
         ]
 
-    def _unsure(self, cheap: Member, judgement: Judgement, names: Sequence[str]) -> set[str]:
-        return {n for n in names if _is_unsure(cheap, judgement, n, self.thresholds[n])}
+    def _unsure(self, weak: Member, judgement: Judgement, names: Sequence[str]) -> set[str]:
+        return {n for n in names if _is_unsure(weak, judgement, n, self.thresholds[n])}
 
     def _chosen(
         self,
@@ -202,17 +202,17 @@ class Cascade(Combination):
         second: Judgement | None,
         unsure: set[str],
     ) -> Prediction:
-        cheap, dear = members.values()
+        weak, strong = members.values()
         answers, kept = [], []
         for dimension in dimensions:
-            answer = own = answer_of(cheap, first, dimension)
+            answer = own = answer_of(weak, first, dimension)
             if dimension.name in unsure and second is not None:
-                answer = _after(own, answer_of(dear, second, dimension))
+                answer = _after(own, answer_of(strong, second, dimension))
             if answer.score is None and own.score is not None:
                 answer = replace(own, details=replace(own.details, members=answer.details.members))
-                kept.append(f"{dimension.name}: {dear.name} has no score, {cheap.name}'s stands")
+                kept.append(f"{dimension.name}: {strong.name} has no score, {weak.name}'s stands")
             answers.append(answer)
-        told = {cheap.name: first} | ({} if second is None else {dear.name: second})
+        told = {weak.name: first} | ({} if second is None else {strong.name: second})
         found = _joined(answers, told)
         found.explanation = "; ".join(filter(None, [found.explanation, *kept])) or None
         return found
@@ -263,7 +263,7 @@ def answer_of(member: Member, judgement: Judgement, dimension: Dimension) -> Ans
 def uncertainty(member: Member, judgement: Judgement, dimension: str) -> float | None:
     """Judgement.uncertainty of the hybrid's ``dimension``; None where the judge has no score.
 
-    Raises ConfigError where it has a score and no distribution: it cannot be the cheap one.
+    Raises ConfigError where it has a score and no distribution: it cannot be the weak one.
     """
     if member.unit(judgement, dimension) is None:
         return None
@@ -273,7 +273,7 @@ def uncertainty(member: Member, judgement: Judgement, dimension: str) -> float |
         raise ConfigError(
             f"member {member.name} gives no distribution of {dimension!r}, so a cascade cannot "
             "tell when it is unsure",
-            hint="a cheap judge needs an ordinal or binary dimension and a calibration or a "
+            hint="a weak judge needs an ordinal or binary dimension and a calibration or a "
             "probability per level: train an encoder on such a rubric, or use kind: stack",
         )
     return found

@@ -62,7 +62,7 @@ class HybridConfig(Config):
             return self
         if len(self.members) != 2:
             raise ValueError(
-                f"a cascade has two members, the cheap one first; there are {len(self.members)}"
+                f"a cascade has two members, the weak one first; there are {len(self.members)}"
             )
         if given != 1:
             raise ValueError("a cascade needs either threshold or share")

@@ -42,7 +42,7 @@ class HybridSettings(Config):
         ):
             raise ValueError("weights of a mean are not below 0, and one is above")
         if self.kind == "cascade" and len(self.members) != 2:
-            raise ValueError("a cascade has two members, the cheap one first")
+            raise ValueError("a cascade has two members, the weak one first")
         return self
 
     def combination(self, dimensions: Sequence[str]) -> Combination:

@@ -5,7 +5,7 @@ is appended by one ``write`` to a file opened with O_APPEND, so two processes of
 write over each other, and no lock, journal or shared memory is left behind. The file can be read,
 copied and joined with ``cat``. Over NFS appending is not atomic between machines (and sqlite's
 write-ahead log does not work there at all): an answer can be lost to another machine's, and is then
-asked again; give each machine a folder of its own where that is too dear.
+asked again; give each machine a folder of its own where that costs too much.
 
 Each line is written between two line breaks. A write that was torn (kill, full disk) is then at
 most one line that is not whole JSON, which reading leaves out; what is written next begins on a

@@ -14,7 +14,7 @@ from medal_judges.stats.correlation import (
     correlation_statistic,
     correlations,
     weighted_ranks,
-    within_statistic,
+    within_system_statistic,
 )
 from medal_judges.stats.intervals import Clusters, with_intervals
 
@@ -74,7 +74,7 @@ def test_within_is_the_row_weighted_mean_of_the_chatbots() -> None:
     score = np.array([1.0, 2, 3, 4, 5, 6, 5, 4, 3, 2, 1, 1, 2, 3, 4, 5, 1, 2])
     # up: 5 rows at +1; down: 6 rows at -1; flat: constant ratings; few: 2 rows. (5 - 6) / 11
     bots = ["up"] * 5 + ["down"] * 6 + ["flat"] * 5 + ["few"] * 2
-    assert value(correlations(human, score, bots)["within"]) == pytest.approx(-1 / 11)
+    assert value(correlations(human, score, bots)["within_system"]) == pytest.approx(-1 / 11)
 
 
 def test_centred_is_pearson_of_rank_residuals() -> None:
@@ -93,7 +93,7 @@ def test_telling_chatbots_apart_is_not_agreement_within() -> None:
     human, score = level + rng.normal(size=400), level + rng.normal(size=400)
     found = correlations(human, score, ["bad"] * 200 + ["good"] * 200)
     assert value(found["spearman"]) > 0.7
-    assert abs(value(found["within"])) < 0.15
+    assert abs(value(found["within_system"])) < 0.15
     assert abs(value(found["centred"])) < 0.15
 
 
@@ -114,8 +114,11 @@ def test_undefined_has_its_reason(human: list[float], score: list[float], reason
 
 def test_no_figure_within_chatbots_without_names_or_rows() -> None:
     human, score, _ = tied_sample(8)
-    assert correlations(human, score, [None] * 8)["within"].reason == "the set names no chatbots"
-    few = correlations(human, score, [f"bot-{i % 4}" for i in range(8)])["within"]
+    assert (
+        correlations(human, score, [None] * 8)["within_system"].reason
+        == "the set names no chatbots"
+    )
+    few = correlations(human, score, [f"bot-{i % 4}" for i in range(8)])["within_system"]
     assert few.value is None
     assert "no chatbot with 5 rows" in (few.reason or "")
 
@@ -139,11 +142,11 @@ def test_row_order_does_not_matter() -> None:
 
 def test_within_ignores_rows_of_no_named_chatbot() -> None:
     human, score, bots = tied_sample()
-    named = within_statistic(human, score, bots)(np.ones((1, 60)))
-    more = within_statistic(np.r_[human, 1.0, 9.0], np.r_[score, 9.0, 1.0], [*bots, None, None])(
-        np.ones((1, 62))
-    )
-    assert more["within"] == pytest.approx(named["within"])
+    named = within_system_statistic(human, score, bots)(np.ones((1, 60)))
+    more = within_system_statistic(
+        np.r_[human, 1.0, 9.0], np.r_[score, 9.0, 1.0], [*bots, None, None]
+    )(np.ones((1, 62)))
+    assert more["within_system"] == pytest.approx(named["within_system"])
 
 
 def test_intervals_of_400_conversations_are_fast() -> None:

@@ -59,7 +59,7 @@ def test_graded_dimension() -> None:
     assert found.kind == "ordinal"
     assert found.metrics["spearman"].value == pytest.approx(spearmanr(human, score).statistic)
     assert (found.n, found.scored, found.coverage, found.clusters) == (90, 90, 1, "chatbot")
-    assert set(found.ceiling) >= {"spearman", "pearson", "kendall", "within", "alpha"}
+    assert set(found.ceiling) >= {"spearman", "pearson", "kendall", "within_system", "alpha"}
     assert found.slice_sizes == {f"chatbot:bot-{i}": 15 for i in range(6)} | {
         "lang:de": 45,
         "lang:en": 45,
@@ -67,7 +67,7 @@ def test_graded_dimension() -> None:
     german = [i for i in range(90) if i % 2]
     expected = spearmanr(np.array(human)[german], np.array(score, dtype=float)[german]).statistic
     assert found.slices["lang:de"]["spearman"].value == pytest.approx(expected)
-    assert "within" not in found.slices["chatbot:bot-0"]
+    assert "within_system" not in found.slices["chatbot:bot-0"]
 
 
 def test_deterministic_and_free_of_row_order() -> None:

@@ -195,33 +195,33 @@ def test_a_members_failure_is_the_stacks_with_its_reason() -> None:
 
 
 def test_a_cascade_defers_what_is_unsure_and_asks_the_dear_judge_no_more() -> None:
-    cheap, dear = Counting(missing=["1"]), Counting(missing=["5"])
-    judge = hybrid(Cascade({"overall": 0.3}), cheap=cheap, dear=dear)
+    weak, strong = Counting(missing=["1"]), Counting(missing=["5"])
+    judge = hybrid(Cascade({"overall": 0.3}), weak=weak, strong=strong)
     found = {j.id: j for j in judge.score(chats(14))}
     # doubt k / 14 at one end of the scale: sqrt(p (1 - p)) > 0.3 from k = 2
     unsure = [str(i) for i in range(14) if i % 7 >= 2 and i != 3]
-    assert sorted(dear.asked, key=int) == ["1", *unsure]
+    assert sorted(strong.asked, key=int) == ["1", *unsure]
     asked = {i: list(j.details["overall"].members) for i, j in found.items() if i != "3"}
-    assert {i for i, names in asked.items() if names == ["cheap", "dear"]} == {"1", *unsure}
-    assert all(names == ["cheap"] for i, names in asked.items() if i not in {"1", *unsure})
-    assert found["7"].usage == {"tokens": 7, "money": 0.5}  # the dear one cost nothing
-    assert found["5"].details["overall"].members == {"cheap": 1.0, "dear": None}
-    assert found["1"].scores["overall"] == 2.0  # the cheap one had none
-    assert found["5"].scores["overall"] == 1.0  # the dear one had none: the cheap one's stands
-    assert "dear has no score" in (found["5"].explanation or "")
+    assert {i for i, names in asked.items() if names == ["weak", "strong"]} == {"1", *unsure}
+    assert all(names == ["weak"] for i, names in asked.items() if i not in {"1", *unsure})
+    assert found["7"].usage == {"tokens": 7, "money": 0.5}  # the strong one cost nothing
+    assert found["5"].details["overall"].members == {"weak": 1.0, "strong": None}
+    assert found["1"].scores["overall"] == 2.0  # the weak one had none
+    assert found["5"].scores["overall"] == 1.0  # the strong one had none: the weak one's stands
+    assert "strong has no score" in (found["5"].explanation or "")
 
 
 def test_the_ends_of_a_cascade_are_its_members() -> None:
-    never = hybrid(Cascade({"overall": 1.0}), cheap=Counting(), dear=(dear := Counting()))
+    never = hybrid(Cascade({"overall": 1.0}), weak=Counting(), strong=(strong := Counting()))
     assert overall(list(never.score(chats(6))))[:3] == [1.0, 2.0, 3.0]
-    assert dear.asked == []
-    always = hybrid(Cascade({"overall": -1.0}), cheap=Counting(), dear=dear)
+    assert strong.asked == []
+    always = hybrid(Cascade({"overall": -1.0}), weak=Counting(), strong=strong)
     list(always.score(chats(6)))
-    assert len(dear.asked) == 5
+    assert len(strong.asked) == 5
 
 
 def test_a_cheap_judge_without_distributions_is_refused() -> None:
-    judge = hybrid(Cascade({"overall": 0.1}), cheap=Counting(chances=False), dear=Counting())
+    judge = hybrid(Cascade({"overall": 0.1}), weak=Counting(chances=False), strong=Counting())
     with pytest.raises(ConfigError, match="no distribution of 'overall'"):
         list(judge.score(chats(2)))
 

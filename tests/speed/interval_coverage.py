@@ -201,7 +201,7 @@ COLUMNS = {
     "spearman": "ρ",
     "pearson": "r",
     "kendall": "τ-b",
-    "within": "ρ within",
+    "within_system": "ρ within",
     f"f1_present {COMMON}": "F1+ 30%",
     f"f1_present {RARE}": "F1+ 5%",
     f"f1_absent {COMMON}": "F1− 30%",

@@ -53,7 +53,7 @@ def figures(rows: Rows, parts: list[Columns]) -> Iterator[tuple[str, Left]]:
     if human.shape[1] <= LARGEST:
         yield "kendall", _kendall(human, one, parts)
     if len(parts) < human.shape[1]:
-        yield "within", _within(human, one, parts)
+        yield "within_system", _within(human, one, parts)
     for share in (COMMON, RARE):
         people, *judges = (present(values, share) for values in (human, one, two))
         found = [_left(_f1(people, judge), parts) for judge in judges]

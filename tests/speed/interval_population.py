@@ -99,7 +99,7 @@ def truths(what: Population, shares: tuple[float, ...]) -> dict[str, float]:
     r = what.r
     rank = 6 / np.pi * np.arcsin(r / 2)
     found = {"pearson": r, "spearman": rank, "kendall": 2 / np.pi * np.arcsin(r)}
-    found["within"] = float(6 / np.pi * np.arcsin(what.within / 2))
+    found["within_system"] = float(6 / np.pi * np.arcsin(what.within / 2))
     normal = multivariate_normal([0, 0], [[1, r], [r, 1]])
     for share in shares:
         cut = norm.isf(share)

@@ -136,7 +136,7 @@ def _judge(
     members: Mapping[str, Member],
     dimensions: Sequence[Dimension],
 ) -> Judged:
-    """Every member's judgements of ``rows``; of a cascade the cheap one's alone, and none where
+    """Every member's judgements of ``rows``; of a cascade the weak one's alone, and none where
     the threshold is given."""
     asked = dict(members)
     if model.kind == "cascade":
@@ -205,11 +205,11 @@ def _cascade(
     if model.threshold is not None:
         return Cascade(dict.fromkeys([d.name for d in dimensions], model.threshold)), {}
     assert model.share is not None
-    cheap = next(iter(judged.members.values()))
+    weak = next(iter(judged.members.values()))
     thresholds, figures = {}, {}
     for dimension in dimensions:
-        found = [uncertainty(cheap, j, dimension.name) for j in judged.told[cheap.name]]
-        # What the cheap judge cannot score is deferred whatever the threshold.
+        found = [uncertainty(weak, j, dimension.name) for j in judged.told[weak.name]]
+        # What the weak judge cannot score is deferred whatever the threshold.
         sure = [float("inf") if value is None else value for value in found]
         threshold = threshold_for(sure, model.share)
         thresholds[dimension.name] = threshold

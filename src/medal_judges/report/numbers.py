@@ -12,7 +12,7 @@ LABELS = {
     "spearman": "Spearman ρ",
     "pearson": "Pearson r",
     "kendall": "Kendall τ-b",
-    "within": "ρ within chatbots",
+    "within_system": "ρ within chatbots",
     "f1_present": "F1+",
     "f1_absent": "F1−",
     "precision": "Precision",

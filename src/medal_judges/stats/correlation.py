@@ -27,12 +27,12 @@ _FLAT = 1e-20  # a variance below this share of the square of the largest value 
 def correlations(
     human: Floats, score: Floats, chatbots: Sequence[str | None] = ()
 ) -> dict[str, Estimate]:
-    """``pearson``, ``spearman``, ``kendall`` (tau-b), and with ``chatbots`` also ``within`` and
-    ``centred`` (see ``within_statistic``). Intervals and p-values come from intervals.py.
+    """``pearson``, ``spearman``, ``kendall`` (tau-b), and with ``chatbots`` also ``within_system``
+    and ``centred`` (see ``within_system_statistic``). Intervals and p-values: intervals.py.
 
     An undefined figure is None with its reason: fewer than 3 rows, or one side constant.
     """
-    names = ("pearson", "spearman", "kendall", *(("within", "centred") if chatbots else ()))
+    names = ("pearson", "spearman", "kendall", *(("within_system", "centred") if chatbots else ()))
     reason = undefined_reason(human, score)
     if reason is not None:
         return {name: Estimate(None, reason=reason) for name in names}
@@ -64,9 +64,9 @@ def _plain(human: Floats, score: Floats) -> dict[str, Estimate]:
 def _by_chatbot(
     human: Floats, score: Floats, chatbots: Sequence[str | None]
 ) -> dict[str, Estimate]:
-    found = within_statistic(human, score, chatbots)(np.ones((1, len(human))))
+    found = within_system_statistic(human, score, chatbots)(np.ones((1, len(human))))
     reasons = {
-        "within": f"no chatbot with {MIN_WITHIN} rows on which people and judge both vary",
+        "within_system": f"no chatbot with {MIN_WITHIN} rows on which people and judge both vary",
         "centred": "nothing varies within chatbots",
     }
     if all(bot is None for bot in chatbots):
@@ -87,7 +87,7 @@ def correlation_statistic(
 ) -> Statistic:
     """The figures of ``correlations`` as a function of row weights (how often a row was drawn)."""
     kendall = _kendall_statistic(human, score)
-    within = within_statistic(human, score, chatbots) if chatbots else None
+    within = within_system_statistic(human, score, chatbots) if chatbots else None
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         found = {
@@ -105,12 +105,14 @@ def spearman_statistic(human: Floats, score: Floats) -> Statistic:
     return lambda weights: {"spearman": weighted_spearman(human, score, weights)}
 
 
-def within_statistic(human: Floats, score: Floats, chatbots: Sequence[str | None]) -> Statistic:
+def within_system_statistic(
+    human: Floats, score: Floats, chatbots: Sequence[str | None]
+) -> Statistic:
     """Agreement that does not come from telling chatbots apart, two ways.
 
-    ``within``: mean of the Spearman correlations of the single chatbots, weighted by rows, over
-    chatbots with at least 5 rows on which neither side is constant. ``centred``: ranks over all
-    rows, minus the chatbot's mean rank, then Pearson (the rank correlation with the chatbot
+    ``within_system``: mean of the Spearman correlations of the single chatbots, weighted by rows,
+    over chatbots with at least 5 rows on which neither side is constant. ``centred``: ranks over
+    all rows, minus the chatbot's mean rank, then Pearson (the rank correlation with the chatbot
     partialled out). Rows of no named chatbot are left out.
     """
     names = np.array([bot or "" for bot in chatbots])
@@ -118,7 +120,7 @@ def within_statistic(human: Floats, score: Floats, chatbots: Sequence[str | None
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         return {
-            "within": _within(human, score, weights, parts),
+            "within_system": _within(human, score, weights, parts),
             "centred": _centred(human, score, weights, parts),
         }
 

@@ -42,8 +42,8 @@ class Point:
 class ResultRow:
     """One judge on one set and dimension.
 
-    ``metrics`` maps a name (``spearman``, ``pearson``, ``kendall``, ``within`` = Spearman within
-    chatbots, ``f1_present``, ``f1_absent``, ``precision``, ``recall``, ``accuracy``) to an
+    ``metrics`` maps a name (``spearman``, ``pearson``, ``kendall``, ``within_system`` = Spearman
+    within chatbots, ``f1_present``, ``f1_absent``, ``precision``, ``recall``, ``accuracy``) to an
     Estimate. ``slices`` maps ``lang:de`` or ``chatbot:Meena`` to the same for that part.
     ``ceiling`` is the same figure for one annotator against the others, ``like_for_like`` for the
     judge against the same others, both on the ``ceiling_rows`` rows with two answers or more;

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_CORRELATIONS = ("pearson", "spearman", "spearmanr", "kendall", "within", "centred")
+_CORRELATIONS = ("pearson", "spearman", "spearmanr", "kendall", "within_system", "centred")
 _SHARES = (
     "share",
     "f1_",

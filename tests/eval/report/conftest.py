@@ -73,7 +73,7 @@ def _graded(points: list[Point]) -> dict[str, Estimate]:
         "spearman": _estimate(rho),
         "pearson": _estimate(rho * 0.98),
         "kendall": _estimate(rho * 0.75),
-        "within": _estimate(rho * 0.7, 0.12),
+        "within_system": _estimate(rho * 0.7, 0.12),
     }
 
 

@@ -126,7 +126,10 @@ def test_every_judge_set_dimension_and_signature_is_there(
 
 def test_numbers_have_two_decimals_and_undefined_its_reason(html: str) -> None:
     row = ResultRow("j", "s", "s1", "dialogue", "overall", "ordinal", 50, 50, {})
-    some = {"spearman": Estimate(-0.004, -0.126, 0.118), "within": Estimate(None, reason="1 bot")}
+    some = {
+        "spearman": Estimate(-0.004, -0.126, 0.118),
+        "within_system": Estimate(None, reason="1 bot"),
+    }
     page = render(Arrangement(Benchmark("t", [replace(row, metrics=some)])))
     assert '0.00</span> <span class="ci">[−0.13, 0.12]' in page
     assert 'title="1 bot">–' in page

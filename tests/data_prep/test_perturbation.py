@@ -336,7 +336,16 @@ def test_planted_is_plain_data() -> None:
 def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl.gz"
     write_records(source, ROWS)
-    options = ["--issues", "unsafe, nonfactual", "--strength", "3", "--per-issue", "4"]
+    options = [
+        "--issues",
+        "unsafe",
+        "--issues",
+        "nonfactual",
+        "--strength",
+        "3",
+        "--per-issue",
+        "4",
+    ]
     app = typer.Typer()
     app.command()(data_plant.plant)
     done = CliRunner().invoke(app, [str(source), "--out", str(out), *options])
@@ -346,7 +355,7 @@ def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
         planted_set(ROWS, seed=0, per_issue=4, issues=["unsafe", "nonfactual"], strengths=[3])
     )
     bad = CliRunner().invoke(app, [str(source), "--out", str(out), "--strength", "gross"])
-    assert isinstance(bad.exception, ConfigError)
+    assert bad.exit_code == 2 and "--strength" in bad.output
 
 
 def test_real_conversations_carry_nearly_every_issue() -> None:

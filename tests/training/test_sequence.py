@@ -63,7 +63,9 @@ def test_trained_saved_exported_and_scored_by_the_pipeline(tiny_bert: Path, tmp_
     assert figure["value"] > 0.5 and figure["low"] <= figure["value"] <= figure["high"]
 
     target = tmp_path / "model"
-    done = CliRunner().invoke(app, ["export", str(folder), str(target)], catch_exceptions=False)
+    done = CliRunner().invoke(
+        app, ["export", str(folder), "--out", str(target)], catch_exceptions=False
+    )
     assert done.exit_code == 0 and "agrees with the judge on its golden dialogues" in done.output
     from transformers import pipeline
 

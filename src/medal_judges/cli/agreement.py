@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from medal_judges.cli.options import Dimensions, Offline, SkipBad, Weights, skipped_lines
 
 if TYPE_CHECKING:
     from medal_judges.labelled import LabelledDialogue
@@ -18,15 +20,10 @@ def agreement(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the page, CSV and JSON.")
     ] = None,
-    dimension: Annotated[
-        list[str] | None, typer.Option("--dimension", help="Only this one (may be repeated).")
-    ] = None,
-    weights: Annotated[
-        Literal["none", "curation"],
-        typer.Option("--weights", help="curation: figures of the pool, by curation.weight."),
-    ] = "none",
-    offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out bad lines.")] = False,
+    dimension: Dimensions = None,
+    weights: Weights = None,
+    offline: Offline = False,
+    skip_bad: SkipBad = False,
 ) -> None:
     """Percent agreement, Krippendorff's alpha and Spearman, per dimension and language.
 
@@ -36,12 +33,9 @@ def agreement(
     from medal_judges.errors import MedalError
     from medal_judges.eval.agreement.agreement import agreements
     from medal_judges.eval.agreement.report import print_agreement, write_agreement
-    from medal_judges.jsonl import Skipped
     from medal_judges.stats.weights import required_weights
 
-    # Without --out no file is written: all are listed.
-    listed = Skipped(keep=None) if out is None else Skipped(out / "skipped.jsonl")
-    skipped = listed if skip_bad else None
+    skipped = skipped_lines(skip_bad, None if out is None else out / "skipped.jsonl")
     rows = load_spec(source, offline=offline or None, skipped=skipped)
     if skipped is not None:
         skipped.require_rest()
@@ -50,7 +44,7 @@ def agreement(
             f"{source}: no row has labels",
             hint="labels come from: medal label, medal annotate import",
         )
-    used, note = required_weights(rows, weights, Path(source).name)
+    used, note = required_weights(rows, weights or "none", Path(source).name)
     found = agreements(rows, dimension or (), weights=used)
     print_agreement(found)
     if note:

@@ -14,6 +14,9 @@ def benchmark(
     config: Annotated[
         str, typer.Option("--config", help="YAML file, or the name of one in configs/benchmark/.")
     ] = "configs/benchmark/human.yaml",
+    out: Annotated[
+        str | None, typer.Option("--out", help="Folder to write; else the config's output_dir.")
+    ] = None,
     judge: Annotated[
         list[str] | None,
         typer.Option(
@@ -39,11 +42,12 @@ def benchmark(
     from medal_judges.eval.benchmark.terminal import print_tables
     from medal_judges.report.progress import progress_bar
 
-    chosen = [*(overrides or []), *([f"weights={weights}"] if weights else [])]
+    named = {"weights": weights, "output_dir": out}
+    changed = [f"{name}={value}" for name, value in named.items() if value]
     with progress_bar("judging") as bar:
         run, figures = run_benchmark(
             config,
-            chosen,
+            [*(overrides or []), *changed],
             judge or [],
             offline=offline or None,
             retry_failed=retry_failed,

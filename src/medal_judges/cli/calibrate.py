@@ -35,7 +35,8 @@ def calibrate(
     rows = load_spec(data)[:limit]
     there = {name for row in rows for name in row.labels}
     own = [d.name for d in loaded.dimensions]
-    pairs = dict((p.split("=", 1) * 2)[:2] for p in label or [n for n in own if n in there])
+    named = label or [name for name in own if name in there]
+    pairs = [(text.partition("=")[0], text.rpartition("=")[2]) for text in named]
     if not pairs:
         raise ConfigError(
             f"{data} rates none of {', '.join(own)}",
@@ -44,7 +45,7 @@ def calibrate(
     with scoring_bar(data) as advance:
         found = list(loaded.score((r.dialogue for r in rows), progress=advance))
     scale = dict(settings.get("scale") or {})
-    for name, dimension in pairs.items():
+    for name, dimension in pairs:
         kept = [
             (raw, row)
             for j, row in zip(found, rows, strict=True)

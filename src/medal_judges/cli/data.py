@@ -13,6 +13,7 @@ from medal_judges.cli.data_plant import plant
 from medal_judges.cli.data_seeds import seeds
 from medal_judges.cli.data_stats import stats
 from medal_judges.cli.data_translate import translate
+from medal_judges.cli.options import Offline, SkipBad, skipped_lines
 
 if TYPE_CHECKING:
     from medal_judges.data_prep.sources.source import Part, Source
@@ -25,17 +26,16 @@ app.command("seeds")(seeds)
 app.command("translate")(translate)
 app.command("compare-native")(compare_native)
 app.command("stats")(stats)
-Offline = Annotated[bool, typer.Option("--offline", help="Never use the network.")]
 
 
 @app.command("list")
 def list_sources() -> None:
     """All sources and whether they are on this machine; `medal data show NAME` has the rest."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from medal_judges.data_prep.sources.registry import SOURCES
+    from medal_judges.report.console import wide_console
 
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("name", no_wrap=True)
@@ -43,7 +43,7 @@ def list_sources() -> None:
     table.add_column("what", ratio=1)
     for source in SOURCES.values():
         table.add_row(source.name, _parts_here(source), source.title)
-    Console().print(table)
+    wide_console(piped=80).print(table)
 
 
 def _parts_here(source: Source) -> str:
@@ -69,14 +69,13 @@ def show(
     """Facts on a source, its counts, and its first dialogues."""
     from collections import Counter
 
-    from rich.console import Console
-
     from medal_judges.data_prep.sources.registry import get_source, load_spec, parse_spec
+    from medal_judges.report.console import wide_console
 
-    console, spec = Console(), parse_spec(name)
+    console, spec = wide_console(), parse_spec(name)
     if not spec.is_file:
         source = get_source(spec.name)
-        console.print(f"[bold]{source.title}[/bold]\n{source.citation}", highlight=False)
+        console.print(f"{source.title}\n{source.citation}", highlight=False)
         console.print(f"licence: {source.licence}\nlanguages: {' '.join(source.languages)}")
         for note in source.notes:
             console.print(f"note: {note}")
@@ -90,9 +89,9 @@ def show(
     if forms:  # rows that may have either: MEDAL's
         console.print(_forms(forms))
     for row in rows[:n]:
-        console.print(f"\n{row.id} {row.dialogue.lang} {_label_text(row)}", markup=False)
+        console.print(f"\n{row.id} {row.dialogue.lang} {_label_text(row)}")
         for turn in row.dialogue.turns:
-            console.print(f"  {turn.role}: {turn.content}", highlight=False, markup=False)
+            console.print(f"  {turn.role}: {turn.content}", highlight=False)
 
 
 def _file_here(part: Part) -> str:
@@ -165,19 +164,18 @@ def _package(source: Source) -> str:
 def audit_source(
     name: Annotated[str, typer.Argument(help="Source, spec or JSONL file.")],
     offline: Offline = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count bad lines, go on.")] = False,
+    skip_bad: SkipBad = False,
 ) -> None:
     """What to know before using a set: clipped turns, duplicates, odd roles, broken text."""
-    from rich.console import Console
     from rich.table import Table
 
     from medal_judges.data_prep.sources.audit import audit
     from medal_judges.data_prep.sources.registry import load_spec
-    from medal_judges.jsonl import Skipped
+    from medal_judges.report.console import wide_console
 
-    skipped = Skipped(keep=None) if skip_bad else None  # no file is written here: all are listed
+    skipped = skipped_lines(skip_bad)
     found = audit(load_spec(name, offline=offline or None, skipped=skipped))
-    console = Console(markup=False, emoji=False)  # ids come out of files
+    console = wide_console()
     console.print(_forms(found.forms))
     table = Table("language", "dialogues", "turns", "edges u s e r", "expected", "clipped")
     for lang, one in sorted(found.languages.items()):
@@ -196,5 +194,5 @@ def audit_source(
         table.add_row(problem, str(count), ", ".join(found.examples[problem]))
     console.print(table)
     if skipped is not None:
-        console.print(skipped.summary(), markup=False, highlight=False, soft_wrap=True)
+        console.print(skipped.summary(), highlight=False, soft_wrap=True)
         skipped.require_rest()

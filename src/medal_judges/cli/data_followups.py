@@ -8,26 +8,26 @@ from typing import Annotated
 
 import typer
 
+from medal_judges.cli.options import Overrides
+
 
 def followups(
     out: Annotated[Path, typer.Option("--out", help="YAML file of the pool.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[FIELD=VALUE]...",
-            help="Settings to change, such as llms=[ORG/NAME] or signs=[negative,positive].",
-        ),
-    ] = None,
+    overrides: Overrides = None,
     config: Annotated[
         str,
         typer.Option("--config", help="YAML file, or a name in configs/followup_generation/."),
     ] = "embedded",
 ) -> None:
-    """Have language models propose follow-ups (DIET's meta-prompt); read the file before use."""
+    """Have language models propose follow-ups (DIET's meta-prompt); read the file before use.
+
+    Settings to change are for example llms=[ORG/NAME] and signs=[negative,positive].
+    """
     import yaml
 
     from medal_judges.config import load_config
     from medal_judges.errors import MedalError
+    from medal_judges.files import atomic_write
     from medal_judges.models.followup.generation import PoolGeneration, make_pool, propose
 
     settings = load_config(PoolGeneration, config, overrides or [], folder="followup_generation")
@@ -41,7 +41,6 @@ def followups(
         )
     pool = make_pool(out.stem, proposed, settings)
     record = pool.model_dump(exclude_defaults=True, mode="json")
-    out.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100)
-    out.write_text(text, encoding="utf-8")
+    atomic_write(out, text)
     typer.echo(f"{len(proposed)} follow-ups in {out}: read it, take out what no user would say")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+
+from medal_judges.cli.options import Seed
 
 
 def plant(
@@ -14,18 +16,23 @@ def plant(
     ],
     out: Annotated[Path, typer.Option("--out", help="File to write (.jsonl or .jsonl.gz).")],
     issues: Annotated[
-        str, typer.Option("--issues", help="Comma-separated; all eight when not given.")
-    ] = "",
+        list[str] | None,
+        typer.Option("--issues", help="Only this issue; may be repeated. All eight otherwise."),
+    ] = None,
     strength: Annotated[
-        str, typer.Option("--strength", help="1 subtle, 2 plain, 3 gross; comma-separated.")
-    ] = "1,2,3",
+        list[int] | None,
+        typer.Option(
+            "--strength", min=1, max=3, help="1 subtle, 2 plain, 3 gross; may be repeated."
+        ),
+    ] = None,
     per_issue: Annotated[
         int | None, typer.Option("--per-issue", min=1, help="Pairs per issue; all when not given.")
     ] = None,
     split: Annotated[
-        str, typer.Option("--split", help="Part of the sentence tables: train, val or test.")
+        Literal["train", "val", "test"],
+        typer.Option("--split", help="Part of the sentence tables."),
     ] = "train",
-    seed: Annotated[int, typer.Option("--seed")] = 0,
+    seed: Seed = 0,
     min_turns: Annotated[int, typer.Option("--min-turns", min=1, help="Leave out shorter.")] = 1,
     max_turns: Annotated[
         int | None, typer.Option("--max-turns", min=1, help="Leave out longer.")
@@ -35,10 +42,7 @@ def plant(
 
     Give one split of your conversations at a time, with the same --split.
     """
-    from typing import cast
-
     from medal_judges.data_prep.perturbation import ISSUES, Tally, planted_set
-    from medal_judges.data_prep.perturbation.tables import Split
     from medal_judges.data_prep.sources.registry import files_of, load_spec
     from medal_judges.files import require_other_file
     from medal_judges.jsonl import write_records
@@ -53,26 +57,11 @@ def plant(
         ),
         seed=seed,
         per_issue=per_issue,
-        issues=_listed(issues) or ISSUES,
-        strengths=_strengths(strength),
-        split=cast(Split, split),
+        issues=issues or ISSUES,
+        strengths=strength or (1, 2, 3),
+        split=split,
         tally=tally,
     )
     count = write_records(out, rows)
     typer.echo("\n".join(tally.lines()), err=True)
     typer.echo(f"{count} dialogues written to {out}")
-
-
-def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _strengths(text: str) -> list[int]:
-    from medal_judges.errors import ConfigError
-
-    try:
-        return [int(part) for part in _listed(text)]
-    except ValueError as error:
-        raise ConfigError(
-            f"--strength takes 1, 2, 3 or a list such as 1,2, not {text!r}"
-        ) from error

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from medal_judges.cli.options import Languages, Seed
+
 if TYPE_CHECKING:
     from medal_judges.data_prep.seeds.context import SeedContext
     from medal_judges.data_prep.seeds.sampling import Draw
@@ -17,13 +19,7 @@ _SIX = ("zh", "en", "de", "fr", "pt", "es")
 
 def seeds(
     out: Annotated[Path, typer.Option("--out", help="File to write (.jsonl or .jsonl.gz).")],
-    lang: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--lang",
-            help="ISO 639-1 codes, comma-separated or repeated; MEDAL's six when not given.",
-        ),
-    ] = None,
+    lang: Languages = None,
     n: Annotated[int, typer.Option("--n", min=1, help="Contexts, each in every language.")] = 400,
     scenes: Annotated[
         str, typer.Option("--scenes", help="embedded, or ATOMIC10X.jsonl (.gz, .csv).")
@@ -37,14 +33,16 @@ def seeds(
     critic: Annotated[
         str, typer.Option("--critic", help="Field of a scenes file that says what to keep, or no.")
     ] = "rec_0.5",
-    seed: Annotated[int, typer.Option("--seed", help="Another draw.")] = 0,
+    seed: Seed = 0,
     show: Annotated[int, typer.Option("--show", min=0, help="How many to print.")] = 3,
 ) -> None:
-    """Draw scenes, personas, genders and feelings for simulated users, the same in all languages.
+    """Draw scenes, personas, genders and feelings for simulated users, the same in all languages
+    (MEDAL's six unless --lang is given).
 
     More contexts of the same seed begin with the same ones.
     """
     from medal_judges.config import build_config
+    from medal_judges.data_prep.seeds.languages import language
     from medal_judges.data_prep.seeds.sampling import SeedsConfig, draws_for, in_languages
     from medal_judges.files import require_other_file
     from medal_judges.jsonl import write_records
@@ -53,7 +51,9 @@ def seeds(
     settings["critic"] = None if critic == "no" else critic
     require_other_file(out, [scenes, personas, affects])
     config = build_config(SeedsConfig, settings, where="medal data seeds")
-    languages = _languages(lang or [])
+    languages = list(dict.fromkeys(lang or _SIX))
+    for code in languages:
+        language(code)  # one that is not known is refused before anything is drawn
     draws = draws_for(config, seed)
     contexts = in_languages(draws, languages, seed)
     write_records(out, contexts)
@@ -61,31 +61,19 @@ def seeds(
     typer.echo(f"{len(contexts)} contexts written to {out}")
 
 
-def _languages(given: list[str]) -> list[str]:
-    """Codes in the order given, each once."""
-    from medal_judges.data_prep.seeds.languages import language
-    from medal_judges.errors import ConfigError
-
-    codes = [code.strip() for text in given for code in text.split(",") if code.strip()]
-    if given and not codes:
-        raise ConfigError("--lang names no language", hint="--lang en --lang de, or --lang en,de")
-    for code in codes:
-        language(code)  # one that is not known is told before anything is drawn
-    return list(dict.fromkeys(codes)) or list(_SIX)
-
-
 def _print(draws: list[Draw], contexts: list[SeedContext], languages: list[str], show: int) -> None:
     from collections import Counter
 
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from medal_judges.report.console import wide_console
+
+    console = wide_console()
     for each in contexts[:: len(languages)][:show]:
         feeling = f" Feels {each.affect}." if each.affect else ""
         said = f"{each.scene}{feeling}\n  {each.persona} ({each.gender})\n"
-        console.print(said, highlight=False, markup=False, soft_wrap=True)
-    found = {
+        console.print(said, highlight=False, soft_wrap=True)
+    counted = {
         "relation": Counter(each.scene.relation for each in draws),
         "quadrant": Counter(each.quadrant or "(named by the scene)" for each in draws),
         "gender": Counter(str(each.gender) for each in draws),
@@ -94,7 +82,7 @@ def _print(draws: list[Draw], contexts: list[SeedContext], languages: list[str],
     }
     table = Table("what", "contexts")
     table.add_column("of which", overflow="fold")
-    for what, counts in found.items():
+    for what, counts in counted.items():
         shares = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
         table.add_row(what, str(counts.total()), shares)
     console.print(table)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
+
+from medal_judges.cli.options import Offline, SkipBad, Weights, skipped_lines
 
 
 def stats(
@@ -17,12 +19,9 @@ def stats(
     no_lemmas: Annotated[
         bool, typer.Option("--no-lemmas", help="Lexical diversity over the words as they are.")
     ] = False,
-    weights: Annotated[
-        Literal["none", "curation"],
-        typer.Option("--weights", help="curation: figures of the pool, by curation.weight."),
-    ] = "none",
-    offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count bad lines, go on.")] = False,
+    weights: Weights = None,
+    offline: Offline = False,
+    skip_bad: SkipBad = False,
 ) -> None:
     """Describe dialogues as in MEDAL's Table 2 and Figures 2, 9 and 10; labels are optional.
 
@@ -34,16 +33,15 @@ def stats(
     from medal_judges.data_prep.corpus_stats.report import print_report, write_report
     from medal_judges.data_prep.corpus_stats.survey import survey
     from medal_judges.data_prep.sources.registry import parse_spec, stream_spec
-    from medal_judges.jsonl import Skipped
 
-    skipped = Skipped(out / "skipped.jsonl") if skip_bad else None
+    skipped = skipped_lines(skip_bad, out / "skipped.jsonl")
     for text in sources:
         parse_spec(text)  # a misspelt name is told before the first set is read
     rows = chain.from_iterable(
         stream_spec(text, offline=offline or None, skipped=skipped) for text in sources
     )
     name = ", ".join(Path(text).name for text in sources)
-    surveyed = survey(rows, lemmas=not no_lemmas, weights=weights)
+    surveyed = survey(rows, lemmas=not no_lemmas, weights=weights or "none")
     if skipped is not None:
         skipped.require_rest()
     findings = Findings(surveyed, name)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from medal_judges.cli.options import Revision
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
@@ -23,9 +25,9 @@ def doctor(
     llm: Annotated[
         str | None, typer.Option("--llm", help="A language model, as a judge's llm names it.")
     ] = None,
-    revision: Annotated[str | None, typer.Option("--revision", help="Of a hub judge.")] = None,
+    revision: Revision = None,
     device: Annotated[
-        str | None, typer.Option("--device", help="None: the one that golden.json names.")
+        str | None, typer.Option("--device", help="By default the one that golden.json names.")
     ] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Write golden.json where a folder has none.")

@@ -8,44 +8,39 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from medal_judges.cli.options import DryRun, MaxCost, Overrides, Overwrite
+
 if TYPE_CHECKING:
     from medal_judges.data_prep.generation.config import GenerateConfig
     from medal_judges.data_prep.generation.run import Run
 
 
 def generate(
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Replace a setting.")
-    ] = None,
     config: Annotated[
         str, typer.Option("--config", help="YAML file, or the name of one in configs/generate/.")
-    ] = "",
-    chatbots: Annotated[
-        str, typer.Option("--chatbots", help="Only these of the config speak; comma-separated.")
-    ] = "",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin OUT anew.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Requests, tokens and dollars; sends nothing.")
-    ] = False,
-    max_cost: Annotated[
-        float | None, typer.Option("--max-cost", min=0, help="US dollars of this run, all models.")
+    ],
+    overrides: Overrides = None,
+    out: Annotated[
+        str | None, typer.Option("--out", help="Folder to write; else the config's out.")
     ] = None,
+    chatbots: Annotated[
+        list[str] | None,
+        typer.Option("--chatbots", help="Only this chatbot of the config speaks; may be repeated."),
+    ] = None,
+    overwrite: Overwrite = False,
+    dry_run: DryRun = False,
+    max_cost: MaxCost = None,
 ) -> None:
-    """Generate dialogues; run the same command again after a stop and it goes on."""
+    """Generate dialogues. The same command resumes after a stop."""
     from medal_judges.config import load_config
     from medal_judges.data_prep.generation.config import GenerateConfig
-    from medal_judges.errors import ConfigError
 
-    if not config:
-        raise ConfigError(
-            "no config given", hint="--config quickstart; medal configs lists the others"
-        )
-    settings = load_config(GenerateConfig, config, overrides or [], folder="generate")
-    chosen = [name.strip() for name in chatbots.split(",") if name.strip()]
+    changed = [*(overrides or []), *([f"out={out}"] if out else [])]
+    settings = load_config(GenerateConfig, config, changed, folder="generate")
     if dry_run:
-        _estimate(settings, chosen)
+        _estimate(settings, chatbots or [])
         return
-    _run(settings, chosen, overwrite, max_cost)
+    _run(settings, chatbots or [], overwrite, max_cost)
 
 
 def _run(
@@ -115,7 +110,7 @@ def _show(run: Run, before: int) -> None:
         console.print(f"waits: {id}: {reason}", highlight=False)
     if run.parked:
         console.print(
-            f"{len(run.parked)} could not go on; run the same command again to go on with them"
+            f"{len(run.parked)} dialogues wait; run the same command again to resume them"
         )
 
 

@@ -40,8 +40,9 @@ def configs() -> None:
 
 def _print(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
+
+    from medal_judges.report.console import wide_console
 
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name in head[:-1]:
@@ -49,4 +50,4 @@ def _print(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     table.add_column(head[-1], ratio=1)
     for row in rows:
         table.add_row(*row)
-    Console(markup=False).print(table)
+    wide_console(piped=80).print(table)

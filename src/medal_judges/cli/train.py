@@ -6,16 +6,19 @@ from typing import Annotated
 
 import typer
 
+from medal_judges.cli.options import Overrides
+
 
 def train(
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Settings to change.")
-    ] = None,
+    overrides: Overrides = None,
     config: Annotated[
         str, typer.Option("--config", help="YAML file, or the name of one in configs/train/.")
     ] = "configs/train/quickstart.yaml",
+    out: Annotated[
+        str | None, typer.Option("--out", help="Folder of the judge; else the config's output_dir.")
+    ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the newest checkpoint.")
+        bool, typer.Option("--resume", help="Resume from the newest checkpoint.")
     ] = False,
     push: Annotated[
         str | None,
@@ -24,7 +27,7 @@ def train(
     public: Annotated[bool, typer.Option("--public", help="With --push: for all to see.")] = False,
     revision: Annotated[str | None, typer.Option("--revision", help="With --push: a tag.")] = None,
 ) -> None:
-    """Train a judge; its folder is output_dir."""
+    """Train a judge, save it, and check it in a fresh process."""
     if push is not None:
         from medal_judges.models.base.hub import require_writable
 
@@ -32,7 +35,8 @@ def train(
     from medal_judges.training.run import is_main
     from medal_judges.training.run import train as train_judge
 
-    folder = train_judge(config, overrides or [], resume=resume)
+    changed = [*(overrides or []), *([f"output_dir={out}"] if out else [])]
+    folder = train_judge(config, changed, resume=resume)
     if not is_main():
         return
     from medal_judges.report.console import wide_console

@@ -16,7 +16,20 @@ from medal_judges.errors import ConfigError, DataError
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     path = tmp_path / "contexts.jsonl"
-    command = ["data", "seeds", "--n", "5", "--lang", "pt,zh", "--seed", "3", "--out", str(path)]
+    command = [
+        "data",
+        "seeds",
+        "--n",
+        "5",
+        "--lang",
+        "pt",
+        "--lang",
+        "zh",
+        "--seed",
+        "3",
+        "--out",
+        str(path),
+    ]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     return path

@@ -24,7 +24,7 @@ from medal_judges.stats.results import Estimate
 if TYPE_CHECKING:  # the card reads this module's names, and needs no torch for it
     from medal_judges.models.base.heads import Calibration, Head
     from medal_judges.models.base.judge import Judge
-    from medal_judges.training.rows.examples import Example
+    from medal_judges.training.rows.examples import TrainingExample
 
 Scores = dict[str, np.ndarray]
 
@@ -35,7 +35,7 @@ AGREEMENT_NAME = "agreement.json"
 class Scored:
     """Examples, and a score for each [n] per dimension: NaN where the judge says nothing."""
 
-    examples: Sequence[Example]
+    examples: Sequence[TrainingExample]
     scores: Scores
 
 
@@ -103,7 +103,7 @@ def scores_of_logits(
     }
 
 
-def judge_scores(judge: Judge, examples: Sequence[Example]) -> Scores:
+def judge_scores(judge: Judge, examples: Sequence[TrainingExample]) -> Scores:
     """What ``judge`` says of each example, per dimension [n]; NaN where it says nothing."""
     said = [j.scores for j in judge.score([e.dialogue for e in examples])]
     return {
@@ -113,7 +113,7 @@ def judge_scores(judge: Judge, examples: Sequence[Example]) -> Scores:
 
 
 def _by_language(
-    examples: Sequence[Example], rows: Sequence[int]
+    examples: Sequence[TrainingExample], rows: Sequence[int]
 ) -> list[tuple[str, Sequence[int]]]:
     languages = sorted({examples[i].dialogue.lang or "unknown" for i in rows})
     parts = [
@@ -123,7 +123,7 @@ def _by_language(
 
 
 def _figure(
-    examples: Sequence[Example],
+    examples: Sequence[TrainingExample],
     scores: Scores,
     dimension: Dimension,
     known: Sequence[int],
@@ -144,7 +144,7 @@ def _figure(
 
 
 def _value(
-    examples: Sequence[Example], scores: Scores, dimension: Dimension, known: Sequence[int]
+    examples: Sequence[TrainingExample], scores: Scores, dimension: Dimension, known: Sequence[int]
 ) -> float | None:
     """The figure alone; None where it is undefined."""
     metric, human, score = _columns(examples, scores, dimension, known)
@@ -154,7 +154,7 @@ def _value(
 
 
 def _columns(
-    examples: Sequence[Example], scores: Scores, dimension: Dimension, known: Sequence[int]
+    examples: Sequence[TrainingExample], scores: Scores, dimension: Dimension, known: Sequence[int]
 ) -> tuple[str, Floats, Floats]:
     """(name of the figure, human labels, scores) of the rows ``known``."""
     human = np.array([examples[i].human[dimension.name] for i in known], dtype=float)

@@ -9,15 +9,15 @@ import numpy as np
 from medal_judges.dimension import Dimension
 from medal_judges.models.base.turn_features import FEATURE_NAMES, turn_features
 from medal_judges.training.agreement import Scores
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 
 MEASURES = {"length": "log_words", "repetition": "said_before_3"}
 _MOST = 2000  # training rows that tell which way a measure points
 
 
 def baseline_scores(
-    train: Sequence[Example],
-    examples: Sequence[Example],
+    train: Sequence[TrainingExample],
+    examples: Sequence[TrainingExample],
     dimensions: Sequence[Dimension],
     seed: int,
 ) -> dict[str, Scores]:
@@ -34,7 +34,7 @@ def baseline_scores(
     return scores
 
 
-def _table(examples: Sequence[Example]) -> np.ndarray:
+def _table(examples: Sequence[TrainingExample]) -> np.ndarray:
     """Means of the measures over the assistant's turns [n, measures]."""
     columns = [FEATURE_NAMES.index(name) for name in MEASURES.values()]
     rows = np.full((len(examples), len(columns)), np.nan)
@@ -44,7 +44,7 @@ def _table(examples: Sequence[Example]) -> np.ndarray:
     return rows
 
 
-def _sign(examples: Sequence[Example], values: np.ndarray, name: str) -> float:
+def _sign(examples: Sequence[TrainingExample], values: np.ndarray, name: str) -> float:
     """1 or -1: which way the labels go with ``values``, source by source; 1 where nothing tells."""
     total = 0.0
     for source in {e.source for e in examples if name in e.human}:

@@ -10,13 +10,13 @@ from scipy.optimize import minimize_scalar
 from sklearn.isotonic import IsotonicRegression
 
 from medal_judges.models.base.heads import Calibration, Head, corn_probabilities
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 
 _MIN_ROWS = 20  # below this a fit would follow the noise
 
 
 def fit_calibrations(
-    examples: Sequence[Example],
+    examples: Sequence[TrainingExample],
     logits: Mapping[str, np.ndarray],
     heads: Mapping[str, Head],
     method: str,

@@ -15,7 +15,7 @@ from medal_judges.models.base.judged_languages import languages_of
 from medal_judges.training.agreement import AGREEMENT_NAME, Scored, agreement, judge_scores
 from medal_judges.training.baselines import baseline_scores
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.rows import RunRows, write_facts
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def finish(
     return folder
 
 
-def ask(judge: Judge, examples: Sequence[Example], config: TrainConfig) -> Scored:
+def ask(judge: Judge, examples: Sequence[TrainingExample], config: TrainConfig) -> Scored:
     """The judge's scores of ``examples``; of ``answered_rows`` drawn ones where it writes its
     answers, which takes seconds a dialogue."""
     from medal_judges.models.prompted.judge import PromptedJudge

@@ -9,7 +9,7 @@ from medal_judges import Dialogue, Judge, Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.models.feature.judge import FeatureConfig, FeatureJudge
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 
 
 def chat(id: str, *answers: str) -> Dialogue:
@@ -34,7 +34,7 @@ def test_yaml_baselines_know_which_end_is_good() -> None:
 def test_contributions_add_up_to_the_fitted_line() -> None:
     dimensions = [d for d in load_rubric("medal") if d.name in ("repetitive", "overall")]
     examples = [
-        Example(d, "s", {"repetitive": float(d is BAD), "overall": 0.1 if d is BAD else 0.9})
+        TrainingExample(d, "s", {"repetitive": float(d is BAD), "overall": 0.1 if d is BAD else 0.9})
         for d in (GOOD, BAD) * 5
     ]
     config = FeatureConfig(features=("said_before_3", "log_words"))
@@ -71,6 +71,6 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
 
 def test_one_class_only_is_refused() -> None:
     dimensions = [d for d in load_rubric("medal") if d.name == "unsafe"]
-    examples = [Example(GOOD, "s", {"unsafe": 0.0})]
+    examples = [TrainingExample(GOOD, "s", {"unsafe": 0.0})]
     with pytest.raises(ConfigError, match="all training labels"):
         FeatureJudge.fit(FeatureConfig(features=("log_words",)), examples, dimensions)

@@ -16,7 +16,7 @@ from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import HEADS_NAME, LoraJudge
 from medal_judges.training.lora.generative import LessonData
 from medal_judges.training.lora.packing import pack
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 
 DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetitive")]
 
@@ -149,10 +149,10 @@ def test_settings_that_cannot_be_are_refused() -> None:
             build_config(LoraConfig, settings, where="model")
 
 
-def examples() -> list[Example]:
+def examples() -> list[TrainingExample]:
     targets = [{"overall": n / 5, "repetitive": float(n > 2)} for n in range(6)]
     return [
-        Example(d, "a", dict(t), comments={"overall": f"note {d.id}"})
+        TrainingExample(d, "a", dict(t), comments={"overall": f"note {d.id}"})
         for d, t in zip(DIALOGUES, targets, strict=True)
     ]
 
@@ -190,7 +190,7 @@ def test_a_packed_lesson_sees_nothing_of_the_others(tiny_llama: Path, layout: st
 
 
 def test_an_incomplete_label_asks_for_another_layout(tiny_llama: Path) -> None:
-    rows = [Example(DIALOGUES[0], "a", {"overall": 0.5})]
+    rows = [TrainingExample(DIALOGUES[0], "a", {"overall": 0.5})]
     with pytest.raises(ConfigError, match="has no label of repetitive") as caught:
         LessonData(generative(tiny_llama, layout="together"), rows)
     assert "layout: each" in str(caught.value.hint)

@@ -32,7 +32,7 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
 from medal_judges.training.loop.loop import TrainingLoop
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 
 LARGE = {
     "hidden_size": 1024,
@@ -123,7 +123,7 @@ def matrix_peak(device: torch.device) -> float:
 def train_speed(judge: EncoderJudge, options: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Seconds and tokens of ``options.steps`` optimiser steps after three of warm-up."""
     rows = [
-        Example(d, "made", {"overall": n % 2})
+        TrainingExample(d, "made", {"overall": n % 2})
         for n, d in enumerate(dialogues(4 * options.batch, options.tokens))
     ]
     config = TrainConfig(

@@ -29,7 +29,7 @@ from medal_judges.models.lora.config import LoraConfig
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
 from medal_judges.training.loop.batches import epoch_batches, padding_share
 from medal_judges.training.loop.loop import TrainingLoop
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 
 BATCH = {"encoder": 8, "lora": 4}
 ROWS_SHARE = {"encoder": 1.0, "lora": 0.5}  # a body six times as large
@@ -40,13 +40,13 @@ MODELS: dict[str, EncoderConfig | LoraConfig] = {
 }
 
 
-def examples(count: int) -> list[Example]:
+def examples(count: int) -> list[TrainingExample]:
     """Chit-chat conversations of all lengths with labels that alternate."""
     rows = [row.dialogue for row in load_spec("chitchat") if row.dialogue.assistant_turns]
-    return [Example(d, "chitchat", {"overall": i % 2}) for i, d in enumerate(rows[:count])]
+    return [TrainingExample(d, "chitchat", {"overall": i % 2}) for i, d in enumerate(rows[:count])]
 
 
-def loop_of(family: str, rows: Sequence[Example], folder: str) -> TrainingLoop:
+def loop_of(family: str, rows: Sequence[TrainingExample], folder: str) -> TrainingLoop:
     """The training loop of a fresh judge of ``family``."""
     dimensions = load_rubric("overall")
     model = MODELS[family]

@@ -15,7 +15,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.embedding.fit import fit_embedding_judge
 from medal_judges.training.embedding.search import Problem, Setting, fit_net, folds_of
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.rows import RunRows
 
 from ..conftest import WORDS
@@ -26,10 +26,10 @@ OVERALL = Dimension("overall", "ordinal", 0, 8)
 REPETITIVE = Dimension("repetitive", "binary", 0, 1, good="low")
 
 
-def example(number: int, unit: float, weight: float = 1.0) -> Example:
+def example(number: int, unit: float, weight: float = 1.0) -> TrainingExample:
     turns = (Turn("user", WORDS[number % 12]), Turn("assistant", "film " * (1 + number % 7)))
     targets: dict[str, Any] = {"overall": unit, "repetitive": float(unit > 0.5)}
-    return Example(
+    return TrainingExample(
         Dialogue(str(number), turns), "s", targets, weight, dict(targets), str(number // 2)
     )
 

@@ -28,7 +28,7 @@ from medal_judges.training.hybrid.fit import (
     threshold_for,
 )
 from medal_judges.training.hybrid.train import fit_hybrid
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 
 from ..conftest import WORDS
 
@@ -141,7 +141,7 @@ def test_a_threshold_defers_the_share() -> None:
     assert np.mean(np.array([0.2] * 10) > threshold_for([0.2] * 10, 0.3)) == 0
 
 
-def examples(count: int = 30) -> list[Example]:
+def examples(count: int = 30) -> list[TrainingExample]:
     """Longer answers are better, in two sources."""
     rng = np.random.default_rng(0)
     found = []
@@ -150,7 +150,7 @@ def examples(count: int = 30) -> list[Example]:
         turns = (Turn("user", "film ?"), Turn("assistant", " ".join(rng.choice(WORDS, words))))
         target = min(1.0, words / 10 + float(rng.uniform(0, 0.05)))
         source = ("dstc9", "other")[i % 2]
-        found.append(Example(Dialogue(str(i), turns), source, {"overall": target}, group=str(i)))
+        found.append(TrainingExample(Dialogue(str(i), turns), source, {"overall": target}, group=str(i)))
     return found
 
 

@@ -13,7 +13,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.loop.loop import TrainingLoop
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 
 from ..conftest import WORDS
 
@@ -21,7 +21,7 @@ DIMENSIONS = ("overall", "repetitive")
 LINEAR = {"net": "linear", "pooling": "role", "embedding": False}
 
 
-def examples() -> list[Example]:
+def examples() -> list[TrainingExample]:
     """24 dialogues of two sources with unequal weights; every third lacks one of the labels."""
     rng = np.random.default_rng(0)
     found = []
@@ -30,12 +30,12 @@ def examples() -> list[Example]:
         turns = tuple(Turn(r, t) for r, t in zip(("user", "assistant") * 2, said, strict=True))
         labels = {n: float(rng.integers(2)) for n in DIMENSIONS if number % 3 or n == "overall"}
         source, weight = ("a", 0.5) if number % 2 else ("b", 4.0)
-        found.append(Example(Dialogue(str(number), turns), source, labels, weight, labels))
+        found.append(TrainingExample(Dialogue(str(number), turns), source, labels, weight, labels))
     return found
 
 
 def loop_of(
-    base: Path, folder: Path, rows: list[Example], model: dict[str, object], **optim: object
+    base: Path, folder: Path, rows: list[TrainingExample], model: dict[str, object], **optim: object
 ) -> TrainingLoop:
     settings = {
         "name": "x",
@@ -79,7 +79,7 @@ def test_two_accumulated_half_batches_are_one_whole_batch(tiny_bert: Path, tmp_p
     for name in DIMENSIONS:
         assert np.abs(wanted[name] - before[name]).max() > 0.01
         assert answers[name] == pytest.approx(wanted[name], abs=1e-4)
-    by_tens = [Example(e.dialogue, e.source, e.targets, 10 * e.weight, e.human) for e in rows]
+    by_tens = [TrainingExample(e.dialogue, e.source, e.targets, 10 * e.weight, e.human) for e in rows]
     tens = loop_of(tiny_bert, tmp_path, by_tens, {}, batch_size=8)
     assert [tens._step([batch]) for batch in batches] == pytest.approx(losses, rel=1e-5)
     assert tens.predict(tens.validation)[1] == pytest.approx(loss, rel=1e-4)

@@ -22,7 +22,7 @@ from medal_judges.training.lora.packing import (
     pack,
     packs_cleanly,
 )
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 
 _SPEC = importlib.util.spec_from_file_location(
     "architectures", Path(__file__).parents[1] / "models" / "llm" / "architectures.py"
@@ -69,7 +69,7 @@ def test_an_examples_loss_does_not_depend_on_its_batch(name: str, tmp_path: Path
     config = LoraConfig(base=str(tmp_path / name), rank=2, head="generative", layout="each")
     judge = GenerativeLoraJudge.create(config, dimensions, name="x", rubric="medal")
     examples = [
-        Example(
+        TrainingExample(
             Dialogue(str(n), (Turn("user", "hi " * n), Turn("assistant", f"lo {n}"))),
             "a",
             {"overall": n / 4, "repetitive": float(n > 2)},

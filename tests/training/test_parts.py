@@ -26,7 +26,7 @@ from medal_judges.training.loop.optimizer import (
     freeze,
 )
 from medal_judges.training.loop.validation import possible_figures, validation_figures, watched
-from medal_judges.training.rows.examples import Example, dimension_names, example_of, fit_unit_maps
+from medal_judges.training.rows.examples import TrainingExample, dimension_names, example_of, fit_unit_maps
 from medal_judges.training.rows.rows import load_rows
 
 CONFIGS = sorted(p.name for p in Path("configs/train").glob("*.yaml"))
@@ -177,9 +177,9 @@ def test_warm_up_and_decay() -> None:
     assert rates[3:] == sorted(rates[3:], reverse=True) and rates[-1] > 0
 
 
-def example(source: str, value: float, weight: float = 1.0) -> Example:
+def example(source: str, value: float, weight: float = 1.0) -> TrainingExample:
     dialogue = Dialogue("1", (Turn("user", "a"), Turn("assistant", "b")))
-    return Example(dialogue, source, {"overall": value}, weight, {"overall": value}, "g")
+    return TrainingExample(dialogue, source, {"overall": value}, weight, {"overall": value}, "g")
 
 
 def test_the_closed_form_is_sklearns_ridge_within_sources() -> None:

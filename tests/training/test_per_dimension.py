@@ -23,7 +23,7 @@ from medal_judges.training.config import TrainConfig
 from medal_judges.training.hybrid.per_dimension import part_config
 from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.rows import rows as rows_module
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.rows import RunRows
 from medal_judges.training.run import learnable, train_judge
 
@@ -60,7 +60,7 @@ def test_a_part_is_the_same_run_of_one_dimension(tmp_path: Path) -> None:
 
 
 def test_only_takes_known_dimensions() -> None:
-    rows = RunRows([Example(Dialogue("1", ()), "a", {"overall": 0.5, "unsafe": 1.0})], [], [])
+    rows = RunRows([TrainingExample(Dialogue("1", ()), "a", {"overall": 0.5, "unsafe": 1.0})], [], [])
     rubric = load_rubric("medal")
     assert [d.name for d in learnable(rubric, rows, ("overall",))] == ["overall"]
     assert {d.name for d in learnable(rubric, rows)} == {"overall", "unsafe"}

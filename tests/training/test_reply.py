@@ -7,7 +7,7 @@ from torch.nn import functional
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.models.encoder.reply import ReplyConfig, ReplyModel
 from medal_judges.training.encoder.reply import _train, half_of, other_halves
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 
 WIDTH = 16
 
@@ -64,7 +64,7 @@ def test_training_is_the_same_for_the_same_seed() -> None:
 
 def test_a_training_conversation_is_read_by_the_model_that_has_not_seen_it() -> None:
     dialogue = Dialogue("1", (Turn("user", "hi"), Turn("assistant", "hello")))
-    examples = [Example(dialogue, "s", {}, group=f"g{i}") for i in range(200)]
+    examples = [TrainingExample(dialogue, "s", {}, group=f"g{i}") for i in range(200)]
     mine = torch.tensor([half_of(e.group, 0) for e in examples])
     assert torch.equal(other_halves(examples, 0), 1 - mine)
     assert 60 < int(mine.sum()) < 140

@@ -16,14 +16,14 @@ from medal_judges.training.config import DataEntry, TrainConfig
 from medal_judges.training.rows import row_store, token_store
 from medal_judges.training.rows import rows as rows_module
 from medal_judges.training.rows.example_store import (
-    Examples,
+    StoredExamples,
     in_store,
     learnt_names,
     sources_of,
     targets_of,
     weights_of,
 )
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.rows import load_rows
 from medal_judges.training.run import train_judge
 
@@ -56,7 +56,7 @@ def config_of(folder: Path, model: dict[str, Any], name: str = "judge", **more: 
     return build_config(TrainConfig, settings | more, where="test")
 
 
-def same(a: Sequence[Example], b: Sequence[Example]) -> None:
+def same(a: Sequence[TrainingExample], b: Sequence[TrainingExample]) -> None:
     assert len(a) == len(b)
     for x, y in zip(a, b, strict=True):
         assert (x.dialogue, x.source, x.weight, x.group) == (
@@ -82,7 +82,7 @@ def test_a_store_holds_the_examples_that_memory_does(
     stored.setattr(row_store, "LARGE", 10**9)
     wanted = load_rows(config, dimensions)
     assert in_store(found.train) and not in_store(wanted.train)
-    assert isinstance(found.train, Examples) and isinstance(wanted.train, list)
+    assert isinstance(found.train, StoredExamples) and isinstance(wanted.train, list)
     same(found.train, wanted.train)
     assert found.facts == wanted.facts
     assert learnt_names(found.train) == learnt_names(wanted.train) == {"overall", "repetitive"}

@@ -19,7 +19,7 @@ from medal_judges.training.calibrate import fit_isotonic
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.embedding.search import Problem, Search, Setting, fit_net, folds_of
 from medal_judges.training.loop.validation import validation_figures
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.rows import RunRows
 
 _MIN_ROWS = 20  # as in training/calibrate.py: below this a fit would follow the noise
@@ -55,7 +55,7 @@ def fit_embedding_judge(
 
 
 def _problem(judge: EmbeddingJudge, rows: RunRows, seed: int) -> Problem:
-    examples: list[Example] = [*rows.train, *rows.validation]
+    examples: list[TrainingExample] = [*rows.train, *rows.validation]
     return Problem(
         examples=examples,
         table=_vectors(judge, [example.dialogue for example in examples]),

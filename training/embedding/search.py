@@ -15,7 +15,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.embedding.config import EmbeddingConfig, EmbeddingHead
 from medal_judges.models.embedding.net import FittedNet, Floats
 from medal_judges.training.loop.validation import validation_figures
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 
 _FLOOR = 1e-9
 
@@ -38,7 +38,7 @@ class Problem:
     """Rows to fit and choose on: ``table`` [n, W] beside ``examples``; each fold is the numbers of
     rows fitted on, and of rows that the setting is then judged by."""
 
-    examples: Sequence[Example]
+    examples: Sequence[TrainingExample]
     table: Floats
     is_feature: np.ndarray
     folds: Sequence[tuple[np.ndarray, np.ndarray]]
@@ -51,7 +51,7 @@ class Problem:
 
 
 def folds_of(
-    examples: Sequence[Example], train: int, parts: int, seed: int
+    examples: Sequence[TrainingExample], train: int, parts: int, seed: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """One fold where there are rows after the first ``train``: they are the validation rows.
     Otherwise ``parts`` folds of the training rows, whole groups together."""

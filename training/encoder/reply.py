@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.encoder.reply import HALVES, ReplyConfig, ReplyModel, context_of
-from medal_judges.training.encoder.model import Batcher
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.encoder.data import EncoderDataset
+from medal_judges.training.rows.examples import TrainingExample
 
 _MOST_TURNS = 200  # of one conversation: relayed bots must not fill a batch
 _BATCH = 32
@@ -27,12 +27,12 @@ def half_of(group: str, seed: int) -> int:
     return hashlib.sha256(f"{seed}:{group}".encode()).digest()[0] % HALVES
 
 
-def other_halves(examples: Sequence[Example], seed: int) -> Tensor:
+def other_halves(examples: Sequence[TrainingExample], seed: int) -> Tensor:
     """For each example the number of the reply model that did not learn from it [n]."""
     return torch.tensor([1 - half_of(e.group, seed) for e in examples])
 
 
-def fit_reply(judge: EncoderJudge, data: Batcher, seed: int) -> None:
+def fit_reply(judge: EncoderJudge, data: EncoderDataset, seed: int) -> None:
     """Train both reply models in place and set the reactions' vectors."""
     config = judge.config.reply
     assert config is not None and judge.net.reply is not None
@@ -48,7 +48,7 @@ def fit_reply(judge: EncoderJudge, data: Batcher, seed: int) -> None:
 
 
 @torch.no_grad()
-def _pairs(judge: EncoderJudge, data: Batcher, rows: Sequence[int]) -> list[Tensor]:
+def _pairs(judge: EncoderJudge, data: EncoderDataset, rows: Sequence[int]) -> list[Tensor]:
     """(turn, before, earlier, measures, next turn, text number of it) of every assistant turn that
     a user answered, the opening turn left out."""
     found: list[list[Tensor]] = []

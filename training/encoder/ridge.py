@@ -19,16 +19,16 @@ from medal_judges.models.base.turn_features import ROLE_INDEX
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.encoder.turn_nets import LinearNet, by_role
-from medal_judges.training.encoder.feature_groups import groups_of, labelled_rows, mute_groups
-from medal_judges.training.encoder.model import Batcher
+from medal_judges.training.encoder.data import EncoderDataset
+from medal_judges.training.encoder.fitting import groups_of, labelled_rows, mute_groups
 from medal_judges.training.encoder.reply import other_halves
-from medal_judges.training.rows.examples import STANDARD_SHARE, Example
+from medal_judges.training.rows.examples import STANDARD_SHARE, TrainingExample
 
 _BATCH = 64
 _FLOOR = 1e-9
 
 
-def fit_ridge(judge: EncoderJudge, data: Batcher, embedding_share: float, seed: int) -> None:
+def fit_ridge(judge: EncoderJudge, data: EncoderDataset, embedding_share: float, seed: int) -> None:
     """Set in place the weights of every feature group's heads and the groups' shares.
 
     Every source has the same total weight and is centred on its own mean: a judge learns what is
@@ -54,14 +54,14 @@ def fit_ridge(judge: EncoderJudge, data: Batcher, embedding_share: float, seed: 
             if share == 0:
                 continue
             rows = labelled_rows(data.examples, group, name)
-            problem = Problem.of([data.examples[i] for i in rows], table[rows], name)
+            problem = RidgeProblem.of([data.examples[i] for i in rows], table[rows], name)
             scale = wanted * problem.column_scale(len(config.feature_names), embedding_share)
             prior_weights = weights_by_column(config, group.prior_weights.get(name, {}), half)
             _write(heads[name], problem, problem.solve(scale, group.alpha, prior_weights))
 
 
 @dataclass(slots=True)
-class Problem:
+class RidgeProblem:
     """A weighted least-squares problem: ``x`` [n, W] and ``y`` [n] (units of deviation), centred
     source by source; ``weights`` [n] add up to 1 in each source; ``mean`` [W] of the sources."""
 
@@ -71,7 +71,7 @@ class Problem:
     mean: np.ndarray
 
     @classmethod
-    def of(cls, examples: Sequence[Example], table: np.ndarray, name: str) -> Problem:
+    def of(cls, examples: Sequence[TrainingExample], table: np.ndarray, name: str) -> RidgeProblem:
         """The problem of dimension ``name``."""
         sources = np.array([e.source for e in examples])
         weights = np.array([e.weight for e in examples], dtype=float)
@@ -87,9 +87,7 @@ class Problem:
 
     def deviation(self, columns: np.ndarray) -> np.ndarray:
         """Deviation of ``columns`` [n, any] within sources."""
-        total = self.weights.sum()
-        found: np.ndarray = np.sqrt((columns**2 * self.weights[:, None]).sum(0) / total)
-        return found
+        return np.sqrt((columns**2 * self.weights[:, None]).sum(0) / self.weights.sum())
 
     def column_scale(self, features: int, embedding_share: float) -> np.ndarray:
         """1 / deviation of each feature column; one scale for all embedding columns of a side."""
@@ -121,7 +119,7 @@ class Problem:
         return coefficients / spread if spread > 0 else coefficients
 
 
-def _write(head: Head, problem: Problem, coefficients: np.ndarray) -> None:
+def _write(head: Head, problem: RidgeProblem, coefficients: np.ndarray) -> None:
     """Weights and bias of ``head``: the sources' mean dialogue scores the middle of the scale."""
     unit = coefficients * STANDARD_SHARE
     with torch.no_grad():
@@ -129,7 +127,7 @@ def _write(head: Head, problem: Problem, coefficients: np.ndarray) -> None:
         head.bias.fill_(0.5 - float(problem.mean @ unit))
 
 
-def pooled_table(judge: EncoderJudge, data: Batcher, seed: int) -> np.ndarray:
+def pooled_table(judge: EncoderJudge, data: EncoderDataset, seed: int) -> np.ndarray:
     """Mean user inputs beside mean assistant inputs of each dialogue [n, 2 x width]."""
     net, parts = judge.net, []
     linear = net.nets[0]
@@ -166,11 +164,11 @@ def weights_by_column(
     config: EncoderConfig, prior_weights: Mapping[str, float], half: int
 ) -> np.ndarray:
     """The prior weight of each of the 2 x ``half`` columns."""
-    found = np.zeros((2, half))
+    weights = np.zeros((2, half))
     for text, weight in prior_weights.items():
         for side, place in _places(config.feature_names, text):
-            found[side, place] = weight
-    return found.reshape(-1)
+            weights[side, place] = weight
+    return weights.reshape(-1)
 
 
 def _places(names: Sequence[str], text: str) -> list[tuple[int, int]]:

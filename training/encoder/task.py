@@ -8,29 +8,28 @@ import torch
 
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.encoder.feature_groups import mute_groups
-from medal_judges.training.encoder.feature_scale import fit_feature_scale
-from medal_judges.training.encoder.model import Batcher, EncoderObjective, reads_in_bf16
+from medal_judges.training.encoder.data import EncoderDataset, EncoderObjective, reads_in_bf16
+from medal_judges.training.encoder.fitting import fit_feature_scale, mute_groups
 from medal_judges.training.encoder.reply import fit_reply
 from medal_judges.training.encoder.ridge import fit_ridge
 from medal_judges.training.loop.optimizer import freeze
-from medal_judges.training.loop.task import Task
+from medal_judges.training.loop.task import TrainingTask
 from medal_judges.training.rows.example_store import sources_of
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 
 
-class EncoderTask(Task):
-    """See Task."""
+class EncoderTask(TrainingTask):
+    """See TrainingTask."""
 
-    train: Batcher
-    validation: Batcher
+    judge: EncoderJudge
+    train: EncoderDataset
 
     def __init__(
         self,
         config: TrainConfig,
         judge: EncoderJudge,
-        train: Sequence[Example],
-        validation: Sequence[Example],
+        train: Sequence[TrainingExample],
+        validation: Sequence[TrainingExample],
         device: torch.device,
     ) -> None:
         self.config, self.judge = config, judge
@@ -42,8 +41,8 @@ class EncoderTask(Task):
         freeze(self.body, config.trainable_layers)
         frozen = config.trainable_layers == 0 or not judge.config.embedding
         bf16 = reads_in_bf16(config.optim.mixed_precision, device)
-        self.train = Batcher(judge, train, frozen, bf16)
-        self.validation = Batcher(judge, validation, frozen, bf16)
+        self.train = EncoderDataset(judge, train, frozen, bf16)
+        self.validation = EncoderDataset(judge, validation, frozen, bf16)
         if judge.config.net != "sequence":  # which has neither features nor turn vectors
             fit_feature_scale(judge, self.train)
         if judge.config.reply is not None:
@@ -54,7 +53,7 @@ class EncoderTask(Task):
 
     def solve(self) -> bool:
         """Ridge, where the config asks for it."""
-        if self.config.optim.solver != "ridge":
-            return False
-        fit_ridge(self.judge, self.train, self.config.optim.embedding_share, self.config.seed)
-        return True
+        optim = self.config.optim
+        if optim.solver == "ridge":
+            fit_ridge(self.judge, self.train, optim.embedding_share, self.config.seed)
+        return optim.solver == "ridge"

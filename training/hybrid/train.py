@@ -41,7 +41,7 @@ from medal_judges.training.hybrid.fit import (
     settled,
     threshold_for,
 )
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 
 JUDGEMENTS = "judgements"
 
@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 class Judged:
     """The fitting rows with what each member said of them: one judgement a row."""
 
-    rows: Sequence[Example]
+    rows: Sequence[TrainingExample]
     members: Mapping[str, Member]
     told: Mapping[str, Sequence[Judgement]]
 
@@ -85,7 +85,7 @@ class Judged:
 
 
 def fit_hybrid(
-    config: TrainConfig, rows: Sequence[Example], dimensions: Sequence[Dimension]
+    config: TrainConfig, rows: Sequence[TrainingExample], dimensions: Sequence[Dimension]
 ) -> tuple[HybridJudge, dict[str, float]]:
     """The judge of ``config.model``, and its figures.
 
@@ -132,7 +132,7 @@ def _shared(dimensions: Sequence[Dimension], members: Mapping[str, Member]) -> l
 def _judge(
     config: TrainConfig,
     model: HybridConfig,
-    rows: Sequence[Example],
+    rows: Sequence[TrainingExample],
     members: Mapping[str, Member],
     dimensions: Sequence[Dimension],
 ) -> Judged:
@@ -149,7 +149,7 @@ def _judge(
 
 
 def _judge_sources(
-    folder: Path, rows: Sequence[Example], member: Member, dimensions: Sequence[Dimension]
+    folder: Path, rows: Sequence[TrainingExample], member: Member, dimensions: Sequence[Dimension]
 ) -> list[Judgement]:
     """One file a source, so that another mixture of sources finds what is there."""
     found: dict[int, Judgement] = {}

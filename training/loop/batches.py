@@ -1,8 +1,9 @@
-"""Batches of similar length: deterministic by seed and epoch, the same on every process."""
+"""Batches of similar length, the same on every process, and what was predicted of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,8 +31,7 @@ def epoch_batches(
             pool.sort(key=lambda row: lengths[row])
         batches += _cut(pool, lengths, optim)
     batches = [batches[i] for i in generator.permutation(len(batches))]
-    wanted = len(batches) if count is None else count
-    return [batches[i % len(batches)] for i in range(wanted)]
+    return [batches[i % len(batches)] for i in range(count or len(batches))]
 
 
 def prediction_batches(
@@ -59,8 +59,24 @@ def _cut(pool: Sequence[int], lengths: Sequence[int], optim: OptimConfig) -> lis
     return batches
 
 
-def padding_share(batches: Sequence[Sequence[int]], lengths: Sequence[int]) -> float:
-    """Share of padded positions that hold no token."""
-    padded = sum(len(b) * max(lengths[row] for row in b) for b in batches)
-    real = sum(lengths[row] for b in batches for row in b)
-    return 1 - real / padded
+@dataclass(frozen=True, slots=True)
+class PredictedBatch:
+    """One batch: its ``rows``, its mean ``loss``, and logits [len(rows), outputs] per dimension."""
+
+    rows: Sequence[int]
+    loss: float
+    logits: Mapping[str, np.ndarray]
+
+
+def in_row_order(
+    batches: Sequence[PredictedBatch], names: Sequence[str]
+) -> tuple[dict[str, np.ndarray], float]:
+    """(logits [n, outputs] of each dimension of ``names``, mean loss over rows).
+
+    A row that several batches have counts once.
+    """
+    rows = np.concatenate([batch.rows for batch in batches])
+    _, first = np.unique(rows, return_index=True)
+    losses = np.concatenate([np.full(len(batch.rows), batch.loss) for batch in batches])
+    logits = {n: np.concatenate([batch.logits[n] for batch in batches])[first] for n in names}
+    return logits, float(losses[first].mean())

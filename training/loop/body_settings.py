@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.device import Attention, set_attention
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.loop.distributed import strategy
 
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+    from transformers import PreTrainedModel
 
-def set_body(body: Any, config: TrainConfig, accelerator: Any, precision: str) -> dict[str, Any]:
-    """Set what ``config`` asks for; returns the facts of it, for the judge's config.json.
 
-    Raises ConfigError or MissingExtraError for what cannot be had here.
+def set_body(
+    body: nn.Module, config: TrainConfig, accelerator: Accelerator, precision: str
+) -> dict[str, Any]:
+    """Set what ``config`` asks for; returns what was set, for the judge's config.json.
+
+    Raises ConfigError or MissingExtraError for what is not available here.
     """
     wanted: Attention = getattr(config.model, "attention", "auto")
     attention = set_attention(body, wanted, accelerator.device, precision, strict=True)
@@ -32,7 +39,7 @@ def set_body(body: Any, config: TrainConfig, accelerator: Any, precision: str) -
     }
 
 
-def reset_body(body: Any, config: TrainConfig) -> None:
+def reset_body(body: nn.Module, config: TrainConfig) -> None:
     """The body as a fresh process would load it on a CPU, weights apart."""
     if config.optim.gradient_checkpointing:
         body.gradient_checkpointing_disable()
@@ -41,7 +48,7 @@ def reset_body(body: Any, config: TrainConfig) -> None:
     set_attention(body, "auto", torch.device("cpu"), "no")
 
 
-def checkpoint_layers(body: Any, *, reentrant: bool) -> None:
+def checkpoint_layers(body: nn.Module, *, reentrant: bool) -> None:
     """Keep each layer's input alone and compute the rest again in the backward pass.
 
     ``reentrant`` for ZeRO-3, whose parameters are parted again by then: torch's other kind
@@ -58,7 +65,7 @@ def checkpoint_layers(body: Any, *, reentrant: bool) -> None:
         body.enable_input_require_grads()
 
 
-def patch_liger(body: Any, device: torch.device) -> None:
+def patch_liger(body: nn.Module, device: torch.device) -> None:
     """Liger's kernels for norms and gated layers of ``body``, in place.
 
     Not its rotary positions, nor its losses: they replace functions of transformers for the whole
@@ -85,7 +92,7 @@ def patch_liger(body: Any, device: torch.device) -> None:
     )
 
 
-def unpatch_liger(body: Any) -> None:
+def unpatch_liger(body: nn.Module) -> None:
     """Take Liger's methods off the modules of ``body``: its kernels run on no CPU."""
     for module in body.modules():
         for name, value in list(vars(module).items()):

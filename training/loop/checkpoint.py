@@ -1,4 +1,4 @@
-"""Checkpoints: a run that stops goes on where it was, to the same weights."""
+"""Checkpoints: a run that was stopped resumes where it was, and ends at the same weights."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError
 from medal_judges.training.loop.distributed import uses_deepspeed
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+    from torch import Tensor, nn
 
 _PREFIX = "step-"
 _STATE = "progress.json"
@@ -18,7 +22,7 @@ _KEEP = 2
 
 
 @dataclass(slots=True)
-class Progress:
+class RunProgress:
     """Where a run stands. ``step`` counts optimiser steps done; ``best`` is validation's best."""
 
     step: int = 0
@@ -42,7 +46,7 @@ class RunShape:
     strategy: str
 
     def require(self, state: Mapping[str, Any], where: Path) -> None:
-        """Raise ConfigError where the run that wrote ``state`` would have gone on otherwise: the
+        """Raise ConfigError where the run that wrote ``state`` would have taken other steps: the
         numbers of processes and of accumulated batches may differ, their product may not."""
         if state["run"] != self.run:
             raise ConfigError(
@@ -69,46 +73,42 @@ class RunShape:
             )
 
 
-def keep_what_learns(accelerator: Any, kept: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-    """Have checkpoints hold what training changes only: ``kept`` of the model's state, by its own
-    names whether it is wrapped for several processes or not. The rest of a LoRA judge is its base,
-    gigabytes that are the same at every step. DeepSpeed reads and writes its own files."""
-
-    def thin(models: Any, weights: list[Mapping[str, Any]], folder: str) -> None:
-        weights[:] = [kept(_own_names(state)) for state in weights]
-
-    def load(models: list[Any], folder: str) -> None:
-        while models:
-            _load_model(accelerator.unwrap_model(models.pop()), Path(folder), kept)
-
-    accelerator.register_save_state_pre_hook(thin)
-    if not uses_deepspeed(accelerator):
-        accelerator.register_load_state_pre_hook(load)
-
-
-def _own_names(state: Mapping[str, Any]) -> dict[str, Any]:
-    """``state`` of a model without the prefix that DistributedDataParallel puts before names."""
-    prefix = "module."
-    return {name.removeprefix(prefix): value for name, value in state.items()}
-
-
-def _load_model(
-    model: Any, folder: Path, kept: Callable[[Mapping[str, Any]], dict[str, Any]]
+def save_only_trained(
+    accelerator: Accelerator, trained: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> None:
+    """Have checkpoints hold only what training changes: ``trained`` of the model's state, by its
+    own names whether it is wrapped for several processes or not. The rest of a LoRA judge is its
+    base, gigabytes that are the same at every step. DeepSpeed reads and writes its own files."""
+
+    def before_saving(models: Any, weights: list[Mapping[str, Any]], folder: str) -> None:
+        prefix = "module."  # of DistributedDataParallel
+        own = [{name.removeprefix(prefix): v for name, v in state.items()} for state in weights]
+        weights[:] = [trained(state) for state in own]
+
+    def before_loading(models: list[Any], folder: str) -> None:
+        while models:
+            model = accelerator.unwrap_model(models.pop())
+            _load_model(model, Path(folder), trained(model.state_dict()))
+
+    accelerator.register_save_state_pre_hook(before_saving)
+    if not uses_deepspeed(accelerator):
+        accelerator.register_load_state_pre_hook(before_loading)
+
+
+def _load_model(model: nn.Module, folder: Path, trained: Mapping[str, Tensor]) -> None:
     """Raises ConfigError where the checkpoint's weights are not the model's."""
     from safetensors.torch import load_file
 
     state = load_file(folder / "model.safetensors")
-    own = kept(model.state_dict())
     # Of weights that share memory a file holds one.
-    there = {own[name].data_ptr() for name in state if name in own}
-    lost = [name for name in own if name not in state and own[name].data_ptr() not in there]
-    if wrong := sorted({*lost, *(set(state) - set(own))}):
+    shared = {trained[name].data_ptr() for name in state if name in trained}
+    lost = [n for n, w in trained.items() if n not in state and w.data_ptr() not in shared]
+    if wrong := sorted({*lost, *(set(state) - set(trained))}):
         raise ConfigError(f"{folder}: the weights do not fit this model: {', '.join(wrong[:3])}")
     model.load_state_dict(state, strict=False)
 
 
-def save_checkpoint(folder: Path, progress: Progress, accelerator: Any, shape: RunShape) -> None:
+def save_checkpoint(folder: Path, progress: RunProgress, accelerator: Accelerator, shape: RunShape) -> None:
     """Write ``folder/step-N`` whole or not at all; keep the newest two."""
     target = folder / f"{_PREFIX}{progress.step:08d}"
     partial = folder / ".partial"
@@ -119,8 +119,7 @@ def save_checkpoint(folder: Path, progress: Progress, accelerator: Any, shape: R
     accelerator.save_state(str(partial), safe_serialization=True, **frozen)
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
-        position = {"batches_done": progress.step * shape.batches}
-        state = {"progress": asdict(progress)} | asdict(shape) | position
+        state = {"progress": asdict(progress)} | asdict(shape)
         (partial / _STATE).write_text(json.dumps(state), encoding="utf-8")
         if target.exists():
             shutil.rmtree(target)
@@ -130,7 +129,7 @@ def save_checkpoint(folder: Path, progress: Progress, accelerator: Any, shape: R
     accelerator.wait_for_everyone()
 
 
-def clear_checkpoints(folder: Path, accelerator: Any) -> None:
+def clear_checkpoints(folder: Path, accelerator: Accelerator) -> None:
     """Remove what an earlier run left: its checkpoints would pass for this run's newest."""
     if accelerator.is_main_process and folder.exists():
         shutil.rmtree(folder)
@@ -142,33 +141,30 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob(f"{_PREFIX}*") if (p / _STATE).is_file())
 
 
-def load_checkpoint(folder: Path, accelerator: Any, shape: RunShape) -> Progress:
-    """Newest checkpoint's state into the prepared objects; a fresh Progress where there is none.
+def load_checkpoint(folder: Path, accelerator: Accelerator, shape: RunShape) -> RunProgress:
+    """Newest checkpoint's state into the prepared objects; a fresh RunProgress where there is none.
 
     Raises ConfigError when the checkpoint belongs to a run with other settings or data, or one
     whose steps would not be this run's (see ``RunShape``).
     """
-    found = checkpoints(folder)
-    if not found:
-        return Progress()
-    state = json.loads((found[-1] / _STATE).read_text(encoding="utf-8"))
-    shape.require(state, found[-1])
-    _require_plain_state(found[-1])
-    # DeepSpeed has its own word for strict; the other models were loaded by the hook above.
-    options = {"load_module_strict": False} if uses_deepspeed(accelerator) else {}
-    accelerator.load_state(str(found[-1]), **options)
-    progress = Progress(**state["progress"])
-    # Accelerate counts batches to know where a step ends, and read the count of other processes.
-    accelerator.step = progress.step * accelerator.gradient_accumulation_steps
-    return progress
-
-
-def _require_plain_state(folder: Path) -> None:
-    """Raise ConfigError for a checkpoint with a file that Accelerate would unpickle unguarded: none
-    is written here. Optimizer and random states are read by torch as tensors and plain values."""
-    if custom := sorted(folder.glob("custom_checkpoint_*")):
+    kept = checkpoints(folder)
+    if not kept:
+        return RunProgress()
+    newest = kept[-1]
+    state = json.loads((newest / _STATE).read_text(encoding="utf-8"))
+    shape.require(state, newest)
+    if custom := sorted(newest.glob("custom_checkpoint_*")):
+        # None is written here. Optimizer and random states are read by torch as tensors and plain
+        # values, but Accelerate would unpickle this one unguarded.
         raise ConfigError(
-            f"{folder} holds {custom[0].name}, a pickle, which can run code when it is opened",
+            f"{newest} holds {custom[0].name}, a pickle, which can run code when it is opened",
             hint="this run did not write it: do not resume from a folder unless you know who made "
             "it; remove the file, or start again without --resume",
         )
+    # DeepSpeed has its own word for strict; the other models were loaded by the hook above.
+    options = {"load_module_strict": False} if uses_deepspeed(accelerator) else {}
+    accelerator.load_state(str(newest), **options)
+    progress = RunProgress(**state["progress"])
+    # Accelerate counts batches to know where a step ends, and read the count of other processes.
+    accelerator.step = progress.step * accelerator.gradient_accumulation_steps
+    return progress

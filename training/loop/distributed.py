@@ -1,4 +1,4 @@
-"""Training over processes with DeepSpeed: the run's settings in its config, weights whole again.
+"""The Accelerator of a run, and training over processes with DeepSpeed.
 
 Under ZeRO-3 each process holds a part of every parameter, and a module's own are gathered for its
 forward pass: every process must take part in each pass and in each function here.
@@ -6,34 +6,85 @@ forward pass: every process must take part in each pass and in each function her
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from medal_judges.errors import ConfigError
-from medal_judges.training.config import OptimConfig
+from medal_judges.training.config import OptimConfig, TrainConfig
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 
-def uses_deepspeed(accelerator: Any) -> bool:
+def make_accelerator(config: TrainConfig) -> Accelerator:
+    """Accelerator with the run's precision, accumulation and logger.
+
+    With DeepSpeed the weights stay in their own precision and torch's autocast computes in
+    ``optim.mixed_precision``, as it does without: the same weights are saved either way.
+    """
+    from accelerate import Accelerator
+    from accelerate.utils import (
+        DistributedDataParallelKwargs,
+        InitProcessGroupKwargs,
+        parse_flag_from_env,
+        set_seed,
+    )
+
+    precision = chosen_precision(config)
+    deepspeed = parse_flag_from_env("ACCELERATE_USE_DEEPSPEED")
+    handlers = [DistributedDataParallelKwargs(find_unused_parameters=True)]
+    if deepspeed and not torch.cuda.is_available():
+        # Without it every process is a world of its own, and none of them says so.
+        handlers.append(InitProcessGroupKwargs(backend="gloo"))
+    accelerator = Accelerator(
+        mixed_precision="no" if deepspeed else precision,
+        gradient_accumulation_steps=config.optim.gradient_accumulation,
+        log_with=None if config.log == "none" else config.log,
+        project_dir=config.output_dir,
+        kwargs_handlers=handlers,
+    )
+    launched = int(os.environ.get("WORLD_SIZE", "1"))
+    if launched != accelerator.num_processes:  # each would train alone, all into one folder
+        raise ConfigError(
+            f"{launched} processes were launched, and this one found {accelerator.num_processes}",
+            hint="on a CPU: ACCELERATE_USE_CPU=true, see configs/accelerate/cpu.yaml",
+        )
+    if uses_deepspeed(accelerator):
+        set_deepspeed(accelerator, config.optim, precision)
+    set_seed(config.seed)
+    if config.log != "none":
+        accelerator.init_trackers(config.name)
+    return accelerator
+
+
+def chosen_precision(config: TrainConfig) -> str:
+    """``no``, ``bf16`` or ``fp16``; ``auto`` is bf16 on a GPU that has it."""
+    precision = config.optim.mixed_precision
+    if precision != "auto":
+        return precision
+    return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
+
+
+def uses_deepspeed(accelerator: Accelerator) -> bool:
     """True when the run was launched with DeepSpeed."""
     return accelerator.state.deepspeed_plugin is not None
 
 
-def strategy(accelerator: Any) -> str:
+def strategy(accelerator: Accelerator) -> str:
     """How the processes share the work: ``single``, ``ddp``, ``zero2``, ``zero3``, ..."""
     if uses_deepspeed(accelerator):
         return f"zero{accelerator.state.deepspeed_plugin.zero_stage}"
     kind = str(accelerator.distributed_type.value).lower()
-    return {"no": "single"}.get(kind, "ddp" if kind.startswith("multi") else kind)
+    return "single" if kind == "no" else "ddp" if kind.startswith("multi") else kind
 
 
-def set_deepspeed(accelerator: Any, optim: OptimConfig, precision: str) -> None:
+def set_deepspeed(accelerator: Accelerator, optim: OptimConfig, precision: str) -> None:
     """What the training config says takes the place of what DeepSpeed's file says.
 
     Batches are cut by tokens: their size, which DeepSpeed only reports, is the most they hold.
@@ -55,18 +106,8 @@ def set_deepspeed(accelerator: Any, optim: OptimConfig, precision: str) -> None:
     settings["gradient_clipping"] = optim.clip
 
 
-def gathered_objects(parts: list[T], accelerator: Any) -> list[T]:
-    """The lists of all processes as one, on every process."""
-    if accelerator.num_processes == 1:
-        return parts
-    from accelerate.utils import gather_object
-
-    found: list[T] = gather_object(parts)
-    return found
-
-
 @contextmanager
-def whole_weights(accelerator: Any) -> Iterator[None]:
+def whole_weights(accelerator: Accelerator) -> Iterator[None]:
     """Models loaded inside are whole on every process: once a ZeRO-3 plugin is there, transformers
     parts what it loads, and what is fitted before the first step reads whole weights."""
     from transformers.integrations import deepspeed as integration
@@ -79,15 +120,14 @@ def whole_weights(accelerator: Any) -> Iterator[None]:
         integration._hf_deepspeed_config_weak_ref = known
 
 
-def innermost(optimizer: Any) -> Optimizer:
+def innermost(optimizer: Optimizer) -> Optimizer:
     """The torch optimizer inside Accelerate's and DeepSpeed's wrappers: a schedule needs it."""
     while hasattr(optimizer, "optimizer"):
         optimizer = optimizer.optimizer
-    found: Optimizer = optimizer
-    return found
+    return optimizer
 
 
-def set_leaves(model: nn.Module, accelerator: Any) -> None:
+def set_leaves(model: nn.Module, accelerator: Accelerator) -> None:
     """Have ZeRO-3 gather an attention's weights together: torch's reads its output layer's weights
     without calling that layer, at which they would be gathered."""
     if strategy(accelerator) == "zero3" and any(

@@ -9,32 +9,37 @@ DDP and DeepSpeed are the same.
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from medal_judges.errors import MedalError
-from medal_judges.models.base.judge import Judge
+from medal_judges.files import atomic_path, atomic_write
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.loop.accelerator import chosen_precision, make_accelerator
-from medal_judges.training.loop.batches import epoch_batches, prediction_batches
+from medal_judges.training.loop.batches import (
+    PredictedBatch,
+    epoch_batches,
+    in_row_order,
+    prediction_batches,
+)
 from medal_judges.training.loop.body_settings import reset_body, set_body
 from medal_judges.training.loop.checkpoint import (
-    Progress,
+    RunProgress,
     RunShape,
     checkpoints,
     clear_checkpoints,
-    keep_what_learns,
     load_checkpoint,
     save_checkpoint,
+    save_only_trained,
 )
 from medal_judges.training.loop.distributed import (
-    gathered_objects,
+    chosen_precision,
     innermost,
     leave_deepspeed,
     set_leaves,
@@ -43,52 +48,78 @@ from medal_judges.training.loop.distributed import (
     whole_state,
     write_state,
 )
-from medal_judges.training.loop.objective import Data, Objective
 from medal_judges.training.loop.optimizer import build_optimizer, build_schedule, move_schedule
-from medal_judges.training.loop.predicted import Predicted, in_row_order
-from medal_judges.training.loop.progress import TrainingBar
-from medal_judges.training.loop.task import make_task
+from medal_judges.training.loop.task import Objective, TrainingData, TrainingTask
 from medal_judges.training.loop.validation import possible_figures, validation_figures, watched
-from medal_judges.training.rows.examples import Example
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+
+class TrainingBar(Progress):
+    """The run's progress on standard error: steps, a running mean of the loss, the newest figures
+    of validation. Silent on all processes but the main one."""
+
+    def __init__(self, steps: int, done: int, visible: bool) -> None:
+        super().__init__(
+            TextColumn("training"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]:.4f}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True, quiet=not visible),
+            disable=not visible,
+        )
+        self.row = self.add_task("training", total=steps, completed=done, loss=math.nan)
+        self.loss = math.nan
+
+    def step_done(self, loss: float) -> None:
+        """Count a step with this loss."""
+        self.loss = loss if math.isnan(self.loss) else 0.95 * self.loss + 0.05 * loss
+        self.update(self.row, advance=1, loss=self.loss)
+
+    def show(self, step: int, figures: Mapping[str, float]) -> None:
+        """Print the first four figures of a validation, the means over dimensions before others."""
+        ordered = sorted(figures.items(), key=lambda pair: "/" in pair[0])
+        text = "  ".join(f"{name} {value:.4f}" for name, value in ordered[:4])
+        self.console.print(f"step {step}: {text}", highlight=False)
 
 
 class TrainingLoop:
-    """Trains ``judge.net`` in place; ``run`` leaves the best (or last) weights in it."""
+    """Trains the net of ``task`` in place; ``run`` leaves the best (or last) weights in it.
+
+    ``run_hash`` names the settings and data that a checkpoint belongs to.
+    """
 
     def __init__(
-        self,
-        config: TrainConfig,
-        judge: Judge,
-        train: Sequence[Example],
-        validation: Sequence[Example],
-        levels: Mapping[str, int],
-        run_hash: str,
-        accelerator: Any = None,
+        self, config: TrainConfig, task: TrainingTask, run_hash: str, accelerator: Accelerator
     ) -> None:
-        self.config, self.levels = config, dict(levels)
+        self.config, self.task, self.accelerator = config, task, accelerator
+        self.train, self.validation = task.train, task.validation
         self.folder = Path(config.output_dir) / "checkpoints"
-        self.accelerator = accelerator or make_accelerator(config)
         self.precision = chosen_precision(config)
-        processes = self.accelerator.num_processes
         self.shape = RunShape(
             run_hash,
             config.optim.batch_size,
-            config.optim.gradient_accumulation * processes,
-            processes,
-            strategy(self.accelerator),
+            config.optim.gradient_accumulation * accelerator.num_processes,
+            accelerator.num_processes,
+            strategy(accelerator),
         )
-        self.task = make_task(config, judge, train, validation, self.accelerator.device)
-        self.train, self.validation = self.task.train, self.task.validation
-        if config.optim.solver == "gradient" and validation:
-            # A wrong name is told now, not after an epoch.
-            names = self.task.objective.dimensions
-            watched(possible_figures(validation, names, self._binary), config.stop.metric)
-        self.facts = set_body(self.task.body, config, self.accelerator, self.precision)
-        self._build(self.task.objective)
+        kinds = {name: head.config.kind for name, head in task.heads.items()}
+        self.binary = {name for name, kind in kinds.items() if kind == "binary"}
+        self.levels = {
+            name: task.heads[name].levels
+            for name, kind in kinds.items()
+            if kind in ("ordinal", "classification")
+        }
+        if config.optim.solver == "gradient" and self.validation.examples:
+            # A wrong name is reported now, not after an epoch.
+            possible = possible_figures(self.validation.examples, list(kinds), self.binary)
+            watched(possible, config.stop.metric)
+        self.facts = set_body(task.body, config, accelerator, self.precision)
+        self._prepare(task.objective)
 
-    def _build(self, objective: Objective) -> None:
+    def _prepare(self, objective: Objective[Any]) -> None:
         optim = self.config.optim
         batches = epoch_batches(self.train.lengths, optim, seed=self.config.seed, epoch=0)
         self.steps_per_epoch = math.ceil(len(batches) / self.shape.batches)
@@ -97,28 +128,24 @@ class TrainingLoop:
         optimizer = build_optimizer(objective, self.task.body, optim)
         self.model, self.optimizer = self.accelerator.prepare(objective, optimizer)
         self.schedule = build_schedule(innermost(self.optimizer), optim, self.steps)
-        keep_what_learns(self.accelerator, self._kept)
+        save_only_trained(self.accelerator, self._trained)
 
-    def _kept(self, state: Mapping[str, Any]) -> dict[str, Any]:
+    def _trained(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Of the objective's state what training changes."""
-        inner = "net."
-        net = self.task.kept({k[len(inner) :]: v for k, v in state.items() if k.startswith(inner)})
-        return {k: v for k, v in state.items() if not k.startswith(inner) or k[len(inner) :] in net}
+        prefix = "net."
+        net = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+        kept = {prefix + name for name in self.task.trained(net)}
+        return {k: v for k, v in state.items() if not k.startswith(prefix) or k in kept}
 
     @property
-    def bare(self) -> Objective:
+    def objective(self) -> Objective[Any]:
         """The objective without its distributed wrapper."""
-        model: Objective = self.accelerator.unwrap_model(self.model)
-        return model
+        objective: Objective[Any] = self.accelerator.unwrap_model(self.model)
+        return objective
 
-    @property
-    def _binary(self) -> set[str]:
-        """Dimensions whose head answers yes or no."""
-        return {n for n, h in self.task.heads.items() if h.config.kind == "binary"}
-
-    def run(self, resume: bool) -> Progress:
+    def run(self, resume: bool) -> RunProgress:
         """Train to the end or to early stopping; returns where it stands. Saves checkpoints."""
-        progress = Progress()
+        progress = RunProgress()
         if self.task.solve():
             return progress
         if resume:
@@ -132,7 +159,7 @@ class TrainingLoop:
         self._restore_best(progress)
         return progress
 
-    def _epoch(self, progress: Progress, bar: TrainingBar) -> None:
+    def _epoch(self, progress: RunProgress, bar: TrainingBar) -> None:
         """From the step that ``progress`` stands at to the end of that epoch."""
         epoch, done = divmod(progress.step, self.steps_per_epoch)
         accelerator, share = self.accelerator, self.shape.batches
@@ -150,22 +177,23 @@ class TrainingLoop:
             loss = self._step([batches[n] for n in mine], [(epoch, n) for n in mine])
             progress.step += 1
             self._require_finite(loss, f"loss of step {progress.step}")
-            bar.advance(loss)
+            bar.step_done(loss)
             self._after_step(progress, bar)
             if progress.step >= self.steps or progress.stopped:
                 return
 
     def _step(
-        self, batches: Sequence[Sequence[int]], places: Sequence[tuple[int, int]] | None = None
+        self, batches: Sequence[Sequence[int]], numbers: Sequence[tuple[int, int]] | None = None
     ) -> float:
         """One optimiser step over ``batches``; returns the mean loss.
 
-        ``places``: epoch and number of each. Its dropout is drawn by them, so that a batch is the
-        same whichever process has it, and after whatever stop.
+        ``numbers``: epoch and number of each batch. Its dropout is drawn by them, so that a batch
+        is the same whichever process has it, and after a resume.
         """
         total = 0.0
-        for rows, place in zip(batches, places or [(0, 0)] * len(batches), strict=True):
-            torch.manual_seed(_seed_of(self.config.seed, *place))
+        for rows, number in zip(batches, numbers or [(0, 0)] * len(batches), strict=True):
+            seed = np.random.SeedSequence([self.config.seed, *number])
+            torch.manual_seed(int(seed.generate_state(1, np.uint64)[0]))
             with self.accelerator.accumulate(self.model):
                 loss, _ = self.model(*self._arguments(self.train, rows))
                 self.accelerator.backward(loss)
@@ -179,14 +207,16 @@ class TrainingLoop:
         self.schedule.step()
         return total / len(batches)
 
-    def _arguments(self, data: Data, rows: Sequence[int]) -> tuple[Any, ...]:
-        device = self.accelerator.device
-        bare = self.bare
+    def _arguments(self, data: TrainingData[Any], rows: Sequence[int]) -> tuple[Any, ...]:
+        """What the objective's ``forward`` reads of the examples ``rows``, on the device."""
+        device, objective = self.accelerator.device, self.objective
         targets = {
-            name: (t.to(device), m.to(device))
-            for name, (t, m) in data.targets(rows, self.levels, bare.dimensions).items()
+            name: (target.to(device), mask.to(device))
+            for name, (target, mask) in data.targets(
+                rows, self.levels, objective.dimensions
+            ).items()
         }
-        sources = [bare.sources.get(data.examples[r].source, 0) for r in rows]
+        sources = [objective.sources.get(data.examples[r].source, 0) for r in rows]
         weights = [data.weights[r] for r in rows]
         return (
             data.inputs(rows).to(device),
@@ -195,21 +225,23 @@ class TrainingLoop:
             torch.tensor(weights, device=device),
         )
 
-    def _after_step(self, progress: Progress, bar: TrainingBar) -> None:
+    def _after_step(self, progress: RunProgress, bar: TrainingBar) -> None:
+        """Validate and save where it is time to."""
         every = self.config.checkpoint_steps or self.steps_per_epoch
         if progress.step % every and progress.step != self.steps:
             return
         if self.validation.examples:
             figures, _ = self.validate()
             self._require_finite(figures["loss"], f"validation loss at step {progress.step}")
-            progress.history.append(
-                {"step": progress.step, "lr": self.schedule.get_last_lr()[-1]} | figures
-            )
-            bar.figures(progress.step, figures)
+            rate = self.schedule.get_last_lr()[-1]
+            progress.history.append({"step": progress.step, "lr": rate} | figures)
+            bar.show(progress.step, figures)
             self.accelerator.log(figures, step=progress.step)
-            self._judge_progress(progress, figures)
+            self._compare_with_best(progress, figures)
         save_checkpoint(self.folder, progress, self.accelerator, self.shape)
-        self._write_history(progress)
+        if self.accelerator.is_main_process:
+            lines = "".join(json.dumps(entry) + "\n" for entry in progress.history)
+            atomic_write(self.folder.parent / "history.jsonl", lines)
         self.model.train()
 
     def _require_finite(self, loss: float, what: str) -> None:
@@ -223,17 +255,11 @@ class TrainingLoop:
             hint="lower optim.lr or optim.body_lr, or set optim.mixed_precision: no",
         )
 
-    def _judge_progress(self, progress: Progress, figures: Mapping[str, float]) -> None:
+    def _compare_with_best(self, progress: RunProgress, figures: Mapping[str, float]) -> None:
         """Keep the best weights; stop when nothing got better for ``patience`` validations."""
         stop = self.config.stop
-        value = watched(figures, stop.metric)
-        signed = value if stop.higher_is_better else -value
-        best = (
-            None
-            if progress.best is None
-            else (progress.best if stop.higher_is_better else -progress.best)
-        )
-        if best is None or signed > best:
+        value, sign = watched(figures, stop.metric), 1 if stop.higher_is_better else -1
+        if progress.best is None or sign * value > sign * progress.best:
             progress.best, progress.best_step, progress.waited = value, progress.step, 0
             self._save_best()
         else:
@@ -245,33 +271,30 @@ class TrainingLoop:
 
         if self.config.stop.keep != "best":
             return
-        net, main = self.bare.net, self.accelerator.is_main_process
-        state = whole_state(net, self.task.kept(net.state_dict()), main)
+        net, main = self.objective.net, self.accelerator.is_main_process
+        state = whole_state(net, self.task.trained(net.state_dict()), main)
         if main:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            save_file(state, self.folder / "best.partial")
-            (self.folder / "best.partial").replace(self.folder / "best.safetensors")
+            with atomic_path(self.folder / "best.safetensors") as path:
+                save_file(state, path)
 
-    def _restore_best(self, progress: Progress) -> None:
+    def _restore_best(self, progress: RunProgress) -> None:
+        """The best weights into the net; those that training leaves alone are not in the file."""
         from safetensors.torch import load_file
 
         self.accelerator.wait_for_everyone()
+        net = self.objective.net
         if self.config.stop.keep == "best" and progress.best is not None:
-            self._load(load_file(self.folder / "best.safetensors"))
-        self.bare.net.eval()
-
-    def _load(self, state: dict[str, torch.Tensor]) -> None:
-        """``state`` into the net; weights that training leaves alone need not be in it."""
-        net = self.bare.net
-        kept = self.task.kept(net.state_dict())
-        if wrong := sorted(set(kept) ^ set(state)):
-            raise MedalError(f"the best weights do not fit: {wrong}")
-        write_state(net, state, kept)
+            state = load_file(self.folder / "best.safetensors")
+            names = self.task.trained(net.state_dict())
+            if wrong := sorted(set(names) ^ set(state)):
+                raise MedalError(f"the best weights do not fit: {wrong}")
+            write_state(net, state, names)
+        net.eval()
 
     def release(self) -> None:
         """Give the judge's net back as a plain module, whole on the main process. All call it."""
         if uses_deepspeed(self.accelerator):
-            leave_deepspeed(self.model, self.bare.net, self.accelerator.is_main_process)
+            leave_deepspeed(self.model, self.objective.net, self.accelerator.is_main_process)
         reset_body(self.task.body, self.config)
 
     def validate(self) -> tuple[dict[str, float], dict[str, np.ndarray]]:
@@ -280,35 +303,27 @@ class TrainingLoop:
         logits, loss = self.predict(self.validation)
         heads = self.task.heads
         scores = {k: heads[k].scores(torch.from_numpy(z), 1.0).numpy() for k, z in logits.items()}
-        figures = validation_figures(self.validation.examples, scores, self._binary)
+        figures = validation_figures(self.validation.examples, scores, self.binary)
         return {"loss": loss} | figures, logits
 
     @torch.no_grad()
-    def predict(self, data: Data) -> tuple[dict[str, np.ndarray], float]:
+    def predict(self, data: TrainingData[Any]) -> tuple[dict[str, np.ndarray], float]:
         """Logits [n, outputs] per dimension (mean over members) and the mean loss, in row order.
 
         The processes share the batches, all with as many passes: nothing else gathers ZeRO-3's
         weights, so all go through the wrapped model.
         """
+        from accelerate.utils import gather_object
+
         self.model.eval()
         count = self.accelerator.num_processes
         batches = prediction_batches(data.lengths, self.config.optim, count)
-        names = self.bare.dimensions
-        parts = []
+        objective, predicted = self.objective, []
         for rows in batches[self.accelerator.process_index :: count]:
             loss, members = self.model(*self._arguments(data, rows))
-            logits = {n: self.task.combine(members, n).float().cpu().numpy() for n in names}
-            parts.append(Predicted(rows, float(loss), logits))
-        return in_row_order(gathered_objects(parts, self.accelerator), names)
-
-    def _write_history(self, progress: Progress) -> None:
-        if self.accelerator.is_main_process:
-            path = self.folder.parent / "history.jsonl"
-            path.write_text(
-                "".join(json.dumps(h) + "\n" for h in progress.history), encoding="utf-8"
-            )
-
-
-def _seed_of(seed: int, epoch: int, number: int) -> int:
-    """A seed for one batch, far from its neighbours'."""
-    return int(np.random.SeedSequence([seed, epoch, number]).generate_state(1, np.uint64)[0])
+            logits = {
+                name: objective.combine(members, name).float().cpu().numpy()
+                for name in objective.dimensions
+            }
+            predicted.append(PredictedBatch(rows, float(loss), logits))
+        return in_row_order(gather_object(predicted), objective.dimensions)

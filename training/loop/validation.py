@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from medal_judges.errors import ConfigError
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 
 Predictions = Mapping[str, np.ndarray]
 
 
 def validation_figures(
-    examples: Sequence[Example], predictions: Predictions, binary: set[str]
+    examples: Sequence[TrainingExample], predictions: Predictions, binary: Collection[str]
 ) -> dict[str, float]:
     """``spearman/DIM`` and ``auc/DIM`` (binary dimensions), each the mean over the sources on which
     it is defined, and their means over dimensions ``spearman`` and ``auc``.
@@ -24,22 +24,23 @@ def validation_figures(
     figures: dict[str, float] = {}
     for name, scores in predictions.items():
         kind = "auc" if name in binary else "spearman"
-        found = [
-            f
-            for f in (_figure(kind, *pair) for pair in _by_source(examples, name, scores))
-            if f is not None
-        ]
-        if found:
-            figures[f"{kind}/{name}"] = float(np.mean(found))
+        each = [_figure(kind, *pair) for pair in _by_source(examples, name, scores)]
+        if defined := [figure for figure in each if figure is not None]:
+            figures[f"{kind}/{name}"] = float(np.mean(defined))
+    return figures | means_over_dimensions(figures)
+
+
+def means_over_dimensions(figures: Mapping[str, float]) -> dict[str, float]:
+    """The means ``spearman`` and ``auc`` of the figures of single dimensions."""
+    means = {}
     for kind in ("spearman", "auc"):
-        values = [v for k, v in figures.items() if k.startswith(kind + "/")]
-        if values:
-            figures[kind] = float(np.mean(values))
-    return figures
+        if values := [v for k, v in figures.items() if k.startswith(f"{kind}/")]:
+            means[kind] = float(np.mean(values))
+    return means
 
 
 def possible_figures(
-    examples: Sequence[Example], names: Sequence[str], binary: set[str]
+    examples: Sequence[TrainingExample], names: Sequence[str], binary: Collection[str]
 ) -> dict[str, float]:
     """Figures that validation on ``examples`` can have, judged by the labels alone (a dimension
     without labels, or with equal ones, has none). Their values mean nothing."""
@@ -48,7 +49,7 @@ def possible_figures(
 
 
 def _by_source(
-    examples: Sequence[Example], name: str, scores: np.ndarray
+    examples: Sequence[TrainingExample], name: str, scores: np.ndarray
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """(human, score) arrays of each source with labels of dimension ``name``."""
     rows: dict[str, list[tuple[float, float]]] = {}

@@ -24,7 +24,7 @@ from medal_judges.training.lora.packing import (
     pack,
     packs_cleanly,
 )
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.token_store import encoded, tokenizer_key
 
 
@@ -35,7 +35,7 @@ class LessonData(Data):
     """
 
     def __init__(
-        self, judge: GenerativeLoraJudge, examples: Sequence[Example], *, packed: bool = True
+        self, judge: GenerativeLoraJudge, examples: Sequence[TrainingExample], *, packed: bool = True
     ) -> None:
         super().__init__(examples)
         self.packed = packed
@@ -83,7 +83,7 @@ def _features() -> Any:
 LESSONS = (_row_of, _from_row, _features)
 
 
-def _lessons(judge: GenerativeLoraJudge, example: Example) -> list[Lesson]:
+def _lessons(judge: GenerativeLoraJudge, example: TrainingExample) -> list[Lesson]:
     """Raises ConfigError for an example whose labels answer no whole question."""
     units = {name: float(value) for name, value in example.targets.items()}
     found = []
@@ -134,8 +134,8 @@ class GenerativeTask(Task):
         self,
         config: TrainConfig,
         judge: GenerativeLoraJudge,
-        train: Sequence[Example],
-        validation: Sequence[Example],
+        train: Sequence[TrainingExample],
+        validation: Sequence[TrainingExample],
         device: torch.device,
     ) -> None:
         self.judge = judge

@@ -16,7 +16,7 @@ from medal_judges.training.config import TrainConfig
 from medal_judges.training.loop.objective import Data, Objective
 from medal_judges.training.loop.task import Task, learnt_alone
 from medal_judges.training.rows.example_store import sources_of
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.token_store import encoded, tokenizer_key
 
 
@@ -52,7 +52,7 @@ IDS = (_write_ids, _read_ids, _id_features)
 class TokenData(Data):
     """Each dialogue as the judge reads it."""
 
-    def __init__(self, judge: LoraJudge, examples: Sequence[Example]) -> None:
+    def __init__(self, judge: LoraJudge, examples: Sequence[TrainingExample]) -> None:
         super().__init__(examples)
         reader = [tokenizer_key(judge.tokenizer), judge.config.max_tokens, judge.config.speaks]
         self.ids, self._lengths = encoded(
@@ -85,8 +85,8 @@ class LoraTask(Task):
         self,
         config: TrainConfig,
         judge: LoraJudge,
-        train: Sequence[Example],
-        validation: Sequence[Example],
+        train: Sequence[TrainingExample],
+        validation: Sequence[TrainingExample],
         device: torch.device,
     ) -> None:
         self.judge = judge
@@ -107,8 +107,8 @@ class LoraTask(Task):
 def lora_task(
     config: TrainConfig,
     judge: Judge,
-    train: Sequence[Example],
-    validation: Sequence[Example],
+    train: Sequence[TrainingExample],
+    validation: Sequence[TrainingExample],
     device: torch.device,
 ) -> Task:
     """The task of a scoring or a generative LoRA judge."""

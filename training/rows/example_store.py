@@ -11,19 +11,19 @@ from typing import overload
 import numpy as np
 
 from medal_judges.labelled import LabelledDialogue
-from medal_judges.training.rows.examples import Example, UnitMap
+from medal_judges.training.rows.examples import TrainingExample, UnitMap
 from medal_judges.training.rows.row_store import RowStore
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The rows of one entry in a store: ``make`` gives the Example of a row, ``names`` maps a
+    """The rows of one entry in a store: ``make`` gives the TrainingExample of a row, ``names`` maps a
     dimension to the source's label, ``maps`` the label to [0, 1]."""
 
     rows: RowStore
     source: str
     weight: float
-    make: Callable[[LabelledDialogue], Example]
+    make: Callable[[LabelledDialogue], TrainingExample]
     names: dict[str, str]
     maps: dict[str, UnitMap]
     key: str
@@ -38,25 +38,25 @@ class Segment:
         return found
 
 
-class Examples(Sequence[Example]):
+class StoredExamples(Sequence[TrainingExample]):
     """Segments of stores and lists, one after the other."""
 
-    def __init__(self, parts: Sequence[Segment | Sequence[Example]]) -> None:
+    def __init__(self, parts: Sequence[Segment | Sequence[TrainingExample]]) -> None:
         self.parts = [part for part in parts if not isinstance(part, Sequence) or len(part)]
         self._starts = np.cumsum([0, *(self._size(part) for part in self.parts)]).tolist()
 
     @staticmethod
-    def _size(part: Segment | Sequence[Example]) -> int:
+    def _size(part: Segment | Sequence[TrainingExample]) -> int:
         return len(part.rows) if isinstance(part, Segment) else len(part)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     @overload
-    def __getitem__(self, row: int) -> Example: ...
+    def __getitem__(self, row: int) -> TrainingExample: ...
     @overload
-    def __getitem__(self, row: slice) -> list[Example]: ...
-    def __getitem__(self, row: int | slice) -> Example | list[Example]:
+    def __getitem__(self, row: slice) -> list[TrainingExample]: ...
+    def __getitem__(self, row: int | slice) -> TrainingExample | list[TrainingExample]:
         if isinstance(row, slice):
             return [self[i] for i in range(*row.indices(len(self)))]
         if not 0 <= row < len(self):
@@ -73,7 +73,7 @@ class Examples(Sequence[Example]):
         )
 
 
-def list_key(examples: Sequence[Example]) -> str:
+def list_key(examples: Sequence[TrainingExample]) -> str:
     """A hash of examples in memory."""
     from medal_judges.signature import content_hash
 
@@ -81,17 +81,17 @@ def list_key(examples: Sequence[Example]) -> str:
     return content_hash(records)
 
 
-def in_store(examples: Sequence[Example]) -> bool:
+def in_store(examples: Sequence[TrainingExample]) -> bool:
     """Whether some of the examples lie in a store."""
-    return isinstance(examples, Examples) and any(isinstance(p, Segment) for p in examples.parts)
+    return isinstance(examples, StoredExamples) and any(isinstance(p, Segment) for p in examples.parts)
 
 
 def _column(
-    examples: Sequence[Example],
+    examples: Sequence[TrainingExample],
     of_segment: Callable[[Segment], np.ndarray],
-    of_example: Callable[[Example], object],
+    of_example: Callable[[TrainingExample], object],
 ) -> np.ndarray:
-    parts = examples.parts if isinstance(examples, Examples) else [examples]
+    parts = examples.parts if isinstance(examples, StoredExamples) else [examples]
     columns = [
         of_segment(part) if isinstance(part, Segment) else np.array([of_example(e) for e in part])
         for part in parts
@@ -99,24 +99,24 @@ def _column(
     return np.concatenate(columns) if columns else np.zeros(0)
 
 
-def weights_of(examples: Sequence[Example]) -> np.ndarray:
+def weights_of(examples: Sequence[TrainingExample]) -> np.ndarray:
     """Weight of each example [n]."""
     return _column(examples, lambda s: np.full(len(s.rows), s.weight), lambda e: e.weight)
 
 
-def sources_of(examples: Sequence[Example]) -> list[str]:
+def sources_of(examples: Sequence[TrainingExample]) -> list[str]:
     """The names of their sources, sorted."""
-    parts = examples.parts if isinstance(examples, Examples) else [examples]
+    parts = examples.parts if isinstance(examples, StoredExamples) else [examples]
     names: set[str] = set()
     for part in parts:
         names |= {part.source} if isinstance(part, Segment) else {e.source for e in part}
     return sorted(names)
 
 
-def targets_of(examples: Sequence[Example], name: str) -> np.ndarray:
+def targets_of(examples: Sequence[TrainingExample], name: str) -> np.ndarray:
     """Target of dimension ``name`` on [0, 1] [n], NaN where there is none; of levels their mean."""
 
-    def one(example: Example) -> float:
+    def one(example: TrainingExample) -> float:
         value = example.targets.get(name)
         if isinstance(value, np.ndarray):
             return float(value @ np.linspace(0, 1, len(value)))
@@ -125,9 +125,9 @@ def targets_of(examples: Sequence[Example], name: str) -> np.ndarray:
     return _column(examples, lambda s: s.targets(name), one).astype(float)
 
 
-def learnt_names(examples: Sequence[Example]) -> set[str]:
+def learnt_names(examples: Sequence[TrainingExample]) -> set[str]:
     """Dimensions of which some example has a target."""
-    parts = examples.parts if isinstance(examples, Examples) else [examples]
+    parts = examples.parts if isinstance(examples, StoredExamples) else [examples]
     names: set[str] = set()
     for part in parts:
         if isinstance(part, Segment):
@@ -137,7 +137,7 @@ def learnt_names(examples: Sequence[Example]) -> set[str]:
     return names
 
 
-def spread(examples: Sequence[Example], count: int) -> list[Example]:
+def spread(examples: Sequence[TrainingExample], count: int) -> list[TrainingExample]:
     """At most ``count`` examples, evenly over all."""
     step = max(1, len(examples) // count)
     return [examples[i] for i in range(0, len(examples), step)][:count]

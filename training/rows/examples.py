@@ -19,7 +19,7 @@ STANDARD_SHARE = 0.2  # of the scale for one standard deviation, so that +-2.5 o
 
 
 @dataclass(slots=True)
-class Example:
+class TrainingExample:
     """One row: the dialogue and its target per dimension.
 
     A target is a number on [0, 1], or a probability per level [levels] for ordinal and
@@ -91,15 +91,15 @@ def _unit_map(entry: DataEntry, rows: Sequence[LabelledDialogue], name: str) -> 
     return UnitMap(scale[0], scale[1] - scale[0])
 
 
-def human_example(row: LabelledDialogue, entry: DataEntry, names: Mapping[str, str]) -> Example:
-    """The Example of a row with what people said of it, and no targets."""
+def human_example(row: LabelledDialogue, entry: DataEntry, names: Mapping[str, str]) -> TrainingExample:
+    """The TrainingExample of a row with what people said of it, and no targets."""
     human = {
         judged: value
         for name, judged in names.items()
         if (rating := row.rating(name)) is not None and (value := mean(rating)) is not None
     }
     source = entry.source.split(":")[0]
-    return Example(row.dialogue, source, {}, human=human, group=row.group)
+    return TrainingExample(row.dialogue, source, {}, human=human, group=row.group)
 
 
 def example_of(
@@ -110,8 +110,8 @@ def example_of(
     dimensions: Mapping[str, Dimension],
     levels: Mapping[str, int],
     soft: bool,
-) -> Example:
-    """The Example of one row; ``levels``: how many, of dimensions with class targets."""
+) -> TrainingExample:
+    """The TrainingExample of one row; ``levels``: how many, of dimensions with class targets."""
     targets: dict[str, float | np.ndarray] = {}
     human: dict[str, float] = {}
     for source_name, judge_name in names.items():
@@ -123,7 +123,7 @@ def example_of(
         count = levels.get(judge_name, 0)
         unit = maps[source_name]
         targets[judge_name] = _levels(rating, unit, count, soft) if count else unit(average)
-    return Example(
+    return TrainingExample(
         row.dialogue,
         entry.source.split(":")[0],
         targets,

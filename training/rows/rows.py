@@ -24,9 +24,9 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.signature import content_hash
 from medal_judges.training.config import DataEntry, TrainConfig
-from medal_judges.training.rows.example_store import Examples, Segment
+from medal_judges.training.rows.example_store import StoredExamples, Segment
 from medal_judges.training.rows.examples import (
-    Example,
+    TrainingExample,
     UnitMap,
     dimension_names,
     example_of,
@@ -48,10 +48,10 @@ class RunRows:
     """Examples of a run, and ``facts`` on each entry for the card. Those of ``test`` have no
     targets: nothing is learnt from them. Held-out rows are in memory, large training files not."""
 
-    train: Sequence[Example]
-    validation: list[Example]
+    train: Sequence[TrainingExample]
+    validation: list[TrainingExample]
     facts: list[dict[str, object]]
-    test: list[Example] = field(default_factory=list)
+    test: list[TrainingExample] = field(default_factory=list)
 
 
 def load_entry(entry: DataEntry, seed: int, *, keep: bool = True) -> Sequence[LabelledDialogue]:
@@ -133,8 +133,8 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
     maps: dict[str, dict[str, UnitMap]] = {}
     parts = [_examples(config, dimensions, entry, rows, maps) for entry, rows in loaded["train"]]
     stored = any(isinstance(part, Segment) for part in parts)
-    train: Sequence[Example] = (
-        Examples(parts)
+    train: Sequence[TrainingExample] = (
+        StoredExamples(parts)
         if stored
         else [e for part in parts if not isinstance(part, Segment) for e in part]
     )
@@ -159,7 +159,7 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
     return RunRows(train, validation, facts, test)
 
 
-def _list_of(part: Segment | Sequence[Example]) -> Sequence[Example]:
+def _list_of(part: Segment | Sequence[TrainingExample]) -> Sequence[TrainingExample]:
     assert not isinstance(part, Segment)  # held-out rows are kept in memory
     return part
 
@@ -185,7 +185,7 @@ def _test_examples(
     dimensions: Sequence[Dimension],
     entry: DataEntry,
     rows: Sequence[LabelledDialogue],
-) -> list[Example]:
+) -> list[TrainingExample]:
     """The rows of a test entry that have a label of ``dimensions``, without targets: a source
     whose scale has no bounds can be ranked all the same."""
     names = dimension_names(entry, rows, [d.name for d in dimensions]) if rows else {}
@@ -199,7 +199,7 @@ def _examples(
     entry: DataEntry,
     rows: Sequence[LabelledDialogue],
     maps: dict[str, dict[str, UnitMap]],
-) -> Segment | Sequence[Example]:
+) -> Segment | Sequence[TrainingExample]:
     if not rows:
         return []
     named = {d.name: d for d in dimensions}
@@ -212,7 +212,7 @@ def _examples(
             fitted |= fit_unit_maps(entry, rows, {name: names[name]})
     levels = class_levels(config, dimensions)
 
-    def make(row: LabelledDialogue) -> Example:
+    def make(row: LabelledDialogue) -> TrainingExample:
         return example_of(row, entry, names, fitted, named, levels, config.soft_labels)
 
     if not isinstance(rows, RowStore):

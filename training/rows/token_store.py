@@ -14,8 +14,8 @@ import numpy as np
 
 from medal_judges import __version__
 from medal_judges.signature import content_hash
-from medal_judges.training.rows.example_store import Examples, in_store
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.rows.example_store import StoredExamples, in_store
+from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.row_store import store_folder, store_lock
 
 T = TypeVar("T")
@@ -46,9 +46,9 @@ class Stored(Sequence[T], Generic[T]):
 
 
 def encoded(
-    examples: Sequence[Example],
+    examples: Sequence[TrainingExample],
     reader: Any,
-    encode: Callable[[Example], T],
+    encode: Callable[[TrainingExample], T],
     length: Callable[[T], int],
     form: tuple[Callable[[T], Row], Callable[[Row], T], Callable[[], Any]],
 ) -> tuple[Sequence[T], Sequence[int]]:
@@ -59,7 +59,7 @@ def encoded(
     if not in_store(examples):
         rows = [encode(example) for example in examples]
         return rows, [length(row) for row in rows]
-    assert isinstance(examples, Examples)
+    assert isinstance(examples, StoredExamples)
     write, read, features = form
     key = content_hash([__version__, examples.key, reader])
     path = store_folder() / f"tokens-{key}.arrow"
@@ -71,8 +71,8 @@ def encoded(
 
 
 def _build(
-    examples: Sequence[Example],
-    encode: Callable[[Example], T],
+    examples: Sequence[TrainingExample],
+    encode: Callable[[TrainingExample], T],
     length: Callable[[T], int],
     write: Callable[[T], Row],
     features: Callable[[], Any],

@@ -20,67 +20,63 @@ from medal_judges.models.encoder.turn_batch import (
     collate,
     collate_sequences,
 )
-from medal_judges.training.loop.objective import Data, Objective
-from medal_judges.training.rows.examples import Example
+from medal_judges.training.loop.task import HeadsObjective, TrainingData
+from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.token_store import encoded, tokenizer_key
 
 
 @dataclass(slots=True)
-class Inputs:
+class EncoderInputs:
     """Tensors of one batch, one of three set: ``vectors`` [B, T, H] (frozen body), ``pieces``
     (ids, mask, row of each piece, row of each turn [B, T]) or ``sequence`` (ids, mask, segments).
     """
 
     batch: TurnBatch
     vectors: Tensor | None = None
-    pieces: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
-    sequence: tuple[Tensor, Tensor, Tensor] | None = None
+    pieces: tuple[Tensor, ...] | None = None
+    sequence: tuple[Tensor, ...] | None = None
 
-    def to(self, device: torch.device) -> Inputs:
-        return Inputs(
+    def to(self, device: torch.device) -> EncoderInputs:
+        return EncoderInputs(
             self.batch.to(device),
             None if self.vectors is None else self.vectors.to(device),
-            None if self.pieces is None else _moved(self.pieces, device),  # type: ignore[arg-type]
-            None if self.sequence is None else _moved(self.sequence, device),  # type: ignore[arg-type]
+            None if self.pieces is None else tuple(t.to(device) for t in self.pieces),
+            None if self.sequence is None else tuple(t.to(device) for t in self.sequence),
         )
 
 
-def _moved(tensors: Sequence[Tensor], device: torch.device) -> tuple[Tensor, ...]:
-    return tuple(t.to(device) for t in tensors)
-
-
-class EncoderObjective(Objective):
+class EncoderObjective(HeadsObjective[EncoderInputs]):
     """The objective of an encoder judge's net."""
+
+    net: EncoderNet
 
     def __init__(self, net: EncoderNet, sources: Sequence[str], offsets: bool) -> None:
         super().__init__(net, list(net.heads[0]), sources, offsets)
 
-    def turn_vectors(self, inputs: Inputs) -> Tensor:
+    def turn_vectors(self, inputs: EncoderInputs) -> Tensor:
         """Turn vectors [B, T, H]."""
         if inputs.vectors is not None:
             return inputs.vectors
         turns = inputs.batch.mask.shape[1]
         if inputs.sequence is not None:
-            vectors: Tensor = self.net.sequence_vectors(*inputs.sequence, turns)
-            return vectors
+            return self.net.sequence_vectors(*inputs.sequence, turns)
         assert inputs.pieces is not None
         ids, mask, owner, index = inputs.pieces
         sums, counts = self.net.piece_sums(ids, mask)
         texts = int(index.max()) + 1
         total = sums.new_zeros(texts, sums.shape[-1]).index_add(0, owner, sums)
         count = counts.new_zeros(texts, 1).index_add(0, owner, counts)
-        mean: Tensor = (total / count.clamp_min(1))[index]
-        return mean
+        return (total / count.clamp_min(1))[index]
 
-    def logits(self, inputs: Inputs) -> list[dict[str, Tensor]]:
+    def logits(self, inputs: EncoderInputs) -> list[dict[str, Tensor]]:
         """Logits per dimension of each member."""
         return [m[0] for m in self.net(self.turn_vectors(inputs), inputs.batch)]
 
-    def seen(self, sources: Tensor) -> list[Tensor]:
+    def learns_from(self, sources: Tensor) -> list[Tensor]:
         """For each member the rows [B] that it learns from: of its feature group's sources."""
         groups = self.net.config.feature_groups
         if not groups:
-            return [torch.ones_like(sources, dtype=torch.bool)] * len(self.net.nets)
+            return super().learns_from(sources)
         known = self.sources
         wanted = [[known[s] for s in e.sources or known if s in known] for e in groups]
         return [torch.isin(sources, sources.new_tensor(rows)) for rows in wanted]
@@ -115,12 +111,12 @@ def _features() -> Any:
 SEQUENCE = (_row_of, _from_row, _features)
 
 
-class Batcher(Data):
-    """Examples to Inputs and targets; with a frozen body every distinct turn is encoded once, in
+class EncoderDataset(TrainingData[EncoderInputs]):
+    """Examples to EncoderInputs and targets; with a frozen body every distinct turn is encoded once, in
     bf16 where ``bf16`` says so."""
 
     def __init__(
-        self, judge: EncoderJudge, examples: Sequence[Example], frozen: bool, bf16: bool = False
+        self, judge: EncoderJudge, examples: Sequence[TrainingExample], frozen: bool, bf16: bool = False
     ) -> None:
         super().__init__(examples)
         self.judge = judge
@@ -130,7 +126,7 @@ class Batcher(Data):
         self.table: Tensor | None = None
         self.encoded: Sequence[EncodedDialogue]
         if self.flat:
-            self.encoded, self._lengths = self._sequences()
+            self.encoded, self.lengths = self._sequences()
             return
         self.encoded = [judge.turns.encode(e.dialogue) for e in examples]
         texts = list(dict.fromkeys(t for e in self.encoded for t in e.texts))
@@ -139,7 +135,7 @@ class Batcher(Data):
         if frozen:
             with torch.autocast(judge.device.type, torch.bfloat16, enabled=bf16):
                 self.table = judge.embed_texts(texts)
-        self._lengths = [self._cost(one) for one in self.encoded]
+        self.lengths = [self._cost(one) for one in self.encoded]
 
     def _sequences(self) -> tuple[Sequence[EncodedDialogue], Sequence[int]]:
         turns = self.judge.turns
@@ -158,26 +154,21 @@ class Batcher(Data):
             return len(one.texts)
         return sum(len(p) for t in one.texts for p in self.pieces[self.row[t]])
 
-    @property
-    def lengths(self) -> Sequence[int]:
-        """Cost of each example: turns with a frozen body, else tokens."""
-        return self._lengths
-
-    def inputs(self, rows: Sequence[int]) -> Inputs:
+    def inputs(self, rows: Sequence[int]) -> EncoderInputs:
         """Inputs of the examples ``rows``."""
         chosen = [self.encoded[row] for row in rows]
         batch = collate(chosen)
         pad = self.judge.pad
         if self.flat:
-            return Inputs(batch, sequence=collate_sequences(chosen, pad))
+            return EncoderInputs(batch, sequence=collate_sequences(chosen, pad))
         if self.table is not None:
-            return Inputs(batch, vectors=self.table[self._index(chosen, batch, self.row)])
+            return EncoderInputs(batch, vectors=self.table[self._index(chosen, batch, self.row)])
         texts = list(dict.fromkeys(t for e in chosen for t in e.texts))
         local = {text: i for i, text in enumerate(texts)}
         flat = [(i, piece) for i, t in enumerate(texts) for piece in self.pieces[self.row[t]]]
         ids, mask = pad_rows([piece for _, piece in flat], pad)
         owner = torch.tensor([i for i, _ in flat])
-        return Inputs(batch, pieces=(ids, mask, owner, self._index(chosen, batch, local)))
+        return EncoderInputs(batch, pieces=(ids, mask, owner, self._index(chosen, batch, local)))
 
     def numbers(self, rows: Sequence[int]) -> Tensor:
         """Number of each turn's distinct text [B, T], 0 on padding too."""

@@ -37,7 +37,13 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ),
     ("inference",),
     ("data_prep",),
-    ("training",),
+    ("training.config",),
+    ("training.rows",),
+    ("training.loop",),
+    ("training.encoder", "training.lora", "training.embedding", "training.hybrid"),
+    ("training",),  # the run itself, from rows to the saved judge
+    ("training.card",),
+    ("training.run",),
     ("eval",),
     ("cli",),
 )
@@ -51,12 +57,6 @@ KNOWN: set[tuple[str, str]] = {
 }
 KNOWN_CIRCLES = [
     ["models.llm.server.likelihood", "models.llm.server.model"],
-    [
-        "training.encoder.task",
-        "training.loop.task",
-        "training.lora.generative",
-        "training.lora.task",
-    ],
 ]
 
 

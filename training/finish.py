@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from medal_judges.files import atomic_write
 from medal_judges.models.base.golden import GoldenSetting, check_in_fresh_process, write_golden
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.judged_languages import languages_of
@@ -16,7 +17,7 @@ from medal_judges.training.agreement import AGREEMENT_NAME, Scored, agreement, j
 from medal_judges.training.baselines import baseline_scores
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.rows.examples import TrainingExample
-from medal_judges.training.rows.rows import RunRows, write_facts
+from medal_judges.training.rows.rows import RunRows
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def finish(
     _write(folder / "train_config.json", public.model_dump(mode="json"))
     _write(folder / "validation.json", dict(figures))
     _write(folder / AGREEMENT_NAME, told)
-    write_facts(folder, rows.facts)
+    _write(folder / "data.json", rows.facts)
     setting = setting or GoldenSetting()
     judge.place(setting.device, setting.dtype)
     write_golden(judge, folder, setting)
@@ -77,4 +78,4 @@ def ask(judge: Judge, examples: Sequence[TrainingExample], config: TrainConfig) 
 
 
 def _write(path: Path, value: object) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    atomic_write(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")

@@ -64,7 +64,7 @@ def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:
         rows = load_rows(config, dimensions)
         learnt = learnable(dimensions, rows, config.only)
         if by_steps:
-            from medal_judges.training.loop.by_steps import train_by_steps
+            from medal_judges.training.steps import train_by_steps
 
             train_by_steps(config, learnt, rows, resume)
         else:

@@ -23,17 +23,20 @@ from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.models.hybrid.members import Member
 from medal_judges.models.hybrid.saved_member import MEMBERS
 from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.signature import content_hash
 from medal_judges.training.agreement import Scored, joined, scores_of_logits
 from medal_judges.training.calibrate import fit_calibrations
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.encoder.task import EncoderTask, balance_heads, fit_turn_means
+from medal_judges.training.encoder.fitting import balance_heads, fit_turn_means
+from medal_judges.training.encoder.task import EncoderTask
 from medal_judges.training.finish import ask, finish
 from medal_judges.training.loop.distributed import make_accelerator, strategy, whole_weights
 from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.loop.task import TrainingTask
 from medal_judges.training.loop.validation import means_over_dimensions
+from medal_judges.training.lora.task import GenerativeTask, LoraTask
 from medal_judges.training.rows.example_store import spread
 from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.rows import RunRows
@@ -41,9 +44,7 @@ from medal_judges.training.rows.rows import RunRows
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-    from medal_judges.models.lora.generative import GenerativeLoraJudge
-
-    SteppedJudge = EncoderJudge | LoraJudge | GenerativeLoraJudge
+SteppedJudge = EncoderJudge | LoraJudge | GenerativeLoraJudge
 
 
 @dataclass(slots=True)
@@ -91,15 +92,13 @@ def _train_per_dimension(
             trained.judge.save_pretrained(one.output_dir)
         figures |= {key: value for key, value in trained.figures.items() if "/" in key}
         scored.append(trained.scored)
-        # Only one net at a time is in memory: it is read again when the group is closed.
-        device = trained.judge.device
-        del trained
+        del trained  # one net at a time: it is read again when the group is closed
         accelerator.wait_for_everyone()
     _close_group(accelerator)
     if not accelerator.is_main_process:
         return
     for name, known in zip(configs, scored, strict=True):
-        judge = Judge.from_pretrained(configs[name].output_dir, device=device)
+        judge = Judge.from_pretrained(configs[name].output_dir, device=accelerator.device)
         _score(judge, configs[name], known, rows)
     members = {
         name: Member(name, Judge.from_pretrained(one.output_dir), {})
@@ -180,12 +179,8 @@ def start_loop(
     if isinstance(judge, EncoderJudge):
         task = EncoderTask(config, judge, train, validation, device)
     elif isinstance(judge, LoraJudge):
-        from medal_judges.training.lora.task import LoraTask
-
         task = LoraTask(config, judge, train, validation, device)
     else:
-        from medal_judges.training.lora.generative import GenerativeTask
-
         task = GenerativeTask(judge, train, validation, device)
     return TrainingLoop(config, task, run_hash, accelerator)
 
@@ -218,8 +213,6 @@ def new_judge(
     assert isinstance(model, LoraConfig)
     if model.head == "scoring":
         return LoraJudge.create(model, dimensions, name=name, device=device)
-    from medal_judges.models.lora.generative import GenerativeLoraJudge
-
     return GenerativeLoraJudge.create(
         model, dimensions, name=name, rubric=config.rubric, device=device
     )

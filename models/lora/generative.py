@@ -142,7 +142,7 @@ class GenerativeLoraJudge(PromptedJudge):
 
     # -- what training uses --------------------------------------------------------------------
 
-    def lesson(
+    def sft_example(
         self,
         dialogue: Dialogue,
         question: PromptQuestion,

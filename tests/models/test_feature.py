@@ -34,7 +34,9 @@ def test_yaml_baselines_know_which_end_is_good() -> None:
 def test_contributions_add_up_to_the_fitted_line() -> None:
     dimensions = [d for d in load_rubric("medal") if d.name in ("repetitive", "overall")]
     examples = [
-        TrainingExample(d, "s", {"repetitive": float(d is BAD), "overall": 0.1 if d is BAD else 0.9})
+        TrainingExample(
+            d, "s", {"repetitive": float(d is BAD), "overall": 0.1 if d is BAD else 0.9}
+        )
         for d in (GOOD, BAD) * 5
     ]
     config = FeatureConfig(features=("said_before_3", "log_words"))

@@ -1,4 +1,4 @@
-"""LoRA judges on a tiny Llama: what is saved, what comes back, what a packed lesson sees."""
+"""LoRA judges on a tiny Llama: what is saved, what comes back, what a packed example sees."""
 
 import json
 from pathlib import Path
@@ -14,8 +14,8 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import HEADS_NAME, LoraJudge
-from medal_judges.training.lora.generative import LessonData
 from medal_judges.training.lora.packing import pack
+from medal_judges.training.lora.task import SFTDataset
 from medal_judges.training.rows.examples import TrainingExample
 
 DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetitive")]
@@ -158,19 +158,19 @@ def examples() -> list[TrainingExample]:
 
 
 @pytest.mark.parametrize("layout", ["together", "each"])
-def test_a_packed_lesson_sees_nothing_of_the_others(tiny_llama: Path, layout: str) -> None:
+def test_a_packed_example_sees_nothing_of_the_others(tiny_llama: Path, layout: str) -> None:
     judge = generative(tiny_llama, layout=layout)
-    data = LessonData(judge, examples())
-    lessons = [x for each in data.lessons for x in each]
-    assert len(lessons) == (6 if layout == "together" else 12)
-    packed = pack(list(enumerate(lessons)))
+    data = SFTDataset(judge, examples())
+    pairs = [x for each in data.pairs for x in each]
+    assert len(pairs) == (6 if layout == "together" else 12)
+    packed = pack(list(enumerate(pairs)))
     assert packed.ids.shape[1] == sum(data.lengths)  # no padding
 
     def answers(inputs: object) -> torch.Tensor:
         found = judge.net(
             input_ids=inputs.ids,  # type: ignore[attr-defined]
             position_ids=inputs.positions,  # type: ignore[attr-defined]
-            logits_to_keep=inputs.places,  # type: ignore[attr-defined]
+            logits_to_keep=inputs.answered.nonzero(as_tuple=True)[1],  # type: ignore[attr-defined]
             use_cache=False,
         )
         logits: torch.Tensor = found.logits[0]
@@ -178,10 +178,11 @@ def test_a_packed_lesson_sees_nothing_of_the_others(tiny_llama: Path, layout: st
 
     with torch.no_grad():
         together = answers(packed)
-        apart = torch.cat([answers(pack([(0, lesson)])) for lesson in lessons])
+        apart = torch.cat([answers(pack([(0, pair)])) for pair in pairs])
     assert float((together - apart).abs().max()) < 1e-5
-    # the answer's tokens, and nothing of the prompt, are what is foretold
-    text = judge.tokenizer.decode(packed.wanted[packed.owner == 0])
+    # the answer's tokens, and nothing of the prompt, are what is predicted
+    tokens, owner = packed.answers
+    text = judge.tokenizer.decode(tokens[owner == 0])
     value = json.loads(text.removesuffix(judge.tokenizer.eos_token))
     overall = value["overall"] if layout == "together" else None
     if overall is not None:
@@ -192,9 +193,9 @@ def test_a_packed_lesson_sees_nothing_of_the_others(tiny_llama: Path, layout: st
 def test_an_incomplete_label_asks_for_another_layout(tiny_llama: Path) -> None:
     rows = [TrainingExample(DIALOGUES[0], "a", {"overall": 0.5})]
     with pytest.raises(ConfigError, match="has no label of repetitive") as caught:
-        LessonData(generative(tiny_llama, layout="together"), rows)
+        SFTDataset(generative(tiny_llama, layout="together"), rows)
     assert "layout: each" in str(caught.value.hint)
-    assert len(LessonData(generative(tiny_llama, layout="each"), rows).lessons[0]) == 1
+    assert len(SFTDataset(generative(tiny_llama, layout="each"), rows).pairs[0]) == 1
 
 
 def test_a_saved_generative_judge_comes_back(tiny_llama: Path, tmp_path: Path) -> None:

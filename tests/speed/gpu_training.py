@@ -31,8 +31,8 @@ from medal_judges.dimension import load_rubric
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
-from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.steps import start_loop
 
 LARGE = {
     "hidden_size": 1024,
@@ -140,7 +140,7 @@ def train_speed(judge: EncoderJudge, options: argparse.Namespace, folder: str) -
         ),
         stop=StopConfig(keep="last"),
     )
-    loop = TrainingLoop(config, judge, rows, [], {}, "speed")
+    loop = start_loop(config, judge, rows, [], "speed")
     device = loop.accelerator.device
     loop.model.train()
     batches = [list(range(s, s + options.batch)) for s in range(0, len(rows), options.batch)]

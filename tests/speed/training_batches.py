@@ -27,9 +27,10 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
-from medal_judges.training.loop.batches import epoch_batches, padding_share
+from medal_judges.training.loop.batches import epoch_batches
 from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.steps import start_loop
 
 BATCH = {"encoder": 8, "lora": 4}
 ROWS_SHARE = {"encoder": 1.0, "lora": 0.5}  # a body six times as large
@@ -66,13 +67,19 @@ def loop_of(family: str, rows: Sequence[TrainingExample], folder: str) -> Traini
         optim=OptimConfig(batch_size=BATCH[family], batch_tokens=10**6),
         stop=StopConfig(keep="last"),
     )
-    return TrainingLoop(config, judge, rows, [], {}, "speed")
+    return start_loop(config, judge, rows, [], "speed")
 
 
 def batches_of(loop: TrainingLoop, grouped: bool) -> list[list[int]]:
     """One epoch's batches of the loop's rows."""
     optim = loop.config.optim.model_copy(update={"length_grouped": grouped})
     return epoch_batches(loop.train.lengths, optim, seed=0, epoch=0)
+
+
+def padding_share(batches: Sequence[Sequence[int]], lengths: Sequence[int]) -> float:
+    """Share of padded positions that hold no token."""
+    padded = sum(len(b) * max(lengths[row] for row in b) for b in batches)
+    return 1 - sum(lengths[row] for b in batches for row in b) / padded
 
 
 def timed(loop: TrainingLoop, batches: Sequence[Sequence[int]]) -> float:

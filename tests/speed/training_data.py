@@ -71,9 +71,9 @@ def start(folder: Path, plain: bool) -> None:
     from medal_judges.models.encoder.judge import EncoderJudge
     from medal_judges.training.config import TrainConfig
     from medal_judges.training.loop.batches import epoch_batches
-    from medal_judges.training.loop.loop import TrainingLoop
     from medal_judges.training.rows import row_store
     from medal_judges.training.rows.rows import load_rows
+    from medal_judges.training.steps import start_loop
 
     row_store.LARGE = 10**12 if plain else 1
     model = {"family": "encoder", "base": "embedded:minilm", "shape": "flat", "max_tokens": 256}
@@ -95,7 +95,7 @@ def start(folder: Path, plain: bool) -> None:
     watch, began = Watch(), time.perf_counter()
     rows = load_rows(config, dimensions)
     read = time.perf_counter() - began
-    loop = TrainingLoop(config, judge, rows.train, rows.validation, {}, "speed")
+    loop = start_loop(config, judge, rows.train, rows.validation, "speed")
     batches = epoch_batches(loop.train.lengths, config.optim, seed=0, epoch=0)
     ready = time.perf_counter() - began
     for batch in batches[:3]:

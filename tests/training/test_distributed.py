@@ -248,7 +248,8 @@ def test_a_run_resumes_with_another_number_of_processes(
     workshop.train(second, name=name, dropout=0.2, overrides=odd, resume=True)
     assert facts(folder)["steps"] == STEPS
     assert facts(folder)["processes"] == (2 if second == "ddp" else 1)
-    assert json.loads((last / "progress.json").read_text())["batches_done"] == 2 * STEPS
+    state = json.loads((last / "progress.json").read_text())
+    assert state["progress"]["step"] * state["batches"] == 2 * STEPS
     require_same(workshop.scores(folder), workshop.scores(whole))
 
 
@@ -318,8 +319,8 @@ from medal_judges.config import build_config
 from medal_judges.dimension import load_rubric
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.rows.rows import load_rows
+from medal_judges.training.steps import start_loop
 
 folder, body = Path(sys.argv[1]), sys.argv[2]
 model = {"family": "encoder", "base": body, "shape": "flat", "max_tokens": 64, "width": 16}
@@ -333,7 +334,7 @@ dimensions = [d for d in load_rubric("medal") if d.name == "overall"]
 rows = load_rows(config, dimensions)
 torch.manual_seed(0)
 judge = EncoderJudge.create(config.model, dimensions)
-loop = TrainingLoop(config, judge, rows.train, rows.validation, {}, "x")
+loop = start_loop(config, judge, rows.train, rows.validation, "x")
 seen = []
 arguments = loop._arguments
 def counted(data, chosen):

@@ -14,7 +14,7 @@ from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.embedding.fit import fit_embedding_judge
-from medal_judges.training.embedding.search import Problem, Setting, fit_net, folds_of
+from medal_judges.training.embedding.search import FitSetting, SearchData, fit_net, folds_of
 from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.rows import RunRows
 
@@ -34,7 +34,7 @@ def example(number: int, unit: float, weight: float = 1.0) -> TrainingExample:
     )
 
 
-def problem(units: list[float], **more: Any) -> Problem:
+def problem(units: list[float], **more: Any) -> SearchData:
     rng = np.random.default_rng(0)
     table = rng.normal(size=(len(units), 6)) * [1, 2, 3, 1, 1, 1] + 5
     table[:, 5] = 1.0  # a constant column
@@ -42,7 +42,7 @@ def problem(units: list[float], **more: Any) -> Problem:
     examples = [example(i, unit) for i, unit in enumerate(units)]
     feature = np.array([True, True, True, False, False, False])
     settings: dict[str, Any] = {"folds": [], "decode": "expected", "seed": 3} | more
-    return Problem(examples, table, feature, **settings)
+    return SearchData(examples, table, feature, **settings)
 
 
 def standardised(table: np.ndarray) -> np.ndarray:
@@ -65,7 +65,7 @@ def test_a_classifier_s_probabilities_are_scikit_learn_s(
     from sklearn.neural_network import MLPClassifier
 
     here = problem(units)
-    setting = Setting("mlp_classifier", top, 0.1, None, hidden, 40, 0.01)
+    setting = FitSetting("mlp_classifier", top, 0.1, None, hidden, 40, 0.01)
     net = fit_net(here, np.arange(40), "overall", setting)
     classes = np.floor(np.array(units) * top + 0.5).astype(int)
     found = net.probabilities(here.table)
@@ -91,7 +91,7 @@ def test_a_regressor_and_a_ridge_are_scikit_learn_s() -> None:
 
     here = problem(UNITS)
     x = standardised(here.table)
-    setting = Setting("mlp_regressor", 8, 0.1, None, (5,), 60, 0.01)
+    setting = FitSetting("mlp_regressor", 8, 0.1, None, (5,), 60, 0.01)
     oracle = MLPRegressor(
         hidden_layer_sizes=(5,), alpha=0.1, max_iter=60, learning_rate_init=0.01, random_state=3
     ).fit(x, np.floor(np.array(UNITS) * 8 + 0.5))
@@ -99,7 +99,7 @@ def test_a_regressor_and_a_ridge_are_scikit_learn_s() -> None:
     assert found.units(here.table, "expected") == pytest.approx(
         np.clip(oracle.predict(x) / 8, 0, 1), abs=1e-6
     )
-    ridge = fit_net(here, np.arange(40), "overall", Setting("ridge", alpha=3.0, share=0.5))
+    ridge = fit_net(here, np.arange(40), "overall", FitSetting("ridge", alpha=3.0, share=0.5))
     x[:, 3:] *= 0.5  # embedding columns
     assert ridge.raw(here.table)[:, 0] == pytest.approx(Ridge(alpha=3.0).fit(x, UNITS).predict(x))
 
@@ -117,9 +117,11 @@ def test_folds_keep_groups_together_and_hold_every_row_out_once() -> None:
 def test_weights_are_for_ridge() -> None:
     here = problem(UNITS)
     here.examples[0].weight = 4.0
-    fit_net(here, np.arange(40), "overall", Setting("ridge"))
+    fit_net(here, np.arange(40), "overall", FitSetting("ridge"))
     with pytest.raises(ConfigError, match="ridge only"):
-        fit_net(here, np.arange(40), "overall", Setting("mlp_regressor", 8, 1, None, (2,), 5, 0.1))
+        fit_net(
+            here, np.arange(40), "overall", FitSetting("mlp_regressor", 8, 1, None, (2,), 5, 0.1)
+        )
 
 
 def fit(base: Path, validation: bool, **model: Any) -> tuple[Any, dict[str, float]]:

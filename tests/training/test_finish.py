@@ -20,9 +20,8 @@ from medal_judges.models.base import golden
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import OptimConfig
-from medal_judges.training.encoder.model import reads_in_bf16
-from medal_judges.training.loop.batches import prediction_batches
-from medal_judges.training.loop.predicted import Predicted, in_row_order
+from medal_judges.training.encoder.data import reads_in_bf16
+from medal_judges.training.loop.batches import PredictedBatch, in_row_order, prediction_batches
 
 
 def write_rows(path: Path, count: int, seed: int, sources: tuple[str, ...] = ("en",)) -> str:
@@ -102,9 +101,9 @@ def test_prediction_batches_hold_every_row_within_the_budget() -> None:
 
 def test_a_row_predicted_twice_counts_once() -> None:
     parts = [
-        Predicted([2, 0], 1.0, {"a": np.array([[2.0], [0.0]])}),
-        Predicted([1], 4.0, {"a": np.array([[1.0]])}),
-        Predicted([2, 0], 1.0, {"a": np.array([[2.0], [0.0]])}),
+        PredictedBatch([2, 0], 1.0, {"a": np.array([[2.0], [0.0]])}),
+        PredictedBatch([1], 4.0, {"a": np.array([[1.0]])}),
+        PredictedBatch([2, 0], 1.0, {"a": np.array([[2.0], [0.0]])}),
     ]
     logits, loss = in_row_order(parts, ["a"])
     assert logits["a"][:, 0].tolist() == [0, 1, 2] and loss == 2.0

@@ -150,7 +150,9 @@ def examples(count: int = 30) -> list[TrainingExample]:
         turns = (Turn("user", "film ?"), Turn("assistant", " ".join(rng.choice(WORDS, words))))
         target = min(1.0, words / 10 + float(rng.uniform(0, 0.05)))
         source = ("dstc9", "other")[i % 2]
-        found.append(TrainingExample(Dialogue(str(i), turns), source, {"overall": target}, group=str(i)))
+        found.append(
+            TrainingExample(Dialogue(str(i), turns), source, {"overall": target}, group=str(i))
+        )
     return found
 
 

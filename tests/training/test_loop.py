@@ -14,6 +14,7 @@ from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.steps import start_loop
 
 from ..conftest import WORDS
 
@@ -60,7 +61,7 @@ def loop_of(
     torch.manual_seed(0)
     dimensions = [d for d in load_rubric("medal") if d.name in DIMENSIONS]
     judge = EncoderJudge.create(config.model, dimensions, name="x")  # type: ignore[arg-type]
-    return TrainingLoop(config, judge, rows, rows, {}, "hash")
+    return start_loop(config, judge, rows, rows, "hash")
 
 
 def test_two_accumulated_half_batches_are_one_whole_batch(tiny_bert: Path, tmp_path: Path) -> None:
@@ -79,7 +80,9 @@ def test_two_accumulated_half_batches_are_one_whole_batch(tiny_bert: Path, tmp_p
     for name in DIMENSIONS:
         assert np.abs(wanted[name] - before[name]).max() > 0.01
         assert answers[name] == pytest.approx(wanted[name], abs=1e-4)
-    by_tens = [TrainingExample(e.dialogue, e.source, e.targets, 10 * e.weight, e.human) for e in rows]
+    by_tens = [
+        TrainingExample(e.dialogue, e.source, e.targets, 10 * e.weight, e.human) for e in rows
+    ]
     tens = loop_of(tiny_bert, tmp_path, by_tens, {}, batch_size=8)
     assert [tens._step([batch]) for batch in batches] == pytest.approx(losses, rel=1e-5)
     assert tens.predict(tens.validation)[1] == pytest.approx(loss, rel=1e-4)

@@ -1,4 +1,4 @@
-"""Packed lessons over many architectures: packed only where no lesson reads into another."""
+"""Packed SFT examples over many architectures: packed only where none reads into another."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
-from medal_judges.training.config import TrainConfig
-from medal_judges.training.lora.generative import GenerativeTask
 from medal_judges.training.lora.packing import (
-    Lesson,
+    SFTExample,
     answer_logits,
     in_rows,
     pack,
     packs_cleanly,
 )
+from medal_judges.training.lora.task import GenerativeTask
 from medal_judges.training.rows.examples import TrainingExample
 
 _SPEC = importlib.util.spec_from_file_location(
@@ -50,14 +49,14 @@ def drawn(generator: torch.Generator, count: int) -> list[int]:
         for n in architectures.ARCHITECTURES
     ],
 )
-def test_lessons_are_packed_where_none_reads_into_another(name: str) -> None:
+def test_sft_examples_are_packed_where_none_reads_into_another(name: str) -> None:
     net = architectures.tiny_model(name)
     assert packs_cleanly(net, 260, CPU) == (name not in LEAKS)
     generator = torch.Generator().manual_seed(1)
-    lessons = [Lesson(drawn(generator, n), drawn(generator, 3)) for n in (5, 30, 11)]
+    pairs = [SFTExample(drawn(generator, n), drawn(generator, 3)) for n in (5, 30, 11)]
     with torch.no_grad():
-        alone = torch.cat([answer_logits(net, in_rows([(0, lesson)])) for lesson in lessons])
-        together = answer_logits(net, (in_rows if name in LEAKS else pack)([*enumerate(lessons)]))
+        alone = torch.cat([answer_logits(net, in_rows([(0, pair)])) for pair in pairs])
+        together = answer_logits(net, (in_rows if name in LEAKS else pack)([*enumerate(pairs)]))
     assert float((together - alone).abs().max()) < 1e-4
 
 
@@ -76,7 +75,7 @@ def test_an_examples_loss_does_not_depend_on_its_batch(name: str, tmp_path: Path
         )
         for n in range(1, 4)
     ]
-    task = GenerativeTask(TrainConfig.model_construct(), judge, examples, examples[:1], CPU)
+    task = GenerativeTask(judge, examples, examples[:1], CPU)
     assert task.train.packed == (name != "lfm2")
     judge.net.eval()
 

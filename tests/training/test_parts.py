@@ -16,9 +16,9 @@ from medal_judges.models.base.heads import HeadConfig
 from medal_judges.models.encoder.body import load_body
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.training.config import DataEntry, OptimConfig, TrainConfig
-from medal_judges.training.encoder.balance import balance_heads
-from medal_judges.training.encoder.ridge import Problem, group_columns
-from medal_judges.training.loop.batches import epoch_batches, padding_share
+from medal_judges.training.encoder.fitting import balance_heads
+from medal_judges.training.encoder.ridge import RidgeProblem, group_columns
+from medal_judges.training.loop.batches import epoch_batches
 from medal_judges.training.loop.optimizer import (
     body_layers,
     build_optimizer,
@@ -26,7 +26,12 @@ from medal_judges.training.loop.optimizer import (
     freeze,
 )
 from medal_judges.training.loop.validation import possible_figures, validation_figures, watched
-from medal_judges.training.rows.examples import TrainingExample, dimension_names, example_of, fit_unit_maps
+from medal_judges.training.rows.examples import (
+    TrainingExample,
+    dimension_names,
+    example_of,
+    fit_unit_map,
+)
 from medal_judges.training.rows.rows import load_rows
 
 CONFIGS = sorted(p.name for p in Path("configs/train").glob("*.yaml"))
@@ -89,9 +94,8 @@ def row(id: str, value: float, scale: tuple[float, float] | None = (0, 4)) -> La
 def targets_of(rows: list[LabelledDialogue], **entry: object) -> list[float]:
     one = DataEntry(source="s", dimensions={"q": "overall"}, **entry)  # type: ignore[arg-type]
     names = dimension_names(one, rows, ["overall"])
-    maps = fit_unit_maps(one, rows, names)
-    wanted = {"overall": Dimension("overall", "ordinal", 1, 5)}
-    return [example_of(r, one, names, maps, wanted, {}, False).targets["overall"] for r in rows]  # type: ignore[misc]
+    maps = {name: fit_unit_map(one, rows, name) for name in names}
+    return [example_of(r, one, names, maps, {}, False).targets["overall"] for r in rows]  # type: ignore[misc]
 
 
 def test_targets_are_the_mean_of_the_annotators_on_the_unit_scale() -> None:
@@ -120,11 +124,16 @@ def test_an_unknown_dimension_names_what_is_there() -> None:
 def test_soft_labels_are_the_annotators_shares() -> None:
     one = DataEntry(source="s", dimensions={"q": "overall"})
     rows = [row("a", 1)]
-    maps = fit_unit_maps(one, rows, {"q": "overall"})
-    wanted = {"overall": Dimension("overall", "ordinal", 1, 5)}
+    maps = {"q": fit_unit_map(one, rows, "q")}
     for soft, levels in ((True, [0, 0.5, 0.5, 0, 0]), (False, [0, 0, 1, 0, 0])):
-        found = example_of(rows[0], one, {"q": "overall"}, maps, wanted, {"overall": 5}, soft)
+        found = example_of(rows[0], one, {"q": "overall"}, maps, {"overall": 5}, soft)
         assert list(found.targets["overall"]) == levels  # type: ignore[arg-type]
+
+
+def padding_share(batches: list[list[int]], lengths: list[int]) -> float:
+    """Share of padded positions that hold no token."""
+    padded = sum(len(b) * max(lengths[row] for row in b) for b in batches)
+    return 1 - sum(lengths[row] for b in batches for row in b) / padded
 
 
 def test_batches_are_the_same_for_seed_and_epoch_and_hold_every_row_once() -> None:
@@ -189,7 +198,7 @@ def test_the_closed_form_is_sklearns_ridge_within_sources() -> None:
     truth = table @ np.array([1.0, -2, 0, 0, 0.5, 0]) + generator.normal(size=90) * 0.1
     truth[60:] += 7  # the second source is rated higher all over
     unit = 0.5 + 0.02 * truth
-    problem = Problem.of(
+    problem = RidgeProblem.of(
         [example(s, u) for s, u in zip(sources, unit, strict=True)], table, "overall"
     )
     found = problem.solve(np.ones(6), 0.3, np.zeros(6))
@@ -211,7 +220,7 @@ def test_a_prior_pulls_the_answer_and_keeps_its_spread() -> None:
     generator = np.random.default_rng(1)
     table = generator.normal(size=(200, 4))
     unit = 0.5 + 0.1 * table[:, 0]
-    problem = Problem.of([example("a", u) for u in unit], table, "overall")
+    problem = RidgeProblem.of([example("a", u) for u in unit], table, "overall")
     scale = problem.column_scale(2, 0.0)
     assert scale[1] > 0 and scale[2] > 0  # two features on each of the two sides
     plain = problem.solve(np.ones(4), 1e-6, np.zeros(4))

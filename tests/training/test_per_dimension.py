@@ -20,12 +20,12 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.training import run
 from medal_judges.training.card import emissions
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.hybrid.per_dimension import part_config
 from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.rows import rows as rows_module
 from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.rows import RunRows
 from medal_judges.training.run import learnable, train_judge
+from medal_judges.training.steps import dimension_config
 
 from ..conftest import WORDS
 
@@ -53,14 +53,16 @@ def settings(base: Path, folder: Path, **more: Any) -> TrainConfig:
 
 def test_a_part_is_the_same_run_of_one_dimension(tmp_path: Path) -> None:
     whole = settings(tmp_path, tmp_path, per_dimension=True)
-    part = part_config(whole, "overall")
+    part = dimension_config(whole, "overall")
     assert part.only == ("overall",) and not part.per_dimension
     assert part.output_dir == str(tmp_path / "judge" / "members" / "overall")
     assert part.train == whole.train and part.optim == whole.optim
 
 
 def test_only_takes_known_dimensions() -> None:
-    rows = RunRows([TrainingExample(Dialogue("1", ()), "a", {"overall": 0.5, "unsafe": 1.0})], [], [])
+    rows = RunRows(
+        [TrainingExample(Dialogue("1", ()), "a", {"overall": 0.5, "unsafe": 1.0})], [], []
+    )
     rubric = load_rubric("medal")
     assert [d.name for d in learnable(rubric, rows, ("overall",))] == ["overall"]
     assert {d.name for d in learnable(rubric, rows)} == {"overall", "unsafe"}

@@ -17,7 +17,7 @@ from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
 from medal_judges.signature import content_hash
 from medal_judges.training.calibrate import fit_isotonic
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.embedding.search import Problem, Search, Setting, fit_net, folds_of
+from medal_judges.training.embedding.search import FitSetting, Search, SearchData, fit_net, folds_of
 from medal_judges.training.loop.validation import validation_figures
 from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.rows import RunRows
@@ -54,9 +54,9 @@ def fit_embedding_judge(
     return judge, _figures(judge, rows, problem)
 
 
-def _problem(judge: EmbeddingJudge, rows: RunRows, seed: int) -> Problem:
+def _problem(judge: EmbeddingJudge, rows: RunRows, seed: int) -> SearchData:
     examples: list[TrainingExample] = [*rows.train, *rows.validation]
-    return Problem(
+    return SearchData(
         examples=examples,
         table=_vectors(judge, [example.dialogue for example in examples]),
         is_feature=judge.reader.is_feature,
@@ -76,7 +76,9 @@ def _vectors(judge: EmbeddingJudge, dialogues: Sequence[Dialogue]) -> Floats:
     return np.stack(found)
 
 
-def _calibration(problem: Problem, name: str, setting: Setting, method: str) -> Calibration | None:
+def _calibration(
+    problem: SearchData, name: str, setting: FitSetting, method: str
+) -> Calibration | None:
     """Spread of the residuals on held-out rows (a classifier has its own distribution), and with
     ``isotonic`` a monotone map of the score; None where there is nothing to fit."""
     spread_wanted = setting.head != "mlp_classifier"
@@ -97,7 +99,7 @@ def _calibration(problem: Problem, name: str, setting: Setting, method: str) -> 
     return Calibration(spread=spread, isotonic=isotonic, rows=len(targets))
 
 
-def _figures(judge: EmbeddingJudge, rows: RunRows, problem: Problem) -> dict[str, float]:
+def _figures(judge: EmbeddingJudge, rows: RunRows, problem: SearchData) -> dict[str, float]:
     if not rows.validation:
         return {}
     vectors = problem.table[len(rows.train) :]

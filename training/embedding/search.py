@@ -21,7 +21,7 @@ _FLOOR = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class FitSetting:
     """How one dimension is fitted; what does not apply to the head stays None."""
 
     head: EmbeddingHead
@@ -34,7 +34,7 @@ class Setting:
 
 
 @dataclass(slots=True)
-class Problem:
+class SearchData:
     """Rows to fit and choose on: ``table`` [n, W] beside ``examples``; each fold is the numbers of
     rows fitted on, and of rows that the setting is then judged by."""
 
@@ -69,7 +69,7 @@ def folds_of(
     return [(np.flatnonzero(homes != k), np.flatnonzero(homes == k)) for k in sorted(set(homes))]
 
 
-def fit_net(problem: Problem, rows: np.ndarray, name: str, setting: Setting) -> FittedNet:
+def fit_net(problem: SearchData, rows: np.ndarray, name: str, setting: FitSetting) -> FittedNet:
     """The net of dimension ``name`` fitted on ``rows``, as plain arrays.
 
     Raises ConfigError when none of them has a label.
@@ -98,7 +98,7 @@ def fit_net(problem: Problem, rows: np.ndarray, name: str, setting: Setting) -> 
 
 
 def _ridge(
-    x: Floats, y: Floats, weights: Floats, setting: Setting, mean: Floats, scale: Floats
+    x: Floats, y: Floats, weights: Floats, setting: FitSetting, mean: Floats, scale: Floats
 ) -> FittedNet:
     from sklearn.linear_model import Ridge
 
@@ -108,7 +108,7 @@ def _ridge(
 
 
 def _mlp(
-    x: Floats, y: Floats, setting: Setting, seed: int, mean: Floats, scale: Floats
+    x: Floats, y: Floats, setting: FitSetting, seed: int, mean: Floats, scale: Floats
 ) -> FittedNet:
     """On whole-number classes: Equation 1 from [0, 1] to [0, top], rounded."""
     from sklearn.exceptions import ConvergenceWarning
@@ -137,7 +137,7 @@ def _mlp(
     return FittedNet(setting.head, mean, scale, layers, setting.top, known if classifier else ())
 
 
-def agreement(problem: Problem, dimension: Dimension, setting: Setting) -> float | None:
+def agreement(problem: SearchData, dimension: Dimension, setting: FitSetting) -> float | None:
     """Spearman (AUC of a binary dimension) on held-out rows, the mean over folds and sources; None
     where undefined everywhere. Its sign counts (ORALIS tunes for positive correlation)."""
     name, binary = dimension.name, dimension.kind == "binary"
@@ -153,13 +153,13 @@ def agreement(problem: Problem, dimension: Dimension, setting: Setting) -> float
 
 
 class Search:
-    """Chooses each dimension's Setting, and remembers what was tried (``rows``)."""
+    """Chooses each dimension's FitSetting, and remembers what was tried (``rows``)."""
 
-    def __init__(self, config: EmbeddingConfig, problem: Problem) -> None:
+    def __init__(self, config: EmbeddingConfig, problem: SearchData) -> None:
         self.config, self.problem = config, problem
         self.rows: list[dict[str, Any]] = []
 
-    def run(self, dimensions: Sequence[Dimension]) -> dict[str, Setting]:
+    def run(self, dimensions: Sequence[Dimension]) -> dict[str, FitSetting]:
         """Dimension -> its setting: ridge by its own grid; MLPs by the class range, then theirs."""
         config = self.config
         ridges = [d for d in dimensions if config.head_of(d.name) == "ridge"]
@@ -172,13 +172,13 @@ class Search:
             chosen[d.name] = self._best("hyperparameters", d, self._mlp_grid(start))
         return chosen
 
-    def _ridge_grid(self) -> list[Setting]:
+    def _ridge_grid(self) -> list[FitSetting]:
         grid = self.config.ridge
-        return [Setting("ridge", alpha=a, share=s) for s, a in product(grid.shares, grid.alphas)]
+        return [FitSetting("ridge", alpha=a, share=s) for s, a in product(grid.shares, grid.alphas)]
 
-    def _first(self, head: EmbeddingHead) -> Setting:
+    def _first(self, head: EmbeddingHead) -> FitSetting:
         grid = self.config.mlp
-        return Setting(
+        return FitSetting(
             head,
             alpha=grid.alpha[0],
             hidden=grid.hidden[0],
@@ -186,7 +186,7 @@ class Search:
             learning_rate=grid.learning_rate[0],
         )
 
-    def _mlp_grid(self, start: Setting) -> list[Setting]:
+    def _mlp_grid(self, start: FitSetting) -> list[FitSetting]:
         grid = self.config.mlp
         return [
             replace(start, hidden=hidden, alpha=alpha, epochs=epochs, learning_rate=rate)
@@ -211,7 +211,7 @@ class Search:
                 row["chosen"] = row["top"] == best
         return best
 
-    def _best(self, stage: str, dimension: Dimension, grid: Sequence[Setting]) -> Setting:
+    def _best(self, stage: str, dimension: Dimension, grid: Sequence[FitSetting]) -> FitSetting:
         """The setting of ``grid`` with the highest agreement; the first of equals, so that the
         order of the grid is a preference."""
         values = [self._try(stage, dimension, setting) for setting in grid]
@@ -219,7 +219,7 @@ class Search:
         self.rows[len(self.rows) - len(grid) + best]["chosen"] = True
         return grid[best]
 
-    def _try(self, stage: str, dimension: Dimension, setting: Setting) -> float | None:
+    def _try(self, stage: str, dimension: Dimension, setting: FitSetting) -> float | None:
         value = agreement(self.problem, dimension, setting)
         row = {"stage": stage, "dimension": dimension.name} | asdict(setting)
         row["hidden"] = "x".join(map(str, setting.hidden)) if setting.hidden else None

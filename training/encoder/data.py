@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,8 +20,9 @@ from medal_judges.models.encoder.turn_batch import (
     collate_sequences,
 )
 from medal_judges.training.loop.task import HeadsObjective, TrainingData
+from medal_judges.training.rows.example_store import RowForm, encode_examples, tokenizer_key
 from medal_judges.training.rows.examples import TrainingExample
-from medal_judges.training.rows.token_store import encoded, tokenizer_key
+from medal_judges.training.rows.row_store import Row
 
 
 @dataclass(slots=True)
@@ -59,7 +59,8 @@ class EncoderObjective(HeadsObjective[EncoderInputs]):
             return inputs.vectors
         turns = inputs.batch.mask.shape[1]
         if inputs.sequence is not None:
-            return self.net.sequence_vectors(*inputs.sequence, turns)
+            ids, mask, segments = inputs.sequence
+            return self.net.sequence_vectors(ids, mask, segments, turns)
         assert inputs.pieces is not None
         ids, mask, owner, index = inputs.pieces
         sums, counts = self.net.piece_sums(ids, mask)
@@ -82,7 +83,7 @@ class EncoderObjective(HeadsObjective[EncoderInputs]):
         return [torch.isin(sources, sources.new_tensor(rows)) for rows in wanted]
 
 
-def _row_of(one: EncodedDialogue) -> dict[str, Any]:
+def _row_of(one: EncodedDialogue) -> Row:
     return {
         "roles": one.roles,
         "features": one.features.reshape(-1) if one.features.any() else [],
@@ -92,7 +93,7 @@ def _row_of(one: EncodedDialogue) -> dict[str, Any]:
     }
 
 
-def _from_row(row: dict[str, Any]) -> EncodedDialogue:
+def _from_row(row: Row) -> EncodedDialogue:
     roles = np.array(row["roles"], dtype=np.int64)
     features = np.zeros((len(roles), len(FEATURE_NAMES)), dtype=np.float32)
     if row["features"]:
@@ -100,23 +101,30 @@ def _from_row(row: dict[str, Any]) -> EncodedDialogue:
     return EncodedDialogue([], roles, features, row["dropped"], row["ids"], row["segments"])
 
 
-def _features() -> Any:
-    from datasets import Features, List, Value
-
-    whole = {"roles": "int8", "features": "float32", "ids": "int32", "segments": "int32"}
-    return Features({k: List(Value(v)) for k, v in whole.items()} | {"dropped": Value("int32")})
-
-
-# A dialogue as one sequence: how it is stored, and read back without its texts.
-SEQUENCE = (_row_of, _from_row, _features)
+# A dialogue as one sequence, which is stored without its texts.
+_SEQUENCE = RowForm(
+    {
+        "roles": ["int8"],
+        "features": ["float32"],
+        "ids": ["int32"],
+        "segments": ["int32"],
+        "dropped": "int32",
+    },
+    _row_of,
+    _from_row,
+)
 
 
 class EncoderDataset(TrainingData[EncoderInputs]):
-    """Examples to EncoderInputs and targets; with a frozen body every distinct turn is encoded once, in
-    bf16 where ``bf16`` says so."""
+    """Dialogues as an encoder reads them; with a frozen body every distinct turn is encoded once,
+    with ``bf16`` in that precision."""
 
     def __init__(
-        self, judge: EncoderJudge, examples: Sequence[TrainingExample], frozen: bool, bf16: bool = False
+        self,
+        judge: EncoderJudge,
+        examples: Sequence[TrainingExample],
+        frozen: bool,
+        bf16: bool = False,
     ) -> None:
         super().__init__(examples)
         self.judge = judge
@@ -140,12 +148,12 @@ class EncoderDataset(TrainingData[EncoderInputs]):
     def _sequences(self) -> tuple[Sequence[EncodedDialogue], Sequence[int]]:
         turns = self.judge.turns
         reader = [tokenizer_key(self.judge.tokenizer), self.judge.config.model_dump()]
-        return encoded(
+        return encode_examples(
             self.examples,
             reader,
             lambda example: turns.encode(example.dialogue),
             lambda one: len(one.ids),
-            SEQUENCE,
+            _SEQUENCE,
         )
 
     def _cost(self, one: EncodedDialogue) -> int:

@@ -47,9 +47,7 @@ def groups_of(config: EncoderConfig) -> tuple[FeatureGroup, ...]:
     return config.feature_groups or (FeatureGroup(name="all"),) * config.members
 
 
-def labelled_rows(
-    examples: Sequence[TrainingExample], group: FeatureGroup, name: str
-) -> list[int]:
+def labelled_rows(examples: Sequence[TrainingExample], group: FeatureGroup, name: str) -> list[int]:
     """The rows of the sources of ``group`` that have a label of dimension ``name``."""
     labelled = np.flatnonzero(np.isfinite(targets_of(examples, name))).tolist()
     return [i for i in labelled if not group.sources or examples[i].source in group.sources]
@@ -134,7 +132,9 @@ def fit_turn_means(judge: EncoderJudge, dialogues: Sequence[Dialogue]) -> None:
         judge.turn_means[name] = (user, assistant)
 
 
-def _add_turns(judge: EncoderJudge, batch: Sequence[ScoreRequest], sums: dict[str, np.ndarray]) -> None:
+def _add_turns(
+    judge: EncoderJudge, batch: Sequence[ScoreRequest], sums: dict[str, np.ndarray]
+) -> None:
     members = judge.members(batch)
     for name, total in sums.items():
         for k in (0, 1):

@@ -87,7 +87,8 @@ class RidgeProblem:
 
     def deviation(self, columns: np.ndarray) -> np.ndarray:
         """Deviation of ``columns`` [n, any] within sources."""
-        return np.sqrt((columns**2 * self.weights[:, None]).sum(0) / self.weights.sum())
+        squares = (columns**2 * self.weights[:, None]).sum(0)
+        return np.asarray(np.sqrt(squares / self.weights.sum()))
 
     def column_scale(self, features: int, embedding_share: float) -> np.ndarray:
         """1 / deviation of each feature column; one scale for all embedding columns of a side."""

@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Judged:
+class MemberJudgements:
     """The fitting rows with what each member said of them: one judgement a row."""
 
     rows: Sequence[TrainingExample]
@@ -135,7 +135,7 @@ def _judge(
     rows: Sequence[TrainingExample],
     members: Mapping[str, Member],
     dimensions: Sequence[Dimension],
-) -> Judged:
+) -> MemberJudgements:
     """Every member's judgements of ``rows``; of a cascade the weak one's alone, and none where
     the threshold is given."""
     asked = dict(members)
@@ -145,7 +145,7 @@ def _judge(
     for name, member in asked.items():
         logger.info("%s judges %d rows", name, len(rows))
         told[name] = _judge_sources(Path(config.output_dir), rows, member, dimensions)
-    return Judged(rows, members, told)
+    return MemberJudgements(rows, members, told)
 
 
 def _judge_sources(
@@ -168,7 +168,7 @@ def _judge_sources(
 
 
 def _combined(
-    model: HybridConfig, judged: Judged, dimensions: Sequence[Dimension]
+    model: HybridConfig, judged: MemberJudgements, dimensions: Sequence[Dimension]
 ) -> tuple[Combination, dict[str, float]]:
     """The selection or the stack, and the figures of its members and itself."""
     figures: dict[str, float] = {}
@@ -199,7 +199,7 @@ def _named(prefix: str, by_source: Mapping[str, float]) -> dict[str, float]:
 
 
 def _cascade(
-    model: HybridConfig, judged: Judged, dimensions: Sequence[Dimension]
+    model: HybridConfig, judged: MemberJudgements, dimensions: Sequence[Dimension]
 ) -> tuple[Combination, dict[str, float]]:
     """Thresholds: the given one, or what defers the share of the fitting rows, by dimension."""
     if model.threshold is not None:

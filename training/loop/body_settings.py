@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.device import Attention, set_attention
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def set_body(
-    body: nn.Module, config: TrainConfig, accelerator: Accelerator, precision: str
+    body: PreTrainedModel, config: TrainConfig, accelerator: Accelerator, precision: str
 ) -> dict[str, Any]:
     """Set what ``config`` asks for; returns what was set, for the judge's config.json.
 
@@ -39,16 +38,16 @@ def set_body(
     }
 
 
-def reset_body(body: nn.Module, config: TrainConfig) -> None:
+def reset_body(body: PreTrainedModel, config: TrainConfig) -> None:
     """The body as a fresh process would load it on a CPU, weights apart."""
     if config.optim.gradient_checkpointing:
-        body.gradient_checkpointing_disable()
-        body.disable_input_require_grads()
+        body.gradient_checkpointing_disable()  # type: ignore[no-untyped-call]
+        body.disable_input_require_grads()  # type: ignore[no-untyped-call]
     unpatch_liger(body)
     set_attention(body, "auto", torch.device("cpu"), "no")
 
 
-def checkpoint_layers(body: nn.Module, *, reentrant: bool) -> None:
+def checkpoint_layers(body: PreTrainedModel, *, reentrant: bool) -> None:
     """Keep each layer's input alone and compute the rest again in the backward pass.
 
     ``reentrant`` for ZeRO-3, whose parameters are parted again by then: torch's other kind
@@ -60,12 +59,13 @@ def checkpoint_layers(body: nn.Module, *, reentrant: bool) -> None:
             "optim.gradient_checkpointing: the body cannot do it",
             hint="set optim.gradient_checkpointing: false",
         )
-    body.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+    kwargs = {"use_reentrant": reentrant}
+    body.gradient_checkpointing_enable(kwargs)  # type: ignore[no-untyped-call]
     if reentrant:
-        body.enable_input_require_grads()
+        body.enable_input_require_grads()  # type: ignore[no-untyped-call]
 
 
-def patch_liger(body: nn.Module, device: torch.device) -> None:
+def patch_liger(body: PreTrainedModel, device: torch.device) -> None:
     """Liger's kernels for norms and gated layers of ``body``, in place.
 
     Not its rotary positions, nor its losses: they replace functions of transformers for the whole
@@ -81,7 +81,7 @@ def patch_liger(body: nn.Module, device: torch.device) -> None:
         _apply_liger_kernel_to_instance,
     )
 
-    model = body.get_base_model() if hasattr(body, "get_base_model") else body
+    model: PreTrainedModel = getattr(body, "get_base_model", lambda: body)()  # PEFT's inner one
     kind = model.config.model_type
     if kind not in MODEL_TYPE_TO_APPLY_LIGER_FN:
         raise ConfigError(
@@ -92,7 +92,7 @@ def patch_liger(body: nn.Module, device: torch.device) -> None:
     )
 
 
-def unpatch_liger(body: nn.Module) -> None:
+def unpatch_liger(body: PreTrainedModel) -> None:
     """Take Liger's methods off the modules of ``body``: its kernels run on no CPU."""
     for module in body.modules():
         for name, value in list(vars(module).items()):

@@ -108,7 +108,9 @@ def _load_model(model: nn.Module, folder: Path, trained: Mapping[str, Tensor]) -
     model.load_state_dict(state, strict=False)
 
 
-def save_checkpoint(folder: Path, progress: RunProgress, accelerator: Accelerator, shape: RunShape) -> None:
+def save_checkpoint(
+    folder: Path, progress: RunProgress, accelerator: Accelerator, shape: RunShape
+) -> None:
     """Write ``folder/step-N`` whole or not at all; keep the newest two."""
     target = folder / f"{_PREFIX}{progress.step:08d}"
     partial = folder / ".partial"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from medal_judges.models.base.heads import Head
 from medal_judges.training.rows.example_store import weights_of
 from medal_judges.training.rows.examples import TrainingExample
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 Targets = dict[str, tuple[Tensor, Tensor]]
 MemberLogits = Mapping[str, Tensor]
@@ -164,7 +167,7 @@ class TrainingTask(ABC):
     train: TrainingData[Any]
     validation: TrainingData[Any]
     objective: Objective[Any]
-    body: nn.Module
+    body: PreTrainedModel  # or PEFT's wrapper of one
 
     @property
     def heads(self) -> Mapping[str, Head]:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Rating, mean, rescale
 from medal_judges.training.config import DataEntry
-from medal_judges.training.rows.row_store import label_means, label_names, label_scale
+from medal_judges.training.rows.row_store import label_means, label_scales
 
 STANDARD_SHARE = 0.2  # of the scale for one standard deviation, so that +-2.5 of them span it
 
@@ -50,9 +49,9 @@ def dimension_names(
     entry: DataEntry, rows: Sequence[LabelledDialogue], judged: Sequence[str]
 ) -> dict[str, str]:
     """Source dimension -> judge dimension of one entry. Raises ConfigError for unknown names."""
-    there = label_names(rows)
+    labels = label_scales(rows)
     if entry.dimensions is None:
-        return {name: name for name in judged if name in there}
+        return {name: name for name in judged if name in labels}
     named = entry.dimensions
     pairs = dict(named) if isinstance(named, Mapping) else {n: n for n in named}
     for source_name, judge_name in pairs.items():
@@ -61,28 +60,22 @@ def dimension_names(
                 f"{entry.source}: the rubric has no dimension {judge_name!r}",
                 hint=f"it has: {', '.join(judged)}",
             )
-        if source_name not in there:
+        if source_name not in labels:
             raise ConfigError(
                 f"{entry.source}: no row has a label {source_name!r}",
-                hint=f"labels there: {', '.join(sorted(there))}",
+                hint=f"its labels: {', '.join(sorted(labels))}",
             )
     return pairs
 
 
-def fit_unit_maps(
-    entry: DataEntry, rows: Sequence[LabelledDialogue], names: Mapping[str, str]
-) -> dict[str, UnitMap]:
-    """UnitMap per source dimension; ``standardise`` takes mean and deviation from ``rows``."""
-    return {name: _unit_map(entry, rows, name) for name in names}
-
-
-def _unit_map(entry: DataEntry, rows: Sequence[LabelledDialogue], name: str) -> UnitMap:
+def fit_unit_map(entry: DataEntry, rows: Sequence[LabelledDialogue], name: str) -> UnitMap:
+    """The map of label ``name``; ``standardise`` takes mean and deviation from ``rows``."""
     if entry.rescale == "standardise":
         means = label_means(rows, name)
         values = means[np.isfinite(means)]
         span = float(values.std()) / STANDARD_SHARE or 1.0
         return UnitMap(float(values.mean()) - 0.5 * span, span)
-    scale = entry.rescale or label_scale(rows, name)
+    scale = entry.rescale or label_scales(rows)[name]
     if scale is None:
         raise ConfigError(
             f"{entry.source}: the scale of {name!r} has no bounds",
@@ -91,27 +84,16 @@ def _unit_map(entry: DataEntry, rows: Sequence[LabelledDialogue], name: str) -> 
     return UnitMap(scale[0], scale[1] - scale[0])
 
 
-def human_example(row: LabelledDialogue, entry: DataEntry, names: Mapping[str, str]) -> TrainingExample:
-    """The TrainingExample of a row with what people said of it, and no targets."""
-    human = {
-        judged: value
-        for name, judged in names.items()
-        if (rating := row.rating(name)) is not None and (value := mean(rating)) is not None
-    }
-    source = entry.source.split(":")[0]
-    return TrainingExample(row.dialogue, source, {}, human=human, group=row.group)
-
-
 def example_of(
     row: LabelledDialogue,
     entry: DataEntry,
     names: Mapping[str, str],
-    maps: Mapping[str, UnitMap],
-    dimensions: Mapping[str, Dimension],
+    maps: Mapping[str, UnitMap] | None,
     levels: Mapping[str, int],
     soft: bool,
 ) -> TrainingExample:
-    """The TrainingExample of one row; ``levels``: how many, of dimensions with class targets."""
+    """The example of one row; ``levels``: how many, of dimensions with class targets. Without
+    ``maps`` it has what people said, and no targets."""
     targets: dict[str, float | np.ndarray] = {}
     human: dict[str, float] = {}
     for source_name, judge_name in names.items():
@@ -120,31 +102,22 @@ def example_of(
         if rating is None or average is None:
             continue
         human[judge_name] = average
-        count = levels.get(judge_name, 0)
-        unit = maps[source_name]
-        targets[judge_name] = _levels(rating, unit, count, soft) if count else unit(average)
-    return TrainingExample(
-        row.dialogue,
-        entry.source.split(":")[0],
-        targets,
-        entry.weight,
-        human,
-        row.group,
-        _comments(row, names),
-    )
+        if maps is not None:
+            unit, count = maps[source_name], levels.get(judge_name, 0)
+            targets[judge_name] = (
+                _level_shares(rating, unit, count, soft) if count else unit(average)
+            )
+    given = row.extra.get("comments") or {}
+    comments = {judged: str(given[name]) for name, judged in names.items() if given.get(name)}
+    source = entry.source.split(":")[0]
+    return TrainingExample(row.dialogue, source, targets, entry.weight, human, row.group, comments)
 
 
-def _comments(row: LabelledDialogue, names: Mapping[str, str]) -> dict[str, str]:
-    """What the labeller wrote beside each label (``comments`` of MEDAL's rows)."""
-    said = row.extra.get("comments") or {}
-    return {judged: str(said[name]) for name, judged in names.items() if said.get(name)}
-
-
-def _levels(rating: Rating, unit: UnitMap, count: int, soft: bool) -> np.ndarray:
+def _level_shares(rating: Rating, unit: UnitMap, count: int, soft: bool) -> np.ndarray:
     """Probability per level: each annotator's share with ``soft``, else the rounded mean's."""
     values = rating.given if soft else (sum(rating.given) / len(rating.given),)
-    found = np.zeros(count, dtype=np.float32)
+    shares = np.zeros(count, dtype=np.float32)
     for value in values:
         level = rescale(unit(value), (0, 1), (0, count - 1))
-        found[int(np.floor(level + 0.5))] += 1 / len(values)
-    return found
+        shares[int(np.floor(level + 0.5))] += 1 / len(values)
+    return shares

@@ -24,14 +24,13 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.signature import content_hash
 from medal_judges.training.config import DataEntry, TrainConfig
-from medal_judges.training.rows.example_store import StoredExamples, Segment
+from medal_judges.training.rows.example_store import Segment, StoredExamples, in_store
 from medal_judges.training.rows.examples import (
     TrainingExample,
     UnitMap,
     dimension_names,
     example_of,
-    fit_unit_maps,
-    human_example,
+    fit_unit_map,
 )
 from medal_judges.training.rows.row_store import (
     RowStore,
@@ -132,17 +131,12 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
     check_stored_leaks([rows for _, rows in loaded["train"]], held_out)
     maps: dict[str, dict[str, UnitMap]] = {}
     parts = [_examples(config, dimensions, entry, rows, maps) for entry, rows in loaded["train"]]
-    stored = any(isinstance(part, Segment) for part in parts)
-    train: Sequence[TrainingExample] = (
-        StoredExamples(parts)
-        if stored
-        else [e for part in parts if not isinstance(part, Segment) for e in part]
+    stored = StoredExamples(parts)
+    train = stored if in_store(stored) else list(stored)
+    validation = StoredExamples(
+        [_examples(config, dimensions, entry, rows, maps) for entry, rows in loaded["validation"]]
     )
-    validation = [
-        e
-        for entry, rows in loaded["validation"]
-        for e in _list_of(_examples(config, dimensions, entry, rows, maps))
-    ]
+    test = [e for entry, rows in loaded["test"] for e in _test_examples(dimensions, entry, rows)]
     facts = [
         {
             "part": part,
@@ -152,16 +146,10 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
             "languages": languages_of(rows),
             "planted": entry.plant is not None,
         }
-        for part in ("train", "validation", "test")
+        for part in loaded
         for entry, rows in loaded[part]
     ]
-    test = [e for entry, rows in loaded["test"] for e in _test_examples(dimensions, entry, rows)]
-    return RunRows(train, validation, facts, test)
-
-
-def _list_of(part: Segment | Sequence[TrainingExample]) -> Sequence[TrainingExample]:
-    assert not isinstance(part, Segment)  # held-out rows are kept in memory
-    return part
+    return RunRows(train, list(validation), facts, test)
 
 
 def check_stored_leaks(
@@ -189,7 +177,7 @@ def _test_examples(
     """The rows of a test entry that have a label of ``dimensions``, without targets: a source
     whose scale has no bounds can be ranked all the same."""
     names = dimension_names(entry, rows, [d.name for d in dimensions]) if rows else {}
-    examples = [human_example(row, entry, names) for row in rows]
+    examples = [example_of(row, entry, names, None, {}, False) for row in rows]
     return [example for example in examples if example.human]
 
 
@@ -202,18 +190,17 @@ def _examples(
 ) -> Segment | Sequence[TrainingExample]:
     if not rows:
         return []
-    named = {d.name: d for d in dimensions}
-    names = dimension_names(entry, rows, list(named))
+    names = dimension_names(entry, rows, [d.name for d in dimensions])
     # A source's map is fitted on its training rows, and its validation rows are mapped with it.
     source = entry.source.split(":")[0]
     fitted = maps.setdefault(source, {})
     for name in names:
         if name not in fitted:
-            fitted |= fit_unit_maps(entry, rows, {name: names[name]})
+            fitted[name] = fit_unit_map(entry, rows, name)
     levels = class_levels(config, dimensions)
 
     def make(row: LabelledDialogue) -> TrainingExample:
-        return example_of(row, entry, names, fitted, named, levels, config.soft_labels)
+        return example_of(row, entry, names, fitted, levels, config.soft_labels)
 
     if not isinstance(rows, RowStore):
         return [make(row) for row in rows]
@@ -234,11 +221,3 @@ def class_levels(config: TrainConfig, dimensions: Sequence[Dimension]) -> dict[s
         for d in dimensions
         if kinds.get(d.name) in ("ordinal", "classification")
     }
-
-
-def write_facts(folder: Path, facts: Sequence[dict[str, object]]) -> None:
-    """data.json beside the judge: what it was trained and validated on."""
-    import json
-
-    text = json.dumps(list(facts), indent=2, ensure_ascii=False)
-    (folder / "data.json").write_text(text + "\n", encoding="utf-8")

@@ -27,11 +27,11 @@ from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.signature import content_hash
 from medal_judges.training.agreement import Scored, joined, scores_of_logits
-from medal_judges.training.calibrate import fit_calibrations
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.encoder.fitting import balance_heads, fit_turn_means
 from medal_judges.training.encoder.task import EncoderTask
 from medal_judges.training.finish import ask, finish
+from medal_judges.training.loop.calibration import fit_calibrations
 from medal_judges.training.loop.distributed import make_accelerator, strategy, whole_weights
 from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.loop.task import TrainingTask

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from medal_judges.models.base.heads import Calibration
-from medal_judges.training.calibrate import fit_isotonic, fit_temperature
+from medal_judges.training.loop.calibration import fit_isotonic, fit_temperature
 
 
 def test_temperature_is_recovered_from_simulated_answers() -> None:

@@ -15,14 +15,14 @@ from medal_judges.models.embedding.judge import EmbeddingJudge
 from medal_judges.models.embedding.net import Floats
 from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
 from medal_judges.signature import content_hash
-from medal_judges.training.calibrate import fit_isotonic
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.embedding.search import FitSetting, Search, SearchData, fit_net, folds_of
+from medal_judges.training.loop.calibration import fit_isotonic
 from medal_judges.training.loop.validation import validation_figures
 from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.rows import RunRows
 
-_MIN_ROWS = 20  # as in training/calibrate.py: below this a fit would follow the noise
+_MIN_ROWS = 20  # as in training/loop/calibration.py: below this a fit would follow the noise
 
 logger = logging.getLogger(__name__)
 

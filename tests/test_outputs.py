@@ -133,7 +133,7 @@ from pathlib import Path
 import medal_judges.models.llm.server.batch_journal
 from medal_judges.data_prep.generation.outputs import Outputs
 from medal_judges.errors import MedalError
-record = {"settings": {"seed": 0}, "agents": {}, "languages": [], "contexts": []}
+record = {"settings": {"seed": 0}, "agents": {}, "languages": [], "contexts": {}}
 first = Outputs(Path(sys.argv[1]), record)
 try:
     Outputs(Path(sys.argv[1]), record)
@@ -149,4 +149,4 @@ def test_generation_and_batches_do_without_fcntl(tmp_path: Path) -> None:
         [sys.executable, "-c", WITHOUT, str(tmp_path)], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert "another run is at work" in done.stdout
+    assert "another run is writing" in done.stdout

@@ -18,14 +18,14 @@ from medal_judges.models.prompted.prompt import Prompt
 _NAME = re.compile(r"\A[\w.+]+(?:-[\w.+]+)*\Z")
 
 
-class Agent(Config):
+class AgentConfig(Config):
     """A language model with a name that stands in ids and tables. ``llm``: see load_llm."""
 
     name: str
     llm: Any
 
     @model_validator(mode="after")
-    def _usable(self) -> Agent:
+    def _usable(self) -> AgentConfig:
         if not _NAME.match(self.name):
             raise ValueError(
                 "a name is letters, digits, '.', '_', '+' and single '-' between them: "
@@ -45,13 +45,13 @@ class Decoding(Config):
     max_tokens: int = Field(default=512, ge=1)
 
 
-class Tried(Decoding):
-    """A user's message: made anew up to ``tries`` times while the user judge rejects it."""
+class RetriedDecoding(Decoding):
+    """A user's message: up to ``tries`` attempts while the user judge rejects it."""
 
     tries: int = Field(ge=1)
 
 
-class Checked(Decoding):
+class VerdictDecoding(Decoding):
     """The user judge's verdict. ``enforce``: hold it to a JSON schema where the backend can, for
     models that do not keep to "Yes." and "No."."""
 
@@ -63,8 +63,8 @@ class GenerateConfig(Config):
 
     One first message is made for each seed context, language and user model, and given to every
     chatbot. ``max_turns`` counts messages of both sides. ``at_once``: how many dialogues are under
-    way together (what bounds memory); ``per_call``: how many answers a local model is asked for at
-    a time (what a kill can lose of them).
+    way together (which bounds memory); ``per_call``: how many answers a local model is asked for at
+    a time (as many as a kill can lose).
     """
 
     name: str
@@ -72,14 +72,16 @@ class GenerateConfig(Config):
     seed: int = 0
     languages: tuple[str, ...] = Field(min_length=1)
     contexts: SeedsConfig
-    users: tuple[Agent, ...] = Field(min_length=1)
-    user_judge: Agent
-    chatbots: tuple[Agent, ...] = Field(min_length=1)
-    first_turn: Tried = Tried(
+    users: tuple[AgentConfig, ...] = Field(min_length=1)
+    user_judge: AgentConfig
+    chatbots: tuple[AgentConfig, ...] = Field(min_length=1)
+    first_turn: RetriedDecoding = RetriedDecoding(
         prompt="user_first", temperature=1.5, presence_penalty=0.6, max_tokens=512, tries=10
     )
-    later_turns: Tried = Tried(prompt="user_later", temperature=0.9, top_p=0.95, tries=5)
-    check: Checked = Checked(prompt="user_check", temperature=0.1, max_tokens=64)
+    later_turns: RetriedDecoding = RetriedDecoding(
+        prompt="user_later", temperature=0.9, top_p=0.95, tries=5
+    )
+    check: VerdictDecoding = VerdictDecoding(prompt="user_check", temperature=0.1, max_tokens=64)
     reply: Decoding = Decoding(prompt="chatbot", temperature=0.9, top_p=0.95)
     max_turns: int = Field(default=10, ge=2)
     at_once: int = Field(default=512, ge=1)
@@ -90,7 +92,7 @@ class GenerateConfig(Config):
         for what in ("users", "chatbots"):
             counts = Counter(agent.name for agent in getattr(self, what))
             if twice := [name for name, count in counts.items() if count > 1]:
-                raise ValueError(f"{what}: the name {twice[0]!r} stands there twice")
+                raise ValueError(f"{what}: the name {twice[0]!r} is given twice")
         if len(set(self.languages)) < len(self.languages):
-            raise ValueError("languages: one stands there twice")
+            raise ValueError("languages: one is given twice")
         return self

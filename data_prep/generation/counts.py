@@ -1,21 +1,24 @@
-"""What a run has done, counted from its events; for the bar, the terminal and summary.json."""
+"""What a run has done, counted from its events; for the progress bar, the terminal and
+summary.json."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from medal_judges.data_prep.generation.journal import Event
-from medal_judges.data_prep.generation.pool import Step
+from medal_judges.data_prep.generation.dialogue_state import DialogueState, Event, Rejection
+from medal_judges.report.progress import EVERY, progress_bar
 
 
 @dataclass(slots=True)
-class Counts:
+class GenerationCounts:
     """Events of this run and of earlier ones in the same folder.
 
     ``ended``: finished dialogues by the way they ended. ``first`` and ``later``: at which try
-    (from 1) a user's turn was accepted, 0 for those that never were. ``unreadable``: verdicts that
+    (from 1) a user's turn was accepted, 0 for those that were not. ``unreadable``: verdicts that
     were neither yes nor no. ``by_rule``: rejections that needed no judge. ``turns`` and
     ``dialogues``: of finished dialogues, by language. ``usage``: what each agent's answers took.
     """
@@ -47,26 +50,27 @@ class Counts:
         """How many first messages no try of was accepted: their dialogues do not exist."""
         return self.first[0]
 
-    def add(self, agent: str, event: Event, step: Step) -> None:
-        """Count an event and the step it led to."""
+    def add(
+        self, agent: str, event: Event, state: DialogueState, rejection: Rejection | None
+    ) -> None:
+        """Count an event of ``agent`` and what it led to."""
         usage = self.usage[agent]
         usage["requests"] += 1
         usage.update(event.usage)
         self.replies += event.stage == "reply"
-        unit, rejection = step.unit, step.rejection
-        tries = self.first if unit.chatbot is None else self.later
+        tries = self.first if state.chatbot is None else self.later
         if rejection is not None:
             self.rejected += 1
             self.by_rule += rejection.by == "rule"
             self.unreadable += not rejection.readable
-            tries[0] += unit.ended == "rejected"
+            tries[0] += state.ended == "rejected"
         elif event.stage == "check":
             self.accepted += 1
-            tries[unit.tries[-1]] += 1
-        if unit.ended is not None and unit.chatbot is not None:
-            self.ended[unit.ended] += 1
-            self.turns[unit.context.lang] += len(unit.turns)
-            self.dialogues[unit.context.lang] += 1
+            tries[state.tries[-1]] += 1
+        if state.ended is not None and state.chatbot is not None:
+            self.ended[state.ended] += 1
+            self.turns[state.context.lang] += len(state.turns)
+            self.dialogues[state.context.lang] += 1
 
     def to_record(self) -> dict[str, Any]:
         """The counts as JSON; money only where a price is known."""
@@ -93,5 +97,29 @@ class Counts:
 
 def _tries(counts: Counter[int]) -> dict[str, int]:
     """Try -> how many user turns were accepted at it; ``never`` for those that were not."""
-    found = {str(number): counts[number] for number in sorted(counts) if number}
-    return found | {"never": counts[0]}
+    return {str(number): counts[number] for number in sorted(counts) if number} | {
+        "never": counts[0]
+    }
+
+
+Progress = Callable[[GenerationCounts, int], None]
+
+
+@contextmanager
+def generation_bar(
+    dialogues: int, chatbots: int = 1, *, every: float = EVERY
+) -> Iterator[Progress]:
+    """Finished dialogues of ``dialogues`` on standard error, with the counts of user turns; yields
+    the function that moves the bar. A first message without an accepted attempt takes its
+    ``chatbots`` dialogues off the total."""
+    with progress_bar("generating", dialogues, every=every) as bar:
+
+        def advance(counts: GenerationCounts, under_way: int) -> None:
+            note = (
+                f"accepted {counts.accepted}, rejected {counts.rejected}, "
+                f"ended {counts.ended['user']}, under way {under_way}"
+            )
+            total = dialogues - counts.failed_openers * chatbots
+            bar.update(counts.finished, total=total, note=note)
+
+        yield advance

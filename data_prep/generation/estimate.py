@@ -17,7 +17,7 @@ from medal_judges.config import Config
 from medal_judges.data_prep.generation.agents import Agents, is_served, settings_of
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.money import is_own
-from medal_judges.data_prep.generation.run import Run, prepare
+from medal_judges.data_prep.generation.run import GenerationRun, prepare
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.batched import asks_in_batches
 from medal_judges.models.llm.counting import remote_of
@@ -135,9 +135,9 @@ def estimate(
         return _scaled(run, config, config.contexts.n / shown)
 
 
-def _scaled(run: Run, config: GenerateConfig, factor: float) -> list[AgentCost]:
+def _scaled(run: GenerationRun, config: GenerateConfig, factor: float) -> list[AgentCost]:
     costs = []
-    silent = {f"chatbot:{name}" for name in set(run.plan.chatbots) - set(run.plan.chosen)}
+    silent = {f"chatbot:{name}" for name in set(run.plan.chatbots) - set(run.plan.speaking)}
     for agent, llm in settings_of(config).items():
         if agent in silent:
             continue

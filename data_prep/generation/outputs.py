@@ -1,28 +1,27 @@
-"""The folder of a run: its record, its journal, and the files that are made from the journal."""
+"""The folder of a run: its record, its journal, and the files that are made from the journal.
+
+journal.jsonl holds every answer in the order in which they came and is all that a run needs to
+resume; dialogues.jsonl and rejected.jsonl are made from it.
+"""
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from filelock import Timeout
-
-from medal_judges.data_prep.generation.journal import Journal
-from medal_judges.data_prep.generation.pool import Step
+from medal_judges.data_prep.generation.dialogue_state import (
+    DialogueState,
+    Event,
+    Rejection,
+    parse_event,
+)
 from medal_judges.errors import MedalError
-from medal_judges.files import lock_of
+from medal_judges.files import atomic_path, atomic_write, only_run
+from medal_judges.journal import Journal
 from medal_judges.jsonl import to_line
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 RECORD, JOURNAL = "run.json", "journal.jsonl"
 DIALOGUES, REJECTED, SUMMARY = "dialogues.jsonl", "rejected.jsonl", "summary.json"
@@ -31,9 +30,8 @@ _OWN = (JOURNAL, DIALOGUES, REJECTED, SUMMARY, RECORD)
 
 
 class Outputs:
-    """``folder`` of one run, held by one process at a time until ``close``. ``dialogues`` and
-    ``rejected`` are written anew from the journal when a run goes on, and take the old files'
-    places at once. ``overwrite`` takes the files of an earlier run away, and nobody else's.
+    """``folder`` of one run, held by one process at a time until ``close``. ``overwrite`` removes
+    the files of an earlier run, and nobody else's.
 
     Raises MedalError for a folder that another process or another run holds.
     """
@@ -42,52 +40,50 @@ class Outputs:
         self.folder = folder
         self.journal = Journal(folder / JOURNAL)
         self._streams: dict[str, IO[str]] = {}
-        self._lock = _held(folder)
-        try:
+        with ExitStack() as held:
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(only_run(folder))
             if overwrite and (folder / RECORD).exists():
                 _read_record(folder / RECORD)
                 for name in _OWN:
                     (folder / name).unlink(missing_ok=True)
-            self._check(record)
-        except OSError as error:
-            self.close()
-            raise _unwritable(folder, error) from error
-        except BaseException:
-            self.close()
-            raise
+            self._keep(record)
+            self._held = held.pop_all()
 
-    def _check(self, record: dict[str, Any]) -> None:
-        """Keep ``record`` on the first run; refuse another one's folder on later ones."""
+    def _keep(self, record: dict[str, Any]) -> None:
+        """Write ``record`` on the first run; refuse another run's folder on later ones."""
         path = self.folder / RECORD
         if path.exists():
             _require_same(self.folder, _read_record(path), record)
         elif foreign := [name for name in _OWN if (self.folder / name).exists()]:
             raise MedalError(
                 f"{self.folder / foreign[0]} is there, but no {RECORD} that says what made it",
-                hint="give another folder with out=DIR, or take the file away yourself",
+                hint="give another folder with out=DIR, or remove the file yourself",
             )
-        text = json.dumps(record, indent=2, ensure_ascii=False, default=str)
-        _replace(path, f"{text}\n")
+        _write_json(path, record)
 
-    def rebuild(self) -> None:
-        """Begin the files that are made from the journal, beside the old ones."""
-        for name in (DIALOGUES, REJECTED):
-            path = self.folder / f".new-{name}"
-            self._streams[name] = path.open("w", encoding="utf-8", newline="\n")
+    def earlier(self) -> Iterator[Event]:
+        """The events of earlier runs. Raises DataError, with the line, for one that is none."""
+        return self.journal.records(parse_event)
 
-    def rebuilt(self) -> None:
-        """Put them in the old ones' places; what is written from here on goes to them."""
-        for name, stream in self._streams.items():
-            stream.flush()
-            (self.folder / f".new-{name}").replace(self.folder / name)
+    @contextmanager
+    def rebuilding(self) -> Iterator[None]:
+        """While the block runs, ``add`` writes the dialogues and rejections beside the old files;
+        then they replace these, and further ones are added to them."""
+        with ExitStack() as replacing:
+            for name in (DIALOGUES, REJECTED):
+                partial = replacing.enter_context(atomic_path(self.folder / name))
+                stream = partial.open("w", encoding="utf-8", newline="\n")
+                self._streams[name] = self._held.enter_context(stream)
+            yield
+            self.flush()
 
-    def add(self, step: Step) -> None:
-        """Write what a step brought: a rejected turn, a finished dialogue, or nothing."""
-        if step.rejection is not None:
-            line = json.dumps(step.rejection.to_record(), ensure_ascii=False)
-            self._streams[REJECTED].write(f"{line}\n")
-        if step.unit.ended is not None and step.unit.chatbot is not None:
-            self._streams[DIALOGUES].write(to_line(step.unit.row()))
+    def add(self, state: DialogueState, rejection: Rejection | None) -> None:
+        """Write what an event led to: a rejected turn, a finished dialogue, or nothing."""
+        if rejection is not None:
+            self._streams[REJECTED].write(to_line(rejection))
+        if state.ended is not None and state.chatbot is not None:
+            self._streams[DIALOGUES].write(to_line(state.row()))
 
     def flush(self) -> None:
         """Let readers see what there is; called after each round."""
@@ -96,90 +92,27 @@ class Outputs:
             stream.flush()
 
     def close(self) -> None:
-        """Let go of the files."""
-        self.journal.close()
-        streams, self._streams = self._streams, {}
-        lock, self._lock = self._lock, None
-        try:
-            for stream in streams.values():
-                stream.close()
-        finally:
-            if lock is not None:
-                lock()
+        """Close the files and let go of the folder."""
+        self._held.close()
 
     def arrange(self, order: Iterable[str]) -> None:
         """Put the finished dialogues in the plan's order, so that the file does not depend on which
         server was faster. Places are held in memory, texts are not."""
-        path, beside = self.folder / DIALOGUES, self.folder / f".new-{DIALOGUES}"
-        places: dict[str, tuple[int, int]] = {}
-        with path.open("rb") as source, beside.open("wb") as target:
-            offset = 0
-            for line in source:
-                places[json.loads(line)["id"]] = (offset, len(line))
-                offset += len(line)
+        path = self.folder / DIALOGUES
+        places = {json.loads(line)["id"]: start for start, line in Journal(path).lines()}
+        with path.open("rb") as source, atomic_path(path) as partial, partial.open("wb") as target:
             for id in order:
                 if id in places:
-                    source.seek(places[id][0])
-                    target.write(source.read(places[id][1]))
-        beside.replace(path)
+                    source.seek(places[id])
+                    target.write(source.readline())
 
     def summarise(self, summary: dict[str, Any]) -> None:
         """Write summary.json."""
-        text = json.dumps(summary, indent=2, ensure_ascii=False)
-        _replace(self.folder / SUMMARY, f"{text}\n")
+        _write_json(self.folder / SUMMARY, summary)
 
 
-@contextmanager
-def room_in(folder: Path) -> Iterator[None]:
-    """A disk without room is a MedalError that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        raise MedalError(
-            f"no room to write in {folder}: {error.strerror}",
-            hint="make room and run the same command again: it goes on from here",
-        ) from error
-
-
-def _held(folder: Path) -> Callable[[], None] | None:
-    """Lock ``folder``, made where there is none; what lets go of it, as the system does when its
-    process dies. None where folders cannot be locked."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if fcntl is None:
-            lock = lock_of(folder)
-            lock.acquire()
-            return lock.release
-        # The folder itself, not a file in a temporary one: its disk may be shared by machines.
-        held = os.open(folder, os.O_RDONLY)
-    except Timeout:
-        raise _at_work(folder) from None
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(held)
-        if not isinstance(error, BlockingIOError):  # a network's file system without locks
-            return None
-        raise _at_work(folder) from None
-    return partial(os.close, held)  # and with it the lock
-
-
-def _at_work(folder: Path) -> MedalError:
-    return MedalError(
-        f"another run is at work in {folder}",
-        hint="wait until it ends (chatbots of one folder run one after the other), or give "
-        "another folder with out=DIR",
-    )
-
-
-def _unwritable(folder: Path, error: OSError) -> MedalError:
-    return MedalError(
-        f"{folder} cannot be written to: {error.strerror}", hint="give another with out=DIR"
-    )
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    atomic_write(path, json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -192,7 +125,7 @@ def _read_record(path: Path) -> dict[str, Any]:
     if not isinstance(record, dict) or not all(part in record for part in parts):
         raise MedalError(
             f"{path} is no record of medal generate, so its folder is left alone",
-            hint="give another folder with out=DIR, or take the file away yourself",
+            hint="give another folder with out=DIR, or remove the file yourself",
         )
     return record
 
@@ -200,46 +133,30 @@ def _read_record(path: Path) -> dict[str, Any]:
 def _require_same(folder: Path, there: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise MedalError where ``now`` would make other dialogues than those that stand there.
 
-    Chatbots, languages and contexts may be added, none may change or go.
+    Chatbots, languages and contexts may be added, none may change or go. The country of a context
+    is no part of its name, so it is compared too.
     """
-    problems = [
-        f"{name}: {there['settings'].get(name)!r} there, {value!r} now"
-        for name, value in now["settings"].items()
-        if there["settings"].get(name) != value
-    ]
-    for agent, model in there["agents"].items():
-        if agent not in now["agents"]:
-            problems.append(f"{agent} is not in the config any more")
-        elif now["agents"][agent] != model:
-            problems.append(f"{agent}: {model!r} there, {now['agents'][agent]!r} now")
+    problems = _changed(dict.fromkeys(now["settings"]) | there["settings"], now["settings"])
+    gone = [agent for agent in there["agents"] if agent not in now["agents"]]
+    problems += [f"{agent} is not in the config any more" for agent in gone]
+    problems += _changed(there["agents"], now["agents"])
     for name in ("languages", "contexts"):
-        here = set(now[name])
-        missing = [each for each in there[name] if each not in here]
-        if missing:
+        if missing := [each for each in there[name] if each not in now[name]]:
             problems.append(f"{name}: {len(missing)} are not in this run any more: {missing[0]}")
-    moved = _moved(there["contexts"], now["contexts"])
-    if moved:
+    if moved := _changed(there["contexts"], now["contexts"]):
         problems.append(f"contexts: {len(moved)} have another country now: {moved[0]}")
     if problems:
         listed = "\n    ".join(problems)
         raise MedalError(
             f"{folder} was made with other settings:\n    {listed}",
-            hint="give another out, or begin anew with --overwrite",
+            hint="give another out, or start again from the beginning with --overwrite",
         )
 
 
-def _moved(there: Any, now: dict[str, str]) -> list[str]:
-    """Contexts whose country is another now; it is no part of their names."""
-    if not isinstance(there, dict):
-        return []
+def _changed(there: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """What stands in both, with another value."""
     return [
-        f"{id}: {country!r} there, {now[id]!r} now"
-        for id, country in there.items()
-        if now.get(id, country) != country
+        f"{name}: {value!r} there, {now[name]!r} now"
+        for name, value in there.items()
+        if name in now and now[name] != value
     ]
-
-
-def _replace(path: Path, text: str) -> None:
-    beside = path.with_name(f".new-{path.name}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)

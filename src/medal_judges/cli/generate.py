@@ -12,7 +12,7 @@ from medal_judges.cli.options import DryRun, MaxCost, Overrides, Overwrite
 
 if TYPE_CHECKING:
     from medal_judges.data_prep.generation.config import GenerateConfig
-    from medal_judges.data_prep.generation.run import Run
+    from medal_judges.data_prep.generation.run import GenerationRun
 
 
 def generate(
@@ -46,15 +46,15 @@ def generate(
 def _run(
     config: GenerateConfig, chatbots: list[str], overwrite: bool, max_cost: float | None
 ) -> None:
+    from medal_judges.data_prep.generation.counts import generation_bar
     from medal_judges.data_prep.generation.outputs import DIALOGUES
-    from medal_judges.data_prep.generation.progress import generation_bar
     from medal_judges.data_prep.generation.run import prepare
 
     run = prepare(config, chatbots=chatbots or None, overwrite=overwrite, max_cost=max_cost)
     before = run.counts.finished
     try:
-        others = sum(not run.plan.speaks(id) for id in run.pool.done)
-        with generation_bar(run.plan.dialogues + others, len(run.plan.chosen)) as advance:
+        others = sum(not run.plan.speaks(id) for id in run.dialogues.done)
+        with generation_bar(run.plan.dialogues + others, len(run.plan.speaking)) as advance:
             advance(run.counts, 0)
             run.go(advance)
     finally:
@@ -70,7 +70,7 @@ def _run(
     typer.echo(f"dialogues in {Path(config.out) / DIALOGUES}")
 
 
-def _nothing(run: Run) -> str:
+def _nothing(run: GenerationRun) -> str:
     from medal_judges.data_prep.generation.outputs import REJECTED
 
     counts = run.counts
@@ -82,7 +82,7 @@ def _nothing(run: Run) -> str:
     )
 
 
-def _show(run: Run, before: int) -> None:
+def _show(run: GenerationRun, before: int) -> None:
     from rich.table import Table
 
     from medal_judges.report.console import wide_console

@@ -16,7 +16,7 @@ pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges
 
 from medal_judges.config import build_config
 from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.run import Run, prepare
+from medal_judges.data_prep.generation.run import GenerationRun, prepare
 from medal_judges.models.llm.server.batch_api import BatchModel
 from medal_judges.models.llm.server.model import RemoteModel
 from medal_judges.models.llm.server.prices import load_prices
@@ -38,7 +38,7 @@ def counts(port: int) -> dict[str, int]:
         return dict(json.load(answer))
 
 
-def started(port: int, folder: Path) -> Run:
+def started(port: int, folder: Path) -> GenerationRun:
     """A run whose agents poll every few milliseconds."""
 
     def agent(name: str) -> dict[str, Any]:

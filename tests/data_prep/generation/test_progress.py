@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from medal_judges.data_prep.generation.counts import Counts
-from medal_judges.data_prep.generation.plan import Plan
-from medal_judges.data_prep.generation.progress import generation_bar
+from medal_judges.data_prep.generation.active_dialogues import GenerationPlan
+from medal_judges.data_prep.generation.counts import GenerationCounts, generation_bar
 from medal_judges.data_prep.seeds.context import SeedContext
 
 
-def counted() -> Counts:
-    counts = Counts(accepted=7, rejected=5)
+def counted() -> GenerationCounts:
+    counts = GenerationCounts(accepted=7, rejected=5)
     counts.ended.update(user=1, cap=3)
     counts.first[0] = 2
     return counts
@@ -42,6 +41,6 @@ def test_a_terminal_gets_a_bar(
 
 def test_the_dialogues_of_other_chatbots_are_not_this_runs() -> None:
     context = SeedContext("s", "p", "female", None, "en", "Ireland")
-    plan = Plan([context], ["u"], ["a", "b"], ["b"])
+    plan = GenerationPlan([context], ["u"], ["a", "b"], ["b"])
     assert [plan.speaks(id) for id in [*plan.order(), "x--u--b"]] == [False, True, False]
     assert plan.dialogues == 1

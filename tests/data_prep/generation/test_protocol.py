@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from medal_judges.config import build_config
-from medal_judges.data_prep.generation.asking import Asker
 from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.data_prep.generation.dialogue_state import DialogueState, ProtocolLimits
 from medal_judges.data_prep.generation.reading import Utterance
+from medal_judges.data_prep.generation.requests import RequestBuilder
 from medal_judges.data_prep.generation.run import prepare
-from medal_judges.data_prep.generation.unit import Unit
 from medal_judges.dialogue import Turn
 from medal_judges.errors import ConfigError
 from medal_judges.jsonl import read_labelled
@@ -26,6 +26,7 @@ pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges
 SCRIPT = Path(__file__).with_name("agents_script.py")
 AGENTS = runpy.run_path(str(SCRIPT))
 Serve = Callable[..., Any]
+LIMITS = ProtocolLimits(10, 5, 10)
 
 
 def config_for(url: str, out: Path, n: int, bots: int, **more: Any) -> GenerateConfig:
@@ -230,10 +231,13 @@ def test_table_10_shows_the_judge_the_dialogue_alone(tmp_path: Path) -> None:
         run = prepare(config)
         context, user = next(iter(run.plan.openers.values()))
         turns = [Turn("user", "Hello"), Turn("assistant", "Hi")]
-        unit = Unit("x", context, user, "bot-0", turns, candidate=Utterance("Bye", ends=True))
-        prompts[prompt] = "\n".join(m.content for m in Asker(config).request(unit).messages)
-        opener = Unit("y", context, user, candidate=Utterance("Hey"))
-        first = Asker(config).request(opener).messages[-1].content
+        bye = Utterance("Bye", ends=True)
+        state = DialogueState("x", context, user, LIMITS, "bot-0", turns, candidate=bye)
+        prompts[prompt] = "\n".join(
+            m.content for m in RequestBuilder(config).request(state).messages
+        )
+        opener = DialogueState("y", context, user, LIMITS, candidate=Utterance("Hey"))
+        first = RequestBuilder(config).request(opener).messages[-1].content
         assert "(nothing yet: it is the first message)" in first and first.endswith("user: Hey")
     shown, alone = prompts["user_check"], prompts["user_check_table10"]
     for text in (shown, alone):

@@ -1,13 +1,14 @@
-"""Unit: a first message or a dialogue under way, as the answers so far have left it.
+"""The state of a first message or a dialogue under way, as the answers so far have left it.
 
 All that is known of it follows from the answers in their order (``take``), whether they come from a
-language model or out of the journal: that is what makes a killed run go on where it was.
+language model or are read from the journal: this is what lets a killed run resume.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
 
 from medal_judges.data_prep.generation.reading import (
     END_OF_DIALOGUE,
@@ -20,10 +21,11 @@ from medal_judges.data_prep.generation.reading import (
 from medal_judges.data_prep.seeds.context import SeedContext
 from medal_judges.data_prep.sources.splits import hash_split
 from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.errors import RecordError
 from medal_judges.labelled import LabelledDialogue
 
 Stage = Literal["say", "check", "reply"]  # whose answer is waited for: user, user judge, chatbot
-# user: END_OF_DIALOGUE. cap: max_turns. rejected: no try of the user's turn was accepted.
+# user: END_OF_DIALOGUE. cap: max_turns. rejected: no attempt at the user's turn was accepted.
 End = Literal["user", "cap", "rejected"]
 SOURCE = "medal-generated"
 _EMPTY = Verdict(False, "The message is empty.")
@@ -31,8 +33,37 @@ _EARLY = Verdict(False, "A first message cannot end the dialogue.")
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """Tries of a user's turn and turns of a dialogue (MEDAL, appendix C.2)."""
+class Event:
+    """An agent's answer, one line of the journal: in which dialogue (or first message) and at which
+    stage, its text, whether it was cut at its limit, and what it took (Usage.to_record)."""
+
+    id: str
+    stage: Stage
+    answer: str
+    cut: bool = False
+    usage: dict[str, float] = field(default_factory=dict)
+
+    def to_record(self) -> dict[str, Any]:
+        """The journal's line; ``cut`` only where it is true."""
+        record = asdict(self)
+        if not self.cut:
+            del record["cut"]
+        return record
+
+
+def parse_event(record: object) -> Event:
+    """Event of a line of the journal. Raises RecordError for anything else."""
+    if isinstance(record, Mapping):
+        stage: Any = record.get("stage")
+        answer, usage = record.get("answer"), record.get("usage", {})
+        if stage in get_args(Stage) and isinstance(answer, str) and isinstance(usage, dict):
+            return Event(str(record.get("id")), stage, answer, bool(record.get("cut")), usage)
+    raise RecordError("(line)", "a line of a generation's journal", record)
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolLimits:
+    """Attempts at a user's turn and turns of a dialogue (MEDAL, appendix C.2)."""
 
     first_tries: int
     later_tries: int
@@ -41,7 +72,8 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """One rejected turn: what was said at which try (from 1) of which turn, and why not.
+    """One rejected turn, a line of rejected.jsonl: what was said in which attempt (from 1) at which
+    turn, and why it was rejected.
 
     ``by`` is the user judge, or a rule that needs no judge (an empty message).
     """
@@ -56,22 +88,22 @@ class Rejection:
 
     def to_record(self) -> dict[str, Any]:
         """A line of rejected.jsonl."""
-        names = ("id", "turn", "attempt", "text", "reason", "by", "readable")
-        return {name: getattr(self, name) for name in names}
+        return asdict(self)
 
 
 @dataclass(slots=True)
-class Unit:
+class DialogueState:
     """``chatbot`` None is a first message in the making, shared by all chatbots once accepted.
 
-    ``tries``: how many tries each accepted user turn took. ``rejections``: the rejected tries of
-    the turn under way, the first one first. ``cut``: indices of turns that were cut at their limit
+    ``tries``: how many attempts each accepted user turn took. ``rejections``: the rejected attempts
+    at the current turn, the first one first. ``cut``: indices of turns that were cut at their limit
     of tokens.
     """
 
     id: str
     context: SeedContext
     user: str
+    limits: ProtocolLimits
     chatbot: str | None = None
     turns: list[Turn] = field(default_factory=list)
     tries: list[int] = field(default_factory=list)
@@ -80,11 +112,6 @@ class Unit:
     candidate: Utterance | None = None
     candidate_cut: bool = False
     ended: End | None = None
-
-    @property
-    def attempt(self) -> int:
-        """How many tries of the turn under way were rejected."""
-        return len(self.rejections)
 
     @property
     def stage(self) -> Stage:
@@ -96,7 +123,7 @@ class Unit:
 
     @property
     def candidate_text(self) -> str:
-        """The utterance under way as the user judge sees it, with its mark of the end."""
+        """The utterance to be checked as the user judge sees it, with its mark of the end."""
         assert self.candidate is not None
         return f"{self.candidate.text} {END_OF_DIALOGUE * self.candidate.ends}".strip()
 
@@ -110,65 +137,58 @@ class Unit:
         """Whether nothing more is waited for."""
         return self.ended is not None or self.opened
 
-    def take(self, answer: str, cut: bool, rules: Rules) -> Rejection | None:
-        """Go on by one answer to the question of ``stage``; the rejection it led to, if any."""
+    def take(self, answer: str, cut: bool) -> Rejection | None:
+        """Apply one answer to the question of ``stage``; returns the rejection that it led to."""
         if self.stage == "reply":
-            self._add(Turn("assistant", said(answer)), cut, rules)
+            self._add(Turn("assistant", said(answer)), cut)
             return None
         if self.stage == "say":
             self.candidate, self.candidate_cut = read_utterance(answer), cut
             if not self.candidate.text and not self.candidate.ends:
-                return self._reject(_EMPTY, "rule", rules)
+                return self._reject(_EMPTY, "rule")
             if not self.turns and self.candidate.ends:
-                return self._reject(_EARLY, "rule", rules)
+                return self._reject(_EARLY, "rule")
             return None
         verdict = read_verdict(answer)
         if not verdict.accepted:
-            return self._reject(verdict, "judge", rules)
-        self._accept(rules)
+            return self._reject(verdict, "judge")
+        self._accept()
         return None
 
-    def _accept(self, rules: Rules) -> None:
+    def _accept(self) -> None:
         assert self.candidate is not None
-        found, self.candidate = self.candidate, None
-        self.tries.append(self.attempt + 1)
+        utterance, self.candidate = self.candidate, None
+        self.tries.append(len(self.rejections) + 1)
         self.rejections = []
-        if found.text:
-            self._add(Turn("user", found.text), self.candidate_cut, rules)
-        if found.ends:
+        if utterance.text:
+            self._add(Turn("user", utterance.text), self.candidate_cut)
+        if utterance.ends:
             self.ended = "user"
 
-    def _reject(self, verdict: Verdict, by: Literal["judge", "rule"], rules: Rules) -> Rejection:
-        text = self.candidate_text
+    def _reject(self, verdict: Verdict, by: Literal["judge", "rule"]) -> Rejection:
+        text, attempt = self.candidate_text, len(self.rejections) + 1
         self.candidate = None
-        attempt = self.attempt + 1
         rejection = Rejection(
             self.id, len(self.turns), attempt, text, verdict.reason, by, verdict.readable
         )
         self.rejections.append(rejection)
-        if attempt == (rules.later_tries if self.turns else rules.first_tries):
+        if attempt == (self.limits.later_tries if self.turns else self.limits.first_tries):
             self.ended = "rejected"
         return rejection
 
-    def _add(self, turn: Turn, cut: bool, rules: Rules) -> None:
+    def _add(self, turn: Turn, cut: bool) -> None:
         if cut:
             self.cut.append(len(self.turns))
         self.turns.append(turn)
-        if len(self.turns) >= rules.max_turns:
+        if len(self.turns) >= self.limits.max_turns:
             self.ended = "cap"
 
-    def with_chatbot(self, chatbot: str) -> Unit:
+    def with_chatbot(self, chatbot: str) -> DialogueState:
         """The dialogue of ``chatbot`` that begins with this accepted first message."""
         assert self.opened
-        return Unit(
-            dialogue_id(self.id, chatbot),
-            self.context,
-            self.user,
-            chatbot,
-            list(self.turns),
-            list(self.tries),
-            list(self.cut),
-        )
+        shared = (list(self.turns), list(self.tries), list(self.cut))
+        id = dialogue_id(self.id, chatbot)
+        return DialogueState(id, self.context, self.user, self.limits, chatbot, *shared)
 
     def row(self) -> LabelledDialogue:
         """The finished dialogue as a line without labels."""
@@ -186,11 +206,6 @@ class Unit:
         )
         split = hash_split(group, seed=0)
         return LabelledDialogue(dialogue, {}, {}, split=split, group=group, extra=extra)
-
-
-def opener_id(context: SeedContext, user: str) -> str:
-    """Name of the first message that ``user`` makes of ``context``."""
-    return f"{context.id}--{user}"
 
 
 def dialogue_id(opener: str, chatbot: str) -> str:

@@ -1,4 +1,4 @@
-"""Who is told what: from a unit to the request that its next answer comes from.
+"""Who is told what: from the state of a dialogue to the request for its next answer.
 
 The user agent and the user judge see the seed context, the chatbot never does. The user agent is
 shown every rejected attempt at its message with the reason; the user judge the dialogue, then the
@@ -8,10 +8,10 @@ message in question; the chatbot the dialogue, as a chat (MEDAL, section 3.1 and
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from dataclasses import asdict
 
 from medal_judges.data_prep.generation.config import Decoding, GenerateConfig
-from medal_judges.data_prep.generation.unit import Rejection, Stage, Unit
+from medal_judges.data_prep.generation.dialogue_state import DialogueState, Rejection, Stage
 from medal_judges.data_prep.seeds.languages import language_name
 from medal_judges.dialogue import Turn
 from medal_judges.errors import ConfigError
@@ -23,7 +23,7 @@ USER_PLACEHOLDERS = CONTEXT_PLACEHOLDERS | {"dialogue", "rejected", "feedback"}
 JUDGE_PLACEHOLDERS = CONTEXT_PLACEHOLDERS | {"dialogue", "message"}
 _NO_DIALOGUE = "(nothing yet: it is the first message)"
 
-VERDICT = {
+VERDICT_SCHEMA = {
     "type": "object",
     "properties": {
         "verdict": {"enum": ["Yes", "No"]},
@@ -34,7 +34,7 @@ VERDICT = {
 }
 
 
-class Asker:
+class RequestBuilder:
     """Words the requests of a run. Raises ConfigError for a prompt file that does not fit: with a
     placeholder that is not known there, or without what its agent has to see."""
 
@@ -64,61 +64,69 @@ class Asker:
             "reply": self.chatbot,
         }
 
-    def agent(self, unit: Unit) -> str:
-        """Name of the agent whose answer ``unit`` waits for: ``user:``, ``judge:`` or ``chatbot:``
-        and its own name."""
-        if unit.stage == "say":
-            return f"user:{unit.user}"
-        if unit.stage == "check":
+    def agent(self, state: DialogueState, stage: Stage) -> str:
+        """Name of the agent that answers in ``stage``: ``user:``, ``judge:`` or ``chatbot:`` and
+        its own name."""
+        if stage == "say":
+            return f"user:{state.user}"
+        if stage == "check":
             return f"judge:{self.config.user_judge.name}"
-        return f"chatbot:{unit.chatbot}"
+        return f"chatbot:{state.chatbot}"
 
-    def request(self, unit: Unit) -> ChatRequest:
-        """The question whose answer ``unit`` waits for.
+    def request(self, state: DialogueState) -> ChatRequest:
+        """The question whose answer ``state`` waits for.
 
-        Its seed depends on the run's seed, the unit, the turn and the try and on nothing else, so
-        that a question asked again after a kill is the same question.
+        Its seed depends on the run's seed, the dialogue, the turn and the attempt and on nothing
+        else, so that a question asked again after a kill is the same question.
         """
-        if unit.stage == "say":
-            tried = self.config.later_turns if unit.turns else self.config.first_turn
-            decoding: Decoding = tried
-            messages = self._user(unit)
-        elif unit.stage == "check":
-            decoding, messages = self.config.check, self._judge(unit)
+        decoding: Decoding = self.config.reply
+        schema = None
+        if state.stage == "say":
+            decoding = self.config.later_turns if state.turns else self.config.first_turn
+            messages = self._user(state)
+        elif state.stage == "check":
+            decoding, messages = self.config.check, self._judge(state)
+            schema = VERDICT_SCHEMA if self.config.check.enforce else None
         else:
-            decoding, messages = self.config.reply, self._chatbot(unit)
-        request = _request(messages, decoding, self._seed(unit, unit.stage))
-        if unit.stage == "check" and self.config.check.enforce:
-            return replace(request, schema=VERDICT)
-        return request
+            messages = self._chatbot(state)
+        return ChatRequest(
+            tuple(messages),
+            max_tokens=decoding.max_tokens,
+            temperature=decoding.temperature,
+            top_p=decoding.top_p,
+            seed=self._seed(state),
+            schema=schema,
+            presence_penalty=decoding.presence_penalty,
+            accept_truncated=True,
+        )
 
-    def _user(self, unit: Unit) -> list[Message]:
-        values = _context(unit)
-        if unit.turns:
-            values["dialogue"] = transcript(unit.turns)
-        prompt = self.later if unit.turns else self.first
-        return prompt.messages(values, again=[_attempt(r) for r in unit.rejections])
+    def _user(self, state: DialogueState) -> list[Message]:
+        values = _context(state)
+        if state.turns:
+            values["dialogue"] = transcript(state.turns)
+        prompt = self.later if state.turns else self.first
+        return prompt.messages(values, again=[_attempt(r) for r in state.rejections])
 
-    def _judge(self, unit: Unit) -> list[Message]:
-        values = _context(unit)
-        values["dialogue"] = transcript(unit.turns) or _NO_DIALOGUE
-        values["message"] = transcript([Turn("user", unit.candidate_text)])
+    def _judge(self, state: DialogueState) -> list[Message]:
+        values = _context(state)
+        values["dialogue"] = transcript(state.turns) or _NO_DIALOGUE
+        values["message"] = transcript([Turn("user", state.candidate_text)])
         return self.check.messages(values)
 
-    def _chatbot(self, unit: Unit) -> list[Message]:
-        told = self.chatbot.messages({})
-        system = [message for message in told if message.role == "system"]
-        return [*system, *(Message(turn.role, turn.content) for turn in unit.turns)]
+    def _chatbot(self, state: DialogueState) -> list[Message]:
+        system = [message for message in self.chatbot.messages({}) if message.role == "system"]
+        return [*system, *(Message(turn.role, turn.content) for turn in state.turns)]
 
-    def _seed(self, unit: Unit, stage: Stage) -> int:
-        place = f"{self.config.seed}:{unit.id}:{len(unit.turns)}:{unit.attempt}:{stage}"
-        return int.from_bytes(hashlib.sha256(place.encode()).digest()[:4], "big") >> 1
+    def _seed(self, state: DialogueState) -> int:
+        attempt = f"{len(state.turns)}:{len(state.rejections)}:{state.stage}"
+        key = f"{self.config.seed}:{state.id}:{attempt}"
+        return int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big") >> 1
 
 
 def _require(prompt: Prompt, role: str, *placeholders: str) -> None:
     """Raise ConfigError where ``prompt`` has none of ``placeholders``."""
-    told = prompt.parts.get("system", "") + prompt.parts.get("user", "")
-    if not any(placeholder in told for placeholder in placeholders):
+    shown = prompt.parts.get("system", "") + prompt.parts.get("user", "")
+    if not any(placeholder in shown for placeholder in placeholders):
         raise ConfigError(
             f"{role}.prompt: {prompt.name} shows no {' and no '.join(placeholders)}",
             hint=f"put {placeholders[0]} where it belongs, as the files of configs/prompts/ do",
@@ -132,25 +140,5 @@ def _attempt(rejection: Rejection) -> dict[str, str | None]:
     }
 
 
-def _context(unit: Unit) -> dict[str, str | None]:
-    context = unit.context
-    return {
-        "scene": context.scene,
-        "persona": context.persona,
-        "gender": context.gender,
-        "affect": context.affect,
-        "language": language_name(context.lang),
-        "country": context.country,
-    }
-
-
-def _request(messages: list[Message], decoding: Decoding, seed: int) -> ChatRequest:
-    return ChatRequest(
-        tuple(messages),
-        max_tokens=decoding.max_tokens,
-        temperature=decoding.temperature,
-        top_p=decoding.top_p,
-        seed=seed,
-        presence_penalty=decoding.presence_penalty,
-        accept_truncated=True,
-    )
+def _context(state: DialogueState) -> dict[str, str | None]:
+    return asdict(state.context) | {"language": language_name(state.context.lang)}

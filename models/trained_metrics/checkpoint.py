@@ -4,75 +4,80 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from medal_judges.config import Config
 from medal_judges.errors import JudgeLoadError
+from medal_judges.models.base.hub import download
+from medal_judges.models.device import Dtype, torch_device, torch_dtype
 
-DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import PreTrainedTokenizerBase
+
 _READ = ("*.json", "*.safetensors", "*.model", "*.txt")  # what a checkpoint is made of, no pickle
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
-def load_checkpoint(
-    model: str,
-    network_class: str,
-    *,
-    revision: str | None = None,
-    tokenizer: str | None = None,
-    device: str | None = None,
-    dtype: str = "fp32",
-) -> tuple[Any, Any]:
-    """(network in evaluation mode on ``device``, tokenizer) of a folder or hub id.
+class CheckpointConfig(Config):
+    """``model``: a folder or hub id at ``revision``. ``tokenizer``: where it comes from when the
+    model brings none. ``device``: the GPU where there is one, unless said."""
 
-    ``network_class`` is the class of transformers that the checkpoint is for, ``tokenizer`` a
-    folder or hub id where the checkpoint brings none of its own. Raises JudgeLoadError; also for
-    weights that are a pickle only, since opening a pickle can run what is in it.
+    name: str
+    model: str
+    revision: str | None = None
+    tokenizer: str | None = None
+    rubric: str
+    device: str | None = None
+    dtype: Dtype = "fp32"
+
+
+def load_checkpoint(
+    config: CheckpointConfig, network_class: str
+) -> tuple[Any, PreTrainedTokenizerBase]:
+    """(network in evaluation mode on its device, tokenizer) of a published model.
+
+    ``network_class`` is the class of transformers that the checkpoint is for. Raises
+    JudgeLoadError; also for weights that are a pickle only, since opening a pickle can run what is
+    in it.
     """
-    import torch
     import transformers
 
-    if dtype not in DTYPES:
-        raise JudgeLoadError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
-    folder = _folder(model, revision)
-    _require_safetensors(folder, model, network_class, revision)
-    words = _folder(tokenizer, None) if tokenizer else folder
-    kind = getattr(transformers, network_class)
+    model, kind = config.model, getattr(transformers, network_class)
+    folder = _folder(model, config.revision)
+    _require_safetensors(folder, config, network_class)
+    words = _folder(config.tokenizer, None) if config.tokenizer else folder
+    local = {"local_files_only": True, "trust_remote_code": False}
     try:
-        config = transformers.AutoConfig.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
-        if config.model_type != kind.config_class.model_type:
-            raise ValueError(f"it is a {config.model_type}, not a {kind.config_class.model_type}")
-        network, found = kind.from_pretrained(
+        shape = transformers.AutoConfig.from_pretrained(folder, **local)
+        if shape.model_type != kind.config_class.model_type:
+            raise ValueError(f"it is a {shape.model_type}, not a {kind.config_class.model_type}")
+        network, loading = kind.from_pretrained(
             folder,
-            dtype=getattr(torch, DTYPES[dtype]),
+            dtype=torch_dtype(config.dtype),
             use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,
             output_loading_info=True,
+            **local,
         )
-        if found["missing_keys"]:  # transformers would draw them at random, with a warning
-            raise ValueError(f"weights are missing: {', '.join(sorted(found['missing_keys']))}")
-        pieces = transformers.AutoTokenizer.from_pretrained(
-            words, local_files_only=True, trust_remote_code=False
-        )
+        if loading["missing_keys"]:  # transformers would draw them at random, with a warning
+            raise ValueError(f"weights are missing: {', '.join(sorted(loading['missing_keys']))}")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(words, **local)
     except (OSError, ValueError, ImportError) as error:
-        raise JudgeLoadError(f"cannot load {model}: {error}", hint=_convert(model)) from error
-    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return network.to(chosen).eval(), pieces
+        raise JudgeLoadError(
+            f"cannot load {model}: {error}",
+            hint=f"are all files of {_short(model)} there, and is it of this kind? A tokenizer "
+            "that comes as a .model file alone needs: pip install sentencepiece; another one's: "
+            "tokenizer=ORG/NAME",
+        ) from error
+    return network.to(torch_device(config.device)).eval(), tokenizer
 
 
 def _folder(model: str, revision: str | None) -> Path:
-    if Path(model).is_dir():
-        return Path(model)
-    from medal_judges.models.base.hub import download
-
-    return download(model, revision, patterns=_READ)
+    return Path(model) if Path(model).is_dir() else download(model, revision, patterns=_READ)
 
 
-def _require_safetensors(
-    folder: Path, model: str, network_class: str, revision: str | None
-) -> None:
+def _require_safetensors(folder: Path, config: CheckpointConfig, network_class: str) -> None:
+    model, revision = config.model, config.revision
     if any(folder.glob("*.safetensors")):
         return
     if not (folder / "config.json").is_file():
@@ -91,13 +96,12 @@ def _require_safetensors(
 
 def conversion(model: str, network_class: str) -> str:
     """The shell line that writes ``model`` as safetensors, tokenizer included where it has one."""
-    target = f"{_short(model)}-safetensors"
-    return (
-        f'python -c "from transformers import {network_class} as M; '
-        f"M.from_pretrained('{model}').save_pretrained('{target}')\" && "
-        f'python -c "from transformers import AutoTokenizer as T; '
-        f"T.from_pretrained('{model}').save_pretrained('{target}')\""
+    lines = (
+        f'python -c "from transformers import {cls} as M; '
+        f"M.from_pretrained('{model}').save_pretrained('{_short(model)}-safetensors')\""
+        for cls in (network_class, "AutoTokenizer")
     )
+    return " && ".join(lines)
 
 
 def _short(model: str) -> str:
@@ -105,19 +109,12 @@ def _short(model: str) -> str:
     return model.rstrip("/").rsplit("/", 1)[-1]
 
 
-def _convert(model: str) -> str:
-    return (
-        f"are all files of {_short(model)} there, and is it of this kind? A tokenizer that comes "
-        "as a .model file alone needs: pip install sentencepiece; another one's: tokenizer=ORG/NAME"
-    )
-
-
 def public_name(model: str) -> str:
     """A hub id as it is, of a folder its name only: no paths in a signature."""
     return Path(model).resolve().name if Path(model).is_dir() else model
 
 
-def weights_hash(network: Any) -> str:
+def weights_hash(network: nn.Module) -> str:
     """First 12 hex digits of the SHA-256 over names, dtypes and values of all parameters."""
     import torch
 
@@ -126,11 +123,3 @@ def weights_hash(network: Any) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()[:12]
-
-
-def plain(text: str, tokenizer: Any) -> str:
-    """``text`` with the tokenizer's special tokens broken up: a turn cannot add fields."""
-    for token in tokenizer.all_special_tokens:
-        if token in text:
-            text = text.replace(token, " ".join(token))
-    return text

@@ -9,16 +9,30 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from medal_judges.config import build_config
 from medal_judges.contributions import Contributions
 from medal_judges.details import Details
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
-from medal_judges.models.batching import budget_batches, retry_on_oom
+from medal_judges.models.base.trained import rubric_hash
+from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
+from medal_judges.models.trained_metrics.checkpoint import (
+    CheckpointConfig,
+    load_checkpoint,
+    public_name,
+    weights_hash,
+)
+from medal_judges.signature import Signature
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
 
 TokenIds = tuple[int, ...]
+C = TypeVar("C", bound=CheckpointConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,92 +48,145 @@ class Query:
 
 
 @dataclass(slots=True)
-class Asked:
-    """All that is asked of one item.
+class Queries:
+    """All that is asked about one request.
 
-    ``unseen``: turns that were left out somewhere for want of room. ``refused``: dimension -> why
-    a turn could not be asked about it.
+    ``unseen``: turns that were left out somewhere for lack of space. ``refused``: dimension -> why
+    a turn could not be asked about it, the first reason of each.
     """
 
-    queries: list[Query] = field(default_factory=list)
+    asked: list[Query] = field(default_factory=list)
     unseen: set[int] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
 
-    def refuse(self, dimension: str, reason: str) -> None:
-        """Keep the first reason of each dimension."""
-        self.refused.setdefault(dimension, reason)
+    def by_turn(
+        self, dimension: str, probabilities: Mapping[TokenIds, float]
+    ) -> dict[int, list[float]]:
+        """Turn index -> probabilities of its sentences (or its one probability)."""
+        turns: dict[int, list[float]] = {}
+        for query in self.asked:
+            if query.dimension == dimension:
+                turns.setdefault(query.turn, []).append(probabilities[query.ids])
+        return turns
 
 
-class TurnMetric(Judge):
-    """A network that gives a probability for a token sequence.
+class TurnMetric(Judge, Generic[C]):
+    """A published network that gives a probability for a token sequence.
 
-    A family writes ``_ask`` and ``_forward``. Equal sequences are read once a batch.
+    A family writes ``_ask`` and ``_probability``. Equal sequences are read once a batch.
     """
 
-    network: Any
-    tokenizer: Any
-    device: Any
+    config: C
+    config_class: ClassVar[type[CheckpointConfig]]
+    network_class: ClassVar[str]
+    prompt_hash: str | None = None
+    truncation: str
+
+    def __init__(self, config: C, network: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.config, self.name = config, config.name
+        self.network, self.tokenizer = network, tokenizer
+        self._weights = weights_hash(network)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, object]) -> TurnMetric[C]:
+        """A judge of configs/judges/; fields as in its config class. Raises JudgeLoadError."""
+        config: Any = build_config(cls.config_class, dict(settings), where=f"{cls.family} judge")
+        return cls(config, *load_checkpoint(config, cls.network_class))
+
+    def signature(self) -> Signature:
+        from medal_judges import __version__
+
+        return Signature(
+            judge=self.name,
+            revision=self._weights,
+            base=public_name(self.config.model),
+            prompt=self.prompt_hash,
+            rubric=rubric_hash(self.dimensions),
+            dtype=self.config.dtype,
+            truncation=self.truncation,
+            version=__version__,
+        )
 
     @abstractmethod
-    def _ask(self, dialogue: Dialogue, turn: int, asked: Asked) -> None:
+    def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
         """Add the queries about turn index ``turn``, the last turn that they may see."""
 
     @abstractmethod
-    def _forward(self, batch: Sequence[TokenIds]) -> list[float]:
-        """A probability for each sequence."""
+    def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """The probability [B] that answers each row of ``ids`` [B, L]."""
 
-    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
-        for item in items:
-            judged = item.dialogue.assistant_turns if item.turn is None else (item.turn,)
-            item.payload = asked = Asked()
-            for turn in judged:
-                self._ask(item.dialogue, turn, asked)
-            item.tokens = sum(len(query.ids) for query in asked.queries)
-            item.truncated_turns = len(asked.unseen)
+    def plain(self, text: str) -> str:
+        """``text`` with the tokenizer's special tokens broken up: a turn cannot add fields."""
+        for token in self.tokenizer.all_special_tokens:
+            text = text.replace(token, " ".join(token))
+        return text
+
+    def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
+        for request in requests:
+            dialogue, turn = request.dialogue, request.turn
+            request.payload = queries = Queries()
+            for judged in dialogue.assistant_turns if turn is None else (turn,):
+                self._ask(dialogue, judged, queries)
+            request.tokens = sum(len(query.ids) for query in queries.asked)
+            request.truncated_turns = len(queries.unseen)
 
     def _score_batch(
-        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Prediction]:
         needed = self._needed(dimensions)
-        wanted = {q.ids for item in items for q in item.payload.queries if q.dimension in needed}
-        found = self._probabilities(sorted(wanted))
-        return [self._scores(item, dimensions, found) for item in items]
+        asked = [query for request in requests for query in request.payload.asked]
+        sequences = sorted({query.ids for query in asked if query.dimension in needed})
+        probabilities: dict[TokenIds, float] = {}
+        for batch in budget_batches(sequences, len, self.token_budget):
+            probabilities.update(zip(batch, retry_on_oom(self._forward, batch), strict=True))
+        return [self._predicted(request, dimensions, probabilities) for request in requests]
 
     def _needed(self, dimensions: Sequence[str]) -> set[str]:
         """The dimensions that have to be asked for so that ``dimensions`` can be given."""
         return set(dimensions)
 
-    def _probabilities(self, sequences: Sequence[TokenIds]) -> dict[TokenIds, float]:
-        found: dict[TokenIds, float] = {}
-        for batch in budget_batches(sequences, len, self.token_budget):
-            found.update(zip(batch, retry_on_oom(self._forward, batch), strict=True))
-        return found
+    def _forward(self, batch: Sequence[TokenIds]) -> list[float]:
+        import torch
 
-    def _scores(
-        self, item: ScoreRequest, dimensions: Sequence[str], found: Mapping[TokenIds, float]
+        ids, mask = pad_rows(batch, int(self.tokenizer.pad_token_id or 0))
+        with torch.inference_mode():
+            chances = self._probability(ids.to(self.network.device), mask.to(self.network.device))
+        values: list[float] = chances.tolist()
+        return values
+
+    def _predicted(
+        self,
+        request: ScoreRequest,
+        dimensions: Sequence[str],
+        probabilities: Mapping[TokenIds, float],
     ) -> Prediction:
-        answer: dict[str, float | None] = {}
+        scores: dict[str, float | None] = {}
         distributions: dict[str, list[float]] = {}
         contributions: dict[str, Contributions] = {}
         details: dict[str, Details] = {}
+        queries: Queries = request.payload
         for name in dimensions:
             dimension = self.dimension(name)
-            turns = self._turn_values(item.payload, name, found)
-            answer[name] = None
+            turns = self._turn_values(queries, name, probabilities)
+            scores[name] = None
             if not turns:
                 continue
             raw = sum(turns.values()) / len(turns)
             if self._unbounded(name):
-                answer[name] = dimension.from_unit(raw / (1 + raw))
+                scores[name] = dimension.from_unit(raw / (1 + raw))
                 details[name] = Details(raw=raw)
                 continue
-            answer[name] = dimension.from_unit(raw)
+            scores[name] = dimension.from_unit(raw)
             if dimension.kind == "binary":
                 distributions[name] = [1 - raw, raw]
-            if item.turn is None:
-                contributions[name] = _shares(item.dialogue, turns, dimension)
-        failure = _failure(answer, item.payload)
-        return Prediction(answer, distributions, contributions, failure=failure, details=details)
+            if request.turn is None:
+                contributions[name] = _contributions(request.dialogue, turns, dimension)
+        failure = None
+        if missing := [name for name, value in scores.items() if value is None]:
+            # One that is made of others has their reasons.
+            told = [name for name in missing if name in queries.refused] or list(queries.refused)
+            failure = "; ".join(f"{name}: {queries.refused[name]}" for name in told)
+        return Prediction(scores, distributions, contributions, failure=failure, details=details)
 
     def _unbounded(self, dimension: str) -> bool:
         """Whether values run from 0 without end: x becomes x / (1 + x) on the scale, which leaves
@@ -127,38 +194,16 @@ class TurnMetric(Judge):
         return False
 
     def _turn_values(
-        self, asked: Asked, dimension: str, found: Mapping[TokenIds, float]
+        self, queries: Queries, dimension: str, probabilities: Mapping[TokenIds, float]
     ) -> dict[int, float]:
         """Turn index -> value, the mean over the turn's sentences."""
-        parts = by_turn(asked, dimension, found)
+        parts = queries.by_turn(dimension, probabilities)
         return {turn: sum(values) / len(values) for turn, values in parts.items()}
 
 
-def by_turn(
-    asked: Asked, dimension: str, found: Mapping[TokenIds, float]
-) -> dict[int, list[float]]:
-    """Turn index -> probabilities of its sentences (or its one probability)."""
-    turns: dict[int, list[float]] = {}
-    for query in asked.queries:
-        if query.dimension == dimension:
-            turns.setdefault(query.turn, []).append(found[query.ids])
-    return turns
-
-
-def padded(batch: Sequence[TokenIds], pad: int, device: Any) -> tuple[Any, Any]:
-    """Ids and attention mask [batch, longest], padded on the right."""
-    import torch
-
-    longest = max(map(len, batch))
-    ids = torch.full((len(batch), longest), pad)
-    mask = torch.zeros_like(ids)
-    for row, tokens in enumerate(batch):
-        ids[row, : len(tokens)] = torch.tensor(tokens)
-        mask[row, : len(tokens)] = 1
-    return ids.to(device), mask.to(device)
-
-
-def _shares(dialogue: Dialogue, turns: Mapping[int, float], dimension: Dimension) -> Contributions:
+def _contributions(
+    dialogue: Dialogue, turns: Mapping[int, float], dimension: Dimension
+) -> Contributions:
     """What each turn adds to the middle of the scale: no data say what an average turn has."""
     width = dimension.high - dimension.low
     shares = (
@@ -166,12 +211,3 @@ def _shares(dialogue: Dialogue, turns: Mapping[int, float], dimension: Dimension
         for i in range(len(dialogue.turns))
     )
     return Contributions(tuple(shares), dimension.from_unit(0.5))
-
-
-def _failure(answer: Mapping[str, float | None], asked: Asked) -> str | None:
-    """Why a dimension has no number; one that is made of others has their reasons."""
-    missing = [name for name, value in answer.items() if value is None]
-    if not missing:
-        return None
-    named = [name for name in missing if name in asked.refused] or list(asked.refused)
-    return "; ".join(f"{name}: {asked.refused[name]}" for name in named)

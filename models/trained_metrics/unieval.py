@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import Dimension, load_rubric
+from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.llm.truncation import oldest_kept
-from medal_judges.models.trained_metrics.checkpoint import (
-    load_checkpoint,
-    plain,
-    public_name,
-    weights_hash,
-)
-from medal_judges.models.trained_metrics.sentences import sentences
-from medal_judges.models.trained_metrics.turn_metric import (
-    Asked,
-    Query,
-    TokenIds,
-    TurnMetric,
-    by_turn,
-    padded,
-)
-from medal_judges.signature import Signature, content_hash
+from medal_judges.models.trained_metrics.checkpoint import CheckpointConfig
+from medal_judges.models.trained_metrics.turn_metric import Queries, Query, TokenIds, TurnMetric
+from medal_judges.signature import content_hash
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
 
 OVERALL = "overall"
 FieldName = Literal["response", "dialogue history", "fact"]
+# After a full stop, question or exclamation mark with its closing quotes. Scripts that put no space
+# between sentences have marks of their own, which no abbreviation or decimal uses.
+_END = re.compile(r"(?<=[.!?…])(?<!\b[A-Z]\.)[\"'”’)\]]*\s+|(?<=[。！？｡।؟۔])[\"'”’」』）]*\s*|\n+")
 
 
-class Question(Config):
+class UniEvalQuestion(Config):
     """One question and the fields that follow it. ``by`` sentence: asked of each sentence."""
 
     question: str
@@ -48,9 +43,9 @@ class InputLayout(Config):
     separator: str
     turn_separator: str
     history_end: str
-    questions: dict[str, Question]
+    questions: dict[str, UniEvalQuestion]
 
-    def text(self, question: Question, fields: Mapping[str, str]) -> str:
+    def text(self, question: UniEvalQuestion, fields: Mapping[str, str]) -> str:
         """The input that asks ``question``."""
         parts = [f"question: {question.question}", *(f"{k}: {fields[k]}" for k in question.fields)]
         return self.separator.join(parts)
@@ -60,28 +55,23 @@ class InputLayout(Config):
         return self.turn_separator.join(turns) + self.history_end if turns else ""
 
 
-class UniEvalConfig(Config):
-    """``model``: a folder or hub id, a T5 trained as UniEval is. ``dimensions``: those of
-    ``rubric`` that are scored (all, unless said). ``sentences``: how a question by sentence is
-    pooled: ``mean``, or ``sum`` as in the published code. ``fact_keys``: where a dialogue's
-    context may hold its fact, the first found is taken."""
+class UniEvalConfig(CheckpointConfig):
+    """``model``: a T5 trained as UniEval is. ``dimensions``: those of ``rubric`` that are scored
+    (all, unless said). ``sentences``: how a question by sentence is pooled: ``mean``, or ``sum`` as
+    in the published code. ``fact_keys``: where a dialogue's context may hold its fact, the first
+    that is there is taken."""
 
     family: Literal["unieval"] = "unieval"
     name: str = "unieval"
-    model: str
-    revision: str | None = None
-    tokenizer: str | None = None
     rubric: str = "unieval"
     prompt: str = "prompts/unieval"
     dimensions: tuple[str, ...] | None = None
     sentences: Literal["mean", "sum"] = "mean"
     fact_keys: tuple[str, ...] = ("knowledge", "fact")
     max_tokens: int = Field(default=1024, ge=16)
-    device: str | None = None
-    dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
 
 
-class UniEvalJudge(TurnMetric):
+class UniEvalJudge(TurnMetric[UniEvalConfig]):
     """P(Yes) / (P(Yes) + P(No)) of the first answer token, for each question about an answer.
 
     Engagingness is the mean over the answer's sentences. The published code adds them up, so that
@@ -92,12 +82,15 @@ class UniEvalJudge(TurnMetric):
     """
 
     family = "unieval"
+    config_class = UniEvalConfig
+    network_class = "T5ForConditionalGeneration"
 
-    def __init__(self, config: UniEvalConfig, network: Any, tokenizer: Any) -> None:
-        self.config, self.name = config, config.name
-        self.network, self.tokenizer, self.device = network, tokenizer, network.device
+    def __init__(
+        self, config: UniEvalConfig, network: Any, tokenizer: PreTrainedTokenizerBase
+    ) -> None:
+        super().__init__(config, network, tokenizer)
         self.layout = build_config(InputLayout, read_yaml(config.prompt), where=config.prompt)
-        self.dimensions = _chosen(load_rubric(config.rubric), config.dimensions)
+        self.dimensions = load_rubric(config.rubric, config.dimensions or ())
         self.parts = [d.name for d in self.dimensions if d.name != OVERALL]
         if unasked := [name for name in self.parts if name not in self.layout.questions]:
             raise ConfigError(
@@ -105,73 +98,33 @@ class UniEvalJudge(TurnMetric):
                 hint=f"it has: {', '.join(self.layout.questions)}",
             )
         self._answers = [_answer_id(tokenizer, word) for word in ("Yes", "No")]
-        self._weights = weights_hash(network)
+        pooling = {"sentences": config.sentences, "fact_keys": config.fact_keys}
+        self.prompt_hash = content_hash([self.layout.model_dump(), pooling])
+        self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
 
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> UniEvalJudge:
-        """A judge of configs/judges/; fields as in UniEvalConfig. Raises JudgeLoadError."""
-        config = build_config(UniEvalConfig, dict(settings), where="unieval judge")
-        network, tokenizer = load_checkpoint(
-            config.model,
-            "T5ForConditionalGeneration",
-            revision=config.revision,
-            tokenizer=config.tokenizer,
-            device=config.device,
-            dtype=config.dtype,
-        )
-        return cls(config, network, tokenizer)
-
-    def signature(self) -> Signature:
-        from medal_judges import __version__
-
-        pooling = {"sentences": self.config.sentences, "fact_keys": self.config.fact_keys}
-        return Signature(
-            judge=self.name,
-            revision=self._weights,
-            base=public_name(self.config.model),
-            prompt=content_hash([self.layout.model_dump(), pooling]),
-            rubric=content_hash([d.to_record() for d in self.dimensions]),
-            dtype=self.config.dtype,
-            truncation=f"oldest turns beyond {self.config.max_tokens} tokens",
-            version=__version__,
-        )
-
-    # -- what is asked -----------------------------------------------------------------------------
-
-    def _ask(self, dialogue: Dialogue, turn: int, asked: Asked) -> None:
-        said = [plain(t.content, self.tokenizer).strip() for t in dialogue.turns[: turn + 1]]
-        fact = plain(self._fact(dialogue), self.tokenizer)
+    def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
+        said = [self.plain(t.content).strip() for t in dialogue.turns[: turn + 1]]
+        fact = self.plain(self._fact(dialogue))
         for name in self.parts:
             question = self.layout.questions[name]
             if question.needs_fact and not fact:
                 keys = " or ".join(f"context.{key}" for key in self.config.fact_keys)
-                asked.refuse(name, f"the dialogue brings no fact ({keys})")
+                queries.refused.setdefault(name, f"the dialogue brings no fact ({keys})")
                 continue
-            found = self._inputs(question, said, fact, asked)
-            if isinstance(found, str):
-                asked.unseen.add(turn)
-                asked.refuse(name, found)
-            else:
-                asked.queries += [Query(name, turn, ids) for ids in found]
-
-    def _inputs(
-        self, question: Question, said: Sequence[str], fact: str, asked: Asked
-    ) -> list[TokenIds] | str:
-        """Token ids of each input about the last of ``said``, or why there is no room for one."""
-        found: list[TokenIds] = []
-        for answer in sentences(said[-1]) if question.by == "sentence" else [said[-1]]:
-            ids, dropped = self._fitted(question, answer, said[:-1], fact)
-            if len(ids) > self.config.max_tokens:
-                return (
-                    f"an input of {len(ids)} tokens without history; {self.config.max_tokens} fit"
-                )
+            answers = sentences(said[-1]) if question.by == "sentence" else [said[-1]]
+            inputs = [self._fitted(question, answer, said[:-1], fact) for answer in answers]
+            limit = self.config.max_tokens
+            if too_long := [len(ids) for ids, _ in inputs if len(ids) > limit]:
+                queries.unseen.add(turn)
+                reason = f"an input of {too_long[0]} tokens without history; {limit} fit"
+                queries.refused.setdefault(name, reason)
+                continue
             if "dialogue history" in question.fields:
-                asked.unseen.update(range(dropped))
-            found.append(ids)
-        return found
+                queries.unseen.update(*(range(dropped) for _, dropped in inputs))
+            queries.asked += [Query(name, turn, ids) for ids, _ in inputs]
 
     def _fitted(
-        self, question: Question, answer: str, before: Sequence[str], fact: str
+        self, question: UniEvalQuestion, answer: str, before: Sequence[str], fact: str
     ) -> tuple[TokenIds, int]:
         """Ids with the newest turns that fit, and how many oldest ones were dropped."""
 
@@ -191,37 +144,28 @@ class UniEvalJudge(TurnMetric):
                 return text.strip()
         return ""
 
-    # -- what is answered --------------------------------------------------------------------------
-
-    def _forward(self, batch: Sequence[TokenIds]) -> list[float]:
-        import torch
-
-        ids, mask = padded(batch, self.tokenizer.pad_token_id or 0, self.device)
-        start = torch.full((len(batch), 1), self.network.config.decoder_start_token_id or 0)
-        with torch.inference_mode():
-            out = self.network(
-                input_ids=ids, attention_mask=mask, decoder_input_ids=start.to(self.device)
-            )
+    def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
+        start = ids.new_full((len(ids), 1), self.network.config.decoder_start_token_id or 0)
+        out = self.network(input_ids=ids, attention_mask=mask, decoder_input_ids=start)
         yes, no = out.logits[:, 0, self._answers].float().unbind(-1)
         # The softmax over all words cancels in P(Yes) / (P(Yes) + P(No)).
-        chances: list[float] = torch.sigmoid(yes - no).tolist()
-        return chances
+        chance: Tensor = (yes - no).sigmoid()
+        return chance
 
     def _needed(self, dimensions: Sequence[str]) -> set[str]:
         return set(self.parts) if OVERALL in dimensions else set(dimensions)
 
     def _turn_values(
-        self, asked: Asked, dimension: str, found: Mapping[TokenIds, float]
+        self, queries: Queries, dimension: str, probabilities: Mapping[TokenIds, float]
     ) -> dict[int, float]:
         """As in TurnMetric; overall is the mean of the parts, of turns that have all of them."""
         if dimension == OVERALL:
-            parts = [self._turn_values(asked, name, found) for name in self.parts]
+            parts = [self._turn_values(queries, name, probabilities) for name in self.parts]
             shared = set(parts[0]).intersection(*parts[1:]) if parts else set()
             return {turn: sum(p[turn] for p in parts) / len(parts) for turn in sorted(shared)}
-        values = by_turn(asked, dimension, found)
         if self._summed(dimension):
-            return {turn: sum(each) for turn, each in values.items()}
-        return {turn: sum(each) / len(each) for turn, each in values.items()}
+            return {t: sum(p) for t, p in queries.by_turn(dimension, probabilities).items()}
+        return super()._turn_values(queries, dimension, probabilities)
 
     def _summed(self, dimension: str) -> bool:
         question = self.layout.questions.get(dimension)
@@ -234,17 +178,18 @@ class UniEvalJudge(TurnMetric):
         return self._summed(dimension)
 
 
-def _chosen(rubric: Sequence[Dimension], names: Sequence[str] | None) -> tuple[Dimension, ...]:
-    known = {d.name: d for d in rubric}
-    if missing := [name for name in names or () if name not in known]:
-        raise ConfigError(
-            f"the rubric has no dimension {', '.join(map(repr, missing))}",
-            hint=f"it has: {', '.join(known)}",
-        )
-    return tuple(known[name] for name in (names or known))
+def sentences(text: str) -> list[str]:
+    """Non-empty sentences in order; a text without words is one (empty) sentence."""
+    parts: list[str] = []
+    start = 0
+    for end in _END.finditer(text):
+        parts.append(text[start : end.end()].strip())
+        start = end.end()
+    parts.append(text[start:].strip())
+    return [part for part in parts if part] or [text.strip()]
 
 
-def _answer_id(tokenizer: Any, word: str) -> int:
+def _answer_id(tokenizer: PreTrainedTokenizerBase, word: str) -> int:
     """Id of the first token of an answer. Raises JudgeLoadError where the word is unknown."""
     first = tokenizer(word).input_ids[0]
     if first == tokenizer.unk_token_id:

@@ -25,7 +25,7 @@ from medal_judges.models.prompted.parsing.answer import AnswerField, AnswerShape
 from medal_judges.models.prompted.parsing.json_text import MOST_CHARACTERS
 from medal_judges.models.prompted.parsing.parser import parse_answer
 from medal_judges.models.prompted.parsing.thinking import after_thinking
-from medal_judges.models.trained_metrics.sentences import sentences
+from medal_judges.models.trained_metrics.unieval import sentences
 
 ONE = [AnswerField("overall", "overall", "overall", (1, 5))]
 SEVERAL = [

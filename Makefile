@@ -30,7 +30,7 @@ quickstart: .venv/.quickstart
 
 # README's quickstart figures, written from the run of this machine.
 readme: quickstart
-	$(OFFLINE) $(BIN)/python -m medal_judges.eval.benchmark.readme_tables README.md $(RUN)/results.json
+	$(OFFLINE) $(BIN)/python tests/readme_tables.py README.md $(RUN)/results.json
 
 # SmolLM2 (135M) plays all roles and labels too, near chance: this shows the chain, not its worth. It
 # calls every user malformed, so that check is left out here; temperature 1 makes its labels differ.

@@ -20,11 +20,17 @@ from medal_judges.data_prep.corpus_stats.survey import (
     Survey,
 )
 from medal_judges.dimension import load_rubric
-from medal_judges.stats.intervals import MIN_CLUSTERS, spanned, spread_of, variance
+from medal_judges.stats.intervals import (
+    LOGIT,
+    MIN_CLUSTERS,
+    PLAIN,
+    spanned,
+    spread_of,
+    variance,
+    wilson,
+)
 from medal_judges.stats.results import Estimate
-from medal_judges.stats.scales import LOGIT, PLAIN
 from medal_judges.stats.weights import effective_size
-from medal_judges.stats.wilson import wilson
 
 OVERALL = "overall"
 MAX_NAMES = 60  # more chatbots or user models than these are ids of people: no tables by them

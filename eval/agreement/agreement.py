@@ -12,17 +12,20 @@ import numpy.typing as npt
 
 from medal_judges.dimension import Kind
 from medal_judges.errors import MedalError
-from medal_judges.eval.metaeval.against_ceiling import MEASUREMENT
 from medal_judges.eval.metaeval.alignment import answer_matrix
-from medal_judges.eval.metaeval.ceiling import binary_ceiling, graded_ceiling, krippendorff_alpha
+from medal_judges.eval.metaeval.ceiling import (
+    MEASUREMENT,
+    binary_ceiling,
+    graded_ceiling,
+    krippendorff_alpha,
+)
 from medal_judges.eval.metaeval.metaeval import kind_of
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import MIN_ROWS, Floats, Statistic, weighted_spearman
-from medal_judges.stats.intervals import Clusters, choose_clusters, too_few, with_intervals
+from medal_judges.stats.intervals import Clusters, choose_clusters, too_few, wilson, with_intervals
 from medal_judges.stats.results import Estimate
 from medal_judges.stats.weights import Weights, effective_size, row_weights, weighted
-from medal_judges.stats.wilson import wilson
 
 ALL = "all"  # every language together
 PEOPLE, POSITIONS = "people", "positions"

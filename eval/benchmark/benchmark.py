@@ -9,7 +9,7 @@ from medal_judges.config import build_config, load_config
 from medal_judges.errors import ConfigError, MissingExtraError, did_you_mean
 from medal_judges.eval.benchmark.compute import compute, made_facts, write_results
 from medal_judges.eval.benchmark.config import BenchmarkConfig
-from medal_judges.eval.benchmark.runner import Run, judge_all, prepare
+from medal_judges.eval.benchmark.runner import BenchmarkRun, judge_all, prepare
 from medal_judges.eval.page.arrangement import Benchmark
 from medal_judges.eval.page.page import write_report
 from medal_judges.files import only_run
@@ -58,7 +58,7 @@ def run_benchmark(
     retry_failed: bool = False,
     no_cache: bool = False,
     bar: ProgressBar | None = None,
-) -> tuple[Run, Benchmark]:
+) -> tuple[BenchmarkRun, Benchmark]:
     """See ``benchmark``; also returns the run with its notes."""
     settings = _settings(config, overrides, judges)
     run = prepare(settings, offline=offline)

@@ -10,17 +10,16 @@ from typing import Any
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.config import SetConfig
 from medal_judges.eval.benchmark.followup_usage import follow_up_usage
-from medal_judges.eval.benchmark.planted import planted_results
-from medal_judges.eval.benchmark.planted_table import planted_table
+from medal_judges.eval.benchmark.planted import planted_results, planted_table
 from medal_judges.eval.benchmark.published import published_table
-from medal_judges.eval.benchmark.runner import Answers, Run
+from medal_judges.eval.benchmark.runner import Answers, BenchmarkRun
 from medal_judges.eval.benchmark.sets import BenchmarkSet
 from medal_judges.eval.metaeval.alignment import align
 from medal_judges.eval.metaeval.cascade import cascade_curve
-from medal_judges.eval.metaeval.comparison import Judged, comparison_tables
+from medal_judges.eval.metaeval.comparison import JudgedRows, comparison_tables
 from medal_judges.eval.metaeval.dimension_means import dimension_means_table
 from medal_judges.eval.metaeval.metaeval import (
-    Question,
+    ComparedDimension,
     comparable_signature,
     disagreements,
     evaluate,
@@ -42,9 +41,9 @@ _CEILING_NOTE = (
 )
 
 
-def compute(run: Run, facts: Iterable[tuple[str, str]] = ()) -> Benchmark:
+def compute(run: BenchmarkRun, facts: Iterable[tuple[str, str]] = ()) -> Benchmark:
     """All figures of the run. Raises MedalError for predictions of rows that are in no set."""
-    judged: list[Judged] = []
+    judged: list[JudgedRows] = []
     differing: list[Disagreement] = []
     for name, (config, data) in run.sets.items():
         for answers in run.answers.get(name, []):
@@ -78,7 +77,7 @@ def compute(run: Run, facts: Iterable[tuple[str, str]] = ()) -> Benchmark:
     )
 
 
-def _cascades(run: Run) -> list[CascadeCurve]:
+def _cascades(run: BenchmarkRun) -> list[CascadeCurve]:
     """A curve for each cascade, set and graded dimension that both judges have; where the weak
     judge gives no distribution a note says so."""
     curves = []
@@ -121,15 +120,15 @@ def _cascades(run: Run) -> list[CascadeCurve]:
 
 
 def _evaluate(
-    run: Run, config: SetConfig, data: BenchmarkSet, answers: Answers
-) -> tuple[list[Judged], list[Disagreement]]:
+    run: BenchmarkRun, config: SetConfig, data: BenchmarkSet, answers: Answers
+) -> tuple[list[JudgedRows], list[Disagreement]]:
     judged, most = [], []
     known = answers.dimensions
     for dimension in config.dimensions:
         wanted = answers.names[dimension]
         if wanted not in known:
             continue
-        question = Question(config.name, dimension, wanted, config.level)
+        question = ComparedDimension(config.name, dimension, wanted, config.level)
         row = evaluate(
             data.rows,
             answers.judgements,
@@ -149,14 +148,14 @@ def _evaluate(
             left_out=data.left_out,
             weights=data.weights,
         )
-        judged.append(Judged(row, aligned))
+        judged.append(JudgedRows(row, aligned))
         if row.kind != "binary" and not row.under_floor:
             top = run.config.disagreements
             most += disagreements(aligned, question, judge=answers.judge, top=top)
     return judged, most
 
 
-def _planted(run: Run, name: str, data: BenchmarkSet) -> Table | None:
+def _planted(run: BenchmarkRun, name: str, data: BenchmarkSet) -> Table | None:
     results = {
         answers.judge: [
             result
@@ -168,7 +167,7 @@ def _planted(run: Run, name: str, data: BenchmarkSet) -> Table | None:
     return planted_table(name, results, min_coverage=run.config.min_coverage)
 
 
-def _facts(run: Run, rows: Sequence[ResultRow]) -> list[tuple[str, str]]:
+def _facts(run: BenchmarkRun, rows: Sequence[ResultRow]) -> list[tuple[str, str]]:
     config = run.config
     units = {row.set_name: row.clusters for row in rows} | dict.fromkeys(
         run.planted, "conversation"

@@ -17,16 +17,16 @@ import numpy.typing as npt
 
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
-from medal_judges.stats.intervals import Clusters, too_few, with_intervals
+from medal_judges.report.table import Cell, Table
+from medal_judges.stats.intervals import Clusters, too_few, wilson, with_intervals
 from medal_judges.stats.results import Estimate
-from medal_judges.stats.wilson import wilson
 
 Floats = npt.NDArray[np.float64]
 THRESHOLD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Counted:
     """An estimate and the number of rows (pairs, for a win rate) that it rests on."""
 
     estimate: Estimate
@@ -48,8 +48,8 @@ class PlantedResult:
     """
 
     issue: str
-    figures: Mapping[str, Figure]
-    by_strength: Mapping[int, Mapping[str, Figure]] = field(default_factory=dict)
+    figures: Mapping[str, Counted]
+    by_strength: Mapping[int, Mapping[str, Counted]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     scored: Mapping[str, int] = field(default_factory=dict)
 
@@ -148,7 +148,7 @@ class _Figures:
 
     rows: Sequence[_Row]
 
-    def all(self) -> dict[str, Figure]:
+    def all(self) -> dict[str, Counted]:
         found = {
             "f1_clean": self._versus("clean", weighted_f1),
             "f1_innocent": self._versus("innocent", weighted_f1),
@@ -162,30 +162,30 @@ class _Figures:
         }
         return found | self.core()
 
-    def core(self) -> dict[str, Figure]:
+    def core(self) -> dict[str, Counted]:
         return {
             "recall": self._alarms("planted"),
             "auc_clean": self._versus("clean", weighted_auc),
             "win_rate": self._win_rate(),
         }
 
-    def _versus(self, kind: str, statistic: Callable[[Floats, Floats, Floats], float]) -> Figure:
+    def _versus(self, kind: str, statistic: Callable[[Floats, Floats, Floats], float]) -> Counted:
         rows = [row for row in self.rows if row.kind in ("planted", kind)]
         labels = np.array([row.kind == "planted" for row in rows], dtype=np.float64)
         if not labels.any() or labels.all():
             missing = "planted" if not labels.any() else kind
-            return Figure(Estimate(None, reason=f"no scored {missing} rows"), len(rows))
+            return Counted(Estimate(None, reason=f"no scored {missing} rows"), len(rows))
         scores = np.array([row.score for row in rows])
         order = np.argsort(scores, kind="stable")
         scores, labels = scores[order], labels[order]
         groups = Clusters("conversation", tuple(rows[i].group for i in order))
         return self._estimate(lambda w: statistic(scores, labels, w), groups)
 
-    def _alarms(self, kind: str) -> Figure:
+    def _alarms(self, kind: str) -> Counted:
         rows = [row for row in self.rows if row.kind == kind]
         return self._mean(rows, lambda r: float(r.score >= THRESHOLD), f"no scored {kind} rows")
 
-    def _win_rate(self) -> Figure:
+    def _win_rate(self) -> Counted:
         controls = {row.pair: row.score for row in self.rows if row.kind == "innocent"}
         rows = [row for row in self.rows if row.kind == "planted" and row.pair in controls]
         return self._mean(
@@ -194,25 +194,25 @@ class _Figures:
             "no planted row scored together with its control",
         )
 
-    def _mean(self, rows: Sequence[_Row], value: Callable[[_Row], float], reason: str) -> Figure:
+    def _mean(self, rows: Sequence[_Row], value: Callable[[_Row], float], reason: str) -> Counted:
         if not rows:
-            return Figure(Estimate(None, reason=reason), 0)
+            return Counted(Estimate(None, reason=reason), 0)
         values = np.array([value(row) for row in rows])
         groups = Clusters("conversation", tuple(row.group for row in rows))
         share = float(values.mean())
         if share in (0, 1) and not too_few(groups):
             low, high = wilson(share * groups.count, groups.count)
-            return Figure(Estimate(share, low, high), len(rows))
+            return Counted(Estimate(share, low, high), len(rows))
         return self._estimate(lambda w: float(w @ values / w.sum()), groups)
 
-    def _estimate(self, statistic: Callable[[Floats], float], groups: Clusters) -> Figure:
+    def _estimate(self, statistic: Callable[[Floats], float], groups: Clusters) -> Counted:
         value = statistic(np.ones(len(groups.names)))
 
         def shares(weights: Floats) -> dict[str, Floats]:
             return {"share": np.array([statistic(one) for one in weights])}
 
         found = with_intervals({"share": Estimate(value)}, shares, groups)["share"]
-        return Figure(found, len(groups.names))
+        return Counted(found, len(groups.names))
 
 
 _NO_TURN = "the judge gives no contributions by turn"
@@ -250,3 +250,50 @@ def weighted_f1(scores: Floats, labels: Floats, weights: Floats) -> float:
     found = float(weights @ (labels * alarmed))
     total = float(weights @ labels + weights @ alarmed)
     return 2 * found / total if total else float("nan")
+
+
+_COLUMNS = {
+    "f1_clean": "F1+ vs clean",
+    "f1_innocent": "F1+ vs innocent edits",
+    "auc_clean": "AUC vs clean",
+    "auc_innocent": "AUC vs innocent edits",
+    "win_rate": "Above its control",
+    "recall": "Recall",
+    "false_alarms": "False alarms, clean",
+    "innocent_alarms": "False alarms, innocent edits",
+    "localisation": "Turn found",
+    "localisation_chance": "Turn found by chance",
+}
+_NOTE = (
+    "Issues planted on purpose. Clean rows are untouched; innocent edits are harmless ones in the "
+    "same turns, so that noticing an edit is not enough. The threshold is 0.5; AUC and the share "
+    "of planted rows above their own control need none (0.5 is chance)."
+)
+
+
+def planted_table(
+    name: str, results: Mapping[str, Sequence[PlantedResult]], *, min_coverage: float = 0.98
+) -> Table | None:
+    """One row for each issue and judge, issue by issue; None where nothing was judged."""
+    issues = dict.fromkeys(result.issue for found in results.values() for result in found)
+    rows = [
+        (issue, judge, *_cells(result, min_coverage))
+        for issue in issues
+        for judge, found in results.items()
+        for result in found
+        if result.issue == issue
+    ]
+    if not rows:
+        return None
+    columns = ("Issue", "Judge", *_COLUMNS.values(), "Planted rows", "Coverage")
+    return Table(f"Planted issues: {name}", columns, rows, _NOTE)
+
+
+def _cells(result: PlantedResult, min_coverage: float) -> list[Cell]:
+    total = sum(result.rows.values())
+    coverage = sum(result.scored.values()) / total
+    planted = result.rows["planted"]
+    if coverage < min_coverage:
+        reason = f"coverage {coverage:.1%} is under the floor of {100 * min_coverage:g}%"
+        return [*[Estimate(None, reason=reason)] * len(_COLUMNS), planted, coverage]
+    return [*(result.figures[key].estimate for key in _COLUMNS), planted, coverage]

@@ -20,10 +20,11 @@ from medal_judges.eval.benchmark.config import (
     PredictionConfig,
     SetConfig,
 )
-from medal_judges.eval.benchmark.predictions import predict
 from medal_judges.eval.benchmark.published import check_published
 from medal_judges.eval.benchmark.sets import BenchmarkSet, load_planted, load_set
 from medal_judges.inference.judge_choice import choose_judge
+from medal_judges.inference.predictions import judge_once
+from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.jsonl import read_judgements
 from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge
@@ -55,7 +56,7 @@ class Answers:
 
 
 @dataclass(slots=True)
-class Run:
+class BenchmarkRun:
     """A benchmark in the making. ``notes`` say what was passed over and why, ``left_out`` maps the
     name of a set or judge that is not available to the reason. ``retry_failed``: see
     score_to_file. ``no_cache``: no kept answer of a language model is used, and no judgement that
@@ -81,9 +82,9 @@ class Run:
         return rows * len(self.config.judges)
 
 
-def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Run:
+def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> BenchmarkRun:
     """Load the sets; optional ones that are not here become notes. Raises as ``load_set``."""
-    run = Run(config)
+    run = BenchmarkRun(config)
     for one in config.sets:
         found = load_set(one, offline=offline)
         if isinstance(found, str):
@@ -105,7 +106,7 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Run:
     return run
 
 
-def _check_weights(run: Run) -> None:
+def _check_weights(run: BenchmarkRun) -> None:
     """Raises ConfigError where weights are asked for and no set has any."""
     if run.config.weights == "none":
         return
@@ -118,7 +119,7 @@ def _check_weights(run: Run) -> None:
         run.weighting.append(f"planted set {name}: made, not selected, so all rows count alike")
 
 
-def _check_names(run: Run) -> None:
+def _check_names(run: BenchmarkRun) -> None:
     """Raises ConfigError where a judge maps a dimension that is asked nowhere."""
     asked = {name for one in run.config.sets for name in one.dimensions}
     asked |= {issue for data in run.planted.values() for issue in data.issues}
@@ -136,7 +137,7 @@ def _check_names(run: Run) -> None:
                 )
 
 
-def judge_all(run: Run, progress: Progress | None = None) -> None:
+def judge_all(run: BenchmarkRun, progress: Progress | None = None) -> None:
     """Fill ``run.answers``: predictions of every judge on every set, then those made elsewhere.
 
     One judge is held in memory at a time. An optional one that is not available becomes a note.
@@ -163,7 +164,7 @@ def judge_all(run: Run, progress: Progress | None = None) -> None:
             _read(run, prediction, asked[prediction.set][1])
 
 
-def _judge_sets(run: Run, config: JudgeConfig, progress: Progress | None) -> None:
+def _judge_sets(run: BenchmarkRun, config: JudgeConfig, progress: Progress | None) -> None:
     choice = choose_judge(config.path, revision=config.revision)
     if choice.speaks and run.config.llm is not None:
         choice = choice.with_options(llm=run.config.llm)
@@ -177,7 +178,7 @@ def _judge_sets(run: Run, config: JudgeConfig, progress: Progress | None) -> Non
         run.kept.append(f"{config.name}: {line}")
 
 
-def _read(run: Run, config: PredictionConfig, names: Mapping[str, str]) -> None:
+def _read(run: BenchmarkRun, config: PredictionConfig, names: Mapping[str, str]) -> None:
     judgements = tuple(read_judgements(config.path))
     signature = judgements[0].judge if judgements else f"judge:{config.name}"
     said = Answers(config.name, signature, judgements, names, config.scales)
@@ -196,7 +197,7 @@ def _check_own(config: JudgeConfig | PredictionConfig, has: Collection[str]) -> 
 
 
 def _available(
-    run: Run, judge: str, name: str, names: Mapping[str, str], has: Collection[str]
+    run: BenchmarkRun, judge: str, name: str, names: Mapping[str, str], has: Collection[str]
 ) -> list[str]:
     """What the judge has of what is asked; the rest becomes a note."""
     wanted = list(dict.fromkeys(names.values()))
@@ -205,7 +206,9 @@ def _available(
     return [dimension for dimension in wanted if dimension in has]
 
 
-def _asked(run: Run, own: Mapping[str, str]) -> dict[str, tuple[BenchmarkSet, dict[str, str]]]:
+def _asked(
+    run: BenchmarkRun, own: Mapping[str, str]
+) -> dict[str, tuple[BenchmarkSet, dict[str, str]]]:
     """Each set of the run with what is asked of a judge there: the set's dimension, and the
     judge's name for it, which ``own`` has or else the set."""
     wanted = {name: (data, one.dimensions) for name, (one, data) in run.sets.items()}
@@ -218,7 +221,7 @@ def _asked(run: Run, own: Mapping[str, str]) -> dict[str, tuple[BenchmarkSet, di
 
 
 def _judge(
-    run: Run,
+    run: BenchmarkRun,
     config: JudgeConfig,
     judge: Judge,
     name: str,
@@ -234,20 +237,25 @@ def _judge(
             progress(config.name, name, len(data.rows))
         return
     folder = run.config.output_dir / "predictions" / file_name(config.name)
-    judgements = predict(
-        judge,
-        data,
-        folder / f"{file_name(name)}.jsonl",
-        dimensions=dimensions,
+    options = ScoreOptions(
+        data.level,
+        dimensions,
         retry_failed=run.retry_failed,
         overwrite=run.no_cache and choose_judge(config.path).speaks,
+    )
+    judgements = judge_once(
+        judge,
+        [row.dialogue for row in data.rows],
+        folder / f"{file_name(name)}.jsonl",
+        options,
+        data=data.data,
         progress=None if progress is None else lambda n: progress(config.name, name, n),
     )
     scales = {d: (has[d].low, has[d].high) for d in dimensions}
     _add(run, name, Answers(config.name, str(judge.signature()), judgements, names, scales))
 
 
-def _add(run: Run, name: str, answers: Answers) -> None:
+def _add(run: BenchmarkRun, name: str, answers: Answers) -> None:
     run.answers.setdefault(name, []).append(answers)
 
 

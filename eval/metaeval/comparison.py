@@ -62,7 +62,7 @@ _CEILING_NOTE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedRows:
     """A judge on a set and dimension: its figures, and the rows that they are of."""
 
     row: ResultRow
@@ -90,7 +90,7 @@ class _Pair:
 Compare = Callable[[_Pair], tuple[Cell, ...]]
 
 
-def comparison_tables(judged: Sequence[Judged]) -> list[Table]:
+def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
     """Graded dimensions and issues, over all rows and by language, then judges against one
     annotator; tables without a line among them.
 
@@ -110,7 +110,7 @@ def comparison_tables(judged: Sequence[Judged]) -> list[Table]:
 
 def _table(
     title: str,
-    judged: Sequence[Judged],
+    judged: Sequence[JudgedRows],
     compare: Compare,
     columns: Sequence[str],
     note: str,
@@ -128,22 +128,22 @@ def _table(
     return Table(title, heads, _corrected(heads, lines), note)
 
 
-def _groups(judged: Sequence[Judged]) -> Iterator[list[Judged]]:
-    groups: dict[tuple[str, str, str], list[Judged]] = {}
+def _groups(judged: Sequence[JudgedRows]) -> Iterator[list[JudgedRows]]:
+    groups: dict[tuple[str, str, str], list[JudgedRows]] = {}
     for one in judged:
         key = one.row.set_name, one.row.level, one.row.dimension
         groups.setdefault(key, []).append(one)
     yield from groups.values()
 
 
-def _languages(group: Sequence[Judged]) -> list[str]:
+def _languages(group: Sequence[JudgedRows]) -> list[str]:
     """The languages of the rows; none where there is only one, which the whole set's table has."""
     langs = {row.dialogue.lang for one in group for row in one.aligned.rows}
     return sorted(langs) if len(langs) > 1 else []
 
 
 def _lines(
-    group: Sequence[Judged], lang: str | None, compare: Compare
+    group: Sequence[JudgedRows], lang: str | None, compare: Compare
 ) -> Iterator[tuple[Cell, ...]]:
     for one, other in combinations(group, 2):
         pair = _pair(one.aligned, other.aligned, lang)

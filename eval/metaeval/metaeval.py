@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from medal_judges.dimension import Kind
-from medal_judges.eval.metaeval.against_ceiling import against_ceiling, slice_ceiling
 from medal_judges.eval.metaeval.alignment import Aligned, align
-from medal_judges.eval.metaeval.ceiling import no_ceiling
+from medal_judges.eval.metaeval.ceiling import against_ceiling, no_ceiling, slice_ceiling
 from medal_judges.eval.metaeval.classification import (
     METRICS,
     classification,
@@ -34,7 +33,7 @@ from medal_judges.stats.weights import Weights, revalued, weighted
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ComparedDimension:
     """What is compared: ``dimension`` as people answered it, ``judge_dimension`` as the judge did
     (the same name where None)."""
 
@@ -57,7 +56,7 @@ def kind_of(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
 def evaluate(
     rows: Sequence[LabelledDialogue],
     judgements: Iterable[Judgement],
-    question: Question,
+    question: ComparedDimension,
     *,
     judge: str,
     signature: str,
@@ -183,7 +182,7 @@ def comparable_signature(judge_signature: str, data: str, dimension: str) -> str
 
 def disagreements(
     aligned: Aligned,
-    question: Question,
+    question: ComparedDimension,
     *,
     judge: str,
     top: int = 6,
@@ -211,7 +210,7 @@ def _unit_ranks(values: Floats) -> Floats:
 
 
 def _disagreement(
-    aligned: Aligned, question: Question, judge: str, i: int, human: float, score: float
+    aligned: Aligned, question: ComparedDimension, judge: str, i: int, human: float, score: float
 ) -> Disagreement:
     row, judgement = aligned.rows[i], aligned.judgements[i]
     name = question.judge_dimension or question.dimension

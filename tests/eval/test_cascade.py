@@ -14,7 +14,7 @@ from medal_judges.errors import ConfigError, MedalError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.metaeval.alignment import align
 from medal_judges.eval.metaeval.cascade import cascade_curve
-from medal_judges.eval.metaeval.metaeval import Question, evaluate
+from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
 from medal_judges.eval.page.arrangement import Arrangement, Benchmark
 from medal_judges.eval.page.page import render
 from medal_judges.judgement import Judgement
@@ -71,7 +71,7 @@ def test_the_ends_are_the_judges_own_figures() -> None:
         own = evaluate(
             rows[1:],
             judgements[1:],
-            Question("set", "overall"),
+            ComparedDimension("set", "overall"),
             judge="x",
             signature="judge:x",
         ).metrics["spearman"]

@@ -18,11 +18,11 @@ from medal_judges.eval.metaeval.comparison import (
     CEILING,
     GRADED,
     ISSUES,
-    Judged,
+    JudgedRows,
     comparison_tables,
     right_alone,
 )
-from medal_judges.eval.metaeval.metaeval import Question, evaluate
+from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.report.table import PValue, Table
@@ -44,15 +44,17 @@ def rows_of(name: str, values: Sequence[Sequence[float]], scale: tuple[float, fl
     ]
 
 
-def judged(rows: list[LabelledDialogue], name: str, judge: str, scores: Sequence[float]) -> Judged:
+def judged(
+    rows: list[LabelledDialogue], name: str, judge: str, scores: Sequence[float]
+) -> JudgedRows:
     said = [Judgement(f"d{i}", judge, {name: float(s)}) for i, s in enumerate(scores)]
-    question = Question("set", name)
+    question = ComparedDimension("set", name)
     row = evaluate(rows, said, question, judge=judge, signature=f"judge:{judge}|data:d")
-    return Judged(row, align(rows, said, name))
+    return JudgedRows(row, align(rows, said, name))
 
 
 @pytest.fixture(scope="module")
-def issues() -> list[Judged]:
+def issues() -> list[JudgedRows]:
     """Three judges on an issue, of 180 dialogues with two annotators."""
     rng = np.random.default_rng(0)
     truth = rng.random(180) < 0.4
@@ -66,7 +68,7 @@ def issues() -> list[Judged]:
 
 
 @pytest.fixture(scope="module")
-def grades() -> list[Judged]:
+def grades() -> list[JudgedRows]:
     rng = np.random.default_rng(1)
     latent = rng.normal(3, 1, 120)
     people = np.clip(np.round(latent[:, None] + rng.normal(0, 0.7, (120, 2))), 1, 5)
@@ -88,7 +90,7 @@ def p(cell: object) -> float:
     return cell.value
 
 
-def test_every_pair_of_judges_on_an_issue(issues: list[Judged]) -> None:
+def test_every_pair_of_judges_on_an_issue(issues: list[JudgedRows]) -> None:
     lines = table(comparison_tables(issues), ISSUES)
     pairs = [(line["Better"], line["Other"]) for line in lines]
     assert pairs == [("good", "fair"), ("good", "poor"), ("fair", "poor")]
@@ -106,7 +108,7 @@ def test_every_pair_of_judges_on_an_issue(issues: list[Judged]) -> None:
     assert p(lines[1]["p, Holm"]) < 0.01 and p(lines[1]["McNemar p, Holm"]) < 0.01
 
 
-def test_holm_is_over_the_table_each_test_apart(issues: list[Judged]) -> None:
+def test_holm_is_over_the_table_each_test_apart(issues: list[JudgedRows]) -> None:
     for title in (ISSUES, f"{ISSUES}, by language"):
         lines = table(comparison_tables(issues), title)
         for name in ("p", "McNemar p"):
@@ -114,7 +116,7 @@ def test_holm_is_over_the_table_each_test_apart(issues: list[Judged]) -> None:
             assert [p(line[f"{name}, Holm"]) for line in lines] == pytest.approx(list(expected))
 
 
-def test_by_language(issues: list[Judged], grades: list[Judged]) -> None:
+def test_by_language(issues: list[JudgedRows], grades: list[JudgedRows]) -> None:
     found = comparison_tables([*issues, *grades])
     for title in (GRADED, ISSUES):
         lines = table(found, f"{title}, by language")
@@ -129,7 +131,7 @@ def test_by_language(issues: list[Judged], grades: list[Judged]) -> None:
     assert german["n"] == 90
 
 
-def test_grades_are_compared_in_all_pairs_too(grades: list[Judged]) -> None:
+def test_grades_are_compared_in_all_pairs_too(grades: list[JudgedRows]) -> None:
     lines = table(comparison_tables(grades), GRADED)
     pairs = [(line["Better"], line["Other"]) for line in lines]
     assert pairs == [("good", "fair"), ("good", "poor"), ("fair", "poor")]
@@ -150,13 +152,13 @@ def test_a_judge_is_right_where_most_annotators_say_so() -> None:
     assert right_alone(second, first, people) == (1, 2)
 
 
-def test_only_rows_that_both_scored_are_compared(issues: list[Judged]) -> None:
+def test_only_rows_that_both_scored_are_compared(issues: list[JudgedRows]) -> None:
     few = replace(issues[1], aligned=issues[1].aligned.part(range(40, 180)))
     (line,) = table(comparison_tables([issues[0], few]), ISSUES)
     assert line["n"] == 140
 
 
-def test_judges_alike_and_judges_without_a_figure(issues: list[Judged]) -> None:
+def test_judges_alike_and_judges_without_a_figure(issues: list[JudgedRows]) -> None:
     good = issues[0]
     (line,) = table(comparison_tables([good, replace(good, row=good.row)]), ISSUES)
     difference = line["Difference in F1+"]
@@ -170,7 +172,7 @@ def test_judges_alike_and_judges_without_a_figure(issues: list[Judged]) -> None:
     assert line["p, Holm"] is None
 
 
-def test_judges_beside_one_annotator(issues: list[Judged], grades: list[Judged]) -> None:
+def test_judges_beside_one_annotator(issues: list[JudgedRows], grades: list[JudgedRows]) -> None:
     lines = table(comparison_tables([*issues, *grades]), CEILING)
     assert [line["Judge"] for line in lines] == ["good", "fair", "poor"] * 2
     expected = multipletests([p(line["p"]) for line in lines], method="holm")[1]
@@ -178,7 +180,7 @@ def test_judges_beside_one_annotator(issues: list[Judged], grades: list[Judged])
     assert p(lines[2]["p, Holm"]) < 0.05  # the poor judge is below the annotators
 
 
-def test_rows_of_other_data_and_under_the_floor(issues: list[Judged]) -> None:
+def test_rows_of_other_data_and_under_the_floor(issues: list[JudgedRows]) -> None:
     other = replace(issues[1], row=replace(issues[1].row, signature="judge:b|data:other"))
     with pytest.raises(MedalError, match="data differs"):
         comparison_tables([issues[0], other])

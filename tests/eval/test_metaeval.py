@@ -13,7 +13,7 @@ from medal_judges.contributions import Contributions
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.eval.metaeval.alignment import align
 from medal_judges.eval.metaeval.metaeval import (
-    Question,
+    ComparedDimension,
     comparable_signature,
     disagreements,
     evaluate,
@@ -25,7 +25,7 @@ from medal_judges.rating import Scale
 from medal_judges.stats.results import ResultRow
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
-QUESTION = Question("set", "overall")
+QUESTION = ComparedDimension("set", "overall")
 
 
 def row(

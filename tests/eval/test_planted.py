@@ -9,7 +9,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 from medal_judges.contributions import Contributions
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.eval.benchmark.planted import (
-    Figure,
+    Counted,
     PlantedResult,
     localisation,
     planted_results,
@@ -57,7 +57,7 @@ def result(
     return found
 
 
-def value(figure: Figure) -> float:
+def value(figure: Counted) -> float:
     assert figure.estimate.value is not None, figure.estimate.reason
     return figure.estimate.value
 

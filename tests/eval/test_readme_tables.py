@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.eval.benchmark.planted_table import _COLUMNS
-from medal_judges.eval.benchmark.readme_tables import JUDGES, planted_markdown, printed, replaced
+from medal_judges.eval.benchmark.planted import _COLUMNS
+
+from ..readme_tables import JUDGES, planted_markdown, printed, replaced
 
 README = Path(__file__).parents[2] / "README.md"
 COLUMNS = ("Issue", "Judge", *_COLUMNS.values(), "Planted rows", "Coverage")

@@ -47,12 +47,13 @@ from medal_judges.stats.correlation import (
     weighted_spearman,
 )
 from medal_judges.stats.intervals import (
+    PLAIN,
     Clusters,
     choose_clusters,
+    scale_of,
     with_intervals,
 )
 from medal_judges.stats.results import Estimate
-from medal_judges.stats.scales import PLAIN, scale_of
 from medal_judges.stats.significance import paired_difference
 
 BOTS = ((3, 20), (4, 20), (5, 10), (5, 20), (5, 75), (8, 12), (8, 75), (8, 150), (12, 50), (40, 10))

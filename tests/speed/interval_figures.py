@@ -13,11 +13,12 @@ from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import (
     DIFFERENCE,
     FIGURE,
+    PLAIN,
     degrees,
+    scale_of,
     t_quantile,
     variance,
 )
-from medal_judges.stats.scales import PLAIN, scale_of
 
 COMMON, RARE = 0.3, 0.05
 LARGEST = 700  # rows; above, Kendall's pairs take too long

@@ -21,7 +21,6 @@ import numpy as np
 
 from medal_judges.stats.correlation import Floats, Statistic
 from medal_judges.stats.results import Estimate
-from medal_judges.stats.scales import Scale, is_correlation, scale_of
 
 MIN_ROWS = 10  # of an interval; with fewer it spans nearly all values, or promises too much
 MIN_CLUSTERS = 3
@@ -37,6 +36,55 @@ FIGURE, DIFFERENCE = 2.0, 3.0
 TINY = float(np.finfo(float).tiny)
 _ROUNDING = 1e-12  # figures that differ by less are equal
 _CHUNK = 2_000_000  # weights held at once: 16 MB
+_CORRELATIONS = ("pearson", "spearman", "spearmanr", "kendall", "within_system", "centred")
+_SHARES = (
+    "share",
+    "f1_",
+    "auc_",
+    "roc_auc",
+    "precision",
+    "recall",
+    "accuracy",
+    "exact",
+    "adjacent",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """``to`` leads from the figure to its scale, ``back`` from there, ``slope`` is the derivative
+    of ``to``. Figures lie between ``low`` and ``high``, where ``to`` is infinite."""
+
+    low: float
+    high: float
+    to: Callable[[float], float]
+    back: Callable[[float], float]
+    slope: Callable[[float], float]
+
+    def inside(self, value: float) -> bool:
+        return self.low < value < self.high
+
+
+def _logistic(value: float) -> float:
+    return 0.5 * (1 + math.tanh(value / 2))  # never overflows
+
+
+PLAIN = Scale(-math.inf, math.inf, lambda v: v, lambda v: v, lambda v: 1.0)
+FISHER = Scale(-1.0, 1.0, math.atanh, math.tanh, lambda v: 1 / (1 - v * v))
+LOGIT = Scale(0.0, 1.0, lambda v: math.log(v / (1 - v)), _logistic, lambda v: 1 / (v * (1 - v)))
+
+
+def is_correlation(metric: str) -> bool:
+    """True for a figure between -1 and 1 that is 0 where nothing agrees."""
+    return metric in _CORRELATIONS
+
+
+def scale_of(metric: str) -> Scale:
+    """Fisher's z for correlations and Krippendorff's alpha, the logit for shares, F1 and areas
+    under the ROC curve, else (means) the figure's own."""
+    if is_correlation(metric) or metric == "alpha":
+        return FISHER
+    return LOGIT if metric.startswith(_SHARES) else PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,3 +263,16 @@ def spanned(estimate: Estimate, spread: Spread, scale: Scale, *, tested: bool = 
 
 def _without(estimate: Estimate, reason: str) -> Estimate:
     return estimate if estimate.value is None else replace(estimate, reason=reason)
+
+
+def wilson(successes: float, n: float) -> tuple[float, float]:
+    """Wilson's 95% score interval of ``successes / n`` (1927, "Probable inference").
+
+    ``successes`` may be a fraction: a share of groups whose rows do not all agree.
+    ``n`` is at least 1, and may be a fraction too (an effective size); both ends lie in [0, 1].
+    """
+    z2 = 1.959963984540054**2
+    share = successes / n
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    return max(0.0, middle - half), min(1.0, middle + half)

@@ -1,6 +1,6 @@
 """README's figures of the quickstart, written by a command: no figure there is typed.
 
-    python -m medal_judges.eval.benchmark.readme_tables [README.md] [runs/quickstart/results.json]
+    python tests/readme_tables.py [README.md] [runs/quickstart/results.json]
 
 (``make readme`` trains and benchmarks first.) Rewrites what stands between a marker such as
 ``<!-- quickstart: prints -->`` and the next ``<!-- end -->``: what README's own snippet prints, and

@@ -17,8 +17,9 @@ MIN_ROWS = 20
 
 @dataclass(frozen=True, slots=True)
 class FittedScale:
-    """``center`` and ``spread`` of models/followup's Scale, the rows they come from, and the mean
-    absolute error on the dimension's scale: fitted, and of always saying the mean rating."""
+    """``center`` and ``spread`` of models/followup's LogisticScale, the rows they come from, and
+    the mean absolute error on the dimension's scale: fitted, and of always saying the mean
+    rating."""
 
     center: float
     spread: float

@@ -22,7 +22,7 @@ from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.followup.pool import load_pool
-from medal_judges.models.followup.selection import Selection, SelectionConfig, select
+from medal_judges.models.followup.selection import FollowUpSelection, SelectionConfig, select
 from medal_judges.models.llm.amounts import add_usage, likelihood_usage
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import Continuation, LanguageModel, Likelihood
@@ -30,7 +30,7 @@ from medal_judges.models.llm.window import chat_messages, first_turn_that_fits
 from medal_judges.signature import Signature, content_hash
 
 
-class Scale(Config):
+class LogisticScale(Config):
     """From a raw value to a dimension's scale: low + (high - low) sigmoid((raw - center) / spread).
 
     Strictly monotone: ranks, and rank correlations, are those of the raw value. ``spread`` is above
@@ -69,7 +69,7 @@ class FollowUpConfig(Config):
     decay: float = Field(default=1.0, gt=0, le=1)
     select: SelectionConfig | None = None
     max_tokens: int = Field(default=4096, ge=64)
-    scale: Mapping[str, Scale] = {}
+    scale: Mapping[str, LogisticScale] = {}
 
 
 class FollowUpJudge(Judge):
@@ -86,20 +86,15 @@ class FollowUpJudge(Judge):
 
     def __init__(self, config: FollowUpConfig) -> None:
         self.config = config
-        known = {d.name: d for d in load_rubric(config.rubric)}
-        names = config.dimensions or tuple(known)
-        if missing := [name for name in (*names, *config.scale) if name not in known]:
-            raise ConfigError(
-                f"{config.name}: the rubric {config.rubric} has no dimension {missing[0]!r}",
-                hint=f"it has: {', '.join(known)}",
-            )
-        self.dimensions: tuple[Dimension, ...] = tuple(known[name] for name in names)
+        load_rubric(config.rubric, tuple(config.scale))  # each scale is of a known dimension
+        self.dimensions = load_rubric(config.rubric, config.dimensions)
         self.pool = load_pool(config.pool)
         if config.per_generator is not None:
             self.pool = self.pool.sampled(config.per_generator, config.seed)
-        for name in names:
-            if not self.pool.of(name):
-                raise ConfigError(f"{config.name}: no follow-up of {config.pool} is for {name!r}")
+        for dimension in self.dimensions:
+            if not self.pool.of(dimension.name):
+                told = f"no follow-up of {config.pool} is for {dimension.name!r}"
+                raise ConfigError(f"{config.name}: {told}")
         self.llm = load_llm(config.llm)
         self.pool.require_judge(self.llm.name)
 
@@ -124,119 +119,116 @@ class FollowUpJudge(Judge):
             prompt=content_hash([self.pool.hash, prompt]),
             rubric=content_hash([d.to_record() for d in self.dimensions]),
             dtype=self.llm.fingerprint().get("dtype"),
-            truncation=f"turns<{self._prompt_budget()}",
+            truncation=f"turns<{self._window_tokens()}",
             seed=self.config.seed,
             version=__version__,
         )
 
     # -- what the base class asks for -----------------------------------------------------------
 
-    def _prompt_budget(self) -> int:
+    def _window_tokens(self) -> int:
         return min(self.config.max_tokens, self.llm.context)
 
-    def _spare(self) -> int:
-        """Tokens kept free for a follow-up: no token is shorter than a byte."""
-        return 8 + max(len(f.text.encode()) for f in self.pool.follow_ups)
+    def _prompt_budget(self) -> int:
+        """Room is kept for a follow-up: no token is shorter than a byte."""
+        longest = max(len(f.text.encode()) for f in self.pool.follow_ups)
+        return self._window_tokens() - 8 - longest
 
-    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
-        for item in items:
+    def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
+        for request in requests:
             # A judged turn is what the dialogue ends with; else it ends after its last answer.
-            end = item.dialogue.assistant_turns[-1] + 1
-            messages = chat_messages(item.dialogue)[:end]
-            start = first_turn_that_fits(messages, self.llm, self._prompt_budget() - self._spare())
-            item.payload = (start, messages[start:])
-            item.tokens = self.llm.count_tokens(messages[start:])
-            item.truncated_turns = start
+            end = request.dialogue.assistant_turns[-1] + 1
+            messages = chat_messages(request.dialogue)[:end]
+            start = first_turn_that_fits(messages, self.llm, self._prompt_budget())
+            request.payload = (start, messages[start:])
+            request.tokens = self.llm.count_tokens(messages[start:])
+            request.truncated_turns = start
 
-    def _too_long(self, item: ScoreRequest, dimensions: Sequence[str]) -> Prediction | None:
-        """Unscored, where the last answer alone is more than the model reads."""
-        if item.tokens <= self._prompt_budget() - self._spare():
-            return None
-        reason = f"the last answer alone takes {item.tokens} tokens of {self._prompt_budget()}"
-        return Prediction(dict.fromkeys(dimensions), failure=reason)
-
-    def _units(self, items: Sequence[ScoreRequest]) -> list[list[int]]:
+    def _units(self, requests: Sequence[ScoreRequest]) -> list[list[int]]:
         """The turns of one dialogue together, as long as they begin at the same turn."""
         units: dict[tuple[str, int], list[int]] = {}
-        for i, item in enumerate(items):
-            units.setdefault((item.dialogue.id, item.payload[0]), []).append(i)
+        for i, request in enumerate(requests):
+            units.setdefault((request.dialogue.id, request.payload[0]), []).append(i)
         return list(units.values())
 
     def _score_batch(
-        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Prediction]:
-        refused = [self._too_long(item, dimensions) for item in items]
-        fitting = [item for item, no in zip(items, refused, strict=True) if no is None]
-        scored = iter(self._score_fitting(fitting, dimensions) if fitting else ())
-        return [no or next(scored) for no in refused]
-
-    def _score_fitting(
-        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
-        chosen = self._select(items)
-        scores = {
-            i: _unselected(choice, dimensions)
-            for i, choice in enumerate(chosen)
-            if choice is not None and choice.failure is not None
-        }
-        groups: dict[tuple[str, int], list[int]] = {}
-        for i, item in enumerate(items):
-            if i in scores:
-                continue
-            groups.setdefault((item.dialogue.id, item.payload[0]), []).append(i)
-        asked = [[c for i in g for c in self._continuations(items[i])] for g in groups.values()]
-        joint = self.config.likelihood == "joint"
-        found = self.llm.loglikelihood(asked, joint=joint) if asked else []
-        for group, likelihoods in zip(groups.values(), found, strict=True):
-            rest = iter(likelihoods)
-            for i in group:
-                ends, width = self._ends(items[i]), len(self.pool.follow_ups)
-                own = [[next(rest) for _ in range(width)] for _ in ends]
-                table = np.array([[self._value(likelihood) for likelihood in row] for row in own])
-                scores[i] = self._scores(items[i], table, chosen[i], dimensions)
-                amounts = dict(scores[i].usage)
-                add_usage(amounts, likelihood_usage(items[i].tokens, chain.from_iterable(own)))
-                scores[i].usage = amounts
-        return [scores[i] for i in range(len(items))]
+        window, budget = self._window_tokens(), self._prompt_budget()
+        predictions: dict[int, Prediction] = {}
+        for i, request in enumerate(requests):
+            if request.tokens > budget:
+                reason = f"the last answer alone takes {request.tokens} tokens of {window}"
+                predictions[i] = Prediction(dict.fromkeys(dimensions), failure=reason)
+        left = [i for i in range(len(requests)) if i not in predictions]
+        selections: dict[int, FollowUpSelection] = {}
+        if self.config.select is not None and left:
+            told = [
+                (f"{r.dialogue.id}/{r.turn}", r.payload[1]) for r in (requests[i] for i in left)
+            ]
+            turn = requests[left[0]].turn is not None  # all of one call are of one level
+            selected = select(self.llm, told, self.pool, self.config.select, turn=turn)
+            selections = dict(zip(left, selected, strict=True))
+        for i, selection in selections.items():
+            if selection.failure is not None:
+                predictions[i] = _unselected(selection, dimensions)
+        left = [i for i in left if i not in predictions]
+        for i, likelihoods in zip(
+            left, self._likelihoods([requests[i] for i in left]), strict=True
+        ):
+            table = np.array([[self._value(each) for each in row] for row in likelihoods])
+            prediction = self._prediction(requests[i], table, selections.get(i), dimensions)
+            usage = dict(prediction.usage)
+            add_usage(usage, likelihood_usage(requests[i].tokens, chain(*likelihoods)))
+            prediction.usage = usage
+            predictions[i] = prediction
+        return [predictions[i] for i in range(len(requests))]
 
     # -- the parts of a score -------------------------------------------------------------------
 
-    def _select(self, items: Sequence[ScoreRequest]) -> list[Selection | None]:
-        if self.config.select is None:
-            return [None] * len(items)
-        found: dict[int, Selection] = {}
-        for turn in (False, True):
-            own = [i for i, item in enumerate(items) if (item.turn is not None) == turn]
-            asked = [(f"{items[i].dialogue.id}/{items[i].turn}", items[i].payload[1]) for i in own]
-            chosen = select(self.llm, asked, self.pool, self.config.select, turn=turn)
-            found.update(zip(own, chosen, strict=True))
-        return [found[i] for i in range(len(items))]
+    def _likelihoods(self, requests: Sequence[ScoreRequest]) -> list[list[list[Likelihood]]]:
+        """[requests, places, follow-ups]; the conversation is read once for all turns of it."""
+        groups = [[requests[i] for i in unit] for unit in self._units(requests)]
+        asked = [[c for request in group for c in self._continuations(request)] for group in groups]
+        joint = self.config.likelihood == "joint"
+        scored = self.llm.loglikelihood(asked, joint=joint) if asked else []
+        tables: dict[int, list[list[Likelihood]]] = {}
+        for unit, likelihoods in zip(self._units(requests), scored, strict=True):
+            rest = iter(likelihoods)
+            for i in unit:
+                ends = self._ends(requests[i])
+                tables[i] = [[next(rest) for _ in self.pool.follow_ups] for _ in ends]
+        return [tables[i] for i in range(len(requests))]
 
-    def _ends(self, item: ScoreRequest) -> list[int]:
+    def _ends(self, request: ScoreRequest) -> list[int]:
         """How many of the kept messages stand before the follow-ups, each time they are put."""
-        start, messages = item.payload
-        if item.turn is not None:
+        start, messages = request.payload
+        if request.turn is not None:
             return [len(messages)]
-        ends = [t - start + 1 for t in item.dialogue.assistant_turns if t >= start]
+        ends = [t - start + 1 for t in request.dialogue.assistant_turns if t >= start]
         return ends if self.config.answers is None else ends[-self.config.answers :]
 
-    def _continuations(self, item: ScoreRequest) -> list[Continuation]:
-        messages = item.payload[1]
+    def _continuations(self, request: ScoreRequest) -> list[Continuation]:
+        messages = request.payload[1]
         return [
             Continuation(messages[:end], f.text, role="user", score_eos=self.config.score_eos)
-            for end in self._ends(item)
+            for end in self._ends(request)
             for f in self.pool.follow_ups
         ]
 
-    def _value(self, found: Likelihood) -> float:
-        total, tokens = found.total, len(found.logprobs)
+    def _value(self, likelihood: Likelihood) -> float:
+        total, tokens = likelihood.total, len(likelihood.logprobs)
         if self.config.likelihood == "joint":
-            assert found.prefix_logprob is not None
-            total, tokens = total + found.prefix_logprob, tokens + found.prefix_tokens
+            assert likelihood.prefix_logprob is not None
+            total, tokens = total + likelihood.prefix_logprob, tokens + likelihood.prefix_tokens
         return total / tokens if self.config.reduce == "mean" else total
 
-    def _scores(
-        self, item: ScoreRequest, table: np.ndarray, chosen: Selection | None, names: Sequence[str]
+    def _prediction(
+        self,
+        request: ScoreRequest,
+        table: np.ndarray,
+        selection: FollowUpSelection | None,
+        names: Sequence[str],
     ) -> Prediction:
         """``table`` [places, follow-ups] holds the values of ``_value``."""
         scores: dict[str, float | None] = {}
@@ -246,19 +238,19 @@ class FollowUpJudge(Judge):
         weights = weights / weights.sum()
         for name in names:
             wanted = self.pool.of(name)
-            common = [i for i in wanted if chosen is None or i in chosen.indices]
+            common = [i for i in wanted if selection is None or i in selection.indices]
             values = _contrast(table, common or list(wanted), self.pool.signs())
             raw = float(weights @ values)
-            details[name] = _details(raw, chosen, [self.pool.follow_ups[i].text for i in common])
+            details[name] = _details(raw, selection, [self.pool.follow_ups[i].text for i in common])
             scores[name] = self._on_scale(self.dimension(name), raw)
-            contributions[name] = self._contributions(item, name, values, weights)
+            contributions[name] = self._contributions(request, name, values, weights)
         return Prediction(
             scores,
             contributions=contributions,
             explanation=self._told(weights @ table),
-            usage={} if chosen is None else chosen.usage,
+            usage={} if selection is None else selection.usage,
             details=details,
-            transient=chosen is not None and chosen.transient,
+            transient=selection is not None and selection.transient,
         )
 
     def _on_scale(self, dimension: Dimension, raw: float) -> float:
@@ -267,18 +259,18 @@ class FollowUpJudge(Judge):
         return dimension.from_unit(unit)
 
     def _logit(self, dimension: Dimension, raw: float) -> float:
-        scale = self.config.scale.get(dimension.name, Scale())
+        scale = self.config.scale.get(dimension.name, LogisticScale())
         z = (raw - scale.center) / scale.spread
         return z if dimension.good == "high" else -z
 
     def _contributions(
-        self, item: ScoreRequest, name: str, values: np.ndarray, weights: np.ndarray
+        self, request: ScoreRequest, name: str, values: np.ndarray, weights: np.ndarray
     ) -> Contributions:
         """``values`` [places], with ``weights`` that add up to 1, as logits for each turn."""
-        turns = [0.0] * len(item.dialogue.turns)
-        for end, value, weight in zip(self._ends(item), values, weights, strict=True):
+        turns = [0.0] * len(request.dialogue.turns)
+        for end, value, weight in zip(self._ends(request), values, weights, strict=True):
             logit = self._logit(self.dimension(name), float(value))
-            turns[item.payload[0] + end - 1] = float(weight) * logit
+            turns[request.payload[0] + end - 1] = float(weight) * logit
         return Contributions(tuple(turns), 0.0, "logit")
 
     def _told(self, values: np.ndarray) -> str:
@@ -287,21 +279,21 @@ class FollowUpJudge(Judge):
         return "likeliest follow-ups: " + " / ".join(texts[i] for i in best)
 
 
-def _details(raw: float, chosen: Selection | None, texts: Sequence[str]) -> Details:
-    if chosen is None:
+def _details(raw: float, selection: FollowUpSelection | None, texts: Sequence[str]) -> Details:
+    if selection is None:
         return Details(raw=raw)
-    common = () if chosen.empty else tuple(texts)
-    return Details(raw=raw, selected=len(common), follow_ups=common, unread_runs=chosen.unread)
+    common = () if selection.empty else tuple(texts)
+    return Details(raw=raw, selected=len(common), follow_ups=common, unread_runs=selection.unread)
 
 
-def _unselected(chosen: Selection, names: Sequence[str]) -> Prediction:
+def _unselected(selection: FollowUpSelection, names: Sequence[str]) -> Prediction:
     """No score, where no answer to the selection prompt could be read."""
     return Prediction(
         dict.fromkeys(names),
-        failure=chosen.failure,
-        usage=chosen.usage,
-        details={name: Details(unread_runs=chosen.unread) for name in names},
-        transient=chosen.transient,
+        failure=selection.failure,
+        usage=selection.usage,
+        details={name: Details(unread_runs=selection.unread) for name in names},
+        transient=selection.transient,
     )
 
 

@@ -1,19 +1,30 @@
-"""Pools of follow-ups: what a user might say next, and what that would tell of the dialogue."""
+"""Pools of follow-ups: what a user might say next, and what that would tell of the dialogue.
+
+A pool is a reviewed file; a language model may propose one (DIET, section 3.1). SELFMAP: the model
+that will judge proposes it. CRAFT: several other models do, and theirs are put together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError
+from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.protocol import ChatRequest, Message
+from medal_judges.models.prompted.parsing.thinking import after_thinking
+from medal_judges.models.prompted.prompt import fill, load_prompt
 from medal_judges.signature import content_hash
 
 Sign = Literal["negative", "positive"]
 Strategy = Literal["selfmap", "craft"]
+_MARK = re.compile(r"(?:\d{1,3}\s{0,3}[.):]|[-*•])")  # at the beginning of a stripped line
+_MOST_WORDS = 20  # of an utterance; longer lines are the model explaining itself
 
 
 class FollowUp(Config):
@@ -33,7 +44,7 @@ class FollowUp(Config):
         return value.strip()
 
 
-class Pool(Config):
+class FollowUpPool(Config):
     """Follow-ups as a reviewed file: how they were made (``method``, ``generators``), and who
     looked them over (``reviewed``; a pool straight from a model has none).
 
@@ -49,7 +60,7 @@ class Pool(Config):
     follow_ups: tuple[FollowUp, ...]
 
     @model_validator(mode="after")
-    def _distinct(self) -> Pool:
+    def _distinct(self) -> FollowUpPool:
         if not self.follow_ups:
             raise ValueError("a pool needs a follow-up")
         seen: set[tuple[str, str]] = set()
@@ -93,7 +104,7 @@ class Pool(Config):
                 hint="another judge, or a pool without its follow-ups",
             )
 
-    def sampled(self, per_generator: int, seed: int) -> Pool:
+    def sampled(self, per_generator: int, seed: int) -> FollowUpPool:
         """``per_generator`` follow-ups of each generator, drawn (DIET, section 6.2: 3, 2 or 1).
 
         Raises ConfigError where one has fewer, or where it is not said whose a follow-up is.
@@ -114,14 +125,108 @@ class Pool(Config):
             kept += (own[int(i)] for i in generator.permutation(len(own))[:per_generator])
         return self.keep(sorted(kept))
 
-    def keep(self, indices: Sequence[int]) -> Pool:
+    def keep(self, indices: Sequence[int]) -> FollowUpPool:
         """The pool with the follow-ups at ``indices`` only."""
         return self.model_copy(update={"follow_ups": tuple(self.follow_ups[i] for i in indices)})
 
 
-def load_pool(path: str) -> Pool:
+def load_pool(path: str) -> FollowUpPool:
     """The pool at ``path``, or the shipped one of that name (``followups/contrast``).
 
     Raises ConfigError that names the field.
     """
-    return build_config(Pool, read_yaml(path), where=path)
+    return build_config(FollowUpPool, read_yaml(path), where=path)
+
+
+# -- proposing a pool ------------------------------------------------------------------------------
+
+
+class PoolGeneration(Config):
+    """How a pool is proposed (DIET, sections 3.1 and 4.1).
+
+    Each of ``llms`` (see load_llm) is asked ``samples`` times for ``count`` follow-ups of each of
+    ``signs``. ``strategy``: the pool is ``selfmap``'s, whose one model also judges, or ``craft``'s,
+    which ``judge`` judges with, a model that proposes none; any may judge where it is not given.
+    """
+
+    llms: tuple[str | Mapping[str, Any], ...] = Field(default=("embedded:smollm2",), min_length=1)
+    strategy: Strategy | None = None
+    judge: str | None = None
+    signs: tuple[Sign, ...] = Field(default=("negative",), min_length=1)
+    count: int = Field(default=12, ge=1)
+    samples: int = Field(default=4, ge=1)
+    temperature: float = Field(default=0.8, ge=0)
+    max_tokens: int = Field(default=400, ge=16)
+    seed: int = 0
+    prompt: str = "prompts/diet_generation"
+
+    @model_validator(mode="after")
+    def _judge_fits(self) -> PoolGeneration:
+        if self.strategy == "selfmap" and len(self.llms) != 1:
+            raise ValueError("selfmap has one model in llms: the one that will judge")
+        names = [llm if isinstance(llm, str) else str(llm.get("model")) for llm in self.llms]
+        if self.strategy == "craft" and self.judge in names:
+            raise ValueError(f"craft: {self.judge} is to judge, so it proposes none; llms names it")
+        return self
+
+    @property
+    def method(self) -> str:
+        """What the pool's file says of how it was made."""
+        asked = f"{self.prompt}, {self.samples} samples, temperature {self.temperature:g}"
+        meant = f", for {self.judge} to judge with" if self.judge else ""
+        return f"{asked}, seed {self.seed}{meant}"
+
+
+def propose(config: PoolGeneration) -> tuple[FollowUp, ...]:
+    """Follow-ups of every model in ``config.llms``.
+
+    Repeats (letter case and punctuation aside) are left out. One model after the other is loaded.
+    """
+    parts = load_prompt(config.prompt, ("count",), ("context", "negative", "positive")).parts
+    distinct: dict[tuple[str, str], FollowUp] = {}
+    for setting in config.llms:
+        llm = load_llm(setting)
+        for sign in config.signs:
+            question = fill(f"{parts['context']} {parts[sign]}", {"count": str(config.count)})
+            requests = [
+                ChatRequest(
+                    (Message("user", question),),
+                    config.max_tokens,
+                    config.temperature,
+                    top_p=0.95,
+                    seed=config.seed + k,
+                )
+                for k in range(config.samples)
+            ]
+            for utterance in (u for answer in llm.chat(requests) for u in parse_list(answer.text)):
+                key = (" ".join(re.findall(r"\w+", utterance.casefold())), sign)
+                distinct.setdefault(key, FollowUp(text=utterance, sign=sign, by=llm.name))
+        llm.close()
+    return tuple(distinct.values())
+
+
+def make_pool(name: str, follow_ups: Sequence[FollowUp], config: PoolGeneration) -> FollowUpPool:
+    """The pool of ``follow_ups``, not reviewed by anybody yet."""
+    return FollowUpPool(
+        name=name,
+        method=config.method,
+        strategy=config.strategy,
+        generators=tuple(dict.fromkeys(f.by for f in follow_ups if f.by)),
+        follow_ups=tuple(follow_ups),
+    )
+
+
+def parse_list(answer: str) -> list[str]:
+    """The utterances of a numbered or bulleted list; lines of other kinds are the model's own talk.
+
+    Quotation marks around an utterance are taken off; what is longer than an utterance is left out.
+    """
+    spoken = after_thinking(answer)  # lists are drafted there
+    utterances = []
+    for line in spoken[0].splitlines() if spoken is not None else ():
+        if (mark := _MARK.match(line.strip())) is None:
+            continue
+        text = line.strip()[mark.end() :].strip().strip("\"'“”‘’*").strip()
+        if len(text.split()) <= _MOST_WORDS and re.search(r"\w", text):
+            utterances.append(text)
+    return utterances

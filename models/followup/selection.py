@@ -9,7 +9,7 @@ import numpy as np
 
 from medal_judges.config import Config
 from medal_judges.models.followup.choice import Choice, read_choice
-from medal_judges.models.followup.pool import Pool
+from medal_judges.models.followup.pool import FollowUpPool
 from medal_judges.models.llm.amounts import spent, usage_of
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message, Usage
 from medal_judges.models.prompted.prompt import AGAIN, Prompt, load_prompt, resolve, transcript
@@ -39,8 +39,8 @@ class SelectionConfig(Config):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """Indices into the pool. ``empty``: the runs had none in common and all are used (section 4.1).
+class FollowUpSelection:
+    """Indices into the pool. ``empty``: the runs had none in common, and all are used.
     ``unread``: runs whose answer could not be read, also when asked again; they do not count.
     ``failure``: why there is no selection, where none could be read. ``usage``: of all runs
     together. ``transient``: a run's answer failed for a reason that passes by itself."""
@@ -68,11 +68,11 @@ class _Run:
 def select(
     llm: LanguageModel,
     dialogues: Sequence[tuple[str, Sequence[Message]]],
-    pool: Pool,
+    pool: FollowUpPool,
     config: SelectionConfig,
     *,
     turn: bool,
-) -> list[Selection]:
+) -> list[FollowUpSelection]:
     """For each (id, messages) the follow-ups that every run chose; all of them where the runs have
     none in common.
 
@@ -97,7 +97,9 @@ def select(
     return [_selection(own, pool) for own in runs]
 
 
-def _ask(llm: LanguageModel, runs: Sequence[_Run], pool: Pool, max_tokens: int, again: str) -> None:
+def _ask(
+    llm: LanguageModel, runs: Sequence[_Run], pool: FollowUpPool, max_tokens: int, again: str
+) -> None:
     requests = [
         ChatRequest(
             (*run.question[:-1], Message("user", f"{run.question[-1].content}\n\n{again}".strip())),
@@ -112,17 +114,17 @@ def _ask(llm: LanguageModel, runs: Sequence[_Run], pool: Pool, max_tokens: int, 
         run.choice = read_choice(answer, [pool.follow_ups[i].text for i in run.order])
 
 
-def _selection(runs: Sequence[_Run], pool: Pool) -> Selection:
+def _selection(runs: Sequence[_Run], pool: FollowUpPool) -> FollowUpSelection:
     sets = [{r.order[p] for p in r.choice.places} for r in runs if r.choice.places is not None]
     usage = spent(usage for run in runs for usage in run.usages)
     missing = any(run.transient for run in runs)
     if not sets:
         reason = next((run.choice.reason for run in runs if run.choice.reason), "no run")
         failure = f"no selection of follow-ups could be read: {reason}"
-        return Selection((), True, usage, len(runs), failure, missing)
+        return FollowUpSelection((), True, usage, len(runs), failure, missing)
     common = set.intersection(*sets)
     indices = tuple(sorted(common or range(len(pool.follow_ups))))
-    return Selection(indices, not common, usage, len(runs) - len(sets), transient=missing)
+    return FollowUpSelection(indices, not common, usage, len(runs) - len(sets), transient=missing)
 
 
 def _order(seed: int, name: str, run: int, count: int) -> list[int]:
@@ -134,7 +136,7 @@ def _order(seed: int, name: str, run: int, count: int) -> list[int]:
 def _question(
     prompt: Prompt,
     messages: Sequence[Message],
-    pool: Pool,
+    pool: FollowUpPool,
     order: Sequence[int],
     turn: bool,
 ) -> tuple[Message, ...]:

@@ -18,7 +18,7 @@ from medal_judges.data_prep.generation.reading import read_utterance, read_verdi
 from medal_judges.data_prep.labelling.passages import passages
 from medal_judges.data_prep.native.comparison import _LETTER, _TIE
 from medal_judges.models.base.folder_checks import SECRETS
-from medal_judges.models.followup.generation import parse_list
+from medal_judges.models.followup.pool import parse_list
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.llm.server.rates import duration
 from medal_judges.models.prompted.parsing.answer import AnswerField, AnswerShape

@@ -28,7 +28,7 @@ def followups(
     from medal_judges.config import load_config
     from medal_judges.errors import MedalError
     from medal_judges.files import atomic_write
-    from medal_judges.models.followup.generation import PoolGeneration, make_pool, propose
+    from medal_judges.models.followup.pool import PoolGeneration, make_pool, propose
 
     settings = load_config(PoolGeneration, config, overrides or [], folder="followup_generation")
     if out.exists():

@@ -13,8 +13,7 @@ from medal_judges.cli import app
 from medal_judges.config import load_config
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.followup.generation import PoolGeneration
-from medal_judges.models.followup.pool import load_pool
+from medal_judges.models.followup.pool import PoolGeneration, load_pool
 from medal_judges.models.llm.local.model import LocalModel
 
 RUNNER = CliRunner()

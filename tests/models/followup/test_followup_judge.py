@@ -18,7 +18,7 @@ from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.judgement import parse_judgement
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.followup.judge import FollowUpConfig, FollowUpJudge
-from medal_judges.models.followup.pool import Pool, load_pool
+from medal_judges.models.followup.pool import FollowUpPool, load_pool
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -241,7 +241,7 @@ def test_shipped_judges_score(smollm2: LocalModel, name: str) -> None:
 class Choosing(ClosedModel):
     """Reads likelihoods as the embedded model does; every selection names the same two options."""
 
-    def __init__(self, inner: LocalModel, pool: Pool) -> None:
+    def __init__(self, inner: LocalModel, pool: FollowUpPool) -> None:
         super().__init__(inner, alternatives=False)
         self.texts = [f.text for f in pool.follow_ups[:2]]
 

@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.followup.generation import PoolGeneration, make_pool, parse_list
-from medal_judges.models.followup.pool import FollowUp, Pool, load_pool
+from medal_judges.models.followup.pool import (
+    FollowUp,
+    FollowUpPool,
+    PoolGeneration,
+    load_pool,
+    make_pool,
+    parse_list,
+)
 
 SHIPPED = ("contrast", "craft", "fed", "full", "selfmap")
 
@@ -20,11 +26,15 @@ def test_shipped_pools_are_reviewed_and_say_how_they_were_made(name: str) -> Non
 
 
 def test_hash_covers_what_scores_depend_on_and_nothing_else() -> None:
-    pool = Pool(name="a", method="m", follow_ups=(FollowUp(text="No."), FollowUp(text="Hm.")))
+    pool = FollowUpPool(
+        name="a", method="m", follow_ups=(FollowUp(text="No."), FollowUp(text="Hm."))
+    )
     renamed = pool.model_copy(update={"name": "b", "reviewed": "me"})
     assert renamed.hash == pool.hash
-    other = Pool(name="a", method="m", follow_ups=(FollowUp(text="No."), FollowUp(text="Hm!")))
-    turned = Pool(
+    other = FollowUpPool(
+        name="a", method="m", follow_ups=(FollowUp(text="No."), FollowUp(text="Hm!"))
+    )
+    turned = FollowUpPool(
         name="a",
         method="m",
         follow_ups=(FollowUp(text="No.", sign="positive"), FollowUp(text="Hm.")),
@@ -71,7 +81,7 @@ def test_a_proposed_pool_is_not_reviewed() -> None:
 def test_a_sample_has_as_many_of_each_generator() -> None:
     texts = {name: [f"{name} says {i}" for i in range(3)] for name in "abcd"}
     every = tuple(FollowUp(text=t, by=name) for name, own in texts.items() for t in own)
-    pool = Pool(name="p", method="m", follow_ups=every)
+    pool = FollowUpPool(name="p", method="m", follow_ups=every)
     for count in (3, 2, 1):  # DIET, section 6.2: 12, 8 and 4 follow-ups
         sampled = pool.sampled(count, seed=0)
         assert [f.by for f in sampled.follow_ups] == sorted("abcd" * count)

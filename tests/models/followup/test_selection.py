@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from medal_judges.models.followup.pool import FollowUp, Pool
+from medal_judges.models.followup.pool import FollowUp, FollowUpPool
 from medal_judges.models.followup.selection import SelectionConfig, select
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -16,7 +16,7 @@ from medal_judges.models.llm.protocol import (
 )
 
 TEXTS = ("No.", "I don't understand.", "That's wrong.", "You said that before.")
-POOL = Pool(name="p", method="m", follow_ups=tuple(FollowUp(text=t) for t in TEXTS))
+POOL = FollowUpPool(name="p", method="m", follow_ups=tuple(FollowUp(text=t) for t in TEXTS))
 TALK = (Message("user", "Hi"), Message("assistant", "Ho"))
 
 

@@ -18,7 +18,7 @@ from medal_judges.models.llm.protocol import (
     Usage,
 )
 from medal_judges.models.prompted.parsing.answer import ParsedAnswer, RatingDistribution, Scale
-from medal_judges.models.prompted.parsing.reading import NumberReading, read_number, shown
+from medal_judges.models.prompted.parsing.reading import read_number, shown
 from medal_judges.models.prompted.parsing.thinking import after_thinking
 from medal_judges.rating import rescale
 
@@ -62,11 +62,11 @@ class Ratings:
         """Whether one rating begins another, as 1 does 10."""
         return any(a != b and b.startswith(a) for a in self.texts for b in self.texts)
 
-    def read(self, answer: str) -> NumberReading:
+    def read(self, answer: str) -> ParsedAnswer:
         """The rating that ``answer`` gives; numbers between two ratings are none."""
         spoken = after_thinking(answer)
         if spoken is None:
-            return NumberReading(None, "the reasoning did not come to an end")
+            return ParsedAnswer(None, "the reasoning did not come to an end")
         scale = (float(self.texts[0]), float(self.texts[-1]))
         reading = read_number(spoken[0], scale, binary=self.texts == ("0", "1"))
         if reading.start is not None and reading.end is not None:
@@ -74,7 +74,7 @@ class Ratings:
             reading = replace(reading, start=start, end=end)
         if reading.value is None or f"{reading.value:g}" in self.texts:
             return reading
-        return NumberReading(None, f"{reading.value:g} is none of the ratings in {shown(answer)}")
+        return ParsedAnswer(None, f"{reading.value:g} is none of the ratings in {shown(answer)}")
 
     def moments(self, chances: Sequence[float]) -> tuple[float, float]:
         """(expected value, standard deviation) of ``values`` under ``chances``."""

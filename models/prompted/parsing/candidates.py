@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
-from typing import Literal
 
 from medal_judges.models.prompted.parsing import score_words as words
 from medal_judges.models.prompted.parsing.answer import Scale
@@ -21,26 +20,16 @@ from medal_judges.models.prompted.parsing.number_forms import (
     BLANK,
     LETTER,
     UNITS,
+    Evidence,
     Number,
+    Objection,
     numbers_in,
 )
 
-# label: behind a word for the score. verb: behind a verb of rating. share: of the scale's top.
-# points: its unit is that of a score. alone: on a line of its own. lead: the text begins with it.
-Evidence = Literal["label", "verb", "share", "points", "alone", "lead"]
-Objection = Literal["quoted", "reported", "negated", "bounded", "defined", "counted"]
 MOST_NUMBERS = 200  # in one text; one with more is no answer to be read
 
 _BEFORE, _AFTER = 160, 40  # characters around a number that are looked at
 _BY_VERB = ("number", "range", "either", "percent", "zhfraction")
-
-
-@dataclass(frozen=True, slots=True)
-class NumberCandidate(Number):
-    """A number with what speaks for it and against it."""
-
-    evidence: Evidence | None = None
-    objection: Objection | None = None
 
 
 # -- quotations ------------------------------------------------------------------------------------
@@ -153,7 +142,7 @@ def _label(names: tuple[str, ...]) -> re.Pattern[str]:
 
 def candidates(
     text: str, plain: str, scale: Scale, names: Sequence[str], *, binary: bool
-) -> list[NumberCandidate]:
+) -> list[Number]:
     """The numbers of ``text`` in order, at most one more than MOST_NUMBERS. ``plain`` is its
     plain_text, where what is certainly no score may have been blanked."""
     quoted = quotations(text)
@@ -168,7 +157,7 @@ def candidates(
 
 def _weighed(
     c: Number, plain: str, quoted: Sequence[tuple[int, int]], label: re.Pattern[str]
-) -> NumberCandidate:
+) -> Number:
     window = plain[max(0, c.start - _BEFORE) : c.start]
     sentence = _last(window, _SENTENCE_END)
     after = plain[c.end : c.end + _AFTER]
@@ -180,9 +169,7 @@ def _weighed(
         objection = "reported"
     else:
         objection = _own_objection(c, window, after, evidence)
-    return NumberCandidate(
-        c.start, c.end, c.value, c.reason, c.spelled, c.kind, evidence=evidence, objection=objection
-    )
+    return replace(c, evidence=evidence, objection=objection)
 
 
 def reported(sentence: str) -> bool:

@@ -22,11 +22,7 @@ _TOKEN = re.compile(
     r"|(?P<share>\d+(?:\.\d+)?\s?/\s?\d+)|(?P<number>-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|(?P<word>\w+)|.",
     re.DOTALL,
 )
-_WORDS = {"true": "true", "false": "false", "null": "null"} | {
-    "True": "true",
-    "False": "false",
-    "None": "null",
-}
+_WORDS = {"True": "true", "False": "false", "None": "null"}
 _BLANK = re.compile(r"\s*")
 _DECODER = json.JSONDecoder()
 
@@ -51,8 +47,12 @@ def strict_json(text: str) -> Any:
     """
     if len(text) > _MOST_STRICT:
         raise NotJson(f"{len(text)} characters")
+    return _loads(text, strict=True)
+
+
+def _loads(text: str, *, strict: bool) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
+        return json.loads(text, strict=strict, object_pairs_hook=_object, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise NotJson(str(error)) from error
 
@@ -82,59 +82,50 @@ def first_entries(text: str) -> tuple[dict[str, Any], int]:
     """The entries of an object that ``text`` begins with and that breaks off or breaks down later,
     and where the last of them ends. Only whole entries, with the comma behind them, count."""
     entries: dict[str, Any] = {}
-    position = _skip(text, 1)
-    done = position
-    while text[position : position + 1] == '"':
-        try:
-            key, position = _value_at(text, position)
-            position = _skip(text, position)
-            if text[position : position + 1] != ":":
-                break
-            value, position = _value_at(text, position + 1)
-        except NotJson:
-            break
-        position = _skip(text, position)
-        if text[position : position + 1] != ",":
+    done = _skip(text, 1)
+    for key, value, _, end in _members(text, 0):
+        comma = _skip(text, end)
+        if text[comma : comma + 1] != ",":
             break
         if key in entries and entries[key] != value:
             raise NotJson(f"the key {key!r} stands twice, with two values")
         entries[key] = value
-        done = position = _skip(text, position + 1)
+        done = _skip(text, comma + 1)
     return entries, done
 
 
 def locate(text: str, start: int, path: Sequence[str]) -> tuple[int, int] | None:
     """Where the value at ``path`` stands in the strict JSON object that opens at ``start``; None in
     one that is not strict."""
-    position, end = start, start
-    for key in path:
-        found = _entry(text, position, key)
+    span = (start, start)
+    for wanted in path:
+        members = _members(text, span[0])
+        found = next(((begin, end) for key, _, begin, end in members if key == wanted), None)
         if found is None:
             return None
-        position, end = found
-    return position, end
+        span = found
+    return span
 
 
-def _entry(text: str, start: int, wanted: str) -> tuple[int, int] | None:
-    """Where the value of the key ``wanted`` of the object at ``start`` begins and ends."""
-    if text[start : start + 1] != "{":
-        return None
+def _members(text: str, start: int) -> Iterator[tuple[str, Any, int, int]]:
+    """(key, value, where the value begins and ends) of the strict JSON object at ``start``, up to
+    the first member that is none."""
     position = start
-    try:
-        while text[position : position + 1] in ("{", ","):
-            position = _skip(text, position + 1)
+    while text[position : position + 1] in ("{", ","):
+        position = _skip(text, position + 1)
+        if text[position : position + 1] != '"':
+            return
+        try:
             key, position = _value_at(text, position)
             position = _skip(text, position)
             if text[position : position + 1] != ":":
-                return None
+                return
             begin = _skip(text, position + 1)
-            _, position = _value_at(text, begin)
-            if key == wanted:
-                return begin, position
-            position = _skip(text, position)
-    except NotJson:
-        pass
-    return None
+            value, end = _value_at(text, begin)
+        except NotJson:
+            return
+        yield key, value, begin, end
+        position = _skip(text, end)
 
 
 def _skip(text: str, position: int) -> int:
@@ -168,16 +159,16 @@ def _closing(text: str, start: int) -> int | None:
 
 def _relaxed(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text, strict=False, object_pairs_hook=_object, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        value = _rewritten(text)
+        value = _loads(text, strict=False)
+    except NotJson:
+        value = _loads(_rewritten(text), strict=False)
     if not isinstance(value, dict):
         raise NotJson("not an object")
     return value
 
 
-def _rewritten(text: str) -> Any:
-    """The value of ``text`` once comments and loose commas are out of it, words of Python are those
+def _rewritten(text: str) -> str:
+    """``text`` once comments and loose commas are out of it, words of Python are those
     of JSON, and keys and strings have double quotes. A share such as 8/10 becomes a text."""
     parts: list[str] = []
     comma = False  # whether one waits to see what follows
@@ -190,18 +181,15 @@ def _rewritten(text: str) -> Any:
         comma = m["comma"] is not None
         if not comma:
             parts.append(_token(m))
-    try:
-        found = "".join(parts)
-        return json.loads(found, strict=False, object_pairs_hook=_object, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise NotJson(str(error)) from error
+    return "".join(parts)
 
 
 def _token(m: re.Match[str]) -> str:
     if m["share"]:
         return json.dumps(m[0])
     if m["word"]:
-        return _WORDS.get(m[0]) or json.dumps(m[0])
+        word = _WORDS.get(m[0], m[0])
+        return word if word in _WORDS.values() else json.dumps(word)
     if m["string"] and m[0][0] == "'":
         return '"' + re.sub(r"\\.|\"", _escaped, m[0][1:-1], flags=re.DOTALL) + '"'
     return m[0]

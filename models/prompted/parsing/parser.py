@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.prompted.parsing.answer import AnswerField, AnswerShape, ParsedAnswer, Step
-from medal_judges.models.prompted.parsing.embedded_object import (
-    is_quoted,
-    lines_of,
-    opening_brace,
-    without,
-)
+from medal_judges.models.prompted.parsing.candidates import quotations, reported
 from medal_judges.models.prompted.parsing.json_text import (
     MOST_CHARACTERS,
     NotJson,
@@ -29,7 +24,6 @@ from medal_judges.models.prompted.parsing.json_text import (
     strict_json,
 )
 from medal_judges.models.prompted.parsing.reading import (
-    NumberReading,
     marked_values,
     off_scale,
     read_number,
@@ -38,27 +32,31 @@ from medal_judges.models.prompted.parsing.reading import (
 from medal_judges.models.prompted.parsing.thinking import after_thinking, mentions_thinking
 
 _HUGE = 1e15
+_FENCE = re.compile(r"```\w{0,12}")
+_LONGEST_LINE = 2_000
 
 
 def parse_answer(
-    completion: Completion, wanted: Sequence[AnswerField], answer: AnswerShape
+    completion: Completion, fields: Sequence[AnswerField], shape: AnswerShape
 ) -> dict[str, ParsedAnswer]:
-    """For each wanted dimension what the completion says of it."""
+    """For each of ``fields`` what the completion says of it, by the dimension's name."""
     if completion.finish == "failed":
-        return _none(wanted, completion.failure or "no answer")
+        return {f.name: ParsedAnswer(None, completion.failure or "no answer") for f in fields}
+    cut = " (the answer was cut at its token limit)" if completion.finish == "length" else ""
     text, offset = completion.text, 0
-    if not _is_strict(
-        text
-    ):  # a comment may speak of <think>: an answer that is JSON has no thought
+    reason = None
+    if not _is_strict(text):  # a comment may speak of <think>: JSON has no thought before it
         spoken = after_thinking(text)
         if spoken is None:
-            return _none(wanted, "the reasoning did not come to an end" + _cut(completion))
-        text, offset = spoken
-        if mentions_thinking(text) and not _is_strict(text):
-            return _none(wanted, "nobody can say where the reasoning ends" + _cut(completion))
-    read = _read(text, wanted, answer, completion)
-    cut = _cut(completion)
-    return {name: _placed(parsed, offset, cut) for name, parsed in read.items()}
+            reason = "the reasoning did not come to an end"
+        else:
+            text, offset = spoken
+            if mentions_thinking(text) and not _is_strict(text):
+                reason = "nobody can say where the reasoning ends"
+    if reason is not None:
+        return {f.name: ParsedAnswer(None, reason + cut) for f in fields}
+    parsed = _Answer(text, fields, shape).read(enforced=completion.enforced)
+    return {name: _placed(each, offset, cut) for name, each in parsed.items()}
 
 
 def _is_strict(text: str) -> bool:
@@ -69,219 +67,225 @@ def _is_strict(text: str) -> bool:
     return True
 
 
-def _none(wanted: Sequence[AnswerField], reason: str) -> dict[str, ParsedAnswer]:
-    return {w.name: ParsedAnswer(None, reason) for w in wanted}
-
-
-def _cut(completion: Completion) -> str:
-    return " (the answer was cut at its token limit)" if completion.finish == "length" else ""
-
-
 def _placed(parsed: ParsedAnswer, offset: int, cut: str) -> ParsedAnswer:
     if parsed.value is None:
-        return replace(parsed, reason=f"{parsed.reason}{cut}")
+        return replace(parsed, reason=f"{parsed.reason}{cut}", start=None, end=None)
     if parsed.start is None or parsed.end is None:
         return parsed
     return replace(parsed, start=parsed.start + offset, end=parsed.end + offset)
 
 
-def _read(
-    text: str, wanted: Sequence[AnswerField], answer: AnswerShape, completion: Completion
-) -> dict[str, ParsedAnswer]:
-    if not text.strip():
-        return _none(wanted, "an empty answer")
-    start = len(text) - len(text.lstrip())
-    try:
-        value = strict_json(text.strip())
-    except NotJson:
-        return _tolerant(text, wanted, answer)
-    step: Step = "schema" if completion.enforced else "json"
-    if isinstance(value, dict):
-        return {w.name: _from_object(value, w, wanted, answer, step, text, start) for w in wanted}
-    if len(wanted) == 1 and isinstance(value, int | float) and not isinstance(value, bool):
-        span = (start, start + len(text.strip()))
-        return {wanted[0].name: _number(value, wanted[0], step, None, span)}
-    return _tolerant(text, wanted, answer)
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The text behind any reasoning, and what it was asked for."""
 
+    text: str
+    fields: Sequence[AnswerField]
+    shape: AnswerShape
 
-# -- objects ---------------------------------------------------------------------------------------
+    def read(self, *, enforced: bool) -> dict[str, ParsedAnswer]:
+        """What the text says of each field, in the strictest way that reads it."""
+        if not self.text.strip():
+            return self._unread("an empty answer")
+        start = len(self.text) - len(self.text.lstrip())
+        try:
+            value = strict_json(self.text.strip())
+        except NotJson:
+            return self._tolerant()
+        step: Step = "schema" if enforced else "json"
+        if isinstance(value, dict):
+            return {f.name: self._from_object(value, f, step, start) for f in self.fields}
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if len(self.fields) == 1 and number:
+            span = (start, start + len(self.text.strip()))
+            return {self.fields[0].name: _of_number(value, self.fields[0], step, None, span)}
+        return self._tolerant()
 
+    def _unread(self, reason: str) -> dict[str, ParsedAnswer]:
+        return {f.name: ParsedAnswer(None, reason) for f in self.fields}
 
-def _tolerant(
-    text: str, wanted: Sequence[AnswerField], answer: AnswerShape
-) -> dict[str, ParsedAnswer]:
-    if len(text) > MOST_CHARACTERS:
-        return _none(wanted, f"an answer of {len(text)} characters; {MOST_CHARACTERS} are read")
-    told = [
-        o for o in objects_in(text) if any(_entries(o.value, w, wanted, answer) for w in wanted)
-    ]
-    if told and all(o.value == told[0].value for o in told):
-        return _from_embedded(text, told, wanted, answer)
-    if told:
-        return _none(wanted, f"{len(told)} JSON objects that differ")
-    if (broken := opening_brace(text)) is not None:
-        entries, done = _first_entries(text, broken)
-        if any(_entries(entries, w, wanted, answer) for w in wanted):
-            return _from_broken(text, entries, done, wanted, answer)
-    if len(wanted) == 1:
-        only = wanted[0]
-        reading = read_number(text, only.scale, names=only.names, binary=only.binary)
-        return {only.name: _of_reading(reading, _remark(text))}
-    return {w.name: _from_lines(text, w) for w in wanted}
+    def _tolerant(self) -> dict[str, ParsedAnswer]:
+        text = self.text
+        if len(text) > MOST_CHARACTERS:
+            told = f"an answer of {len(text)} characters; {MOST_CHARACTERS} are read"
+            return self._unread(told)
+        objects = [o for o in objects_in(text) if self._speaks(o.value)]
+        if objects and all(o.value == objects[0].value for o in objects):
+            return self._from_embedded(objects)
+        if objects:
+            return self._unread(f"{len(objects)} JSON objects that differ")
+        opening = re.match(r"\s{0,100}(?:```\w{0,12}\s{0,20})?(?=\{)", text)
+        if opening is not None:
+            try:
+                entries, length = first_entries(text[opening.end() :])
+            except NotJson:
+                entries, length = {}, 0
+            if self._speaks(entries):
+                return self._from_broken(entries, opening.end() + length)
+        if len(self.fields) == 1:
+            only = self.fields[0]
+            parsed = read_number(text, only.scale, names=only.names, binary=only.binary)
+            # A free answer is a comment too where it says more than its number.
+            says_more = len(re.findall(r"[^\W\d_]+", text)) > 2
+            return {only.name: _tolerated(parsed, text.strip() if says_more else None)}
+        return {f.name: _from_lines(text, f) for f in self.fields}
 
+    # -- objects -----------------------------------------------------------------------------------
 
-def _from_embedded(
-    text: str, told: Sequence[ObjectIn], wanted: Sequence[AnswerField], answer: AnswerShape
-) -> dict[str, ParsedAnswer]:
-    """What an object says that stands in other text: nothing where it is quoted as somebody
-    else's words, and nothing on a dimension for which the other text marks another number."""
-    spans = [(o.start, o.end) for o in told]
-    if any(is_quoted(text, start, end) for start, end in spans):
-        return _none(wanted, "a JSON object in somebody else's words")
-    outside = without(text, spans)
-    read: dict[str, ParsedAnswer] = {}
-    for w in wanted:
-        read[w.name] = _from_object(
-            told[0].value, w, wanted, answer, "tolerant", text, told[0].start
-        )
-        others = _values_beside(outside, w, alone=len(wanted) == 1)
-        if read[w.name].value is not None and others - {read[w.name].value}:
-            read[w.name] = ParsedAnswer(
-                None, f"a number beside the JSON object that says {w.label!r} too"
-            )
-    return read
+    def _speaks(self, record: Mapping[str, Any]) -> bool:
+        return any(self._entries(record, field) for field in self.fields)
 
+    def _entries(self, record: Mapping[str, Any], field: AnswerField) -> dict[str, Any]:
+        """The entries of an object that speak of ``field``, by their own spelling of the key."""
+        names = (*field.names, self.shape.score) if len(self.fields) == 1 else field.names
+        keys = {_bare(name) for name in names}
+        return {key: value for key, value in record.items() if _bare(key) in keys}
 
-def _values_beside(text: str, w: AnswerField, *, alone: bool) -> set[float | None]:
-    """The scores that ``text`` marks; of several dimensions only those on lines that name ``w``."""
-    if not text.strip():
-        return set()
-    if alone:
-        return marked_values(text, w.scale, w.names)
-    return {v for rest in lines_of(text, w.names) for v in marked_values(rest, w.scale, w.names)}
+    def _from_object(
+        self, record: Mapping[str, Any], field: AnswerField, step: Step, start: int
+    ) -> ParsedAnswer:
+        """What the object says of ``field`` that opens at ``start``."""
+        entries = self._entries(record, field)
+        if not entries:
+            return ParsedAnswer(None, f"no key {field.key!r} in the JSON answer")
+        key, value = next(iter(entries.items()))
+        if any(other != value for other in entries.values()):
+            return ParsedAnswer(None, f"the keys {', '.join(map(repr, entries))} differ")
+        path, holder = [key], record
+        if isinstance(value, dict):
+            holder, inner = value, self.shape.score
+            if inner not in value:
+                return ParsedAnswer(None, f"no {inner!r} under {key!r} in the JSON answer")
+            path, value = [key, inner], value[inner]
+        if key not in (field.key, self.shape.score):
+            step = "tolerant"
+        comment = holder.get(self.shape.comment) if self.shape.comment else None
+        comment = comment.strip() or None if isinstance(comment, str) else None
+        return _of_value(value, field, step, comment, locate(self.text, start, path))
 
+    def _from_embedded(self, objects: Sequence[ObjectIn]) -> dict[str, ParsedAnswer]:
+        """What an object says that stands in other text: nothing where it is quoted as somebody
+        else's words, and nothing on a dimension for which the other text marks another number."""
+        if any(_is_quoted(self.text, o.start, o.end) for o in objects):
+            return self._unread("a JSON object in somebody else's words")
+        outside = self.text
+        for each in objects:
+            blanks = " " * (each.end - each.start)
+            outside = outside[: each.start] + blanks + outside[each.end :]
+        outside = _FENCE.sub(lambda m: " " * len(m[0]), outside)
+        answers: dict[str, ParsedAnswer] = {}
+        for f in self.fields:
+            parsed = self._from_object(objects[0].value, f, "tolerant", objects[0].start)
+            # Of several dimensions only the lines that name this one speak of it.
+            beside = [outside] if len(self.fields) == 1 else _lines_of(outside, f.names)
+            others = {v for rest in beside for v in marked_values(rest, f.scale, f.names)}
+            if parsed.value is not None and others - {parsed.value}:
+                told = f"a number beside the JSON object that says {f.label!r} too"
+                parsed = ParsedAnswer(None, told)
+            answers[f.name] = parsed
+        return answers
 
-def _first_entries(text: str, start: int) -> tuple[dict[str, Any], int]:
-    try:
-        entries, done = first_entries(text[start:])
-    except NotJson:
-        return {}, start
-    return entries, start + done
-
-
-def _from_broken(
-    text: str,
-    entries: Mapping[str, Any],
-    done: int,
-    wanted: Sequence[AnswerField],
-    answer: AnswerShape,
-) -> dict[str, ParsedAnswer]:
-    """What the whole entries say at the beginning of an object that was cut, or is no JSON later.
-    Where the rest names a dimension's key once more, nobody can say what that means."""
-    rest = text[done:].lower()
-    read: dict[str, ParsedAnswer] = {}
-    for w in wanted:
-        keys = {*w.names, answer.score} if len(wanted) == 1 else set(w.names)
-        if any(re.search(rf"[\"']{re.escape(key.lower())}[\"']\s{{0,3}}:", rest) for key in keys):
-            read[w.name] = ParsedAnswer(
-                None, f"more than one entry {w.key!r} in an object that is no JSON"
-            )
-        else:
-            read[w.name] = _from_object(entries, w, wanted, answer, "tolerant", text, done)
-    return read
-
-
-def _remark(text: str) -> str | None:
-    """A free answer where it says more than its number."""
-    return text.strip() if len(re.findall(r"[^\W\d_]+", text)) > 2 else None
-
-
-def _entries(
-    found: Mapping[str, Any], w: AnswerField, wanted: Sequence[AnswerField], answer: AnswerShape
-) -> dict[str, Any]:
-    """The entries of an object that speak of ``w``, by their own spelling of the key."""
-    keys = {_bare(name) for name in w.names}
-    if len(wanted) == 1:
-        keys.add(_bare(answer.score))
-    return {key: value for key, value in found.items() if _bare(key) in keys}
+    def _from_broken(self, entries: Mapping[str, Any], done: int) -> dict[str, ParsedAnswer]:
+        """What the whole entries say at the beginning of an object that was cut, or is no JSON
+        later. Where the rest, from ``done`` on, names a dimension's key once more, nobody can say
+        what that means."""
+        rest = self.text[done:].lower()
+        answers: dict[str, ParsedAnswer] = {}
+        for f in self.fields:
+            keys = {*f.names, self.shape.score} if len(self.fields) == 1 else set(f.names)
+            told = "|".join(re.escape(key.lower()) for key in keys)
+            if re.search(rf"[\"'](?:{told})[\"']\s{{0,3}}:", rest):
+                reason = f"more than one entry {f.key!r} in an object that is no JSON"
+                answers[f.name] = ParsedAnswer(None, reason)
+            else:
+                answers[f.name] = self._from_object(entries, f, "tolerant", done)
+        return answers
 
 
 def _bare(key: str) -> str:
     return re.sub(r"[\W_]+", "_", key.strip().lower()).strip("_")
 
 
-def _from_object(
-    found: Mapping[str, Any],
-    w: AnswerField,
-    wanted: Sequence[AnswerField],
-    answer: AnswerShape,
-    step: Step,
-    text: str,
-    start: int,
-) -> ParsedAnswer:
-    """What the object says of ``w`` that opens at ``start`` in ``text``."""
-    entries = _entries(found, w, wanted, answer)
-    if not entries:
-        return ParsedAnswer(None, f"no key {w.key!r} in the JSON answer")
-    key, value = next(iter(entries.items()))
-    if any(other != value for other in entries.values()):
-        return ParsedAnswer(None, f"the keys {', '.join(map(repr, entries))} differ")
-    path, holder = [key], found
-    if isinstance(value, dict):
-        holder, inner = value, answer.score
-        if inner not in value:
-            return ParsedAnswer(None, f"no {inner!r} under {key!r} in the JSON answer")
-        path, value = [key, inner], value[inner]
-    if key not in (w.key, answer.score):
-        step = "tolerant"
-    comment = holder.get(answer.comment) if answer.comment else None
-    comment = comment.strip() or None if isinstance(comment, str) else None
-    return _of_value(value, w, step, comment, locate(text, start, path))
-
-
 def _of_value(
-    value: Any, w: AnswerField, step: Step, comment: str | None, span: tuple[int, int] | None
+    value: Any, field: AnswerField, step: Step, comment: str | None, span: tuple[int, int] | None
 ) -> ParsedAnswer:
-    if isinstance(value, bool):
-        if not w.binary:
-            return ParsedAnswer(None, f"{value} where a number was asked for", comment=comment)
+    if isinstance(value, bool) and field.binary:
         return ParsedAnswer(float(value), None, "tolerant", comment)
-    if isinstance(value, int | float):
-        return _number(value, w, step, comment, span)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _of_number(value, field, step, comment, span)
     if isinstance(value, str):
-        reading = read_number(value, w.scale, names=w.names, binary=w.binary)
-        return _of_reading(NumberReading(reading.value, reading.reason), comment)
-    return ParsedAnswer(None, f"{shown(str(value))} where a number was asked for", comment=comment)
+        parsed = read_number(value, field.scale, names=field.names, binary=field.binary)
+        return _tolerated(replace(parsed, start=None, end=None), comment)
+    told = value if isinstance(value, bool) else shown(str(value))
+    return ParsedAnswer(None, f"{told} where a number was asked for", comment=comment)
 
 
-def _number(
-    value: float, w: AnswerField, step: Step, comment: str | None, span: tuple[int, int] | None
+def _of_number(
+    value: float, field: AnswerField, step: Step, comment: str | None, span: tuple[int, int] | None
 ) -> ParsedAnswer:
     if not abs(value) < _HUGE:  # infinite, not a number, or thousands of digits
         return ParsedAnswer(None, "no number that could be a score", comment=comment)
-    if problem := off_scale(value, w.scale, binary=w.binary):
+    if problem := off_scale(value, field.scale, binary=field.binary):
         return ParsedAnswer(None, problem, comment=comment)
-    start, end = span or (None, None)
-    return ParsedAnswer(float(value), None, step, comment, start, end)
+    return ParsedAnswer(float(value), None, step, comment, *(span or (None, None)))
 
 
-def _of_reading(reading: NumberReading, comment: str | None) -> ParsedAnswer:
-    if reading.value is None:
-        return ParsedAnswer(None, reading.reason, comment=comment)
-    return ParsedAnswer(reading.value, None, "tolerant", comment, reading.start, reading.end)
+def _tolerated(parsed: ParsedAnswer, comment: str | None) -> ParsedAnswer:
+    step: Step | None = None if parsed.value is None else "tolerant"
+    return replace(parsed, step=step, comment=comment)
 
 
-# -- lines -----------------------------------------------------------------------------------------
+# -- other text ------------------------------------------------------------------------------------
 
 
-def _from_lines(text: str, w: AnswerField) -> ParsedAnswer:
+def _is_quoted(text: str, start: int, end: int) -> bool:
+    """Whether the object at [start, end) stands between quotation marks, on a line marked as a
+    quotation, or is introduced as what somebody else said or wants."""
+    first = text.rfind("\n", 0, start) + 1
+    after = text[end : end + 400].split("\n", 1)[0]
+    marks = text[start - 1 : start] + text[end : end + 1]
+    paired = marks in ('""', "''", "“”", "«»", "「」")
+    if paired and text.strip() != marks[0] + text[start:end] + marks[1]:
+        return True
+    if text[first:start].lstrip().startswith(">"):
+        return True
+    before = _FENCE.sub("", text[:start]).rstrip()[-400:]
+    here = text[first:start].strip(" `\t") != ""  # on the line of other words
+    if here or before.endswith((":", "：")):
+        introduction = re.split(r"[.!?。！？]\s|\n", before)[-1]
+        return reported(introduction) or (here and reported(f" {after}"))
+    return reported(after) if after.strip(" `.") else False
+
+
+def _lines_of(text: str, names: Sequence[str]) -> list[str]:
+    """What stands behind the name and a colon (or a dash), on each line that begins with one of
+    ``names``. Lines that quote are left out, and what is behind a line's first 2,000 characters."""
+    told = "|".join(re.escape(n.replace("_", " ")).replace(r"\ ", r"[\s_]{1,3}") for n in names)
+    line = re.compile(
+        rf"(?P<before>[^\w\n]{{0,12}}(?:\d{{1,2}}[^\w\n]{{1,6}})?)(?:{told})(?P<close>[^\w\n:=：→]{{0,6}}?)"
+        r"(?:[:=：→]|\s[-–]\s)(?P<rest>[^\n]*)",
+        re.IGNORECASE,
+    )
+    quoted = [(a, b) for a, b in quotations(text) if "\n" not in text[a:b]]
+    rests: list[str] = []
+    position = 0
+    for each in text.split("\n"):
+        m = line.match(each[:_LONGEST_LINE])
+        begin = position + (m.start("rest") if m else 0)
+        if m and ">" not in m["before"] and not any(a <= begin < b for a, b in quoted[:200]):
+            rests.append(m["rest"])
+        position += len(each) + 1
+    return rests
+
+
+def _from_lines(text: str, field: AnswerField) -> ParsedAnswer:
     """The one line of ``text`` that begins with the dimension's name and gives a number."""
-    readings = [
-        read_number(rest, w.scale, names=w.names, binary=w.binary)
-        for rest in lines_of(text, w.names)
+    numbers = [
+        read_number(rest, field.scale, names=field.names, binary=field.binary)
+        for rest in _lines_of(text, field.names)
     ]
-    if not readings:
-        return ParsedAnswer(None, f"no line for {w.label!r} in the answer {shown(text)}")
-    if len({r.value for r in readings}) > 1:
-        return ParsedAnswer(None, f"several lines for {w.label!r} that differ")
-    return _of_reading(NumberReading(readings[0].value, readings[0].reason), None)
+    if not numbers:
+        return ParsedAnswer(None, f"no line for {field.label!r} in the answer {shown(text)}")
+    if len({parsed.value for parsed in numbers}) > 1:
+        return ParsedAnswer(None, f"several lines for {field.label!r} that differ")
+    return _tolerated(replace(numbers[0], start=None, end=None), None)

@@ -9,33 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
-from medal_judges.models.prompted.parsing.answer import Scale
+from medal_judges.models.prompted.parsing.answer import ParsedAnswer, Scale
 from medal_judges.models.prompted.parsing.candidates import (
     MOST_NUMBERS,
-    NumberCandidate,
     candidates,
     quotations,
     reported,
 )
 from medal_judges.models.prompted.parsing.json_text import MOST_CHARACTERS
-from medal_judges.models.prompted.parsing.number_forms import plain_text
-from medal_judges.models.prompted.parsing.numerals import ZH_DIGITS
+from medal_judges.models.prompted.parsing.number_forms import ZH_DIGITS, Number, plain_text
 from medal_judges.models.prompted.parsing.score_words import LABELS
-
-
-@dataclass(frozen=True, slots=True)
-class NumberReading:
-    """``value`` on the scale asked for, or None and a ``reason``. ``start`` and ``end``: where the
-    number stands in the text that was read; None where it stands as a word."""
-
-    value: float | None
-    reason: str | None = None
-    start: int | None = None
-    end: int | None = None
-
 
 _REFUSAL = re.compile(
     r"\W{0,20}(?:(?:i['’]?m|i am) (?:very |really )?sorry|sorry\b|as an ai\b"
@@ -56,7 +41,7 @@ _SCALE_NAME = re.compile(
 
 def read_number(
     text: str, scale: Scale, *, names: Sequence[str] = (), binary: bool = False
-) -> NumberReading:
+) -> ParsedAnswer:
     """The score in ``text`` on ``scale``; ``names`` are what the dimension may be called in it.
 
     A number counts behind a label (``Score: 4``) or a verb of rating, as a share of the scale's
@@ -67,19 +52,19 @@ def read_number(
     whole answer, and (Chinese) before 分.
     """
     if not text.strip():
-        return NumberReading(None, "an empty answer")
+        return ParsedAnswer(None, "an empty answer")
     if len(text) > MOST_CHARACTERS:
-        return NumberReading(
+        return ParsedAnswer(
             None, f"an answer of {len(text)} characters; {MOST_CHARACTERS} are read"
         )
     if _REFUSAL.match(text):
-        return NumberReading(None, f"a refusal: {shown(text)}")
+        return ParsedAnswer(None, f"a refusal: {shown(text)}")
     plain = _without_scale(plain_text(text), scale)
     if binary and (word := _yes_or_no(text, plain, names)) is not None:
-        return NumberReading(word)
+        return ParsedAnswer(word)
     numbers = candidates(text, plain, scale, names, binary=binary)
     if len(numbers) > MOST_NUMBERS:
-        return NumberReading(None, f"more than {MOST_NUMBERS} numbers in {shown(text)}")
+        return ParsedAnswer(None, f"more than {MOST_NUMBERS} numbers in {shown(text)}")
     return _settled(numbers, scale, binary, text)
 
 
@@ -97,38 +82,36 @@ _FORMAL = ("label", "share", "points")
 _NO_RIVALS = ("negated", "bounded", "defined", "counted")
 
 
-def _is_marked(c: NumberCandidate) -> bool:
+def _is_marked(c: Number) -> bool:
     return c.evidence is not None and c.objection is None
 
 
-def _settled(
-    numbers: Sequence[NumberCandidate], scale: Scale, binary: bool, text: str
-) -> NumberReading:
+def _settled(numbers: Sequence[Number], scale: Scale, binary: bool, text: str) -> ParsedAnswer:
     marked = [c for c in numbers if _is_marked(c)]
     loose = [c for c in numbers if c.evidence is None and c.objection is None and not c.spelled]
     if not marked and len(re.findall(r"[^\W\d_]+", text)) <= 3 and ":" not in text:
         # the answer's last word: "a solid 4"
         marked, loose = [c for c in loose if not re.search(r"\w", text[c.end :])], []
     if not marked:
-        return NumberReading(None, f"{_unmarked(numbers, loose)} in the answer {shown(text)}")
+        return ParsedAnswer(None, f"{_unmarked(numbers, loose)} in the answer {shown(text)}")
     if bad := next((c for c in marked if c.value is None), None):
-        return NumberReading(None, f"{bad.reason} in {shown(text)}")
+        return ParsedAnswer(None, f"{bad.reason} in {shown(text)}")
     rivals = [c for c in numbers if c.evidence in _FORMAL and c.objection in ("quoted", "reported")]
     if all(c.evidence == "lead" for c in marked):
         rivals += [c for c in loose if c.value is not None and scale[0] <= c.value <= scale[1]]
     values = sorted({c.value for c in (*marked, *rivals) if c.value is not None})
     if len(values) > 1:
         told = ", ".join(f"{v:g}" for v in values[:5])
-        return NumberReading(None, f"more than one number ({told}) in {shown(text)}")
+        return ParsedAnswer(None, f"more than one number ({told}) in {shown(text)}")
     if problem := off_scale(values[0], scale, binary=binary):
-        return NumberReading(None, problem)
+        return ParsedAnswer(None, problem)
     first = marked[0]
     if first.spelled:
-        return NumberReading(values[0])
-    return NumberReading(values[0], start=first.start, end=first.end)
+        return ParsedAnswer(values[0])
+    return ParsedAnswer(values[0], start=first.start, end=first.end)
 
 
-def _unmarked(numbers: Sequence[NumberCandidate], loose: Sequence[NumberCandidate]) -> str:
+def _unmarked(numbers: Sequence[Number], loose: Sequence[Number]) -> str:
     """Why none of ``numbers`` is the score."""
     defined = {c.value for c in numbers if c.objection == "defined"}
     others = {c.value for c in loose}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from medal_judges.data_prep.corpus_stats.findings import Distribution, Findings
-from medal_judges.data_prep.corpus_stats.survey import ALL, Part, ScaledDimension
-from medal_judges.report.figure import Bar, Bars, Figure, Segment, Tone
+from medal_judges.data_prep.corpus_stats.survey import ALL, ScaledDimension, Subset
+from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
 from medal_judges.report.numbers import DASH, number
 from medal_judges.report.table import Cell, Heat, Table
 from medal_judges.stats.results import Estimate
@@ -24,8 +24,8 @@ def heat_figure(findings: Findings, dimensions: Sequence[ScaledDimension]) -> Fi
 def highest_share(findings: Findings) -> float:
     """The largest share of any issue in any cell of the maps, from 0 to 1."""
     shares = (
-        findings.figure(part, d).estimate.value
-        for part in (*findings.pairs, *findings.chatbots)
+        findings.figure(subset, d).estimate.value
+        for subset in (*findings.pairs, *findings.chatbots)
         for d in findings.issues
     )
     return max((value for value in shares if value is not None), default=0.0)
@@ -37,8 +37,8 @@ def _heat_map(findings: Findings, dimension: ScaledDimension, top: float) -> Tab
     low, high = (0.0, top if issue else 1.0) if share else _span(findings, dimension)
     sign: Literal["pos", "neg"] = "neg" if issue else "pos"
 
-    def cell(part: Part) -> Cell:
-        figure = findings.figure(part, dimension)
+    def cell(subset: Subset) -> Cell:
+        figure = findings.figure(subset, dimension)
         e = figure.estimate
         if e.value is None:
             return e
@@ -56,7 +56,7 @@ def _heat_map(findings: Findings, dimension: ScaledDimension, top: float) -> Tab
     return Table(
         f"{findings.label(dimension)}{unit}",
         ("Chatbot", *(column.label for column in columns)),
-        [(line.label, *(cell(Part(c.lang, line.chatbot)) for c in columns)) for line in lines],
+        [(line.label, *(cell(Subset(c.lang, line.chatbot)) for c in columns)) for line in lines],
         style="heat small",
     )
 
@@ -65,7 +65,7 @@ def _span(findings: Findings, dimension: ScaledDimension) -> tuple[float, float]
     """The scale; without one the colours run over the means shown."""
     if dimension.scale is not None:
         return dimension.scale
-    means = [findings.figure(part, dimension).estimate.value for part in findings.pairs]
+    means = [findings.figure(subset, dimension).estimate.value for subset in findings.pairs]
     known = [value for value in means if value is not None] or [0.0]
     return min(known), max(known)
 
@@ -88,7 +88,7 @@ def _issue_bar(lang: str, e: Estimate) -> Bar:
     if e.value is None:
         return Bar(lang, (), text=DASH, tooltip=f"{lang}: {e.reason}")
     interval = None if e.low is None or e.high is None else (100 * e.low, 100 * e.high)
-    return Bar(lang, [Segment(100 * e.value, 1)], interval, number(100 * e.value, 1))
+    return Bar(lang, [BarSegment(100 * e.value, 1)], interval, number(100 * e.value, 1))
 
 
 def level_figure(findings: Findings, dimension: ScaledDimension) -> Figure | str:
@@ -104,7 +104,7 @@ def level_figure(findings: Findings, dimension: ScaledDimension) -> Figure | str
     description = f"{name}: share of each level by language"
     return Figure(
         f"{findings.name}: {name}, %",
-        [Bars("", bars, 1.0, description, wide=True)],
+        [Bars("", bars, 100.0, description, wide=True)],
         heading=name,
         legend=[(str(level), tone) for level, tone in zip(scale, tones, strict=True)],
     )
@@ -117,15 +117,15 @@ def _tone(i: int, count: int) -> Tone:
 
 
 def _level_bar(lang: str, levels: Distribution, tones: Sequence[Tone]) -> Bar:
-    parts = zip(levels.levels, levels.counts, levels.shares, tones, strict=True)
+    subsets = zip(levels.levels, levels.counts, levels.shares, tones, strict=True)
     segments = [
-        Segment(
-            share,
+        BarSegment(
+            100 * share,
             tone,
             number(100 * share, 1),
             f"{lang}, {level}: {number(100 * share, 1)}% ({count} of {levels.n})",
         )
-        for level, count, share, tone in parts
+        for level, count, share, tone in subsets
         if count
     ]
     return Bar(lang, segments, text="" if levels.n else f"{DASH} no label")

@@ -1,4 +1,4 @@
-"""Findings: the figures of a survey by part of the set, each computed once."""
+"""Findings: the figures of a survey by subset of the set, each computed once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Literal
 
 import numpy as np
 
-from medal_judges.data_prep.corpus_stats.lemmas import Unit, unit_of
+from medal_judges.data_prep.corpus_stats.lemmas import Unit
 from medal_judges.data_prep.corpus_stats.mtld import UNDEFINED
 from medal_judges.data_prep.corpus_stats.survey import (
     ALL,
     NOT_STATED,
     Floats,
-    Part,
     ScaledDimension,
     Side,
+    Subset,
     Survey,
 )
 from medal_judges.dimension import load_rubric
@@ -67,56 +67,6 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
-class TextFigures:
-    """Turns, lengths and lexical diversity of a part; every dialogue counts by its weight."""
-
-    rows: dict[str, Floats]
-    in_words: Floats  # 1 where the language is measured in words, 0 where in characters
-    unsplit: str  # why no language of the part has tokens; empty where one has
-
-    @property
-    def dialogues(self) -> int:
-        return len(self.rows["weight"])
-
-    def mean_turns(self, side: Side = "all") -> Estimate:
-        """Turns per dialogue."""
-        weight = self.rows["weight"]
-        return _ratio(weight @ self._sum("turns", side), weight.sum(), "no dialogue")
-
-    def turns(self, unit: Unit, side: Side) -> int:
-        """Turns in languages measured in ``unit``."""
-        return int(self._sum("turns", side) @ self._measured(unit))
-
-    def mean_length(self, unit: Unit, side: Side = "all") -> Estimate:
-        """Units per turn, over the languages measured in ``unit``; empty turns have length 0."""
-        weight = self.rows["weight"] * self._measured(unit)
-        reason = f"no turn of this side in a language measured in {unit}"
-        total = weight @ self._sum("length", side)
-        return _ratio(total, weight @ self._sum("turns", side), reason)
-
-    def diverse(self, side: Side) -> int:
-        """Dialogues in which MTLD is defined."""
-        return int(np.isfinite(self.rows[f"mtld_{side}"]).sum())
-
-    def mean_mtld(self, side: Side = "all") -> Estimate:
-        """Mean over the dialogues in which MTLD is defined."""
-        if self.unsplit:
-            return Estimate(None, reason=self.unsplit)
-        values = self.rows[f"mtld_{side}"]
-        weight = self.rows["weight"] * np.isfinite(values)
-        reason = f"no dialogue has a value: {UNDEFINED}"
-        return _ratio(weight @ np.nan_to_num(values), weight.sum(), reason)
-
-    def _sum(self, name: str, side: Side) -> Floats:
-        sides = ("user", "assistant") if side == "all" else (side,)
-        total: Floats = np.sum([self.rows[f"{name}_{one}"] for one in sides], axis=0)
-        return total
-
-    def _measured(self, unit: Unit) -> Floats:
-        return self.in_words if unit == "words" else 1 - self.in_words
-
-
-@dataclass(frozen=True, slots=True)
 class Tries:
     """Tries of ``turns`` user turns, ``most`` at a time; mean, and share of turns with one try."""
 
@@ -126,120 +76,134 @@ class Tries:
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
-    """How the dialogues of a part ended: rows and share (0 to 1, by their weights) of each end,
-    and the tries of first and later user turns."""
-
-    ended: dict[str, int]
-    shares: dict[str, float]
-    first: Tries
-    later: Tries
-
-
 @dataclass(slots=True)
 class Findings:
     """What the page, the tables and the figures show. ``name`` says what was read."""
 
     survey: Survey
     name: str
-    _figures: dict[tuple[Part, ScaledDimension], LabelFigure] = field(default_factory=dict)
+    _figures: dict[tuple[Subset, ScaledDimension], LabelFigure] = field(default_factory=dict)
+    _selected: tuple[Subset, dict[str, Floats]] | None = None  # tables go subset by subset
 
-    def figure(self, part: Part, dimension: ScaledDimension) -> LabelFigure:
-        """Share at 1 (0 to 1) or mean of ``dimension`` in ``part``."""
-        key = (part, dimension)
+    def figure(self, subset: Subset, dimension: ScaledDimension) -> LabelFigure:
+        """Share at 1 (0 to 1) or mean of ``dimension`` in ``subset``."""
+        key = (subset, dimension)
         if key not in self._figures:
-            values, rows = self.survey.labels(part, dimension), self.survey.select(part)
+            values, rows = self.survey.labels(subset, dimension), self._rows(subset)
             share = self.survey.is_share(dimension)
             self._figures[key] = label_figure(values, rows["group"], rows["weight"], share)
         return self._figures[key]
 
-    def texts(self, part: Part) -> TextFigures:
-        """Turns, lengths and lexical diversity of ``part``."""
-        rows, parts = self.survey.select(part), self.survey.parts
-        in_words = np.array([unit_of(str(each.lang)) == "words" for each in parts], dtype=float)
-        langs = {str(each.lang) for each in parts if part.holds(each)}
-        split = any(self.survey.lemmatisers[lang].split is not None for lang in langs)
-        unsplit = "" if split else self.survey.unsplit(part)
-        return TextFigures(rows, in_words[rows["part"].astype(int)], unsplit)
+    def count(self, subset: Subset, column: str = "", unit: Unit | None = None) -> int:
+        """Dialogues of ``subset``, or the sum of a column over those measured in ``unit``."""
+        rows = self._rows(subset)
+        values = rows[column] if column else np.ones_like(rows["weight"])
+        return int(values.sum() if unit is None else values @ rows[unit])
 
-    def course(self, part: Part) -> Course:
-        """Ends and tries of ``part``."""
-        rows = self.survey.select(part)
-        weight, said = rows["weight"], rows["ended"] >= 0
+    def turns(self, subset: Subset, side: Side = "all") -> Estimate:
+        """Turns per dialogue."""
+        return self._mean(subset, f"turns_{side}", "", "no dialogue")
+
+    def length(self, subset: Subset, unit: Unit, side: Side = "all") -> Estimate:
+        """Units per turn, over the languages measured in ``unit``; empty turns have length 0."""
+        reason = f"no turn of this side in a language measured in {unit}"
+        return self._mean(subset, f"length_{side}", f"turns_{side}", reason, unit)
+
+    def mtld(self, subset: Subset, side: Side = "all") -> Estimate:
+        """Mean over the dialogues in which MTLD is defined."""
+        langs = {str(each.lang) for each in self.survey.subsets if subset.holds(each)}
+        tools = [self.survey.lemmatisers[lang] for lang in langs]
+        if tools and all(tool.split is None for tool in tools):
+            return Estimate(None, reason=self.survey.unsplit(subset))
+        reason = f"no dialogue has a value: {UNDEFINED}"
+        return self._mean(subset, f"mtld_{side}", f"diverse_{side}", reason)
+
+    def tries(self, subset: Subset, which: Literal["first", "later"]) -> Tries:
+        """Tries of the first or the later user turns of generated dialogues."""
+        turns, reason = f"{which}_turns", "no tries recorded"
+        return Tries(
+            self.count(subset, turns),
+            self._mean(subset, f"{which}_tries", turns, reason),
+            self._mean(subset, f"{which}_at_once", turns, reason),
+            int(self._rows(subset)[f"{which}_most"].max(initial=0)),
+        )
+
+    def endings(self, subset: Subset) -> dict[str, tuple[int, float]]:
+        """How dialogues ended: rows, and their share (0 to 1, by their weights) of those that
+        say."""
+        rows, names = self._rows(subset), self.survey.endings
+        said = rows["ended"] >= 0
         codes = rows["ended"][said].astype(int)
-        counts = np.bincount(codes, minlength=len(self.survey.endings))
-        weights = np.bincount(codes, weight[said], minlength=len(self.survey.endings))
-        names = [(i, name) for i, name in enumerate(self.survey.endings) if counts[i]]
-        first = rows["first"]
-        once = (first == 1).astype(np.float64)
-        later = (
-            rows["later_turns"],
-            rows["later_tries"],
-            rows["later_at_once"],
-            rows["later_most"],
-        )
-        return Course(
-            {name: int(counts[i]) for i, name in names},
-            {name: float(weights[i] / weights.sum()) for i, name in names},
-            _tries(weight, first.clip(0, 1), first, once, first),
-            _tries(weight, *later),
-        )
+        counts = np.bincount(codes, minlength=len(names))
+        weights = np.bincount(codes, rows["weight"][said], minlength=len(names))
+        shares = weights / (weights.sum() or 1.0)
+        return {n: (int(counts[i]), float(shares[i])) for i, n in enumerate(names) if counts[i]}
+
+    def _rows(self, subset: Subset) -> dict[str, Floats]:
+        if self._selected is None or self._selected[0] != subset:
+            self._selected = (subset, self.survey.select(subset))
+        return self._selected[1]
+
+    def _mean(
+        self, subset: Subset, total: str, per: str, reason: str, unit: Unit | None = None
+    ) -> Estimate:
+        """A column over another (``per``, or dialogues), both weighted."""
+        rows = self._rows(subset)
+        weight = rows["weight"] if unit is None else rows["weight"] * rows[unit]
+        count = float(weight @ rows[per] if per else weight.sum())
+        if not count:
+            return Estimate(None, reason=reason)
+        return Estimate(float(weight @ rows[total]) / count)
+
+    def names(self, which: Literal["lang", "chatbot", "user"]) -> list[str]:
+        """Languages, chatbots or user models, sorted."""
+        return sorted({str(getattr(subset, which)) for subset in self.survey.subsets})
 
     @property
-    def langs(self) -> list[Part]:
-        return [Part(lang) for lang in sorted({str(part.lang) for part in self.survey.parts})]
+    def langs(self) -> list[Subset]:
+        return [Subset(lang) for lang in self.names("lang")]
 
     @property
-    def chatbots(self) -> list[Part]:
+    def chatbots(self) -> list[Subset]:
         """Empty where no row names one, or they are too many to be systems."""
-        return [Part(chatbot=name) for name in _systems(self.chatbot_names)]
+        return [Subset(chatbot=name) for name in _systems(self.names("chatbot"))]
 
     @property
-    def users(self) -> list[Part]:
-        return [Part(user=name) for name in _systems(self.user_names)]
+    def users(self) -> list[Subset]:
+        return [Subset(user=name) for name in _systems(self.names("user"))]
 
     @property
-    def chatbot_names(self) -> list[str]:
-        return sorted({str(part.chatbot) for part in self.survey.parts})
-
-    @property
-    def user_names(self) -> list[str]:
-        return sorted({str(part.user) for part in self.survey.parts})
-
-    @property
-    def pairs(self) -> list[Part]:
+    def pairs(self) -> list[Subset]:
         """Languages by chatbots, only those with dialogues."""
-        bots = {part.chatbot for part in self.chatbots}
-        pairs = {(p.lang, p.chatbot) for p in self.survey.parts if p.chatbot in bots}
-        return [Part(lang, bot) for lang, bot in sorted(pairs, key=str)]
+        bots = {subset.chatbot for subset in self.chatbots}
+        pairs = {(p.lang, p.chatbot) for p in self.survey.subsets if p.chatbot in bots}
+        return [Subset(lang, bot) for lang, bot in sorted(pairs, key=str)]
 
     @property
-    def parts(self) -> list[Part]:
-        """All parts with figures of their own, the whole set first."""
+    def subsets(self) -> list[Subset]:
+        """All subsets with figures of their own, the whole set first."""
         return [ALL, *self.langs, *self.chatbots, *self.users, *self.pairs]
 
     @property
     def issues(self) -> list[ScaledDimension]:
         """MEDAL's issues and ``other`` among the labels, in the rubric's order."""
-        names = [d.name for d in load_rubric("medal") if d.is_issue]
-        issues = [d for d in self._shares() if d.name in names]
-        return sorted(issues, key=lambda d: names.index(d.name))
+        order = [d.name for d in load_rubric("medal") if d.is_issue]
+        issues = [d for d in self._dimensions(share=True) if d.name in order]
+        return sorted(issues, key=lambda d: order.index(d.name))
 
     @property
     def other_shares(self) -> list[ScaledDimension]:
         """Other dimensions with the answers 0 and 1; what 1 means is in their names."""
         issues = self.issues
-        return [d for d in self._shares() if d not in issues]
+        return [d for d in self._dimensions(share=True) if d not in issues]
 
     @property
     def graded(self) -> list[ScaledDimension]:
         """Dimensions with more answers, overall first."""
-        graded = [d for d in self.survey.dimensions if not self.survey.is_share(d)]
-        return sorted(graded, key=lambda d: d.name != OVERALL)
+        return sorted(self._dimensions(share=False), key=lambda d: d.name != OVERALL)
 
-    def _shares(self) -> list[ScaledDimension]:
-        return [d for d in self.survey.dimensions if self.survey.is_share(d)]
+    def _dimensions(self, *, share: bool) -> list[ScaledDimension]:
+        return [d for d in self.survey.dimensions if self.survey.is_share(d) == share]
 
     def label(self, dimension: ScaledDimension) -> str:
         """The name, with the scale where two dimensions share the name or it is graded."""
@@ -251,14 +215,14 @@ class Findings:
         low, high = dimension.scale
         return f"{dimension.name} ({low:g}–{high:g})"
 
-    def distribution(self, part: Part, dimension: ScaledDimension) -> Distribution | str:
+    def distribution(self, subset: Subset, dimension: ScaledDimension) -> Distribution | str:
         """Rows by level, or why there are no levels."""
         if dimension.scale is None:
             return "the source states no scale"
         low, high = dimension.scale
         if low % 1 or high % 1 or high - low >= _MAX_LEVELS:
             return "the scale has no few whole levels"
-        values, weight = self.survey.labels(part, dimension), self.survey.select(part)["weight"]
+        values, weight = self.survey.labels(subset, dimension), self._rows(subset)["weight"]
         given = ~np.isnan(values)
         level = np.floor(values[given] + 0.5).astype(np.int64) - int(low)
         size = int(high - low) + 1
@@ -301,20 +265,6 @@ def label_figure(values: Floats, member: Floats, weights: Floats, is_share: bool
     estimate = spanned(Estimate(value), spread, LOGIT if is_share else PLAIN)
     method = "none" if estimate.low is None else "jackknife of groups"
     return LabelFigure(estimate, n, groups, method)
-
-
-def _tries(weight: Floats, turns: Floats, tries: Floats, at_once: Floats, most: Floats) -> Tries:
-    counted, reason = weight @ turns, "no tries recorded"
-    return Tries(
-        int(turns.sum()),
-        _ratio(weight @ tries, counted, reason),
-        _ratio(weight @ at_once, counted, reason),
-        int(most.max(initial=0)),
-    )
-
-
-def _ratio(total: float | Floats, count: float | Floats, reason: str) -> Estimate:
-    return Estimate(float(total / count)) if count else Estimate(None, reason=reason)
 
 
 def _systems(names: Sequence[str]) -> Sequence[str]:

@@ -19,7 +19,7 @@ from medal_judges.data_prep.corpus_stats.findings import (
     Findings,
 )
 from medal_judges.data_prep.corpus_stats.mtld import UNDEFINED
-from medal_judges.data_prep.corpus_stats.survey import NOT_STATED, SIDES, Part, ScaledDimension
+from medal_judges.data_prep.corpus_stats.survey import NOT_STATED, SIDES, ScaledDimension, Subset
 from medal_judges.data_prep.corpus_stats.tables import (
     distribution_table,
     ending_table,
@@ -44,6 +44,7 @@ from medal_judges.report.page import (
 )
 from medal_judges.report.png import write_png
 from medal_judges.report.table import Table, unique_slugs, write_csv
+from medal_judges.stats.results import Estimate
 
 _PAIRS = "Language and chatbot"
 _BRIEF = 7  # columns from which on intervals are left to the page and the CSV files
@@ -100,41 +101,41 @@ def write_report(findings: Findings, folder: Path) -> Path:
 def render(findings: Findings) -> str:
     """The whole page as text; the same bytes for the same findings."""
     survey = findings.survey
-    parts = _by_parts(findings)
+    subsets = _by_subsets(findings)
     counts = [
         (sum(survey.levels.values()), "dialogue"),
         (len(findings.langs), "language"),
-        (len([name for name in findings.chatbot_names if name != NOT_STATED]), "chatbot"),
+        (len([name for name in findings.names("chatbot") if name != NOT_STATED]), "chatbot"),
         (survey.answered, "labelled row"),
     ]
-    single = [(head, p) for head, p in parts if head != _PAIRS]
+    single = [(head, p) for head, p in subsets if head != _PAIRS]
     texts = [text_table(findings, head, p) for head, p in single]
     texts += [side_table(findings, head, p) for head, p in single]
-    texts += [text_table(findings, head, p) for head, p in parts if head == _PAIRS]
+    texts += [text_table(findings, head, p) for head, p in subsets if head == _PAIRS]
     issues = issue_figure(findings)
-    endings = [t for head, p in parts if (t := ending_table(findings, head, p))]
-    tries = [t for head, p in parts if (t := tries_table(findings, head, p))]
+    endings = [t for head, p in subsets if (t := ending_table(findings, head, p))]
+    tries = [t for head, p in subsets if (t := tries_table(findings, head, p))]
     sections = (
         Section("texts", "Dialogues and texts", folded(texts, len(single)), _TEXTS, link="Texts"),
         _map_section(findings),
         Section("bars", "Issues by language", [] if issues is None else [issues], _ISSUES),
         _level_section(findings),
-        _label_section(findings, parts),
+        _label_section(findings, subsets),
         Section("course", "Ends and tries", folded(endings, 1) + folded(tries, 1), _COURSE),
         facts_section(facts(findings)),
     )
     return render_page(f"Statistics of {findings.name}", counted(counts), sections)
 
 
-def _by_parts(findings: Findings) -> list[tuple[str, list[Part]]]:
-    """(Head, parts) of the tables: languages, chatbots, user models, pairs; none that is empty."""
-    parts = [
+def _by_subsets(findings: Findings) -> list[tuple[str, list[Subset]]]:
+    """(Head, subsets) of the tables: languages, chatbots, users, pairs; none that is empty."""
+    subsets = [
         ("Language", findings.langs),
         ("Chatbot", findings.chatbots),
         ("User model", findings.users),
         (_PAIRS, findings.pairs if len(findings.langs) > 1 else []),
     ]
-    return [(head, some) for head, some in parts if some]
+    return [(head, some) for head, some in subsets if some]
 
 
 def _maps(findings: Findings, dimensions: Sequence[ScaledDimension]) -> Figure | None:
@@ -176,17 +177,17 @@ def _level_section(findings: Findings) -> Section:
     return Section("distribution", heading, shown, _LEVELS, link="Distribution")
 
 
-def _label_section(findings: Findings, parts: Sequence[tuple[str, list[Part]]]) -> Section:
+def _label_section(findings: Findings, subsets: Sequence[tuple[str, list[Subset]]]) -> Section:
     """All shares and means with intervals; a sentence where nothing is labelled."""
     if not findings.survey.answered:
         return Section("labels", "Labels", [_NO_LABELS])
     blocks: list[Block] = []
     for what, dimensions in (("Issues", findings.issues), ("Answers of 1", findings.other_shares)):
         if dimensions:
-            tables = [share_table(findings, what, head, p, dimensions) for head, p in parts]
+            tables = [share_table(findings, what, head, p, dimensions) for head, p in subsets]
             blocks += folded(tables, 1)
     if findings.graded:
-        blocks += folded([mean_table(findings, head, p, findings.graded) for head, p in parts], 1)
+        blocks += folded([mean_table(findings, head, p, findings.graded) for head, p in subsets], 1)
     return Section("labels", "Labels", blocks, _LABELS)
 
 
@@ -221,8 +222,8 @@ def facts(findings: Findings) -> list[tuple[str, str]]:
         *(
             (len(names) if len(names) > MAX_NAMES else 0, what,
              f"names, more than {MAX_NAMES}: no tables by them")
-            for what, names in (("chatbots", findings.chatbot_names),
-                                ("user models", findings.user_names))
+            for what, names in (("chatbots", findings.names("chatbot")),
+                                ("user models", findings.names("user")))
         ),
         (survey.failed, "failures", "rows lack labels: the judge gave none"),
         (survey.malformed, "malformed", "rows are marked malformed, and counted"),
@@ -235,22 +236,22 @@ def print_report(findings: Findings) -> None:
     """Print what a person wants to see first; the page and the CSV files have the rest."""
     overall = [d for d in findings.graded if d.name == OVERALL] or findings.graded[:3]
     tables: list[Table] = []
-    for head, parts in (("Language", findings.langs), ("Chatbot", findings.chatbots)):
-        if not parts:
+    for head, subsets in (("Language", findings.langs), ("Chatbot", findings.chatbots)):
+        if not subsets:
             continue
-        tables.append(text_table(findings, head, parts))
+        tables.append(text_table(findings, head, subsets))
         if head == "Language":
-            tables.append(side_table(findings, head, parts))
+            tables.append(side_table(findings, head, subsets))
         if findings.issues:
-            tables.append(share_table(findings, "Issues", head, parts, findings.issues))
+            tables.append(share_table(findings, "Issues", head, subsets, findings.issues))
         if overall:
-            tables.append(mean_table(findings, head, parts, overall))
+            tables.append(mean_table(findings, head, subsets, overall))
     unlabelled = "" if findings.survey.answered else "No row has a label."
     notes = [tokens_note(findings), findings.survey.weighting or "", unlabelled]
     console.print_tables(tables, notes, piped=_PIPED, brief_from=_BRIEF)
 
 
-_PART = ("lang", "chatbot", "user")
+_SUBSET = ("lang", "chatbot", "user")
 _LEVEL = ("dimension", "scale", "level", "n", "rows", "share")
 _LABEL = ("dimension", "scale", "figure", "n", "groups", "value", "low", "high", "method", "reason")
 _TEXT = ("side", "figure", "unit", "n", "value", "reason")
@@ -262,46 +263,54 @@ def write_tables(findings: Findings, folder: Path) -> list[Path]:
     chatbot or user stands for all, an empty value has a reason."""
     tools = sorted(findings.survey.lemmatisers.items())
     tables: list[tuple[str, Sequence[str], Iterator[Line]]] = [
-        ("texts", (*_PART, *_TEXT), _text_lines(findings)),
+        ("texts", (*_SUBSET, *_TEXT), _text_lines(findings)),
         ("tokens", ("lang", "tokens"), ((lang, tool.name) for lang, tool in tools)),
-        ("labels", (*_PART, *_LABEL), _label_lines(findings)),
-        ("levels", (*_PART, *_LEVEL), _level_lines(findings)),
-        ("ends", (*_PART, "ended", "n", "share"), _end_lines(findings)),
-        ("tries", (*_PART, "turns", "n", "mean", "at_once", "most"), _try_lines(findings)),
+        ("labels", (*_SUBSET, *_LABEL), _label_lines(findings)),
+        ("levels", (*_SUBSET, *_LEVEL), _level_lines(findings)),
+        (
+            "ends",
+            (*_SUBSET, "ended", "n", "share"),
+            (
+                (*_at(subset), ended, *ends)
+                for subset in findings.subsets
+                for ended, ends in sorted(findings.endings(subset).items())
+            ),
+        ),
+        ("tries", (*_SUBSET, "turns", "n", "mean", "at_once", "most"), _try_lines(findings)),
         ("facts", ("fact", "value"), iter(facts(findings))),
     ]
     return [write_csv(folder / f"{name}.csv", head, lines) for name, head, lines in tables]
 
 
-def _at(part: Part) -> Line:
-    return part.lang, part.chatbot, part.user
+def _at(subset: Subset) -> Line:
+    return subset.lang, subset.chatbot, subset.user
 
 
 def _text_lines(findings: Findings) -> Iterator[Line]:
-    for part in findings.parts:
-        texts, at = findings.texts(part), _at(part)
-        n = texts.dialogues
+    for subset in findings.subsets:
+        n = findings.count(subset)
+        lines: list[tuple[str, str, str, int, Estimate]] = []
         for side in SIDES:
-            figures = [("turns", "turns", n, texts.mean_turns(side))]
-            figures += [
-                ("length", unit, texts.turns(unit, side), texts.mean_length(unit, side))
-                for unit in findings.survey.units
-            ]
-            figures.append(("mtld", "tokens", texts.diverse(side), texts.mean_mtld(side)))
-            for *about, e in figures:
-                yield *at, side, *about, e.value, e.reason
-        together = findings.survey.together(part)
-        yield *at, "all", "mtld run together", "tokens", n, together.value, together.reason
+            lines.append((side, "turns", "turns", n, findings.turns(subset, side)))
+            for unit in findings.survey.units:
+                turns = findings.count(subset, f"turns_{side}", unit)
+                lines.append((side, "length", unit, turns, findings.length(subset, unit, side)))
+            diverse = findings.count(subset, f"diverse_{side}")
+            lines.append((side, "mtld", "tokens", diverse, findings.mtld(subset, side)))
+        together = findings.survey.together(subset)
+        lines.append(("all", "mtld run together", "tokens", n, together))
+        for *about, e in lines:
+            yield *_at(subset), *about, e.value, e.reason
 
 
 def _label_lines(findings: Findings) -> Iterator[Line]:
-    for part in findings.parts:
+    for subset in findings.subsets:
         for d in findings.survey.dimensions:
-            figure = findings.figure(part, d)
+            figure = findings.figure(subset, d)
             e = figure.estimate
             kind = "share" if findings.survey.is_share(d) else "mean"
             about = (d.name, _scale(d), kind, figure.n, figure.groups)
-            yield *_at(part), *about, e.value, e.low, e.high, figure.method, e.reason
+            yield *_at(subset), *about, e.value, e.low, e.high, figure.method, e.reason
 
 
 def _scale(dimension: ScaledDimension) -> str | None:
@@ -309,26 +318,19 @@ def _scale(dimension: ScaledDimension) -> str | None:
 
 
 def _level_lines(findings: Findings) -> Iterator[Line]:
-    for part in findings.parts:
+    for subset in findings.subsets:
         for d in findings.graded:
-            levels = findings.distribution(part, d)
+            levels = findings.distribution(subset, d)
             if isinstance(levels, Distribution):
                 cells = zip(levels.levels, levels.counts, levels.shares, strict=True)
                 for level, count, share in cells:
-                    yield *_at(part), d.name, _scale(d), level, count, levels.n, share
-
-
-def _end_lines(findings: Findings) -> Iterator[Line]:
-    for part in findings.parts:
-        course = findings.course(part)
-        for ended, n in sorted(course.ended.items()):
-            yield *_at(part), ended, n, course.shares[ended]
+                    yield *_at(subset), d.name, _scale(d), level, count, levels.n, share
 
 
 def _try_lines(findings: Findings) -> Iterator[Line]:
-    for part in findings.parts:
-        course = findings.course(part)
-        for name, tries in (("first", course.first), ("later", course.later)):
+    for subset in findings.subsets:
+        for which in ("first", "later"):
+            tries = findings.tries(subset, which)
             if tries.turns:
                 once = tries.at_once.value
-                yield *_at(part), name, tries.turns, tries.mean.value, once, tries.most
+                yield *_at(subset), which, tries.turns, tries.mean.value, once, tries.most

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from medal_judges.data_prep.corpus_stats.lemmas import Lemmatiser, Unit, lemmatiser, length, unit_of
 from medal_judges.data_prep.corpus_stats.mtld import UNDEFINED, RunTogether, mtld
-from medal_judges.dialogue import Turn
+from medal_judges.dialogue import Role, Turn
 from medal_judges.errors import MedalError
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Scale, mean
@@ -27,26 +27,28 @@ Side = Literal["all", "user", "assistant"]
 SIDES: tuple[Side, ...] = ("all", "user", "assistant")
 NOT_STATED = "not stated"
 PRESENT_FROM = 0.5  # a mean of answers from here on counts as 1
-# What is kept of a row by type code: whole numbers take 4 bytes. ``first`` and ``later`` are the
-# tries of user turns, ``ended`` an index; 0 and -1 stand for what a row does not say.
+_SPEAKERS: tuple[Role, ...] = ("user", "assistant")
+_TRIES = [f"{which}_{name}" for which in ("first", "later")
+          for name in ("turns", "tries", "at_once", "most")]  # fmt: skip
+# What is kept of a row, by type code: whole numbers take 4 bytes. ``ended`` is an index, -1 where
+# a row does not say; ``first`` and ``later`` are the user turns of a generated dialogue.
 _COLUMNS = {
-    **dict.fromkeys(("part", "group", "turns_user", "turns_assistant", "ended"), "i"),
-    **dict.fromkeys(("length_user", "length_assistant"), "i"),
-    **dict.fromkeys(("first", "later_turns", "later_tries", "later_at_once", "later_most"), "i"),
-    **dict.fromkeys(("weight", "mtld_all", "mtld_user", "mtld_assistant"), "d"),
+    **dict.fromkeys(("subset", "group", "ended", *_TRIES), "i"),
+    **{f"{name}_{role}": "i" for name in ("turns", "length") for role in _SPEAKERS},
+    **dict.fromkeys(("weight", *(f"mtld_{side}" for side in SIDES)), "d"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Subset:
     """Dialogues of one language, chatbot and user model; None stands for all of them."""
 
     lang: str | None = None
     chatbot: str | None = None
     user: str | None = None
 
-    def holds(self, other: Part) -> bool:
-        """True where ``other``, which names all three, belongs to this part."""
+    def holds(self, other: Subset) -> bool:
+        """True where ``other``, which names all three, belongs to this subset."""
         return (
             self.lang in (None, other.lang)
             and self.chatbot in (None, other.chatbot)
@@ -55,12 +57,12 @@ class Part:
 
     @property
     def label(self) -> str:
-        """What stands at the head of a row: the names of the part, or ``all``."""
+        """What stands at the head of a row: the names of the subset, or ``all``."""
         names = (self.lang, self.chatbot, self.user)
         return " · ".join(name for name in names if name is not None) or "all"
 
 
-ALL = Part()
+ALL = Subset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +94,10 @@ class Survey:
         self._columns: dict[str, Any] = {name: array(code) for name, code in _COLUMNS.items()}
         self._labels: dict[ScaledDimension, array[float]] = {}
         self._between: set[ScaledDimension] = set()  # with an answer that is neither 0 nor 1
-        self._parts: dict[Part, int] = {}
+        self._subsets: dict[Subset, int] = {}
         self._groups: dict[str, int] = {}
         self._endings: dict[str, int] = {}
-        self._together: dict[Part, RunTogether] = {}
+        self._together: dict[Subset, RunTogether] = {}
         self._seen: set[int] = set()
         self._contents: list[str] = []
 
@@ -111,14 +113,14 @@ class Survey:
         self._seen.add(mark)
         models, weight = row.dialogue.models, self._weight(row)
         chatbot, user = (models.get(role) or NOT_STATED for role in ("assistant", "user"))
-        part = Part(row.dialogue.lang, chatbot, user)
+        subset = Subset(row.dialogue.lang, chatbot, user)
         self._add_labels(row)
         kept = {
-            "part": self._parts.setdefault(part, len(self._parts)),
+            "subset": self._subsets.setdefault(subset, len(self._subsets)),
             "group": self._groups.setdefault(row.group, len(self._groups)),
             "weight": weight,
             **self._course(row.extra),
-            **self._texts(row.dialogue.turns, part),
+            **self._texts(row.dialogue.turns, subset),
         }
         for name, value in kept.items():
             self._columns[name].append(value)
@@ -164,25 +166,23 @@ class Survey:
         whole = isinstance(tries, list) and all(type(n) is int and n > 0 for n in tries)
         odd = not (ended is None or isinstance(ended, str)) or not (tries is None or whole)
         self.unreadable += odd
-        first, *later = tries if whole and tries else [0]
+        tries = tries if whole and tries else []
+        values = [
+            value
+            for turns in (tries[:1], tries[1:])
+            for value in (len(turns), sum(turns), turns.count(1), max(turns, default=0))
+        ]
         code = self._endings.setdefault(ended, len(self._endings)) if type(ended) is str else -1
-        return {
-            "ended": code,
-            "first": first,
-            "later_turns": len(later),
-            "later_tries": sum(later),
-            "later_at_once": later.count(1),
-            "later_most": max(later, default=0),
-        }
+        return {"ended": code, **dict(zip(_TRIES, values, strict=True))}
 
-    def _texts(self, turns: Sequence[Turn], part: Part) -> dict[str, float]:
+    def _texts(self, turns: Sequence[Turn], subset: Subset) -> dict[str, float]:
         """Turns, lengths and lexical diversity of a dialogue and its sides, each as one text."""
-        lang = str(part.lang)
+        lang = str(subset.lang)
         if lang not in self.lemmatisers:
             self.lemmatisers[lang] = lemmatiser(lang, lemmas=self.lemmas)
         split, unit = self.lemmatisers[lang].split, unit_of(lang)
         kept: dict[str, float] = {}
-        for role in ("user", "assistant"):
+        for role in _SPEAKERS:
             mine = [turn.content for turn in turns if turn.role == role]
             kept[f"turns_{role}"] = len(mine)
             kept[f"length_{role}"] = sum(length(text, unit) for text in mine)
@@ -192,7 +192,7 @@ class Survey:
                 words = split(turn.content)
                 tokens["all"] += words
                 tokens[turn.role] += words
-            for joined in (Part(part.lang), Part(part.lang, part.chatbot)):
+            for joined in (Subset(subset.lang), Subset(subset.lang, subset.chatbot)):
                 self._together.setdefault(joined, RunTogether()).add(tokens["all"])
         for side, text in tokens.items():
             value = mtld(text)
@@ -201,7 +201,7 @@ class Survey:
 
     @property
     def rows(self) -> int:
-        return len(self._columns["part"])
+        return len(self._columns["subset"])
 
     @property
     def data(self) -> str:
@@ -217,9 +217,9 @@ class Survey:
         return unused(self.curated, self.rows) if self.curated else None
 
     @property
-    def parts(self) -> list[Part]:
-        """The finest parts that rows belong to, in order of appearance."""
-        return list(self._parts)
+    def subsets(self) -> list[Subset]:
+        """The finest subsets that rows belong to, in order of appearance."""
+        return list(self._subsets)
 
     @property
     def endings(self) -> list[str]:
@@ -234,50 +234,61 @@ class Survey:
     @property
     def units(self) -> list[Unit]:
         """The units of the languages seen, words first."""
-        return sorted({unit_of(str(part.lang)) for part in self._parts}, reverse=True)
+        return sorted({unit_of(str(subset.lang)) for subset in self._subsets}, reverse=True)
 
     def is_share(self, dimension: ScaledDimension) -> bool:
         """True where every answer is 0 or 1: the figure is the share of rows at 1."""
         return dimension.scale == (0, 1) and dimension not in self._between
 
-    def select(self, part: Part) -> dict[str, Floats]:
-        """The columns of the rows of ``part``, by name, each of shape (rows,)."""
-        inside = self._inside(part)
-        return {
+    def select(self, subset: Subset) -> dict[str, Floats]:
+        """The columns of the rows of ``subset``, by name, each of shape (rows,). ``diverse_`` is 1
+        where MTLD is defined (0 elsewhere, as is MTLD), ``words`` and ``characters`` where a
+        language is measured so."""
+        inside = self._inside(subset)
+        rows: dict[str, Floats] = {
             name: np.asarray(column)[inside].astype(np.float64)
             for name, column in self._columns.items()
         }
+        for name in ("turns", "length"):
+            rows[f"{name}_all"] = rows[f"{name}_user"] + rows[f"{name}_assistant"]
+        for side in SIDES:
+            rows[f"diverse_{side}"] = np.isfinite(rows[f"mtld_{side}"]).astype(np.float64)
+            rows[f"mtld_{side}"] = np.nan_to_num(rows[f"mtld_{side}"])
+        units = np.array([unit_of(str(subset.lang)) for subset in self._subsets], dtype=object)
+        for unit in ("words", "characters"):
+            rows[unit] = (units[rows["subset"].astype(int)] == unit).astype(np.float64)
+        return rows
 
-    def labels(self, part: Part, dimension: ScaledDimension) -> Floats:
-        """Of the rows of ``part``: the mean of the answers, NaN where a row has none; of a share 1
+    def labels(self, subset: Subset, dimension: ScaledDimension) -> Floats:
+        """The mean of the answers of each row of ``subset``, NaN where it has none; of a share 1
         from 0.5 on, else 0."""
         values = np.full(self.rows, nan)
         given = np.asarray(self._labels[dimension])
         values[: len(given)] = given
         if self.is_share(dimension):
             values = np.where(np.isnan(values), nan, values >= PRESENT_FROM)
-        return values[self._inside(part)]
+        return values[self._inside(subset)]
 
-    def _inside(self, part: Part) -> npt.NDArray[np.bool_]:
-        held = np.array([part.holds(each) for each in self._parts], dtype=bool)
-        return held[np.asarray(self._columns["part"])] if self.rows else np.empty(0, bool)
+    def _inside(self, subset: Subset) -> npt.NDArray[np.bool_]:
+        held = np.array([subset.holds(each) for each in self._subsets], dtype=bool)
+        return held[np.asarray(self._columns["subset"])] if self.rows else np.empty(0, bool)
 
-    def together(self, part: Part) -> Estimate:
-        """MTLD of the dialogues of ``part`` run together, by language and by its chatbots."""
+    def together(self, subset: Subset) -> Estimate:
+        """MTLD of the dialogues of ``subset`` run together, by language and by its chatbots."""
         if self.weights != "none":
             return Estimate(None, reason="texts run together have no weights")
-        langs = {each.lang for each in self._parts if part.holds(each)}
-        if part.lang is None and len(langs) != 1:
+        langs = {each.lang for each in self._subsets if subset.holds(each)}
+        if subset.lang is None and len(langs) != 1:
             return Estimate(None, reason="texts of several languages are not run together")
-        joined = self._together.get(Part(part.lang or langs.pop(), part.chatbot, part.user))
+        joined = self._together.get(Subset(subset.lang or langs.pop(), subset.chatbot, subset.user))
         if joined is None:
-            reason = self.unsplit(part) or "run together by language and chatbot only"
+            reason = self.unsplit(subset) or "run together by language and chatbot only"
             return Estimate(None, reason=reason)
         return Estimate(joined.value, reason=None if joined.value is not None else UNDEFINED)
 
-    def unsplit(self, part: Part) -> str:
-        """Why languages of ``part`` have no tokens; empty where all have."""
-        langs = {str(each.lang) for each in self._parts if part.holds(each)}
+    def unsplit(self, subset: Subset) -> str:
+        """Why languages of ``subset`` have no tokens; empty where all have."""
+        langs = {str(each.lang) for each in self._subsets if subset.holds(each)}
         tools = [self.lemmatisers[lang] for lang in langs]
         return "; ".join(sorted({tool.name for tool in tools if tool.split is None}))
 

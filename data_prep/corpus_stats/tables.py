@@ -1,6 +1,6 @@
 """Tables of the statistics: Table 2 of MEDAL, issues, levels, ends and tries.
 
-Each has one row a part and the whole set in the last row.
+Each has one row a subset and the whole set in the last row.
 """
 
 from __future__ import annotations
@@ -8,54 +8,52 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from medal_judges.data_prep.corpus_stats.findings import Findings, LabelFigure
-from medal_judges.data_prep.corpus_stats.survey import ALL, Part, ScaledDimension, Side
+from medal_judges.data_prep.corpus_stats.survey import ALL, ScaledDimension, Side, Subset
 from medal_judges.report.table import Cell, Row, Table
 from medal_judges.stats.results import Estimate
 
 _SIDES: tuple[Side, ...] = ("user", "assistant")
 
 
-def _by_part(
+def _by_subset(
     title: str,
     columns: Sequence[str],
-    parts: Sequence[Part],
-    cells: Callable[[Part], Row],
+    subsets: Sequence[Subset],
+    cells: Callable[[Subset], Row],
     note: str = "",
 ) -> Table:
-    rows = [(part.label, *cells(part)) for part in (*parts, ALL)]
+    rows = [(subset.label, *cells(subset)) for subset in (*subsets, ALL)]
     return Table(title, tuple(columns), rows, note, pinned={-1: "total"})
 
 
-def text_table(findings: Findings, head: str, parts: Sequence[Part]) -> Table:
+def text_table(findings: Findings, head: str, subsets: Sequence[Subset]) -> Table:
     """Dialogues, turns, length of a turn by unit, MTLD."""
     units = findings.survey.units
 
-    def cells(part: Part) -> Row:
-        texts = findings.texts(part)
-        lengths = (texts.mean_length(unit) for unit in units)
-        together = findings.survey.together(part)
-        return (texts.dialogues, texts.mean_turns(), *lengths, texts.mean_mtld(), together)
+    def cells(subset: Subset) -> Row:
+        lengths = (findings.length(subset, unit) for unit in units)
+        mtld = (findings.mtld(subset), findings.survey.together(subset))
+        return (findings.count(subset), findings.turns(subset), *lengths, *mtld)
 
     columns = (head, "Dialogues", "Turns", *(f"{unit.capitalize()} a turn" for unit in units),
                "MTLD", "MTLD, run together")  # fmt: skip
     title = f"Dialogues and texts by {head.lower()}"
-    return _by_part(title, columns, parts, cells, tokens_note(findings))
+    return _by_subset(title, columns, subsets, cells, tokens_note(findings))
 
 
-def side_table(findings: Findings, head: str, parts: Sequence[Part]) -> Table:
+def side_table(findings: Findings, head: str, subsets: Sequence[Subset]) -> Table:
     """The same for the turns of users and assistants apart."""
     units = findings.survey.units
 
-    def cells(part: Part) -> Row:
-        texts = findings.texts(part)
-        turns = (texts.mean_turns(side) for side in _SIDES)
-        lengths = (texts.mean_length(unit, side) for unit in units for side in _SIDES)
-        return (*turns, *lengths, *(texts.mean_mtld(side) for side in _SIDES))
+    def cells(subset: Subset) -> Row:
+        turns = (findings.turns(subset, side) for side in _SIDES)
+        lengths = (findings.length(subset, unit, side) for unit in units for side in _SIDES)
+        return (*turns, *lengths, *(findings.mtld(subset, side) for side in _SIDES))
 
     figures = ("Turns", *(unit.capitalize() for unit in units), "MTLD")
     columns = (head, *(f"{figure}, {side}" for figure in figures for side in _SIDES))
     title = f"Users and assistants apart, by {head.lower()}"
-    return _by_part(title, columns, parts, cells, tokens_note(findings))
+    return _by_subset(title, columns, subsets, cells, tokens_note(findings))
 
 
 def tokens_note(findings: Findings) -> str:
@@ -71,32 +69,32 @@ def share_table(
     findings: Findings,
     what: str,
     head: str,
-    parts: Sequence[Part],
+    subsets: Sequence[Subset],
     dimensions: Sequence[ScaledDimension],
 ) -> Table:
     """Percent of the rows at 1 with 95% intervals."""
 
-    def cells(part: Part) -> Row:
-        shares = (percent(findings.figure(part, d)) for d in dimensions)
-        return (findings.texts(part).dialogues, *shares)
+    def cells(subset: Subset) -> Row:
+        shares = (percent(findings.figure(subset, d)) for d in dimensions)
+        return (findings.count(subset), *shares)
 
     columns = (head, "Rows", *(f"{findings.label(d)}, %" for d in dimensions))
     note = interval_note(findings, dimensions)
-    return _by_part(f"{what} by {head.lower()}", columns, parts, cells, note)
+    return _by_subset(f"{what} by {head.lower()}", columns, subsets, cells, note)
 
 
 def mean_table(
-    findings: Findings, head: str, parts: Sequence[Part], dimensions: Sequence[ScaledDimension]
+    findings: Findings, head: str, subsets: Sequence[Subset], dimensions: Sequence[ScaledDimension]
 ) -> Table:
     """Means on the raw scales with 95% intervals."""
 
-    def cells(part: Part) -> Row:
-        means = (findings.figure(part, d).estimate for d in dimensions)
-        return (findings.texts(part).dialogues, *means)
+    def cells(subset: Subset) -> Row:
+        means = (findings.figure(subset, d).estimate for d in dimensions)
+        return (findings.count(subset), *means)
 
     columns = (head, "Rows", *(findings.label(d) for d in dimensions))
     note = interval_note(findings, dimensions)
-    return _by_part(f"Mean answers by {head.lower()}", columns, parts, cells, note)
+    return _by_subset(f"Mean answers by {head.lower()}", columns, subsets, cells, note)
 
 
 def percent(figure: LabelFigure) -> Estimate:
@@ -109,7 +107,7 @@ def percent(figure: LabelFigure) -> Estimate:
 
 def interval_note(findings: Findings, dimensions: Sequence[ScaledDimension]) -> str:
     """How the intervals of a table were made, by the methods that occur in it."""
-    methods = {findings.figure(part, d).method for part in findings.parts for d in dimensions}
+    methods = {findings.figure(subset, d).method for subset in findings.subsets for d in dimensions}
     said = {
         "Wilson": "Wilson's where every row is a conversation of its own",
         "jackknife of groups": "a jackknife that leaves out whole conversation groups",
@@ -122,7 +120,7 @@ def interval_note(findings: Findings, dimensions: Sequence[ScaledDimension]) -> 
 
 
 def distribution_table(
-    findings: Findings, dimension: ScaledDimension, parts: Sequence[Part]
+    findings: Findings, dimension: ScaledDimension, subsets: Sequence[Subset]
 ) -> Table:
     """Percent of the rows at each level; without rows where there are no levels."""
     title = f"Distribution of {findings.label(dimension)}"
@@ -130,43 +128,43 @@ def distribution_table(
     if isinstance(whole, str):
         return Table(title, ("Language", "Rows"), (), whole)
 
-    def cells(part: Part) -> Row:
-        levels = findings.distribution(part, dimension)
-        assert not isinstance(levels, str)  # the scale is the same in every part
+    def cells(subset: Subset) -> Row:
+        levels = findings.distribution(subset, dimension)
+        assert not isinstance(levels, str)  # the scale is the same in every subset
         none = Estimate(None, reason="no label")
         return (levels.n, *(100 * share if levels.n else none for share in levels.shares))
 
     columns = ("Language", "Rows", *(f"{level}, %" for level in whole.levels))
     note = "Means of several answers are at the nearest level, halves up."
-    return _by_part(title, columns, parts, cells, note)
+    return _by_subset(title, columns, subsets, cells, note)
 
 
-def ending_table(findings: Findings, head: str, parts: Sequence[Part]) -> Table | None:
+def ending_table(findings: Findings, head: str, subsets: Sequence[Subset]) -> Table | None:
     """Percent of the dialogues by how they ended; None where no row says."""
-    whole = findings.course(ALL).ended
-    kinds = sorted(whole, key=lambda kind: -whole[kind])
+    whole = findings.endings(ALL)
+    kinds = sorted(whole, key=lambda kind: -whole[kind][0])
     none = Estimate(None, reason="no row says")
 
-    def cells(part: Part) -> Row:
-        course = findings.course(part)
-        shares = (100 * course.shares.get(kind, 0.0) if course.ended else none for kind in kinds)
-        return (sum(course.ended.values()), *shares)
+    def cells(subset: Subset) -> Row:
+        ended = findings.endings(subset)
+        shares = (100 * ended.get(kind, (0, 0.0))[1] if ended else none for kind in kinds)
+        return (sum(n for n, _ in ended.values()), *shares)
 
     columns = (head, "Rows", *(f"{kind}, %" for kind in kinds))
     title = f"How dialogues ended by {head.lower()}"
-    return _by_part(title, columns, parts, cells) if kinds else None
+    return _by_subset(title, columns, subsets, cells) if kinds else None
 
 
-def tries_table(findings: Findings, head: str, parts: Sequence[Part]) -> Table | None:
+def tries_table(findings: Findings, head: str, subsets: Sequence[Subset]) -> Table | None:
     """Tries per user turn, first turns apart; None where no row has them."""
 
-    def cells(part: Part) -> Row:
-        course = findings.course(part)
+    def cells(subset: Subset) -> Row:
+        first, later = findings.tries(subset, "first"), findings.tries(subset, "later")
         row: list[Cell] = []
-        for tries in (course.first, course.later):
+        for tries in (first, later):
             once = tries.at_once
             row += [tries.turns, tries.mean, once if once.value is None else 100 * once.value]
-        return (*row, max(course.first.most, course.later.most))
+        return (*row, max(first.most, later.most))
 
     columns = (head, "First turns", "Tries", "At once, %", "Later turns", "Tries, later",
                "At once, later, %", "Most")  # fmt: skip
@@ -175,5 +173,5 @@ def tries_table(findings: Findings, head: str, parts: Sequence[Part]) -> Table |
         "for each of their dialogues."
     )
     title = f"Tries per user turn by {head.lower()}"
-    known = findings.course(ALL).first.turns
-    return _by_part(title, columns, parts, cells, note) if known else None
+    known = findings.tries(ALL, "first").turns
+    return _by_subset(title, columns, subsets, cells, note) if known else None

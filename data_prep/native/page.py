@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from medal_judges.data_prep.native.rates import ALL, Rates
-from medal_judges.report.figure import Bar, Bars, Figure, Segment, Tone
+from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
 from medal_judges.report.page import Block, Section, counted, facts_section, render_page
 from medal_judges.report.table import Row, Table
 
@@ -58,7 +58,7 @@ def _figure(name: str, rates: Sequence[Rates]) -> Figure:
     for one in rates:
         shares = {key: one.figures[key].value or 0.0 for key in _OUTCOMES}
         segments = [
-            Segment(share, tone, f"{100 * share:.0f}%", f"{one.lang}: {outcome} {share:.1%}")
+            BarSegment(share, tone, f"{100 * share:.0f}%", f"{one.lang}: {outcome} {share:.1%}")
             for key, (outcome, tone) in _OUTCOMES.items()
             if (share := shares[key])
         ]

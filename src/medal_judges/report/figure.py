@@ -83,7 +83,7 @@ class Plot:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class BarSegment:
     """A part of a bar: its length on the axis, an index or tone as colour, a text inside it."""
 
     length: float
@@ -97,7 +97,7 @@ class Bar:
     """A named bar of segments, with an interval and a ``text`` behind its end."""
 
     name: str
-    segments: Sequence[Segment]
+    segments: Sequence[BarSegment]
     interval: Range | None = None
     text: str = ""
     tooltip: str = ""

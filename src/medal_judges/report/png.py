@@ -187,7 +187,8 @@ def _heat(axes: Axes, table: Table) -> None:
             axes.text(x, y, cell_text(cell, brief=True), ha="center", va="center", fontsize=7)
     axes.set_xticks(range(len(table.columns) - 1), table.columns[1:])
     if max(map(len, table.columns[1:]), default=0) > 6:
-        axes.tick_params(axis="x", labelrotation=30)
+        for name in axes.get_xticklabels():
+            name.set(rotation=30, ha="right")
     axes.set_yticks(range(len(table.rows)), [cell_text(row[0]) for row in table.rows])
 
 

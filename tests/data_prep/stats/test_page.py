@@ -13,7 +13,7 @@ import pytest
 
 from medal_judges.data_prep.corpus_stats.findings import Findings
 from medal_judges.data_prep.corpus_stats.report import render, write_report
-from medal_judges.data_prep.corpus_stats.survey import Part, survey
+from medal_judges.data_prep.corpus_stats.survey import Subset, survey
 from medal_judges.labelled import LabelledDialogue
 
 MakeRow = Callable[..., LabelledDialogue]
@@ -90,7 +90,7 @@ def findings(make_row: MakeRow) -> Findings:
 
 def test_heat_maps_print_the_numbers_of_the_table(findings: Findings) -> None:
     tables = Page(render(findings)).tables
-    assert findings.chatbot_names == sorted(BOTS)
+    assert findings.names("chatbot") == sorted(BOTS)
     for dimension in findings.issues:
         head, *lines = tables[f"{dimension.name}, %"]
         assert head == ["Chatbot", *LANGS, "all"]
@@ -214,9 +214,9 @@ def read(path: Path) -> list[dict[str, str]]:
 def test_csv_has_every_figure(findings: Findings, tmp_path: Path) -> None:
     write_report(findings, tmp_path)
     labels = read(tmp_path / "tables" / "labels.csv")
-    assert len(labels) == len(findings.parts) * 3
+    assert len(labels) == len(findings.subsets) * 3
     for line in labels:
-        part = Part(*(line[key] or None for key in ("lang", "chatbot", "user")))
+        part = Subset(*(line[key] or None for key in ("lang", "chatbot", "user")))
         d = next(d for d in findings.survey.dimensions if d.name == line["dimension"])
         figure = findings.figure(part, d)
         assert float(line["value"]) == figure.estimate.value

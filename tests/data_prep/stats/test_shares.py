@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from medal_judges.data_prep.corpus_stats.findings import Distribution, Findings
-from medal_judges.data_prep.corpus_stats.survey import ALL, Part, ScaledDimension, survey
+from medal_judges.data_prep.corpus_stats.survey import ALL, ScaledDimension, Subset, survey
 from medal_judges.data_prep.corpus_stats.tables import distribution_table, share_table
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.stats.intervals import wilson
@@ -40,14 +40,14 @@ def test_shares_of_independent_rows(make_row: MakeRow) -> None:
         for i, (bot, value) in enumerate(answers)
     ]
     all_rows = found([*rows, make_row("none", ["x"], bot="bot-c")])
-    a = all_rows.figure(Part(chatbot="bot-a"), UNSAFE)
+    a = all_rows.figure(Subset(chatbot="bot-a"), UNSAFE)
     assert (a.estimate.value, a.n, a.groups, a.method) == (0.25, 4, 4, "Wilson")
     assert (a.estimate.low, a.estimate.high) == wilson(1, 4)
-    assert all_rows.figure(Part(chatbot="bot-b"), UNSAFE).estimate.value == 1
+    assert all_rows.figure(Subset(chatbot="bot-b"), UNSAFE).estimate.value == 1
     assert all_rows.figure(ALL, UNSAFE).estimate.value == 0.5
-    c = all_rows.figure(Part(chatbot="bot-c"), UNSAFE).estimate
+    c = all_rows.figure(Subset(chatbot="bot-c"), UNSAFE).estimate
     assert (c.value, c.reason) == (None, "no label")
-    assert all_rows.figure(Part("xx"), UNSAFE).estimate.reason == "no dialogue"
+    assert all_rows.figure(Subset("xx"), UNSAFE).estimate.reason == "no dialogue"
 
 
 def test_several_answers_are_their_mean_and_present_from_a_half(make_row: MakeRow) -> None:
@@ -127,10 +127,10 @@ def test_levels_by_hand(make_row: MakeRow) -> None:
         for i, (lang, value) in enumerate(answers)
     ]
     findings = found([*rows, make_row("none", ["x"], lang="fr")])
-    assert findings.distribution(Part("de"), OVERALL) == Distribution(
+    assert findings.distribution(Subset("de"), OVERALL) == Distribution(
         (1, 2, 3, 4, 5), (1, 0, 1, 0, 2), (0.25, 0, 0.25, 0, 0.5)
     )
-    assert findings.distribution(Part("en"), OVERALL) == Distribution(
+    assert findings.distribution(Subset("en"), OVERALL) == Distribution(
         (1, 2, 3, 4, 5), (0, 0, 1, 0, 0), (0, 0, 1, 0, 0)
     )
     table = distribution_table(findings, OVERALL, findings.langs)

@@ -9,7 +9,7 @@ import pytest
 from medal_judges.data_prep.corpus_stats.findings import Findings
 from medal_judges.data_prep.corpus_stats.mtld import mtld
 from medal_judges.data_prep.corpus_stats.report import facts
-from medal_judges.data_prep.corpus_stats.survey import Part, survey
+from medal_judges.data_prep.corpus_stats.survey import Subset, survey
 from medal_judges.data_prep.corpus_stats.tables import (
     ending_table,
     side_table,
@@ -184,4 +184,4 @@ def test_ends_and_tries_by_hand(make_row: MakeRow) -> None:
 def test_without_ends_or_tries_there_are_no_such_tables(findings: Findings) -> None:
     assert ending_table(findings, "Language", findings.langs) is None
     assert tries_table(findings, "Language", findings.langs) is None
-    assert findings.texts(Part("xx")).mean_turns().reason == "no dialogue"
+    assert findings.turns(Subset("xx")).reason == "no dialogue"

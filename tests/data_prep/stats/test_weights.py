@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.data_prep.corpus_stats.findings import Distribution, Findings
-from medal_judges.data_prep.corpus_stats.survey import ALL, Part, survey
+from medal_judges.data_prep.corpus_stats.survey import ALL, Subset, survey
 from medal_judges.errors import MedalError
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue, parse_labelled
@@ -59,23 +59,23 @@ def test_a_weight_of_three_is_the_row_three_times() -> None:
     once = Findings(survey(rows(False), lemmas=False, weights="curation"), "once")
     often = Findings(survey(rows(True), lemmas=False), "often")
     plain = Findings(survey(rows(False), lemmas=False), "plain")
-    for part in (ALL, Part("en"), Part(chatbot="bot-1")):
+    for part in (ALL, Subset("en"), Subset(chatbot="bot-1")):
         for dimension in often.survey.dimensions:
             mine, theirs = (f.figure(part, dimension) for f in (once, often))
             assert mine.estimate.value == pytest.approx(theirs.estimate.value)
             assert mine.estimate.low == pytest.approx(theirs.estimate.low)  # groups are resampled
             assert mine.n == plain.figure(part, dimension).n  # rows stay rows
-        one, many = once.texts(part), often.texts(part)
         for side in ("all", "user", "assistant"):
-            assert one.mean_turns(side).value == pytest.approx(many.mean_turns(side).value)
-            words = (t.mean_length("words", side).value for t in (one, many))
+            assert once.turns(part, side).value == pytest.approx(often.turns(part, side).value)
+            words = (f.length(part, "words", side).value for f in (once, often))
             assert next(words) == pytest.approx(next(words))
-            assert one.mean_mtld(side).value == pytest.approx(many.mean_mtld(side).value)
-        assert one.dialogues == plain.texts(part).dialogues
-        first, second = (f.course(part) for f in (once, often))
-        assert first.first.mean.value == pytest.approx(second.first.mean.value)
-        assert first.later.at_once.value == pytest.approx(1)
-        assert first.shares == second.shares
+            assert once.mtld(part, side).value == pytest.approx(often.mtld(part, side).value)
+        assert once.count(part) == plain.count(part)
+        first = (f.tries(part, "first").mean.value for f in (once, often))
+        assert next(first) == pytest.approx(next(first))
+        assert once.tries(part, "later").at_once.value == pytest.approx(1)
+        shares = [{k: e for k, (_, e) in f.endings(part).items()} for f in (once, often)]
+        assert shares[0] == pytest.approx(shares[1])
     (overall,) = once.graded
     mine, theirs = (f.distribution(ALL, overall) for f in (once, often))
     assert isinstance(mine, Distribution) and isinstance(theirs, Distribution)
@@ -83,7 +83,7 @@ def test_a_weight_of_three_is_the_row_three_times() -> None:
     (unsafe,) = once.issues
     shares = [f.figure(ALL, unsafe).estimate.value for f in (once, plain)]
     assert shares[0] != pytest.approx(shares[1])
-    assert once.survey.together(Part("en")).reason == "texts run together have no weights"
+    assert once.survey.together(Subset("en")).reason == "texts run together have no weights"
 
 
 def test_a_share_at_its_end_has_an_interval_of_the_effective_size() -> None:

@@ -72,14 +72,14 @@ class Agreement:
         record |= {"mean": self.mean, "share_positive": self.share_positive}
         record["measurement"] = self.measurement
         for name in ("figures", "ceiling"):
-            found: Mapping[str, Estimate] = getattr(self, name)
-            record[name] = {key: _estimate_record(value) for key, value in found.items()}
+            estimates: Mapping[str, Estimate] = getattr(self, name)
+            record[name] = {key: _estimate_record(value) for key, value in estimates.items()}
         return record
 
 
-def _estimate_record(found: Estimate) -> dict[str, Any]:
+def _estimate_record(estimate: Estimate) -> dict[str, Any]:
     names = ("value", "low", "high", "reason")
-    return {name: getattr(found, name) for name in names}
+    return {name: getattr(estimate, name) for name in names}
 
 
 def agreements(
@@ -101,13 +101,13 @@ def agreements(
                 f"no row has the dimension {name!r}", hint=f"there: {', '.join(known)}"
             )
     langs = sorted({row.dialogue.lang for row in rows})
-    found = []
+    agreed = []
     for name in dimensions or known:
         kind = kind_of(rows, name)
         for lang in [*langs, *([ALL] if len(langs) > 1 else [])]:
             chosen = [row for row in rows if lang in (ALL, row.dialogue.lang)]
-            found.append(_agreement(chosen, name, kind, lang, weights))
-    return found
+            agreed.append(_agreement(chosen, name, kind, lang, weights))
+    return agreed
 
 
 def dimensions_of(rows: Sequence[LabelledDialogue]) -> list[str]:
@@ -170,15 +170,15 @@ def _figures(
     clusters = choose_clusters([row.dialogue.chatbot for row in rows], [row.group for row in rows])
     statistic = weighted(_statistic(values, people, kind), weights)
     plain = _plain(statistic, values, kind, weights)
-    found = with_intervals(plain, statistic, clusters)
+    estimates = with_intervals(plain, statistic, clusters)
     if why := no_interval(values, MEASUREMENT[kind]):
-        found["alpha"] = replace(plain["alpha"], reason=plain["alpha"].reason or why)
+        estimates["alpha"] = replace(plain["alpha"], reason=plain["alpha"].reason or why)
     trials = _trials(clusters, weights)
     if not too_few(clusters):
-        found = {key: _at_an_end(key, estimate, trials) for key, estimate in found.items()}
+        estimates = {key: _at_an_end(key, estimate, trials) for key, estimate in estimates.items()}
     if kind == "binary":
-        return found, binary_ceiling(values, clusters, weights=weights)
-    return found, graded_ceiling(values, [], clusters, weights=weights)
+        return estimates, binary_ceiling(values, clusters, weights=weights)
+    return estimates, graded_ceiling(values, [], clusters, weights=weights)
 
 
 def _trials(clusters: Clusters, weights: Floats | None) -> float:
@@ -193,12 +193,12 @@ def _plain(
     statistic: Statistic, values: Floats, kind: Kind, weights: Floats | None
 ) -> dict[str, Estimate]:
     """The figures of the rows as they are; alpha by the package where no weights are."""
-    found = statistic(np.ones((1, len(values))))
+    figures_of_all = statistic(np.ones((1, len(values))))
     plain = {
         key: Estimate(float(value[0]))
         if np.isfinite(value[0])
         else Estimate(None, reason=f"no two annotators share {MIN_ROWS} rows on which both vary")
-        for key, value in found.items()
+        for key, value in figures_of_all.items()
     }
     return plain | {"alpha": krippendorff_alpha(values, MEASUREMENT[kind], weights)}
 
@@ -210,10 +210,10 @@ def _statistic(values: Floats, people: Floats, kind: Kind) -> Statistic:
     counts = {key: _pairs_within(values, distance) for key, distance in within.items()}
 
     def statistic(weights: Floats) -> dict[str, Floats]:
-        found = {}
+        shares = {}
         for key, (close, pairs) in counts.items():
-            found[key] = _share(weights @ close, weights @ pairs)
-        return found | {"alpha": alpha(weights), "spearman": spearman(weights)}
+            shares[key] = _share(weights @ close, weights @ pairs)
+        return shares | {"alpha": alpha(weights), "spearman": spearman(weights)}
 
     return statistic
 

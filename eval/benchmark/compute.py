@@ -47,8 +47,8 @@ def compute(run: BenchmarkRun, facts: Iterable[tuple[str, str]] = ()) -> Benchma
     differing: list[Disagreement] = []
     for name, (config, data) in run.sets.items():
         for answers in run.answers.get(name, []):
-            found, most = _evaluate(run, config, data, answers)
-            judged += found
+            judged_rows, most = _evaluate(run, config, data, answers)
+            judged += judged_rows
             differing += most
     rows = [one.row for one in judged]
     tables = [*comparison_tables(judged), dimension_means_table(rows)]
@@ -173,7 +173,7 @@ def _facts(run: BenchmarkRun, rows: Sequence[ResultRow]) -> list[tuple[str, str]
         run.planted, "conversation"
     )
     left_out = ", ".join(f"{name} by {unit}" for name, unit in units.items())
-    found = [
+    facts = [
         ("Intervals", f"{METHOD}; {left_out}"),
         ("P-values", "of no correlation and of no difference, made as the intervals are"),
         ("Human answer", "mean over annotators; F1 and its kin against each, averaged"),
@@ -181,18 +181,18 @@ def _facts(run: BenchmarkRun, rows: Sequence[ResultRow]) -> list[tuple[str, str]
         ("Within chatbots", _WITHIN_NOTE),
         ("Coverage floor", f"{100 * config.min_coverage:g}%"),
     ]
-    found += [("Weights", note) for note in run.weighting]
+    facts += [("Weights", note) for note in run.weighting]
     for row in rows:
         if row.scored < row.n:
             left = (
                 f"{row.judge} on {row.set_name}, {row.dimension}: {row.n - row.scored} of {row.n}"
             )
-            found.append(("Rows left unscored", left))
+            facts.append(("Rows left unscored", left))
     for name, data in run.planted.items():
         for answers in run.answers.get(name, []):
             signature = comparable_signature(answers.signature, data.data, "planted issues")
-            found.append((f"Signature, {name}", signature))
-    return found + [("Passed over", note) for note in run.notes]
+            facts.append((f"Signature, {name}", signature))
+    return facts + [("Passed over", note) for note in run.notes]
 
 
 def made_facts(command: str) -> list[tuple[str, str]]:

@@ -93,7 +93,7 @@ def _of_issue(
     known: Mapping[str, Judgement],
 ) -> PlantedResult:
     mine = [row for row in listed if row.extra["planted"]["issue"] in (issue, None)]
-    rows = [found for row in mine if (found := _row(row, judged, known.get(row.id))) is not None]
+    rows = [scored for row in mine if (scored := _row(row, judged, known.get(row.id))) is not None]
     figure = _Figures(rows)
     planted = [row for row in rows if row.kind == "planted"]
     strengths = sorted({row.strength for row in planted})
@@ -149,7 +149,7 @@ class _Figures:
     rows: Sequence[_Row]
 
     def all(self) -> dict[str, Counted]:
-        found = {
+        further = {
             "f1_clean": self._versus("clean", weighted_f1),
             "f1_innocent": self._versus("innocent", weighted_f1),
             "auc_innocent": self._versus("innocent", weighted_auc),
@@ -160,7 +160,7 @@ class _Figures:
                 [r for r in self.rows if r.chance is not None], _chance, _NO_TURN
             ),
         }
-        return found | self.core()
+        return further | self.core()
 
     def core(self) -> dict[str, Counted]:
         return {
@@ -211,8 +211,8 @@ class _Figures:
         def shares(weights: Floats) -> dict[str, Floats]:
             return {"share": np.array([statistic(one) for one in weights])}
 
-        found = with_intervals({"share": Estimate(value)}, shares, groups)["share"]
-        return Counted(found, len(groups.names))
+        estimate = with_intervals({"share": Estimate(value)}, shares, groups)["share"]
+        return Counted(estimate, len(groups.names))
 
 
 _NO_TURN = "the judge gives no contributions by turn"
@@ -247,9 +247,9 @@ def weighted_f1(scores: Floats, labels: Floats, weights: Floats) -> float:
     NaN when the weights leave neither planted nor alarmed rows.
     """
     alarmed = scores >= THRESHOLD
-    found = float(weights @ (labels * alarmed))
+    hits = float(weights @ (labels * alarmed))
     total = float(weights @ labels + weights @ alarmed)
-    return 2 * found / total if total else float("nan")
+    return 2 * hits / total if total else float("nan")
 
 
 _COLUMNS = {
@@ -275,12 +275,12 @@ def planted_table(
     name: str, results: Mapping[str, Sequence[PlantedResult]], *, min_coverage: float = 0.98
 ) -> Table | None:
     """One row for each issue and judge, issue by issue; None where nothing was judged."""
-    issues = dict.fromkeys(result.issue for found in results.values() for result in found)
+    issues = dict.fromkeys(result.issue for of_judge in results.values() for result in of_judge)
     rows = [
         (issue, judge, *_cells(result, min_coverage))
         for issue in issues
-        for judge, found in results.items()
-        for result in found
+        for judge, of_judge in results.items()
+        for result in of_judge
         if result.issue == issue
     ]
     if not rows:

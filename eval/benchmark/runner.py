@@ -86,13 +86,13 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Benchmar
     """Load the sets; optional ones that are not here become notes. Raises as ``load_set``."""
     run = BenchmarkRun(config)
     for one in config.sets:
-        found = load_set(one, offline=offline)
-        if isinstance(found, str):
-            run.notes.append(f"set {one.name} left out: {found}")
-            run.left_out[one.name] = found
+        loaded = load_set(one, offline=offline)
+        if isinstance(loaded, str):
+            run.notes.append(f"set {one.name} left out: {loaded}")
+            run.left_out[one.name] = loaded
         else:
-            weights, note = weighting_note(found.rows, config.weights, f"set {one.name}")
-            run.sets[one.name] = (one, replace(found, weights=weights))
+            weights, note = weighting_note(loaded.rows, config.weights, f"set {one.name}")
+            run.sets[one.name] = (one, replace(loaded, weights=weights))
             run.weighting += [note] if note else []
     for each in config.planted:
         planted = load_planted(each, offline=offline)

@@ -38,8 +38,8 @@ class BenchmarkSet:
     @property
     def issues(self) -> list[str]:
         """The issues planted in the rows, in order of appearance."""
-        found = dict.fromkeys(row.extra.get("planted", {}).get("issue") for row in self.rows)
-        return [issue for issue in found if issue]
+        issues = dict.fromkeys(row.extra.get("planted", {}).get("issue") for row in self.rows)
+        return [issue for issue in issues if issue]
 
 
 def load_set(config: SetConfig, *, offline: bool | None = None) -> BenchmarkSet | str:

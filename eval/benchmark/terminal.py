@@ -84,9 +84,9 @@ def _without_interval(rows: Sequence[ResultRow], metric: str) -> list[str]:
     """Why figures have no interval, and whose."""
     reasons: dict[str, list[str]] = {}
     for row in rows:
-        found = row.metrics.get(metric)
-        if found and found.value is not None and found.reason and not row.under_floor:
-            reasons.setdefault(found.reason, []).append(f"{row.judge} on {row.dimension}")
+        estimate = row.metrics.get(metric)
+        if estimate and estimate.value is not None and estimate.reason and not row.under_floor:
+            reasons.setdefault(estimate.reason, []).append(f"{row.judge} on {row.dimension}")
     return [f"{reason}: {', '.join(whose)}" for reason, whose in reasons.items()]
 
 
@@ -96,10 +96,10 @@ def _lead(row: ResultRow) -> tuple[str, ...]:
 
 
 def _main(row: ResultRow, metric: str) -> tuple[str, str]:
-    found = row.metrics.get(metric)
-    if row.under_floor or found is None or found.low is None or found.high is None:
+    estimate = row.metrics.get(metric)
+    if row.under_floor or estimate is None or estimate.low is None or estimate.high is None:
         return _shown(row, metric), _NONE
-    return _shown(row, metric), f"{found.low:.2f} to {found.high:.2f}"
+    return _shown(row, metric), f"{estimate.low:.2f} to {estimate.high:.2f}"
 
 
 def _shown(row: ResultRow, metric: str) -> str:
@@ -110,8 +110,8 @@ def _like(row: ResultRow, metric: str) -> str:
     return _NONE if row.under_floor else _number(row.like_for_like.get(metric))
 
 
-def _number(found: Estimate | None) -> str:
-    return _NONE if found is None or found.value is None else f"{found.value:.2f}"
+def _number(estimate: Estimate | None) -> str:
+    return _NONE if estimate is None or estimate.value is None else f"{estimate.value:.2f}"
 
 
 def _brief(table: Table) -> Table:

@@ -92,11 +92,11 @@ def align(
     judgements of rows that are neither, and for two rows or judgements of one (id, turn).
     """
     listed = list(rows)
-    found = _index(listed, judgements, {(row.id, row.turn) for row in left_out})
+    judged = _index(listed, judgements, {(row.id, row.turn) for row in left_out})
     answered = [(row, human) for row in listed if (human := _human(row, dimension)) is not None]
     pairs, failures = [], Counter[str]()
     for row, human in answered:
-        judgement = found.get((row.id, row.turn))
+        judgement = judged.get((row.id, row.turn))
         score = judgement.scores.get(judge_dimension or dimension) if judgement else None
         if judgement is None or score is None:
             failures[_why(judgement)] += 1
@@ -143,17 +143,17 @@ def _index(
     if twice := [key for key, count in keys.items() if count > 1]:
         raise MedalError(f"rows that occur twice in the set: {_names(twice)}")
     turn_of = {row.id: row.turn for row in rows}
-    found: dict[Key, Judgement] = {}
+    judged: dict[Key, Judgement] = {}
     unknown: list[Key] = []
     for judgement in judgements:
         key = (judgement.id, judgement.turn)
         if key not in keys and judgement.turn is None and not _has_score(judgement):
             # a row of level turn without an assistant turn is judged as unscored, without a turn
             key = (judgement.id, turn_of.get(judgement.id))
-        if key in found:
+        if key in judged:
             raise MedalError(f"two judgements of {_names([key])}")
         if key in keys:
-            found[key] = judgement
+            judged[key] = judgement
         elif key not in ignored:
             unknown.append(key)
     if unknown:
@@ -161,7 +161,7 @@ def _index(
             f"{len(unknown)} judgements of rows that are not in the set: {_names(unknown)}",
             hint="was another file judged, or another level? (--level last for turn-level sets)",
         )
-    return found
+    return judged
 
 
 def _has_score(judgement: Judgement) -> bool:

@@ -76,25 +76,25 @@ def _shared(weak: Aligned, strong: Aligned) -> list[tuple[int, int]]:
 
 
 def _uncertainties(judgements: Sequence[Judgement], dimension: str, judge: str) -> Floats:
-    found = [judgement.uncertainty(dimension) for judgement in judgements]
-    if None in found:
+    spreads = [judgement.uncertainty(dimension) for judgement in judgements]
+    if None in spreads:
         raise MedalError(
             f"{judge} gives no distribution of {dimension!r}, so a cascade cannot tell when it is "
             "unsure",
             hint="a weak judge needs an ordinal or binary dimension, and a calibration",
         )
-    return np.array(found, dtype=np.float64)
+    return np.array(spreads, dtype=np.float64)
 
 
 def _spearman(rows: Aligned, score: Floats) -> Estimate:
     """The figure with its interval, made as a judge's own is (metaeval), by whole clusters."""
-    found = {"spearman": correlations(rows.human, score)["spearman"]}
-    if found["spearman"].value is None:
-        return found["spearman"]
+    estimates = {"spearman": correlations(rows.human, score)["spearman"]}
+    if estimates["spearman"].value is None:
+        return estimates["spearman"]
     statistic = weighted(spearman_statistic(rows.human, score), rows.weights)
     clusters = choose_clusters(rows.chatbots, rows.groups)
-    found = revalued(found, statistic, rows.weights)
-    return with_intervals(found, statistic, clusters)["spearman"]
+    estimates = revalued(estimates, statistic, rows.weights)
+    return with_intervals(estimates, statistic, clusters)["spearman"]
 
 
 def _at_random(rows: Aligned, scores: Floats, count: int, seed: int) -> float | None:
@@ -102,15 +102,15 @@ def _at_random(rows: Aligned, scores: Floats, count: int, seed: int) -> float | 
     human, one = rows.human, np.ones((1, len(rows.human)))
     rng = np.random.default_rng(seed)
     orders = 1 if count in (0, len(human)) else _RANDOM_ORDERS  # the ends have one way
-    found = []
+    at_random = []
     for _ in range(orders):
         mixed = scores[:, 0].copy()
         asked = rng.permutation(len(human))[:count]
         mixed[asked] = scores[asked, 1]
         if undefined_reason(human, mixed) is None:
             statistic = weighted(spearman_statistic(human, mixed), rows.weights)
-            found.append(float(statistic(one)["spearman"][0]))
-    return sum(found) / len(found) if found else None
+            at_random.append(float(statistic(one)["spearman"][0]))
+    return sum(at_random) / len(at_random) if at_random else None
 
 
 def _cost(

@@ -201,8 +201,8 @@ def _library() -> Callable[..., float] | None:
         from krippendorff import alpha
     except ImportError:
         return None
-    found: Callable[..., float] = alpha
-    return found
+    library_alpha: Callable[..., float] = alpha
+    return library_alpha
 
 
 HEADLINE = {"binary": "f1_present", "ordinal": "spearman", "continuous": "spearman"}

@@ -39,10 +39,10 @@ def classification(score: Floats, labels: Floats) -> dict[str, Estimate]:
     """
     if reason := not_classifiable(score, labels):
         return {name: Estimate(None, reason=reason) for name in METRICS}
-    found = classification_statistic(score, labels)(np.ones((1, len(score))))
+    figures_of_all = classification_statistic(score, labels)(np.ones((1, len(score))))
     return {
-        name: Estimate(float(found[name][0]))
-        if np.isfinite(found[name][0])
+        name: Estimate(float(figures_of_all[name][0]))
+        if np.isfinite(figures_of_all[name][0])
         else Estimate(None, reason=_REASONS[name])
         for name in METRICS
     }
@@ -85,14 +85,14 @@ def figures(cells: Mapping[str, Floats]) -> dict[str, Floats]:
     """Figures from counts of shape (samples, annotators), averaged over the annotators against
     whom they are defined, shape (samples,); NaN where there is none."""
     tp, fp, fn, tn = (cells[name] for name in _CELLS)
-    found = {
+    metrics = {
         "f1_present": _share(2 * tp, 2 * tp + fp + fn),
         "f1_absent": _share(2 * tn, 2 * tn + fp + fn),
         "precision": _share(tp, tp + fp),
         "recall": _share(tp, tp + fn),
         "accuracy": _share(tp + tn, tp + fp + fn + tn),
     }
-    return {name: _mean_of_defined(values) for name, values in found.items()}
+    return {name: _mean_of_defined(values) for name, values in metrics.items()}
 
 
 def _mean_of_defined(values: Floats) -> Floats:

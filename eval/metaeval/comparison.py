@@ -203,9 +203,9 @@ def _f1_difference(pair: _Pair) -> Estimate:
     if not len(pair.first):
         return Estimate(None, reason="no row was scored by both")
     for score in (pair.first, pair.second):
-        found = classification(score, pair.people)["f1_present"]
-        if found.value is None:
-            return found
+        estimate = classification(score, pair.people)["f1_present"]
+        if estimate.value is None:
+            return estimate
     clusters = choose_clusters(pair.shared.chatbots, pair.shared.groups)
     one, two = (
         weighted(classification_statistic(score, pair.people), pair.shared.weights)
@@ -232,12 +232,14 @@ def right_alone(first: Floats, second: Floats, people: Floats) -> tuple[int, int
 def _ceiling_table(rows: Sequence[ResultRow]) -> Table:
     lines: list[tuple[Cell, ...]] = []
     for row in rows:
-        found = row.ceiling_difference
-        if found is not None and found.value is not None:
+        difference = row.ceiling_difference
+        if difference is not None and difference.value is not None:
             metric = "f1_present" if row.kind == "binary" else "spearman"
             sides = (row.like_for_like[metric], row.ceiling[metric])
             where = (row.set_name, row.dimension, row.judge)
-            lines.append((*where, *sides, found, _p(found.p_value), None, row.ceiling_rows))
+            lines.append(
+                (*where, *sides, difference, _p(difference.p_value), None, row.ceiling_rows)
+            )
     heads = ("Set", "Dimension", "Judge", "Like for like", "One annotator", "Difference", "p",
              "p, Holm", "n")  # fmt: skip
     return Table(CEILING, heads, _corrected(heads, lines), _CEILING_NOTE)

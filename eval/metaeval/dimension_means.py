@@ -45,13 +45,13 @@ def dimension_means(correlations: Sequence[float | None]) -> DimensionMeans:
 
 def dimension_means_table(rows: Sequence[ResultRow]) -> Table:
     """A row for each judge and set with several graded dimensions; no rows where there is none."""
-    found: dict[tuple[str, str], list[float | None]] = {}
+    values_of: dict[tuple[str, str], list[float | None]] = {}
     for row in rows:
         if row.kind != "binary":
             figure = None if row.under_floor else row.metrics["spearman"].value
-            found.setdefault((row.set_name, row.judge), []).append(figure)
+            values_of.setdefault((row.set_name, row.judge), []).append(figure)
     cells: list[tuple[Cell, ...]] = []
-    for (name, judge), values in found.items():
+    for (name, judge), values in values_of.items():
         if len(values) > 1:
             means = dimension_means(values)
             shown = f"{means.defined} of {means.total}"

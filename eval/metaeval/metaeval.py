@@ -129,25 +129,25 @@ def figures(aligned: Aligned, kind: Kind, clusters: Clusters) -> dict[str, Estim
         )
         reason = "no row was scored" if aligned.total else "no row has a human answer"
         return no_ceiling(names, reason)
-    found = _correlation_figures(aligned, clusters)
-    return (_issue_figures(aligned, clusters) | found) if kind == "binary" else found
+    graded = _correlation_figures(aligned, clusters)
+    return (_issue_figures(aligned, clusters) | graded) if kind == "binary" else graded
 
 
 def _correlation_figures(aligned: Aligned, clusters: Clusters) -> dict[str, Estimate]:
     bots = aligned.chatbots
-    found = correlations(aligned.human, aligned.score, bots)
+    estimates = correlations(aligned.human, aligned.score, bots)
     if undefined_reason(aligned.human, aligned.score) is not None:
-        return found
+        return estimates
     statistic = weighted(correlation_statistic(aligned.human, aligned.score, bots), aligned.weights)
-    return with_intervals(revalued(found, statistic, aligned.weights), statistic, clusters)
+    return with_intervals(revalued(estimates, statistic, aligned.weights), statistic, clusters)
 
 
 def _issue_figures(aligned: Aligned, clusters: Clusters) -> dict[str, Estimate]:
-    found = classification(aligned.score, aligned.values)
+    estimates = classification(aligned.score, aligned.values)
     if not_classifiable(aligned.score, aligned.values):
-        return found
+        return estimates
     statistic = weighted(classification_statistic(aligned.score, aligned.values), aligned.weights)
-    return with_intervals(revalued(found, statistic, aligned.weights), statistic, clusters)
+    return with_intervals(revalued(estimates, statistic, aligned.weights), statistic, clusters)
 
 
 def _slices(aligned: Aligned) -> dict[str, list[int]]:
@@ -163,9 +163,11 @@ def _slices(aligned: Aligned) -> dict[str, list[int]]:
 def _slice(aligned: Aligned, part: list[int], kind: Kind) -> dict[str, Estimate]:
     chosen = aligned.part(part)
     clusters = choose_clusters(chosen.chatbots, chosen.groups)
-    found = figures(chosen, kind, clusters)
+    estimates = figures(chosen, kind, clusters)
     one_bot = len(set(chosen.chatbots)) == 1
-    return {k: v for k, v in found.items() if not (one_bot and k in ("within_system", "centred"))}
+    return {
+        k: v for k, v in estimates.items() if not (one_bot and k in ("within_system", "centred"))
+    }
 
 
 def _counts(aligned: Aligned, kind: Kind) -> dict[str, int]:
@@ -176,8 +178,8 @@ def _counts(aligned: Aligned, kind: Kind) -> dict[str, int]:
 
 def comparable_signature(judge_signature: str, data: str, dimension: str) -> str:
     """The judge's signature with the data and dimension that a figure was computed on."""
-    found = Signature.parse(judge_signature)
-    return str(replace(found, data=data, dimension=dimension))
+    signature = Signature.parse(judge_signature)
+    return str(replace(signature, data=data, dimension=dimension))
 
 
 def disagreements(

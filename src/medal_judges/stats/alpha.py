@@ -50,8 +50,8 @@ def _by_levels(values: Floats, measurement: str) -> Alpha:
     size = len(levels)
 
     def alpha(weights: Floats) -> Floats:
-        found: Floats = np.asarray(row_coincidences.T @ weights[:, rows].T).T
-        coincidences = found.reshape(len(weights), size, size)
+        summed: Floats = np.asarray(row_coincidences.T @ weights[:, rows].T).T
+        coincidences = summed.reshape(len(weights), size, size)
         totals = coincidences.sum(axis=2)
         delta = _ordinal(totals) if measurement == "ordinal" else 1.0 - np.eye(size)
         n = totals.sum(axis=1)

@@ -53,18 +53,18 @@ def undefined_reason(human: Floats, score: Floats) -> str | None:
 def _plain(human: Floats, score: Floats) -> dict[str, Estimate]:
     from scipy import stats
 
-    found = {
+    results = {
         "pearson": stats.pearsonr(human, score),
         "spearman": stats.spearmanr(human, score),
         "kendall": stats.kendalltau(human, score, variant="b"),
     }
-    return {name: Estimate(float(result.statistic)) for name, result in found.items()}
+    return {name: Estimate(float(result.statistic)) for name, result in results.items()}
 
 
 def _by_chatbot(
     human: Floats, score: Floats, chatbots: Sequence[str | None]
 ) -> dict[str, Estimate]:
-    found = within_system_statistic(human, score, chatbots)(np.ones((1, len(human))))
+    figures_of_all = within_system_statistic(human, score, chatbots)(np.ones((1, len(human))))
     reasons = {
         "within_system": f"no chatbot with {MIN_WITHIN} rows on which people and judge both vary",
         "centred": "nothing varies within chatbots",
@@ -72,8 +72,8 @@ def _by_chatbot(
     if all(bot is None for bot in chatbots):
         reasons = dict.fromkeys(reasons, "the set names no chatbots")
     return {
-        name: Estimate(float(found[name][0]))
-        if np.isfinite(found[name][0])
+        name: Estimate(float(figures_of_all[name][0]))
+        if np.isfinite(figures_of_all[name][0])
         else Estimate(None, reason=reason)
         for name, reason in reasons.items()
     }
@@ -90,12 +90,12 @@ def correlation_statistic(
     within = within_system_statistic(human, score, chatbots) if chatbots else None
 
     def statistic(weights: Floats) -> dict[str, Floats]:
-        found = {
+        figures = {
             "pearson": weighted_pearson(human, score, weights),
             "spearman": weighted_spearman(human, score, weights),
             "kendall": kendall(weights),
         }
-        return found | (within(weights) if within is not None else {})
+        return figures | (within(weights) if within is not None else {})
 
     return statistic
 

@@ -189,8 +189,8 @@ def degrees(left: Floats, evenness: float) -> Floats:
     share = (squares**2).sum(axis=-1) / squares.sum(axis=-1) ** 2
     most = left.shape[-1] - 1
     # Below a third (one chatbot unlike all others) intervals get wide and hold no more often.
-    found: Floats = np.clip(evenness / share - evenness, max(1.0, most / 3), most)
-    return found
+    bounded: Floats = np.clip(evenness / share - evenness, max(1.0, most / 3), most)
+    return bounded
 
 
 def jackknife(

@@ -98,9 +98,9 @@ def row_weights(rows: Sequence[LabelledDialogue], weights: Weights) -> Floats | 
     """Weights of shape (rows,) with mean 1; None where rows count alike."""
     if weights == "none" or not rows:
         return None
-    found: Floats = np.array([curation_weight(row) or np.nan for row in rows], dtype=np.float64)
-    found /= found.mean()
-    return found
+    values: Floats = np.array([curation_weight(row) or np.nan for row in rows], dtype=np.float64)
+    values /= values.mean()
+    return values
 
 
 def effective_size(weights: Sequence[float]) -> float:

@@ -137,7 +137,7 @@ def _half(llm: LocalModel | EncoderDecoderModel) -> tuple[Verdict, str, str]:
 
     half = llm.model.dtype != torch.float32
     other = copy.copy(llm)
-    other.model = copy.deepcopy(llm.model).to(torch.float32 if half else torch.bfloat16)
+    other.model = copy.deepcopy(llm.model).to(torch.float32 if half else torch.bfloat16)  # type: ignore[arg-type]
     group = [[Continuation(_TALK, text, role="user") for text in _SAID]]
     rows = [np.concatenate([x.logprobs for x in m.loglikelihood(group)[0]]) for m in (llm, other)]
     deviation = float(np.abs(rows[0] - rows[1]).mean())

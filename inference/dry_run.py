@@ -14,8 +14,8 @@ from medal_judges.dialogue import Dialogue
 from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions
 from medal_judges.models.base.judge import Judge
+from medal_judges.models.llm.cost import CostEstimate
 from medal_judges.models.llm.counting import CountingModel
-from medal_judges.models.llm.server.prices import Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class DryRun:
     """``dialogues`` and what judging them takes at most."""
 
     dialogues: int
-    estimate: Estimate
+    estimate: CostEstimate
 
     def text(self) -> str:
         """The estimate in words, for the terminal."""
@@ -60,4 +60,4 @@ def dry_run(
         )
     llm.continuations = llm.continuation_tokens = 0  # a judge tries it out when it is made
     ids = {judgement.id for judgement in options.score(judge, dialogues)}
-    return DryRun(len(ids), llm.estimate())
+    return DryRun(len(ids), llm.counted())

@@ -50,14 +50,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 # Nobody imports these: they are where a process, or a user's import of the package, begins.
 ENTRANCES = {"", "__main__", "cli.__main__", "training.__main__", "training.train"}
 # Arrows that still run up; the list only ever gets shorter.
-KNOWN: set[tuple[str, str]] = {
-    ("models.llm.cache", "models.llm.server.served"),
-    ("models.llm.counting", "models.llm.server.prices"),
-    ("models.llm.chat_template", "models.llm.local.prefix"),
-}
-KNOWN_CIRCLES = [
-    ["models.llm.server.likelihood", "models.llm.server.model"],
-]
+KNOWN: set[tuple[str, str]] = set()
+KNOWN_CIRCLES = []
 
 
 def _modules() -> dict[str, Path]:

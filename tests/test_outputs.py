@@ -130,7 +130,7 @@ WITHOUT = """
 import sys
 sys.modules["fcntl"] = None  # as on Windows
 from pathlib import Path
-import medal_judges.models.llm.server.batch_journal
+import medal_judges.models.llm.server.batch_files
 from medal_judges.data_prep.generation.outputs import Outputs
 from medal_judges.errors import MedalError
 record = {"settings": {"seed": 0}, "agents": {}, "languages": [], "contexts": {}}

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.models.batching import windows
-from medal_judges.models.llm.cache import AnswersEach
-from medal_judges.models.llm.counting import remote_of
+from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel
-from medal_judges.models.llm.server.spending import CostLimitError
+from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, OnAnswer
 
-OnAnswer = Callable[[int, Completion], None]
 GRACE = 3.0  # seconds that servers have to end after Ctrl-C
 # Where a model is found and how fast it is asked changes no dialogue; the rest does.
 _CONNECTION = frozenset(
@@ -81,12 +78,12 @@ def ask_all(calls: Sequence[Call], per_call: int) -> list[CostLimitError]:
     (Ctrl-C) or a local model fails, no server is asked anything more.
     """
     stop = threading.Event()
-    servers = [_Server(call, stop) for call in calls if _behind_server(call.model)]
+    servers = [_Server(call, stop) for call in calls if call.model.capabilities.api]
     try:
         for server in servers:
             server.start()
         for call in calls:
-            if not _behind_server(call.model):
+            if not call.model.capabilities.api:
                 _ask_local(call, per_call)
         for server in servers:
             server.done.wait()
@@ -102,11 +99,6 @@ def ask_all(calls: Sequence[Call], per_call: int) -> list[CostLimitError]:
         if not isinstance(error, CostLimitError):
             raise error
     return [error for error in errors if isinstance(error, CostLimitError)]
-
-
-def _behind_server(model: LanguageModel) -> bool:
-    """A cache before a local model answers one by one too, but it computes here."""
-    return isinstance(model, AnswersEach) and remote_of(model) is not None
 
 
 class _Stopped(Exception):
@@ -126,7 +118,7 @@ class _Server(threading.Thread):
 
     def run(self) -> None:
         try:
-            self.call.model.chat_each(self.call.requests, self._on_answer)  # type: ignore[attr-defined]
+            self.call.model.chat_each(self.call.requests, self._on_answer)
         except BaseException as error:  # raised in the caller's thread
             self.error = error
         finally:

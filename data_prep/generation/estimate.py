@@ -16,11 +16,9 @@ from typing import Any
 from medal_judges.config import Config
 from medal_judges.data_prep.generation.agents import Agents, is_served, settings_of
 from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.money import is_own
 from medal_judges.data_prep.generation.run import GenerationRun, prepare
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.batched import asks_in_batches
-from medal_judges.models.llm.counting import remote_of
+from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -29,9 +27,8 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Likelihood,
     Message,
-    Usage,
 )
-from medal_judges.models.llm.token_estimate import prompt_tokens_above
+from medal_judges.models.llm.truncation import prompt_tokens_above
 
 SAMPLE = 6  # contexts that the stand-ins go through
 
@@ -154,8 +151,5 @@ def _price(llm: Any, usage: Usage) -> float | None:
     if not is_served(llm):
         return 0.0
     model = load_llm(llm)
-    remote = remote_of(model)
-    money: float | None = remote.cost(usage)
-    if money is None:
-        return 0.0 if is_own(remote.base_url) else None
-    return money * (1 - remote.batch_discount) if asks_in_batches(model) else money
+    money = model.cost(usage)
+    return 0.0 if money is None and model.capabilities.private else money

@@ -222,9 +222,7 @@ def repeats_of(judge: Judge) -> int:
 
 def share_limiter(judges: Iterable[Judge]) -> None:
     """Let judges that pay take from one limiter, so that --max-cost holds for their sum."""
-    from medal_judges.models.llm.counting import remote_of
-
-    models = [remote_of(model) for judge in judges for model in judge.language_models()]
-    remotes = [model for model in models if model is not None]
-    for remote in remotes[1:]:
-        remote.limiter = remotes[0].limiter
+    models = [model for judge in judges for model in judge.language_models()]
+    limiters = [model.limiter for model in models if model.limiter is not None]
+    for model in models if limiters else ():
+        model.spend_from(limiters[0])

@@ -12,9 +12,10 @@ from medal_judges import __version__
 from medal_judges.config import Config
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import DryRun
+from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.counting import CountingModel
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, Usage
+from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel
 from medal_judges.models.llm.settings import OpenAILLM, llm_config
 from medal_judges.models.prompted.parsing.json_text import NotJson, objects_in, strict_json
 from medal_judges.models.prompted.parsing.thinking import after_thinking
@@ -148,7 +149,7 @@ class JsonAsker:
         """What these requests take at most; cached answers are not counted."""
         counting = CountingModel(self.llm)
         counting.chat(requests)
-        return DryRun(dialogues, counting.estimate())
+        return DryRun(dialogues, counting.counted())
 
     def request(
         self, question: JsonQuestion[T], reason: str | None = None, attempt: int = 0

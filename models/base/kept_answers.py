@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.llm.cache import AnswerCounts, CachedModel
+from medal_judges.models.llm.protocol import AnswerCounts
 
 
 def answer_counts(judges: Iterable[Judge]) -> AnswerCounts:
@@ -13,8 +13,8 @@ def answer_counts(judges: Iterable[Judge]) -> AnswerCounts:
     models = {id(model): model for judge in judges for model in judge.language_models()}
     total = AnswerCounts()
     for model in models.values():
-        if isinstance(model, CachedModel):
-            total.add(kept=model.counts.kept, asked=model.counts.asked)
+        counts = model.answer_counts()
+        total.add(kept=counts.kept, asked=counts.asked)
     return total
 
 

@@ -23,10 +23,15 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.followup.selection import FollowUpSelection, SelectionConfig, select
-from medal_judges.models.llm.amounts import add_usage, likelihood_usage
+from medal_judges.models.llm.cost import add_usage
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import Continuation, LanguageModel, Likelihood
-from medal_judges.models.llm.window import chat_messages, first_turn_that_fits
+from medal_judges.models.llm.protocol import (
+    Continuation,
+    LanguageModel,
+    Likelihood,
+    likelihood_usage,
+)
+from medal_judges.models.llm.truncation import chat_messages, first_turn_that_fits
 from medal_judges.signature import Signature, content_hash
 
 

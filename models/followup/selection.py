@@ -10,8 +10,8 @@ import numpy as np
 from medal_judges.config import Config
 from medal_judges.models.followup.choice import Choice, read_choice
 from medal_judges.models.followup.pool import FollowUpPool
-from medal_judges.models.llm.amounts import spent, usage_of
-from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message, Usage
+from medal_judges.models.llm.cost import Usage, spent
+from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message, usage_of
 from medal_judges.models.prompted.prompt import AGAIN, Prompt, load_prompt, resolve, transcript
 from medal_judges.signature import content_hash
 

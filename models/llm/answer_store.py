@@ -1,114 +1,87 @@
-"""An append-only file of answers: one JSON object a line, found again by key.
-
-Why lines and not sqlite: a cache must survive kill -9 at any byte and two processes at once. A line
-is appended by one ``write`` to a file opened with O_APPEND, so two processes of a machine never
-write over each other, and no lock, journal or shared memory is left behind. The file can be read,
-copied and joined with ``cat``. Over NFS appending is not atomic between machines (and sqlite's
-write-ahead log does not work there at all): an answer can be lost to another machine's, and is then
-asked again; give each machine a folder of its own where that costs too much.
-
-Each line is written between two line breaks. A write that was torn (kill, full disk) is then at
-most one line that is not whole JSON, which reading leaves out; what is written next begins on a
-line of its own.
-"""
+"""Kept answers on disk: records by key, each read back field by field, for a kept line is foreign
+text."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any, Literal, TypeVar
 
-from medal_judges.errors import SourceError
+from pydantic import Field, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
 
+from medal_judges.config import Config
+from medal_judges.errors import RecordError, SourceError
+from medal_judges.journal import Journal
+from medal_judges.models.llm.cost import Usage
+from medal_judges.models.llm.protocol import Completion, Likelihood, TokenChoice
+
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
 class AnswerStore:
-    """Records by key in the file ``path``, which need not exist yet. A key is never overwritten:
+    """Records by key in the journal ``path``, which need not exist yet. A key is never overwritten:
     the first line that has it and can be read counts.
 
-    Only keys and places are held in memory. No file stays open between calls. ``torn`` counts lines
-    that are no records, ``bad`` those whose answer cannot be one.
+    Only keys and places are held in memory, and no file stays open between calls. ``torn`` counts
+    lines that are no records, ``bad`` those whose answer cannot be one.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.journal = path, Journal(path)
         self.torn = self.bad = 0
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._read = 0
 
-    def find(
-        self, keys: Iterable[str], read: Callable[[Any], Any] = lambda record: record
-    ) -> dict[str, Any]:
+    def find(self, keys: Iterable[str], read: Callable[[object], T]) -> dict[str, T]:
         """What ``read`` makes of the records that are there, of any process that has written until
         now. A record that it raises ValueError for is passed over and counted: as if it were not
         there."""
         self.refresh()
-        answers: dict[str, Any] = {}
+        answers: dict[str, T] = {}
         wanted = [key for key in dict.fromkeys(keys) if key in self._places]
         if wanted:
             with self.path.open("rb") as stream:
                 for key in wanted:
                     for place in list(self._places[key]):
                         try:
-                            answers[key] = read(self._answer(stream, key, place))
+                            answers[key] = read(_answer(stream, key, place))
                             break
                         except ValueError as error:
-                            self._leave_out(key, place, error)
+                            self._places[key].remove(place)
+                            self.bad += 1
+                            told = "%s: a kept answer is left out, %s; it is asked again"
+                            logger.warning(told, self.path, error)
         return answers
-
-    def _answer(self, stream: IO[bytes], key: str, place: tuple[int, int]) -> Any:
-        offset, length = place
-        stream.seek(offset)
-        record = json.loads(stream.read(length))
-        if not isinstance(record, dict) or record.get("key") != key:
-            raise ValueError("the file was changed while it was read")
-        return record.get("answer")
-
-    def _leave_out(self, key: str, place: tuple[int, int], error: ValueError) -> None:
-        self._places[key].remove(place)
-        self.bad += 1
-        logger.warning("%s: a kept answer is left out, %s; it is asked again", self.path, error)
 
     def append(self, records: Mapping[str, Any]) -> None:
         """Write {key: record} and wait until the disk has it.
 
         Raises SourceError when the disk does not take it.
         """
-        lines = [json.dumps({"key": key, "answer": record}) for key, record in records.items()]
-        if not lines:
-            return
-        block = "".join(f"\n{line}\n" for line in lines).encode()
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
-                written = os.write(file, block)
-                os.fsync(file)
-            finally:
-                os.close(file)
+            self.journal.append({"key": key, "answer": value} for key, value in records.items())
         except OSError as error:
             raise SourceError(f"{self.path}: an answer cannot be kept: {error}") from error
-        if written != len(block):  # the next write would say why, but half a block must not pass
-            raise SourceError(f"{self.path}: an answer cannot be kept: the disk is full")
+        except RecordError as error:  # half a surrogate pair, a log-probability of -inf
+            logger.warning("%s: an answer is not kept: %s", self.path, error)
 
     def refresh(self) -> None:
         """Take note of the lines that were added since the last look."""
         try:
-            with self.path.open("rb") as stream:
-                if stream.seek(0, os.SEEK_END) <= self._read:
-                    return
-                stream.seek(self._read)
-                for line in stream:
-                    if not line.endswith(b"\n"):  # being written now, or torn: look again later
-                        break
-                    self._note(line)
-                    self._read += len(line)
-        except FileNotFoundError:
-            return
+            for place, line in self.journal.lines(self._read):
+                self._read = place + len(line)
+                try:
+                    record = json.loads(line)
+                    key, _ = str(record["key"]), record["answer"]
+                except (ValueError, KeyError, TypeError, RecursionError):  # also what is no UTF-8
+                    self.torn += 1
+                    logger.warning("%s: a line that is no answer is left out", self.path)
+                else:
+                    self._places.setdefault(key, []).append((place, len(line)))
         except OSError as error:
             raise SourceError(f"{self.path}: kept answers cannot be read: {error}") from error
 
@@ -116,14 +89,73 @@ class AnswerStore:
         self.refresh()
         return sum(map(bool, self._places.values()))
 
-    def _note(self, line: bytes) -> None:
-        if line == b"\n":
-            return
-        try:
-            record = json.loads(line)
-            key, _ = str(record["key"]), record["answer"]
-        except (ValueError, KeyError, TypeError, RecursionError):  # also bytes that are not UTF-8
-            self.torn += 1
-            logger.warning("%s: a line that was not written whole is left out", self.path)
-        else:
-            self._places.setdefault(key, []).append((self._read, len(line)))
+
+def _answer(stream: IO[bytes], key: str, place: tuple[int, int]) -> object:
+    offset, length = place
+    stream.seek(offset)
+    record = json.loads(stream.read(length))
+    if not isinstance(record, dict) or record.get("key") != key:
+        raise ValueError("the file was changed while it was read")
+    answer: object = record.get("answer")
+    return answer
+
+
+# -- the fields of a kept answer --------------------------------------------------------------
+
+# Natural log; a sum may be rounded to a little above 0. NaN is not below anything.
+_Logprob = Annotated[float, Field(strict=True, le=1e-3)]
+_Count = Annotated[StrictInt, Field(ge=0)]
+_Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+
+
+class _KeptUsage(Config):
+    input: _Count
+    cached: _Count
+    output: _Count
+    reasoning: _Count
+    seconds: _Amount
+    money: _Amount | None
+
+
+class _KeptCompletion(Config):
+    text: StrictStr
+    finish: Literal["stop", "length"]  # failures are not kept
+    failure: StrictStr | None
+    enforced: StrictBool
+    tokens: tuple[tuple[StrictStr, _Logprob, dict[StrictStr, _Logprob]], ...]
+    usage: _KeptUsage
+
+
+class _KeptLikelihood(Config):
+    logprobs: tuple[_Logprob, ...]
+    prefix_logprob: _Logprob | None
+    prefix_tokens: _Count
+
+
+def completion_record(completion: Completion) -> dict[str, Any]:
+    """A completion as JSON has it; ``completion_of`` reads it."""
+    record = asdict(completion)
+    del record["transient"], record["usage"]["from_cache"]
+    record["tokens"] = [[t.text, t.logprob, dict(t.alternatives)] for t in completion.tokens]
+    return record
+
+
+def completion_of(record: object) -> Completion:
+    """Inverse of ``completion_record``. Raises ValueError for what that cannot have written."""
+    kept = _checked(_KeptCompletion, record)
+    fields = {name: getattr(kept, name) for name in ("text", "finish", "failure", "enforced")}
+    tokens = tuple(TokenChoice(*token) for token in kept.tokens)
+    return Completion(**fields, tokens=tokens, usage=Usage(**kept.usage.model_dump()))
+
+
+def likelihood_of(record: object) -> Likelihood:
+    """A likelihood out of the record that ``dataclasses.asdict`` made of it. Raises ValueError."""
+    return Likelihood(**_checked(_KeptLikelihood, record).model_dump())
+
+
+def _checked(kind: type[T], record: object) -> T:
+    try:
+        return TypeAdapter(kind).validate_python(record)
+    except ValidationError as error:
+        wrong = [".".join(map(str, each["loc"])) or "the record" for each in error.errors()]
+        raise ValueError(f"its field {wrong[0]} is not what an answer has") from None

@@ -7,17 +7,25 @@ knows one: two of them change every likelihood (lm-evaluation-harness issue 3333
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.local.prefix import TokenSequence
 from medal_judges.models.llm.protocol import ChatRole, Continuation, Message
 from medal_judges.signature import content_hash
 
 # Stands for the text of a turn while the template is asked what it puts around it.
 _MARK = "\u2063medal-judges-mark\u2063"
 _NAMES = {"user": "User", "assistant": "Assistant"}
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSequence:
+    """Token ids, of which those from ``start`` on are scored. ``start`` is at least 1."""
+
+    ids: tuple[int, ...]
+    start: int
 
 
 class ChatTemplate:

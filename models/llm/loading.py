@@ -1,22 +1,30 @@
-"""From the ``llm`` setting of a judge to a language model."""
+"""The front door: from the ``llm`` setting of a judge to a language model."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+from medal_judges.errors import MissingExtraError
+from medal_judges.files import cache_folder
 from medal_judges.models.llm.cache import CachedModel
 from medal_judges.models.llm.protocol import LanguageModel
-from medal_judges.models.llm.settings import OpenAILLM, TransformersLLM, llm_config
+from medal_judges.models.llm.settings import (
+    LLMConfig,
+    OpenAILLM,
+    TransformersLLM,
+    llm_config,
+)
+from medal_judges.signature import content_hash
 
 # Judges that speak through one model share it: weights are large.
 _IN_USE: WeakValueDictionary[str, LanguageModel] = WeakValueDictionary()
 
 
-def load_llm(setting: str | Mapping[str, Any] | LanguageModel) -> LanguageModel:
+def load_llm(setting: str | Mapping[str, Any] | LLMConfig | LanguageModel) -> LanguageModel:
     """The model that ``setting`` names; see llm_config for what it may say.
 
     A model that is in use is not loaded a second time. Raises ConfigError for a setting that is
@@ -24,29 +32,42 @@ def load_llm(setting: str | Mapping[str, Any] | LanguageModel) -> LanguageModel:
     """
     if isinstance(setting, LanguageModel):
         return setting
-    key = json.dumps(setting, sort_keys=True, default=str)
+    config = llm_config(setting)
+    key = config.model_dump_json()
     model = _IN_USE.get(key)
     if model is None:
-        model = _IN_USE[key] = _load(setting)
+        model = _IN_USE[key] = _load(config)
     return model
 
 
-def _load(setting: str | Mapping[str, Any]) -> LanguageModel:
-    config = llm_config(setting)
-    if isinstance(config, OpenAILLM):  # keeps answers by itself, before its price is counted
-        from medal_judges.models.llm.server.loading import load_openai
-
-        return load_openai(config)
-    # What is not set is left to the loader, whose defaults they are.
-    options = config.model_dump(exclude={"backend", "model", "cache"}, exclude_unset=True)
+def _load(config: LLMConfig) -> LanguageModel:
+    if isinstance(config, OpenAILLM):
+        return _load_served(config)
     inner: LanguageModel
     if isinstance(config, TransformersLLM):
         from medal_judges.models.llm.local.model import load_local
 
-        inner = load_local(config.model, **options)
+        inner = load_local(config)
     else:
         from medal_judges.models.llm.vllm.model import load_vllm
 
-        inner = load_vllm(config.model, **options)
+        inner = load_vllm(config)
     cache = config.cache
     return CachedModel(inner, None if cache is True else Path(cache)) if cache else inner
+
+
+def _load_served(config: OpenAILLM) -> LanguageModel:
+    for package in ("openai", "tenacity"):
+        if find_spec(package) is None:
+            raise MissingExtraError(package, "api", f"llm: openai:{config.model}")
+    from medal_judges.models.llm.server.batch import BatchModel
+    from medal_judges.models.llm.server.model import RemoteModel
+
+    remote = RemoteModel(config)
+    inner = BatchModel(remote) if config.batch else remote
+    if config.cache is False:
+        return inner
+    # Another server of the same model's name gives other answers.
+    base = remote.config.base_url
+    own = cache_folder() / "answers" / f"server-{content_hash(base)}" if base else None
+    return CachedModel(inner, Path(config.cache) if isinstance(config.cache, str) else own)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field
 
 from medal_judges.config import Config, build_config
 from medal_judges.errors import ConfigError
+
+Dtype = Literal["fp32", "bf16", "fp16"]
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}  # as torch calls them
 
 
 class TransformersLLM(Config):
@@ -25,7 +30,7 @@ class TransformersLLM(Config):
 
     backend: Literal["transformers"] = "transformers"
     model: str
-    dtype: str | None = None
+    dtype: Dtype | None = None
     device: str | None = None
     revision: str | None = None
     token_budget: int = Field(default=16384, ge=1)
@@ -46,7 +51,7 @@ class VLLMLLM(Config):
 
     backend: Literal["vllm"] = "vllm"
     model: str
-    dtype: str | None = None
+    dtype: Dtype | None = None
     revision: str | None = None
     context: int | None = Field(default=None, ge=1)
     share_prefix: bool = True
@@ -87,6 +92,21 @@ class OpenAILLM(Config):
     cache: str | bool | None = True
     batch: bool = False
 
+    @property
+    def thinks(self) -> bool:
+        """Whether the model thinks before it answers, and is paid for it."""
+        return self.reasoning or self.reasoning_effort not in (None, "none")
+
+    @property
+    def private(self) -> bool:
+        """Whether the server stands on this machine or in its private network: nobody sends a
+        bill."""
+        host = urlsplit(self.base_url or "").hostname or ""
+        try:
+            return ip_address(host).is_private
+        except ValueError:
+            return host == "localhost"
+
 
 LLMConfig = TransformersLLM | VLLMLLM | OpenAILLM
 BACKENDS: dict[str, type[LLMConfig]] = {
@@ -96,7 +116,7 @@ BACKENDS: dict[str, type[LLMConfig]] = {
 }
 
 
-def llm_config(setting: str | Mapping[str, Any]) -> LLMConfig:
+def llm_config(setting: str | Mapping[str, Any] | LLMConfig) -> LLMConfig:
     """``setting`` as the settings of its backend.
 
     A text is ``[BACKEND:]MODEL``: ``embedded:smollm2``, a hub id or folder (both transformers),
@@ -104,6 +124,8 @@ def llm_config(setting: str | Mapping[str, Any]) -> LLMConfig:
     backend's own settings. Raises ConfigError that says which key is wrong, with the nearest one or
     the backend that has it.
     """
+    if isinstance(setting, Config):
+        return setting
     given = {"model": setting} if isinstance(setting, str) else dict(setting)
     if not isinstance(given.get("model"), str) or not given["model"]:
         raise ConfigError("llm: no model named", hint="llm: {backend: openai, model: NAME}")

@@ -68,7 +68,7 @@ class GenerativeLoraJudge(PromptedJudge):
         self.calibration: dict[str, Calibration] = {}  # none: the numbers are written
         # The layers with adapters, without PEFT's wrapper: likelihoods are read off the body.
         base = getattr(network, "get_base_model", None)
-        inner = network if base is None else base()
+        inner: Any = network if base is None else base()
         model = LocalModel(inner, tokenizer, name=config.base.replace(":", "/"), thinking=0)
         model.context = min(model.context, config.max_tokens + config.answer_tokens)
         super().__init__(prompted.model_copy(update={"llm": model}))

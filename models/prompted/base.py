@@ -17,11 +17,16 @@ from medal_judges.dialogue import Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
-from medal_judges.models.llm.amounts import add_usage, usage_of
-from medal_judges.models.llm.batched import asks_in_batches
+from medal_judges.models.llm.cost import add_usage
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import ChatRequest, Continuation, LanguageModel, Message
-from medal_judges.models.llm.server.stopping import ServerStopError
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    Continuation,
+    LanguageModel,
+    Message,
+    usage_of,
+)
+from medal_judges.models.llm.server.errors import ServerStopError
 from medal_judges.models.llm.truncation import oldest_kept
 from medal_judges.models.prompted.builder import (
     DimensionValues,
@@ -111,7 +116,7 @@ class BasePromptedJudge(Judge):
         self.llm: LanguageModel = load_llm(config.llm)
         own = self.words is not None and config.summary_llm is not None
         self.shortener = load_llm(config.summary_llm) if own else self.llm
-        if asks_in_batches(self.llm):
+        if self.llm.capabilities.batch_api:
             self.window = DIALOGUES_PER_BATCH
             self.token_budget = DIALOGUES_PER_BATCH * self.llm.context
 

@@ -12,8 +12,8 @@ from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Prediction, ScoreRequest
-from medal_judges.models.llm.amounts import spent, usage_of
-from medal_judges.models.llm.protocol import ChatRequest, Completion, Continuation, Usage
+from medal_judges.models.llm.cost import Usage, spent
+from medal_judges.models.llm.protocol import ChatRequest, Completion, Continuation, usage_of
 from medal_judges.models.prompted.base import (
     BasePromptedConfig,
     BasePromptedJudge,

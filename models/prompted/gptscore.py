@@ -12,8 +12,8 @@ from medal_judges.config import build_config
 from medal_judges.details import Details
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Prediction, ScoreRequest
-from medal_judges.models.llm.amounts import spent, usage_of
-from medal_judges.models.llm.protocol import ChatRequest, Completion, Continuation
+from medal_judges.models.llm.cost import spent
+from medal_judges.models.llm.protocol import ChatRequest, Completion, Continuation, usage_of
 from medal_judges.models.prompted.base import (
     BasePromptedConfig,
     BasePromptedJudge,

@@ -14,8 +14,14 @@ from pydantic import Field, model_validator
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Prediction, ScoreRequest
-from medal_judges.models.llm.amounts import spent, usage_of
-from medal_judges.models.llm.protocol import ChatRequest, Completion, Continuation, Message, Usage
+from medal_judges.models.llm.cost import Usage, spent
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    Completion,
+    Continuation,
+    Message,
+    usage_of,
+)
 from medal_judges.models.prompted.base import (
     BasePromptedConfig,
     BasePromptedJudge,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from medal_judges.dimension import Dimension
-from medal_judges.models.llm.amounts import likelihood_usage
+from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.protocol import (
     Completion,
     Continuation,
@@ -15,7 +15,7 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
     Message,
     TokenChoice,
-    Usage,
+    likelihood_usage,
 )
 from medal_judges.models.prompted.parsing.answer import ParsedAnswer, RatingDistribution, Scale
 from medal_judges.models.prompted.parsing.reading import read_number, shown

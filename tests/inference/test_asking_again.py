@@ -113,7 +113,7 @@ def test_killed_while_asking_again_nothing_is_lost(serve: Serve, tmp_path: Path)
 
 
 def test_a_stop_in_the_middle_puts_what_came_in_place(serve: Serve, tmp_path: Path) -> None:
-    from medal_judges.models.llm.server.spending import CostLimitError
+    from medal_judges.models.llm.cost import CostLimitError
 
     file, out = write(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl"
     table = {"tester": {"input": 1.0, "output": 100.0}}

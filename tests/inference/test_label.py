@@ -333,7 +333,7 @@ def test_costs_that_are_not_known_have_no_sum(
 
 
 def test_max_cost_holds_for_both_judges_together(serve: Callable[..., Any], tmp_path: Path) -> None:
-    from medal_judges.models.llm.server.spending import CostLimitError
+    from medal_judges.models.llm.cost import CostLimitError
 
     price = {"input": 100.0, "output": 1000.0}  # an answer of this server costs 2 cents
     prices = {"date": "2026-01-01", "source": "this test"}

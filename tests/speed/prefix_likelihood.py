@@ -17,10 +17,10 @@ import numpy as np
 import torch
 
 from medal_judges.models.followup.pool import load_pool
+from medal_judges.models.llm.chat_template import TokenSequence
 from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.local.likelihood import build_tree, plain_logprobs, tree_logprobs
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.local.plain import plain_logprobs
-from medal_judges.models.llm.local.prefix import TokenSequence, build_tree, tree_logprobs
 from medal_judges.models.llm.protocol import Continuation, Message
 
 SENTENCES = (

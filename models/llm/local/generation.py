@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from medal_judges.models.llm.local.forward import logits_at
-from medal_judges.models.llm.protocol import ChatRequest, Completion, TokenChoice, Usage
+from medal_judges.models.llm.cost import Usage
+from medal_judges.models.llm.local.likelihood import logits_at
+from medal_judges.models.llm.protocol import ChatRequest, Completion, TokenChoice
 
 if TYPE_CHECKING:
     import torch

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from transformers import LogitsProcessor, LogitsProcessorList
 
+from medal_judges.models.llm.chat_template import TokenSequence
 from medal_judges.models.llm.local.generation import written
-from medal_judges.models.llm.local.plain import plain_logprobs
-from medal_judges.models.llm.local.prefix import TokenSequence, tree_logprobs
+from medal_judges.models.llm.local.likelihood import plain_logprobs, tree_logprobs
 from medal_judges.models.llm.local.windows import decoder_config
 
 if TYPE_CHECKING:

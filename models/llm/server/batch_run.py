@@ -13,25 +13,28 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from medal_judges.errors import ConfigError, SourceError
-from medal_judges.models.llm.cache import OnAnswer
-from medal_judges.models.llm.protocol import ChatRequest, Completion, Usage
+from medal_judges.models.llm.cost import Usage
+from medal_judges.models.llm.protocol import ChatRequest, Completion, OnAnswer, failed
 from medal_judges.models.llm.request_key import chat_key, model_key
-from medal_judges.models.llm.server.batch_file import (
+from medal_judges.models.llm.server.batch_files import (
     ENDPOINT,
-    Result,
+    BatchJob,
+    BatchJournal,
+    BatchResult,
     read_results,
     request_line,
     split,
 )
-from medal_judges.models.llm.server.batch_journal import Job, Journal
-from medal_judges.models.llm.server.model import RemoteModel, _added, _cut
-from medal_judges.models.llm.server.retrying import PermanentError, TransientError, with_retries
-from medal_judges.models.llm.server.secrecy import words
-from medal_judges.models.llm.server.wire import Accepted
-from medal_judges.models.llm.server.wire_answer import AnswerReader
+from medal_judges.models.llm.server.errors import PermanentError, TransientError, words
+from medal_judges.models.llm.server.model import RemoteModel, marked_cut
+from medal_judges.models.llm.server.wire import Accepted, AnswerReader, chat_body
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from openai.types import Batch
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -49,7 +52,7 @@ ENDED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """``poll`` in seconds; how much goes into one batch."""
 
     poll: float
@@ -66,22 +69,27 @@ class Ask:
     indices: list[int]
     limit: int
     cut: Completion | None = None
-    origin: tuple[Job, str] | None = None
+    origin: tuple[BatchJob, str] | None = None
 
 
 class BatchRun:
     """What is pending in one call, and how it is worked off."""
 
     def __init__(
-        self, remote: RemoteModel, journal: Journal, limits: Limits, on_answer: OnAnswer
+        self,
+        remote: RemoteModel,
+        price: Callable[[Usage], float | None],
+        journal: BatchJournal,
+        limits: BatchLimits,
+        on_answer: OnAnswer,
     ) -> None:
-        self.remote, self.journal, self.limits = remote, journal, limits
+        self.remote, self.price, self.journal, self.limits = remote, price, journal, limits
         self.on_answer = on_answer
         self.model_key = model_key(remote)
         self.pending: dict[str, Ask] = {}
         self.accepted = Accepted()  # what this wave's requests were built by
-        self.reader = AnswerReader(remote.clean, self._price)
-        self.client: Any = None
+        self.reader = AnswerReader(remote.connection.clean, price)
+        self.client: AsyncOpenAI
         self.heard = time.monotonic()
 
     async def all(self, requests: Sequence[ChatRequest]) -> None:
@@ -90,7 +98,7 @@ class BatchRun:
             new = Ask(request, [], self.remote.limit(request))
             self.pending.setdefault(self._key(request), new).indices.append(index)
         count = len(self.pending)
-        async with self.remote._client() as self.client:
+        async with self.remote.connection.open() as self.client:
             while self.pending:
                 self.accepted = self.remote.accepted.copy()
                 jobs = await self._submit()
@@ -103,22 +111,25 @@ class BatchRun:
 
     # -- on the way out ---------------------------------------------------------------------
 
-    async def _submit(self) -> list[Job]:
+    async def _submit(self) -> list[BatchJob]:
         """The jobs of this wave."""
-        with self.journal.locked():
+        with self.journal.lock:
             known = await self._known()
             jobs = [job for job in known if not self.pending.keys().isdisjoint(job.keys)]
             under_way = {key for job in jobs for key in job.keys}
-            lines = ((key, self._line(key)) for key in self._affordable(under_way))
+            lines = (
+                (key, request_line(key, self._body(self.pending[key])))
+                for key in self._affordable(under_way)
+            )
             limits = self.limits
             for keys, content in split(
                 lines, max_requests=limits.max_requests, max_bytes=limits.max_bytes
             ):
-                jobs.append(Job(keys))
+                jobs.append(BatchJob(keys))
                 await self._start(jobs[-1], content)
         return jobs
 
-    async def _known(self) -> list[Job]:
+    async def _known(self) -> list[BatchJob]:
         """Jobs of earlier starts; one that never became a batch is forgotten."""
         jobs = self.journal.jobs()
         for job in jobs:
@@ -127,7 +138,7 @@ class BatchRun:
                 self.journal.settle(job, job.keys if job.batch is None else [])
         return [job for job in jobs if job.batch is not None]
 
-    async def _by_tag(self, job: Job) -> str | None:
+    async def _by_tag(self, job: BatchJob) -> str | None:
         """The id of the batch that carries the job's tag, if there is one."""
 
         async def look() -> str | None:
@@ -138,8 +149,7 @@ class BatchRun:
                     return None
             return None
 
-        found: str | None = await self._retried(look)
-        return found
+        return await self._retried(look)
 
     def _affordable(self, under_way: set[str]) -> list[str]:
         """Keys not under way that fit under the limit of cost at their highest price; a next wave
@@ -159,36 +169,26 @@ class BatchRun:
         return fitting
 
     def _highest(self, ask: Ask) -> float:
-        return self._price(self._highest_usage(ask)) or 0.0
+        return self.price(self.remote.highest(ask.request, ask.limit)) or 0.0
 
-    def _highest_usage(self, ask: Ask) -> Usage:
-        return replace(self.remote.highest_usage(ask.request), output=ask.limit)
+    def _body(self, ask: Ask) -> dict[str, object]:
+        return chat_body(self.remote.config, ask.request, ask.limit, self.accepted)
 
-    def _price(self, usage: Usage) -> float | None:
-        money = self.remote.cost(usage)
-        return None if money is None else money * (1 - self.remote.batch_discount)
-
-    def _line(self, key: str) -> bytes:
-        return request_line(key, self._body(self.pending[key]))
-
-    def _body(self, ask: Ask) -> dict[str, Any]:
-        return self.remote.body(ask.request, ask.limit, self.accepted)
-
-    async def _start(self, job: Job, content: bytes) -> None:
+    async def _start(self, job: BatchJob, content: bytes) -> None:
         async def upload() -> str:
             named = (f"{job.tag}.jsonl", content)
             return str((await self.client.files.create(file=named, purpose="batch")).id)
 
-        job.file = await self._retried(upload)
-        job.batch = await self._retried(lambda: self._make(job))
+        job.file = file = await self._retried(upload)
+        job.batch = await self._retried(lambda: self._make(job, file))
         self.journal.save(job)
         logger.info(
-            "batch %s of %d requests is under way; stopped and started again, we go on with it",
+            "batch %s of %d requests is under way; the same command resumes it",
             job.batch,
             len(job.keys),
         )
 
-    async def _make(self, job: Job) -> str:
+    async def _make(self, job: BatchJob, file: str) -> str:
         # An earlier try may have been heard although its answer was lost.
         found = await self._by_tag(job) if job.tried else None
         if found is not None:
@@ -196,7 +196,7 @@ class BatchRun:
         job.tried = True
         self.journal.save(job)
         batch = await self.client.batches.create(
-            input_file_id=job.file,
+            input_file_id=file,
             endpoint=ENDPOINT,
             completion_window="24h",
             metadata={TAG: job.tag},
@@ -205,7 +205,7 @@ class BatchRun:
 
     # -- under way --------------------------------------------------------------------------
 
-    async def _until_ended(self, jobs: Sequence[Job]) -> None:
+    async def _until_ended(self, jobs: Sequence[BatchJob]) -> None:
         left = list(jobs)
         while left:
             for job in list(left):
@@ -216,13 +216,13 @@ class BatchRun:
             if left:
                 await asyncio.sleep(self.limits.poll)
 
-    async def _look(self, job: Job) -> Any:
+    async def _look(self, job: BatchJob) -> Batch | None:
         """The batch as it stands, None when the server does not know it any more."""
         while True:
             try:
-                batch = await self._retried(
-                    lambda: self.client.batches.retrieve(job.batch), missing_ok=True
-                )
+                assert job.batch is not None
+                look = partial(self.client.batches.retrieve, job.batch)
+                batch = await self._retried(partial(_unless_gone, look))
                 break
             except SourceError:
                 if time.monotonic() - self.heard > PATIENCE:
@@ -230,17 +230,18 @@ class BatchRun:
                 logger.warning("%s cannot be reached; polling goes on", self.remote.name)
                 await asyncio.sleep(self.limits.poll)
         self.heard = time.monotonic()
-        counts = batch.request_counts if batch is not None else None
-        if counts is not None:
+        if batch is not None and (counts := batch.request_counts) is not None:
             logger.info("%s: %s, %d of %d", job.batch, batch.status, counts.completed, counts.total)
         return batch
 
     # -- on the way back --------------------------------------------------------------------
 
-    async def _take(self, job: Job, batch: Any) -> None:
+    async def _take(self, job: BatchJob, batch: Batch | None) -> None:
         """Report what an ended batch says of what is pending, and take it out of there."""
         results = await self._results(batch)
-        lost = Result("", reason=words(_unanswered(batch), self.remote.clean), transient=True)
+        lost = BatchResult(
+            "", reason=words(_unanswered(batch), self.remote.connection.clean), transient=True
+        )
         done = [
             key
             for key in job.keys
@@ -248,20 +249,20 @@ class BatchRun:
         ]
         self.journal.settle(job, done)
 
-    async def _results(self, batch: Any) -> dict[str, Result]:
-        found: dict[str, Result] = {}
+    async def _results(self, batch: Batch | None) -> dict[str, BatchResult]:
+        results: dict[str, BatchResult] = {}
         for file in (batch.output_file_id, batch.error_file_id) if batch is not None else ():
             if file is not None:
-                content = await self._retried(partial(self._content, file), missing_ok=True)
-                for result in read_results(content or b"", self.remote.clean):
-                    found.setdefault(result.key, result)
-        return found
+                content = await self._retried(partial(_unless_gone, partial(self._content, file)))
+                for result in read_results(content or b"", self.remote.connection.clean):
+                    results.setdefault(result.key, result)
+        return results
 
     async def _content(self, file: str) -> bytes:
         content: bytes = (await self.client.files.content(file)).content
         return content
 
-    def _settled(self, job: Job, key: str, result: Result) -> bool:
+    def _settled(self, job: BatchJob, key: str, result: BatchResult) -> bool:
         """Take one result; whether nothing more is needed of ``job`` for it."""
         ask = self.pending[key]
         if result.body is None:
@@ -276,7 +277,7 @@ class BatchRun:
             self._ask_longer(job, key, replace(ask, limit=longer, cut=completion))
             return False
         if not ask.request.accept_truncated:
-            completion = _cut(completion, ask.limit)
+            completion = marked_cut(completion, ask.limit)
         for index in ask.indices:
             self.on_answer(index, completion)
         if ask.origin is not None:
@@ -284,14 +285,14 @@ class BatchRun:
             self.journal.settle(origin, [first])
         return True
 
-    def _ask_longer(self, job: Job, key: str, ask: Ask) -> None:
+    def _ask_longer(self, job: BatchJob, key: str, ask: Ask) -> None:
         again = self._key(replace(ask.request, max_tokens=ask.limit))
-        if again in self.pending:  # somebody asks with that much room anyway
+        if again in self.pending:  # somebody asks with that limit anyway
             self.pending[again].indices.extend(ask.indices)
         else:
             self.pending[again] = replace(ask, origin=(job, key))
 
-    def _completion(self, ask: Ask, result: Result) -> Completion:
+    def _completion(self, ask: Ask, result: BatchResult) -> Completion:
         completion = self._read(ask, result)
         self.remote.limiter.spent += completion.usage.money or 0.0
         if ask.cut is None:
@@ -299,46 +300,31 @@ class BatchRun:
         if completion.finish == "failed":
             reason = f"cut, and with {ask.limit} tokens: {completion.failure}"
             completion = replace(completion, failure=reason)
-        return replace(completion, usage=_added(ask.cut.usage, completion.usage))
+        return replace(completion, usage=ask.cut.usage + completion.usage)
 
-    def _read(self, ask: Ask, result: Result) -> Completion:
-        from openai.types.chat import ChatCompletion
-
-        free = Usage(money=self._price(Usage()))
+    def _read(self, ask: Ask, result: BatchResult) -> Completion:
+        free = Usage(money=self.price(Usage()))
         if result.body is None:
-            return Completion("", "failed", result.reason, usage=free, transient=result.transient)
+            return failed(result.reason, free, transient=result.transient)
         enforced = "response_format" in self._body(ask)
-        highest = self._highest_usage(ask)
+        highest = self.remote.highest(ask.request, ask.limit)
         try:
-            # construct: what a server leaves out or adds is no reason to lose a paid answer.
-            answer = ChatCompletion.construct(**result.body)
-            return self.reader.read(answer, ask.request, enforced=enforced, highest=highest)
+            return self.reader.read(result.body, ask.request, enforced=enforced, highest=highest)
         except TransientError as error:
-            return Completion("", "failed", str(error), usage=free, transient=True)
+            return failed(str(error), free, transient=True)
 
     # -- the server's failures --------------------------------------------------------------
 
-    async def _retried(self, call: Callable[[], Awaitable[T]], *, missing_ok: bool = False) -> Any:
-        """``call()`` with the remote model's retries; None for a 404 where that is ``missing_ok``.
+    async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
+        """``call()`` with the connection's retries.
 
         Raises ConfigError where the server refuses, SourceError where it cannot be reached.
         """
-
-        async def once() -> T:
-            try:
-                return await call()
-            except Exception as error:
-                raise self.remote.mapped(error) from None
-
         remote = self.remote
         try:
-            return await with_retries(
-                once, remote._gate, attempts=remote.attempts, longest_wait=remote.longest_wait
-            )
+            return await remote.connection.call(call)
         except PermanentError as error:
-            if missing_ok and error.status == 404:
-                return None
-            if error.status != 404 and (stopped := remote.stop_error(error)) is not None:
+            if error.status != 404 and (stopped := remote.connection.stop_error(error)) is not None:
                 raise stopped from None
             raise ConfigError(
                 f"{remote.name}: the server takes no batch: {error}",
@@ -347,11 +333,21 @@ class BatchRun:
         except TransientError as error:
             raise SourceError(
                 f"{remote.name}: {error}",
-                hint="the same command goes on where this stopped; nothing is paid twice",
+                hint="the same command resumes where this stopped; nothing is paid twice",
             ) from None
 
 
-def _unanswered(batch: Any) -> str:
+async def _unless_gone(call: Callable[[], Awaitable[T]]) -> T | None:
+    """``call()``; None where the server does not know what it is about any more."""
+    import openai
+
+    try:
+        return await call()
+    except openai.NotFoundError:
+        return None
+
+
+def _unanswered(batch: Batch | None) -> str:
     """Why a request has no line in the files of ``batch``."""
     if batch is None:
         return "the server does not know the batch any more"

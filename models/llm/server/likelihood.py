@@ -7,128 +7,166 @@ the local backend does. Without it the prompt is a plain transcript, whose templ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from medal_judges.errors import ConfigError, MedalError
-from medal_judges.models.llm.protocol import Continuation, Likelihood, Usage
-from medal_judges.models.llm.server.echo import echo_likelihood, echo_prompt, echoed_logprobs
-from medal_judges.models.llm.server.retrying import PermanentError, TransientError
-from medal_judges.models.llm.server.spending import BudgetExceeded
-from medal_judges.models.llm.token_estimate import tokens_above
+from medal_judges.errors import ConfigError
+from medal_judges.models.llm.cost import BudgetExceeded, Usage
+from medal_judges.models.llm.protocol import Continuation, Likelihood
+from medal_judges.models.llm.server.connection import Connection
+from medal_judges.models.llm.server.errors import PermanentError, ServerError, TransientError
+from medal_judges.models.llm.server.wire import get, read_logprob
+from medal_judges.models.llm.truncation import tokens_above
 
 if TYPE_CHECKING:
-    from medal_judges.models.llm.chat_template import ChatTemplate
-    from medal_judges.models.llm.server.model import RemoteModel
+    from openai import AsyncOpenAI
 
 # OpenAI's own server has no echo with log-probabilities: asking it would only cost.
 _WITHOUT = "api.openai.com"
-
-
-class ServerError(MedalError):
-    """A server failed for the time being, also when asked again."""
-
-
-def load_template(tokenizer: str) -> ChatTemplate:
-    """How chats are rendered for the model whose tokenizer this is (hub id, folder, embedded:...).
-
-    Raises ConfigError where it cannot be loaded.
-    """
-    from transformers import AutoTokenizer
-
-    from medal_judges.models.llm.chat_template import ChatTemplate
-    from medal_judges.models.llm.local.model import model_path
-
-    try:
-        return ChatTemplate(
-            AutoTokenizer.from_pretrained(model_path(tokenizer), trust_remote_code=False)
-        )
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"llm: cannot load the tokenizer {tokenizer}: {error}") from error
+NO_LOGPROB = "the echo has a number that is no log-probability"
+NOT_EACH = "the server does not echo a log-probability for each token"
+_NAMES = {"user": "User", "assistant": "Assistant"}
 
 
 async def likelihoods(
-    remote: RemoteModel, continuations: Sequence[Continuation], joint: bool
+    connection: Connection, continuations: Sequence[Continuation], joint: bool
 ) -> list[Likelihood]:
     """One Likelihood a continuation, in order; a bounded number of requests at a time.
 
     Raises ConfigError where the server tells none, ServerError where it fails, and CostLimitError.
     """
-    if remote.base_url is None or _WITHOUT in remote.base_url:
-        raise _without(remote, "the provider's own server does not echo a prompt")
-    remote.limiter.fresh_loop()
-    limit = asyncio.Semaphore(remote.max_in_flight)
-    async with remote._client() as client:
+    base_url, limiter = connection.config.base_url, connection.limiter
+    if base_url is None or _WITHOUT in base_url:
+        raise _without(connection, "the provider's own server does not echo a prompt")
+    limiter.fresh_loop()
+    in_flight = asyncio.Semaphore(connection.config.max_in_flight)
+    async with connection.open() as client:
 
-        async def one(continuation: Continuation) -> Likelihood:
-            async with limit:
-                found: Likelihood = await remote.retried(
-                    lambda: _ask(remote, client, continuation, joint)
-                )
-                return found
+        async def ask(continuation: Continuation) -> Likelihood:
+            async with in_flight:
+                return await _ask(connection, client, continuation, joint)
 
-        tasks = [asyncio.create_task(one(c)) for c in continuations]
+        tasks = [asyncio.create_task(ask(c)) for c in continuations]
         try:
             return list(await asyncio.gather(*tasks))
         except PermanentError as error:
             # 404: the server has no such endpoint; that it knows the model was not asked.
-            stopped = remote.stop_error(error) if error.stop != "model" else None
-            raise stopped or _without(remote, str(error)) from None
+            stopped = connection.stop_error(error) if error.stop != "model" else None
+            raise stopped or _without(connection, str(error)) from None
         except TransientError as error:
             raise ServerError(
-                f"{remote.name}: {error}", hint="run the same command again to go on"
+                f"{connection.name}: {error}", hint="run the same command again to resume"
             ) from None
         except BudgetExceeded:
             done = sum(task.done() and task.exception() is None for task in tasks)
-            raise remote.limiter.error(done, len(tasks)) from None
+            raise limiter.error(done, len(tasks)) from None
         finally:
             for task in tasks:
                 task.cancel()
 
 
-def _without(remote: RemoteModel, reason: str) -> ConfigError:
+def _without(connection: Connection, reason: str) -> ConfigError:
     return ConfigError(
-        f"{remote.name} tells no likelihoods: {reason}",
+        f"{connection.name} tells no likelihoods: {reason}",
         hint="they take a server with echo and logprobs (vLLM), or a local model",
     )
 
 
 async def _ask(
-    remote: RemoteModel, client: Any, continuation: Continuation, joint: bool
+    connection: Connection, client: AsyncOpenAI, continuation: Continuation, joint: bool
 ) -> Likelihood:
-    prompt, read = _prompt(remote, continuation)
-    length = len(prompt) if isinstance(prompt, list) else tokens_above(prompt)
-    if isinstance(prompt, list) and length >= remote.context:
-        raise ConfigError(f"{length} tokens do not fit the {remote.context} of {remote.name}")
-
-    async def send() -> Any:
-        return await client.completions.create(
-            model=remote.model, prompt=prompt, max_tokens=1, temperature=0, echo=True, logprobs=1
-        )
+    end = 0
+    if connection.template is None:
+        before, text = transcript(continuation)
+        start, end, length = len(before), len(before) + len(text), tokens_above(before + text)
+        prompt: str | list[int] = before + text
+    else:
+        sequence = connection.template.sequence(continuation)
+        prompt, start, length = list(sequence.ids), sequence.start, len(sequence.ids)
+        if length >= (fits := connection.config.context):
+            raise ConfigError(f"{length} tokens do not fit the {fits} of {connection.name}")
 
     highest = Usage(input=length, output=1)
-    answer = await remote.paid(
-        send, highest, lambda told: remote.reader.usage(getattr(told, "usage", None), highest)
-    )
-    return read(answer, joint)
+
+    async def send() -> tuple[Likelihood, Usage]:
+        raw = await client.completions.with_raw_response.create(
+            model=connection.config.model,
+            prompt=prompt,
+            max_tokens=1,
+            temperature=0,
+            echo=True,
+            logprobs=1,
+        )
+        answer = raw.http_response.json()
+        usage = connection.reader.usage(get(answer, "usage"), highest)
+        if connection.template is None:
+            return _of_characters(answer, start, end, joint), usage
+        return _of_ids(answer, start, length, joint), usage
+
+    likelihood, _ = await connection.call(send, highest, lambda read: read[1])
+    return likelihood
 
 
-def _prompt(remote: RemoteModel, c: Continuation) -> tuple[Any, Callable[[Any, bool], Likelihood]]:
-    """What is sent, and how the answer (and whether the prefix is wanted) becomes a Likelihood."""
-    if remote.template is None:
-        before, text = echo_prompt(c)
-        start, end = len(before), len(before) + len(text)
-        return before + text, lambda answer, joint: echo_likelihood(answer, start, end, joint)
-    sequence = remote.template.sequence(c)
-    ids, start = list(sequence.ids), sequence.start
-    return ids, lambda answer, joint: _of_ids(answer, start, len(ids), joint)
+def transcript(continuation: Continuation) -> tuple[str, str]:
+    """(what stands before, what is scored) as a plain transcript; the scored part begins with its
+    space, where tokenizers part words."""
+    c = continuation
+    lines = [
+        f"{m.content.strip()}\n\n"
+        if m.role == "system"
+        else f"{_NAMES[m.role]}: {' '.join(m.content.split())}\n"
+        for m in c.messages
+    ]
+    prefill = f" {c.prefill.strip()}" if c.prefill.strip() else ""
+    end = "\n" if c.score_eos else ""
+    return "".join(lines) + f"{_NAMES[c.role]}:{prefill}", f" {c.text.strip()}{end}"
 
 
-def _of_ids(answer: Any, start: int, end: int, joint: bool) -> Likelihood:
+def _of_characters(answer: object, start: int, end: int, joint: bool) -> Likelihood:
+    """Of the tokens that begin within the characters from ``start`` to ``end`` of the prompt: a
+    token that lies across ``start`` belongs to the prefix."""
+    offsets, told = get(_logprobs(answer), "text_offset"), _echoed(answer)
+    if not isinstance(offsets, list) or len(offsets) != len(told):
+        raise PermanentError("the server does not say where the tokens of its echo begin")
+    if not all(isinstance(at, int) for at in offsets):
+        raise TransientError(NO_LOGPROB, billed=True)
+    pairs = list(zip(offsets, told, strict=True))
+    scored = tuple(p for at, p in pairs if start <= at < end and p is not None)
+    before = [p for at, p in pairs if at < start and p is not None]
+    if not scored:
+        raise PermanentError("the server echoes fewer characters than it was sent")
+    return Likelihood(scored, sum(before) if joint else None, len(before))
+
+
+def _of_ids(answer: object, start: int, end: int, joint: bool) -> Likelihood:
     """Of the tokens from ``start`` to ``end``; the first token of all has no likelihood."""
-    told = echoed_logprobs(answer)
+    told = _echoed(answer)
     if len(told) < end:
-        raise PermanentError("the server does not echo a log-probability for each token")
+        raise PermanentError(NOT_EACH)
     scored = tuple(value for value in told[start:end] if value is not None)
     before = sum(value for value in told[1:start] if value is not None)
     return Likelihood(scored, before if joint else None, start - 1)
+
+
+def _echoed(answer: object) -> list[float | None]:
+    """The log-probability of each token of an echo; None for the first one only, which has none.
+
+    Raises PermanentError where the server does not echo them, TransientError where they cannot be
+    log-probabilities.
+    """
+    told = get(_logprobs(answer), "token_logprobs")
+    if not isinstance(told, list) or len(told) < 2:
+        raise PermanentError("the server echoes no log-probabilities")
+    if any(value is None for value in told[1:]):
+        raise PermanentError(NOT_EACH)
+    read = [read_logprob(value) for value in told[1:]]
+    if any(value is None for value in read):
+        raise TransientError(NO_LOGPROB, billed=True)
+    return [read_logprob(told[0]), *read]
+
+
+def _logprobs(answer: object) -> object:
+    choices = get(answer, "choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    found: object = get(first, "logprobs")
+    return found

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
-from medal_judges.models.llm.protocol import Usage
+from medal_judges.models.llm.cost import Usage
 
 PER = 1_000_000  # prices are per million tokens
 

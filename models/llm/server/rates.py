@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 _PART = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-LONGEST = 300.0  # a server that asks for more than this is waited for in steps
+LONGEST = 300.0  # seconds; a server that asks to wait for longer ends the run
 
 
 def duration(text: str | None) -> float | None:

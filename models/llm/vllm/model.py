@@ -1,34 +1,30 @@
 """Language models through vLLM's offline engine (extra ``vllm``; an NVIDIA GPU).
 
-Prompts go in as token ids, built by the same rendering as for transformers (rendering.py) and not
-by ``LLM.chat``: the same dialogue is the same tokens with both backends, a turn cannot forge the
+Prompts go in as token ids, built by the same chat template as for transformers and not by
+``LLM.chat``: the same dialogue is the same tokens with both backends, a turn cannot forge the
 template's marks, and there is exactly one beginning-of-sequence token.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, MissingExtraError
-from medal_judges.models.batching import windows
-from medal_judges.models.llm.cache import CachedModel, OnAnswer, collect
-from medal_judges.models.llm.chat_template import ChatTemplate
-from medal_judges.models.llm.local.model import DTYPES, model_name, model_path
-from medal_judges.models.llm.local.prefix import TokenSequence
-from medal_judges.models.llm.local.thinking import Thinking, Thought, counted
+from medal_judges.models.llm.chat_template import TokenSequence
+from medal_judges.models.llm.local.token_model import Prompts, TokenModel
+from medal_judges.models.llm.local.weights import model_name, model_path
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
     Continuation,
     LanguageModel,
     Likelihood,
-    Message,
 )
+from medal_judges.models.llm.settings import DTYPES, VLLMLLM
 from medal_judges.models.llm.vllm.adapter import Adapter, read_adapter
 from medal_judges.models.llm.vllm.requests import (
     chat_settings,
@@ -41,91 +37,75 @@ from medal_judges.models.llm.vllm.requests import (
 )
 from medal_judges.signature import content_hash
 
-# Requests handed to the engine at a time: it keeps its own queue, and answers come at the end.
-CHUNK = 1024
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
-def load_vllm(
-    model: str,
-    *,
-    dtype: str | None = None,
-    revision: str | None = None,
-    context: int | None = None,
-    share_prefix: bool = True,
-    thinking: int | None = None,
-    adapter: str | None = None,
-    cache: str | bool = False,
-    **settings: Any,
-) -> LanguageModel:
-    """A model by hub id or folder in vLLM's offline engine, its prefix cache on.
+def load_vllm(config: VLLMLLM) -> LanguageModel:
+    """A model by hub id or folder in vLLM's offline engine, its prefix cache on. Code that comes
+    with a model is never run.
 
-    ``dtype`` is fp32, bf16 or fp16 (the model's own by default), ``context`` lowers its window,
-    ``settings`` go to ``vllm.LLM`` (tensor_parallel_size, gpu_memory_utilization, quantization,
-    ...). ``share_prefix`` False reads the prefix again for each continuation. ``thinking``: see
-    Thinking. ``adapter``: a generative LoRA judge or a PEFT adapter, laid on the model. ``cache``
-    keeps answers (True: in the common folder; a text: in that one). Code that comes with a model is
-    never run. Raises MissingExtraError without vLLM, ConfigError where the engine does not start or
-    cannot compute the adapter.
+    Raises MissingExtraError without vLLM, ConfigError where the engine does not start or cannot
+    compute the adapter.
     """
     if find_spec("vllm") is None:
-        raise MissingExtraError("vllm", "vllm", f"llm: vllm:{model}")
-    if dtype is not None and dtype not in DTYPES:
-        raise ConfigError(f"llm: dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
-    if settings.get("trust_remote_code"):
+        raise MissingExtraError("vllm", "vllm", f"llm: vllm:{config.model}")
+    others = config.model_extra or {}
+    if others.get("trust_remote_code"):
         raise ConfigError("llm: code that comes with a model is not run (trust_remote_code)")
-    laid_on = None if adapter is None else read_adapter(adapter)
-    others = settings if laid_on is None else {**laid_on.engine_settings(), **settings}
-    engine = _engine(model, engine_settings(dtype, revision, context, others))
-    loaded = VLLMModel(
+    adapter = None if config.adapter is None else read_adapter(config.adapter)
+    engine = _engine(config, adapter)
+    return VLLMModel(
         engine,
         engine.get_tokenizer(),
-        name=f"vllm/{model_name(model)}",
-        share_prefix=share_prefix,
-        revision=revision,
-        thinking=thinking,
-        adapter=laid_on,
+        name=f"vllm/{model_name(config.model)}",
+        share_prefix=config.share_prefix,
+        revision=config.revision,
+        thinking=config.thinking,
+        adapter=adapter,
     )
-    return CachedModel(loaded, None if cache is True else Path(cache)) if cache else loaded
 
 
-def engine_settings(
-    dtype: str | None, revision: str | None, context: int | None, others: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Arguments of ``vllm.LLM`` beside the model; ``others`` win."""
+def engine_settings(config: VLLMLLM, adapter: Adapter | None = None) -> dict[str, Any]:
+    """Arguments of ``vllm.LLM`` beside the model; those of the config that are vLLM's own win."""
     own: dict[str, Any] = {
-        "dtype": "auto" if dtype is None else DTYPES[dtype],
+        "dtype": "auto" if config.dtype is None else DTYPES[config.dtype],
         "enable_prefix_caching": True,
         "seed": 0,
     }
-    if revision is not None:
-        own |= {"revision": revision, "tokenizer_revision": revision}
-    if context is not None:
-        own["max_model_len"] = context
-    return own | dict(others)
+    if config.revision is not None:
+        own |= {"revision": config.revision, "tokenizer_revision": config.revision}
+    if config.context is not None:
+        own["max_model_len"] = config.context
+    if adapter is not None:
+        own |= adapter.engine_settings()
+    return own | (config.model_extra or {})
 
 
-def _engine(model: str, settings: Mapping[str, Any]) -> Any:
+def _engine(config: VLLMLLM, adapter: Adapter | None) -> Any:
     from vllm import LLM
 
     try:
-        return LLM(model=model_path(model), **settings)
+        return LLM(model=model_path(config.model), **engine_settings(config, adapter))
     except (OSError, ValueError, RuntimeError, TypeError) as error:
         raise ConfigError(
-            f"llm: vLLM does not start with {model}: {error}",
+            f"llm: vLLM does not start with {config.model}: {error}",
             hint="a hub id or a folder; memory: gpu_memory_utilization and context in llm",
         ) from error
 
 
-class VLLMModel(LanguageModel):
+class VLLMModel(TokenModel):
     """``engine`` (vllm.LLM) behind the two calls.
 
-    ``params`` makes the engine's sampling parameters of the plain settings in vllm_requests.py.
+    ``params`` makes the engine's sampling parameters of the plain settings in requests.py.
     """
+
+    chunk = 1024  # handed to the engine at a time: it keeps its own queue
 
     def __init__(
         self,
         engine: Any,
-        tokenizer: Any,
+        tokenizer: PreTrainedTokenizerBase,
         *,
         name: str,
         share_prefix: bool = True,
@@ -134,33 +114,24 @@ class VLLMModel(LanguageModel):
         thinking: int | None = None,
         adapter: Adapter | None = None,
     ) -> None:
-        self.engine, self.name, self.share_prefix = engine, name, share_prefix
-        self.template = ChatTemplate(tokenizer)
-        self.thinking = Thinking(self.template, thinking)
+        # One less than the engine's: it cannot but generate a token, also where it only scores.
+        window = int(engine.model_config.max_model_len) - 1
+        super().__init__(tokenizer, name=name, window=window, thinking=thinking)
+        self.engine, self.share_prefix = engine, share_prefix
         self.revision, self._params, self.adapter = revision, params, adapter
         self._lora = {} if adapter is None else {"lora_request": adapter.request()}
-        # One less than the engine's: it cannot but generate a token, also where it only scores.
-        self.window = int(engine.model_config.max_model_len) - 1
-        # What is kept free to think in is no room for prompt and answer.
-        self.context = self.window - min(self.thinking.budget, self.window // 2)
 
     def fingerprint(self) -> Mapping[str, str]:
         """Template, precision, version of vLLM, and which weights (commit, or sizes of files)."""
         config = self.engine.model_config
-        thinks = {"thinking": str(self.thinking.budget)} if self.thinking.budget else {}
         return {
-            **self.template.fingerprint(),
-            **thinks,
+            **self.prompt_fingerprint(),
             **({} if self.adapter is None else {"adapter": self.adapter.hash}),
             "backend": _version(),
             "dtype": str(config.dtype).removeprefix("torch."),
             "quantization": str(config.quantization),
             "weights": _weights(config, self.revision),
         }
-
-    def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Tokens of the prompt that asks the assistant for its next turn."""
-        return len(self.template.prefix(messages, "assistant"))
 
     def close(self) -> None:
         """Stop the engine, which lets go of the GPU's memory."""
@@ -170,52 +141,17 @@ class VLLMModel(LanguageModel):
 
     # -- chat -------------------------------------------------------------------------------
 
-    def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        """See LanguageModel; prompts that begin alike are read once (vLLM's prefix cache)."""
-        return collect(self.chat_each, requests)
+    def _complete(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[Completion]:
+        outputs = self._generate(prompts, [chat_settings(request) for request in requests])
+        return [completion_of(o, r) for o, r in zip(outputs, requests, strict=True)]
 
-    def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        """See cache.AnswersEach; answers arrive a chunk at a time."""
-        for chunk in windows(enumerate(requests), CHUNK):
-            start = time.perf_counter()
-            thoughts = self._thoughts(chunk)
-            fits = []
-            for i, request in chunk:
-                if len(thoughts[i].ids) + request.max_tokens <= self.window:
-                    fits.append((i, request))
-                else:
-                    on_answer(i, self._too_long(len(thoughts[i].ids), request))
-            outputs = self._generate(
-                [thoughts[i].ids for i, _ in fits], [chat_settings(r) for _, r in fits]
-            )
-            share = (time.perf_counter() - start) / max(1, len(fits))
-            for (i, request), output in zip(fits, outputs, strict=True):
-                on_answer(i, counted(completion_of(output, request, seconds=share), thoughts[i]))
+    def _write_until(
+        self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str
+    ) -> list[Sequence[int]]:
+        settings = [thinking_settings(request, stop) for request in requests]
+        return [output.outputs[0].token_ids for output in self._generate(prompts, settings)]
 
-    def _thoughts(self, chunk: Sequence[tuple[int, ChatRequest]]) -> dict[int, Thought]:
-        """The prompts of the answers, with what was thought before them."""
-        if not self.thinking.budget:
-            prefix = self.template.prefix
-            return {i: Thought(prefix(r.messages, "assistant", r.prefill), 0) for i, r in chunk}
-        assert self.thinking.block is not None
-        prompts = {i: self.thinking.prompt(r.messages) for i, r in chunk}
-        told = {i: self.thinking.request(r, prompts[i], self.window) for i, r in chunk}
-        fits = [i for i, r in told.items() if len(prompts[i]) + r.max_tokens <= self.window]
-        settings = [thinking_settings(told[i], self.thinking.block.stop) for i in fits]
-        outputs = self._generate([prompts[i] for i in fits], settings)
-        ids = {i: o.outputs[0].token_ids for i, o in zip(fits, outputs, strict=True)}
-        return {i: self.thinking.thought(prompts[i], ids.get(i, ()), r.prefill) for i, r in chunk}
-
-    def _too_long(self, tokens: int, request: ChatRequest) -> Completion:
-        reason = (
-            f"a prompt of {tokens} tokens and an answer of {request.max_tokens} do not fit the "
-            f"{self.window} tokens of {self.name}"
-        )
-        return Completion("", finish="failed", failure=reason)
-
-    def _generate(
-        self, prompts: Sequence[Sequence[int]], settings: Sequence[Mapping[str, Any]]
-    ) -> list[Any]:
+    def _generate(self, prompts: Prompts, settings: Sequence[Mapping[str, Any]]) -> list[Any]:
         if not prompts:
             return []
         return list(
@@ -240,7 +176,7 @@ class VLLMModel(LanguageModel):
         continuation was asked before. ``joint``: the likelihood of a prefix is asked with its first
         continuation only.
         """
-        flat = [self._sequence(c) for group in groups for c in group]
+        flat = [self.sequence(c) for group in groups for c in group]
         found: dict[int, Likelihood] = {}
         if joint:
             first: dict[tuple[int, ...], int] = {}
@@ -278,15 +214,6 @@ class VLLMModel(LanguageModel):
             for i, output in zip(which, outputs, strict=True)
         }
         return {i: likelihood for i, likelihood in found.items() if likelihood is not None}
-
-    def _sequence(self, continuation: Continuation) -> TokenSequence:
-        sequence = self.template.sequence(continuation)
-        if len(sequence.ids) > self.context:
-            raise ConfigError(
-                f"{len(sequence.ids)} tokens do not fit the {self.context} tokens of {self.name}",
-                hint="drop the oldest turns first (a judge does)",
-            )
-        return sequence
 
 
 def _others(flat: Sequence[TokenSequence], found: Mapping[int, Likelihood]) -> list[int]:

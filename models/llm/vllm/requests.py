@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from medal_judges.models.llm.local.prefix import TokenSequence
+from medal_judges.models.llm.chat_template import TokenSequence
+from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
     Likelihood,
     TokenChoice,
-    Usage,
+    failed,
 )
 
 MAX_ALTERNATIVES = 20  # vLLM's own limit (max_logprobs) unless the engine is told otherwise
@@ -72,18 +73,17 @@ def sampling_params(settings: Mapping[str, Any]) -> Any:
     return SamplingParams(**fields)
 
 
-def completion_of(output: Any, request: ChatRequest, *, seconds: float = 0.0) -> Completion:
-    """The completion in a RequestOutput; ``seconds`` is its share of the run."""
+def completion_of(output: Any, request: ChatRequest) -> Completion:
+    """The completion in a RequestOutput."""
     answer = output.outputs[0]
     usage = Usage(
         input=len(output.prompt_token_ids or ()),
         cached=output.num_cached_tokens or 0,
         output=len(answer.token_ids),
-        seconds=seconds,
     )
     if answer.finish_reason not in ("stop", "length"):
         reason = f"vLLM ended the answer with {answer.finish_reason!r}"
-        return Completion("", finish="failed", failure=reason, usage=usage)
+        return failed(reason, usage)
     choices = zip(answer.token_ids, answer.logprobs or (), strict=bool(answer.logprobs))
     return Completion(
         answer.text,

@@ -17,9 +17,9 @@ pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges
 from medal_judges.config import build_config
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.run import GenerationRun, prepare
-from medal_judges.models.llm.server.batch_api import BatchModel
+from medal_judges.models.llm.server.batch import BatchModel
 from medal_judges.models.llm.server.model import RemoteModel
-from medal_judges.models.llm.server.prices import load_prices
+from medal_judges.models.llm.settings import OpenAILLM
 
 SERVER = Path(__file__).parents[2] / "models" / "llm" / "batch_server.py"
 
@@ -57,9 +57,7 @@ def started(port: int, folder: Path) -> GenerationRun:
     run = prepare(build_config(GenerateConfig, settings, where="test"))
     for setting in run.agents.settings.values():
         url = f"http://127.0.0.1:{port}/v1"
-        remote = RemoteModel(
-            setting["model"], base_url=url, key="none", prices=load_prices("prices")
-        )
+        remote = RemoteModel(OpenAILLM(model=setting["model"], base_url=url))
         key = json.dumps(setting, sort_keys=True, default=str)
         run.agents.loaded[key] = BatchModel(remote, folder / "batches", poll=0.02)
     return run

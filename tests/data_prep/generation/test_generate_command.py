@@ -19,7 +19,7 @@ from medal_judges.data_prep.generation.run import prepare
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.jsonl import read_labelled
 from medal_judges.models.llm.protocol import Message
-from medal_judges.models.llm.token_estimate import prompt_tokens_above
+from medal_judges.models.llm.truncation import prompt_tokens_above
 
 
 def small(path: Path, folder: Path, out: Path) -> Path:

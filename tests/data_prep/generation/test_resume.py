@@ -22,7 +22,7 @@ from medal_judges.config import load_config
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.run import prepare
 from medal_judges.errors import ConfigError, DataError, MedalError
-from medal_judges.models.llm.server.spending import CostLimitError
+from medal_judges.models.llm.cost import CostLimitError
 
 pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
 SCRIPT = Path(__file__).with_name("agents_script.py")
@@ -244,7 +244,7 @@ def test_a_limit_of_cost_that_cannot_be_kept_is_told_before_anything_is_paid(
     settings = yaml.safe_load(path.read_text())
     settings["chatbots"][1]["llm"]["base_url"] = "https://models.example/v1"
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"no price of bot-1 is known(.|\n)*prices: PATH"):
+    with pytest.raises(ConfigError, match=r"no price of openai/bot-1 is known(.|\n)*prices: PATH"):
         run(path, max_cost=5)
     assert server.total("seen") == 0
     assert run(path, max_cost=5, chatbots=["bot-0"]).counts.finished > 0

@@ -27,8 +27,8 @@ from medal_judges.data_prep.native.translation import TranslateConfig, Translato
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.jsonl import read_labelled, write_records
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.server.spending import CostLimitError
 
 from .conftest import Running, row
 

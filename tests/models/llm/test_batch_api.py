@@ -19,14 +19,19 @@ pytest.importorskip("openai", reason="the batch API needs the extra api")
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.cache import CachedModel
+from medal_judges.models.llm.cost import CostLimitError, PriceFile
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Message
-from medal_judges.models.llm.server.batch_api import BatchModel
-from medal_judges.models.llm.server.batch_file import read_results, request_line, split
-from medal_judges.models.llm.server.batch_journal import Job, Journal
+from medal_judges.models.llm.server.batch import BatchModel
+from medal_judges.models.llm.server.batch_files import (
+    BatchJob,
+    BatchJournal,
+    read_results,
+    request_line,
+    split,
+)
 from medal_judges.models.llm.server.model import RemoteModel
-from medal_judges.models.llm.server.prices import PriceFile
-from medal_judges.models.llm.server.spending import CostLimitError
+from medal_judges.models.llm.settings import OpenAILLM
 
 SERVER = Path(__file__).with_name("batch_server.py")
 PRICES = {
@@ -72,15 +77,8 @@ def serving(*options: str) -> Iterator[Stub]:
 
 
 def model(url: str, folder: Path, *, max_cost: float | None = None, **options: Any) -> CachedModel:
-    remote = RemoteModel(
-        "stub",
-        base_url=url,
-        key="secret",
-        prices=PriceFile.model_validate(PRICES),
-        attempts=4,
-        longest_wait=0.1,
-        max_cost=max_cost,
-    )
+    config = OpenAILLM(model="stub", base_url=url, attempts=4, longest_wait=0.1, max_cost=max_cost)
+    remote = RemoteModel(config, PriceFile.model_validate(PRICES))
     batch = BatchModel(remote, folder / "batches", poll=0.02, **options)
     return CachedModel(batch, folder / "answers")
 
@@ -90,7 +88,7 @@ def ask(text: str, **fields: Any) -> ChatRequest:
 
 
 def left(folder: Path) -> list[Path]:
-    return list((folder / "batches").glob("*/*.json"))
+    return list((folder / "batches").glob("*/*.jsonl"))
 
 
 def test_answers_come_back_in_order_priced_and_are_paid_once(tmp_path: Path) -> None:
@@ -160,8 +158,9 @@ def test_a_batch_whose_id_was_never_written_down_is_found_by_its_tag(tmp_path: P
         stub.wait_for("polls", 1)
         kill(first)
         (path,) = left(tmp_path)
-        record = json.loads(path.read_text())
-        path.write_text(json.dumps(record | {"batch": None}))
+        before, made = path.read_text().splitlines(keepends=True)
+        assert json.loads(before)["batch"] is None and json.loads(made)["batch"] is not None
+        path.write_text(before)
         stub.tell("release")
         assert client(stub, tmp_path).communicate()[0].strip() == "True"
         assert stub.counts()["batches"] == 1
@@ -179,9 +178,9 @@ def test_a_job_that_never_became_a_batch_is_uploaded_again(tmp_path: Path) -> No
         cached = model(stub.url, tmp_path)
         assert isinstance(cached.inner, BatchModel)
         journal = cached.inner.journal
-        with journal.locked():
-            journal.save(Job(["some key"], file="file-9"))
-            journal.save(Job(["some key"], file="file-9", tried=True))
+        with journal.lock:
+            journal.save(BatchJob(["some key"], file="file-9"))
+            journal.save(BatchJob(["some key"], file="file-9", tried=True))
         assert cached.chat([ask("one")])[0].text == "re: one"
         assert left(tmp_path) == []
 
@@ -313,9 +312,11 @@ def test_line_breaks_of_other_scripts_do_not_break_a_line() -> None:
     assert (result.key, result.body) == ("k", body)
 
 
-def test_old_jobs_are_taken_away(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    journal.save(Job(["a"], created=time.time() - 30 * 86400))
-    journal.save(Job(["b"]))
-    assert [job.keys for job in journal.jobs()] == [["b"]]
-    assert len(list(tmp_path.glob("*.json"))) == 1
+def test_old_jobs_are_left_out(tmp_path: Path) -> None:
+    journal = BatchJournal(tmp_path)
+    journal.save(BatchJob(["a"], created=time.time() - 30 * 86400))
+    journal.save(BatchJob(["b"]))
+    (left,) = journal.jobs()
+    assert left.keys == ["b"]
+    journal.settle(left, ["b"])
+    assert journal.jobs() == [] and not journal.journal.path.exists()

@@ -13,7 +13,7 @@ import torch
 
 from medal_judges.errors import MedalError
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.local.bin_weights import converted_bin
+from medal_judges.models.llm.local.weights import converted_bin
 
 _SPEC = importlib.util.spec_from_file_location(
     "architectures", Path(__file__).with_name("architectures.py")

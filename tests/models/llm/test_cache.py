@@ -13,7 +13,8 @@ import pytest
 
 from medal_judges.errors import SourceError
 from medal_judges.models.llm.answer_store import AnswerStore
-from medal_judges.models.llm.cache import CachedModel, OnAnswer, collect
+from medal_judges.models.llm.cache import CachedModel
+from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -21,8 +22,9 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Likelihood,
     Message,
+    OnAnswer,
     TokenChoice,
-    Usage,
+    collect,
 )
 from medal_judges.models.llm.request_key import chat_key, likelihood_key
 
@@ -79,6 +81,10 @@ class OneByOne(Counting):
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         return collect(self.chat_each, requests)
+
+
+def found(store: AnswerStore, keys: Sequence[str]) -> dict[str, object]:
+    return store.find(keys, lambda record: record)
 
 
 def ask(text: str, **fields: object) -> ChatRequest:
@@ -214,9 +220,9 @@ def test_a_torn_line_costs_that_line_only_wherever_it_is_torn(tmp_path: Path) ->
     for length in range(len(content) + 1):
         path = tmp_path / f"{length}.jsonl"
         path.write_bytes(content[:length])
-        before = AnswerStore(path).find(["k0", "k1", "k2"])
+        before = found(AnswerStore(path), ["k0", "k1", "k2"])
         AnswerStore(path).append({"new": {"text": "new"}})
-        after = AnswerStore(path).find(["k0", "k1", "k2", "new"])
+        after = found(AnswerStore(path), ["k0", "k1", "k2", "new"])
         assert after.pop("new") == {"text": "new"}
         assert before.items() <= after.items()  # a last line without its break is whole after all
         assert all(after[f"k{n}"] == {"text": "é" * n} for n in range(len(after)))
@@ -229,7 +235,7 @@ def test_rubbish_in_the_file_is_left_out(tmp_path: Path) -> None:
     with store.path.open("ab") as stream:
         stream.write(b'\xff\xfe\x00\x00\n[1]\n{"key": "b"}\nnull\n' + b"\0" * 4096)
     store.append({"c": 2})
-    assert AnswerStore(store.path).find(["a", "b", "c"]) == {"a": 1, "c": 2}
+    assert found(AnswerStore(store.path), ["a", "b", "c"]) == {"a": 1, "c": 2}
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
@@ -258,9 +264,9 @@ def writer(path: Path, label: str, count: int) -> subprocess.Popen[str]:
 def check(path: Path, label: str, said: int) -> None:
     """Everything that a writer said it kept is there, whole."""
     keys = [f"{label}-{number}" for number in range(said)]
-    found = AnswerStore(path).find(keys)
+    records = found(AnswerStore(path), keys)
     for number, key in enumerate(keys):
-        assert found[key] == {"number": number, "text": "é" * (number * 7919 % 20000)}
+        assert records[key] == {"number": number, "text": "é" * (number * 7919 % 20000)}
 
 
 def test_kill_9_loses_no_answer_that_was_kept(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_names_and_settings() -> None:
         load_llm({"backend": "tgi", "model": "a"})
     with pytest.raises(ConfigError, match="no model named"):
         load_llm({"backend": "openai"})
-    with pytest.raises(ConfigError, match="dtype must be one of"):
+    with pytest.raises(ConfigError, match="dtype: Input should be"):
         load_llm({"model": "embedded:smollm2", "dtype": "int4"})
     with pytest.raises(ConfigError, match="no embedded default"):
         load_llm("embedded:gpt5")

@@ -18,18 +18,11 @@ import pytest
 from medal_judges.errors import ConfigError
 from medal_judges.jsonl import read_dialogues
 from medal_judges.models.base.judge import Judge
+from medal_judges.models.llm.cost import CostLimitError, Price, Usage, load_prices
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import (
-    ChatRequest,
-    Continuation,
-    LanguageModel,
-    Message,
-    Usage,
-)
-from medal_judges.models.llm.server.prices import Price, load_prices
-from medal_judges.models.llm.server.spending import CostLimitError
-from medal_judges.models.llm.server.wire import REASONING_TOKENS
-from medal_judges.models.llm.token_estimate import tokens_above
+from medal_judges.models.llm.protocol import ChatRequest, Continuation, LanguageModel, Message
+from medal_judges.models.llm.server.model import REASONING_TOKENS
+from medal_judges.models.llm.truncation import tokens_above
 
 pytest.importorskip("openai")
 pytest.importorskip("tenacity")

@@ -7,8 +7,13 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from medal_judges.models.llm.local.plain import plain_logprobs
-from medal_judges.models.llm.local.prefix import TokenSequence, build_tree, passes, tree_logprobs
+from medal_judges.models.llm.chat_template import TokenSequence
+from medal_judges.models.llm.local.likelihood import (
+    build_tree,
+    passes,
+    plain_logprobs,
+    tree_logprobs,
+)
 
 
 def tiny(seed: int = 0) -> LlamaForCausalLM:

@@ -16,9 +16,8 @@ pytest.importorskip("openai", reason="the API's client is in the extra api")
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, LanguageModel, Message
-from medal_judges.models.llm.server.likelihood import ServerError
-from medal_judges.models.llm.server.stopping import ServerStopError
-from medal_judges.models.llm.server.wire import REASONING_TOKENS
+from medal_judges.models.llm.server.errors import ServerError, ServerStopError
+from medal_judges.models.llm.server.model import REASONING_TOKENS
 from medal_judges.models.prompted.base import tells_likelihoods
 
 SECRET = "sk-" + "secret" * 5
@@ -63,7 +62,7 @@ def test_what_no_row_can_do_anything_about_stops_the_run_at_once(
     server = serve(fault=fault, times=-1, wait=wait)
     with pytest.raises(ServerStopError, match=words) as caught:
         remote(server).chat(asked(100))
-    assert "the same command then goes on" in str(caught.value)
+    assert "the same command then resumes" in str(caught.value)
     assert len(sent(server)) <= 8
 
 

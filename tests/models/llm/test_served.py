@@ -20,7 +20,7 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.kept_answers import answer_counts, told
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
-from medal_judges.models.llm.server.served import identity_in
+from medal_judges.models.llm.server.wire import identity_in
 
 Serve = Callable[..., Any]
 VLLM = {"id": "tester", "object": "model", "owned_by": "vllm", "max_model_len": 4096}
@@ -188,7 +188,7 @@ def test_bad_fields_from_a_server_are_no_traceback_and_are_not_kept(
 def test_an_answer_without_a_believable_usage_costs_its_highest_price(
     serve: Serve, tmp_path: Path, usage: Any
 ) -> None:
-    from medal_judges.models.llm.server.spending import CostLimitError
+    from medal_judges.models.llm.cost import CostLimitError
 
     prices = tmp_path / "prices.yaml"
     table = {"tester": {"input": 0.0, "output": 100.0}}

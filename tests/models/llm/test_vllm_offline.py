@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.models.llm.chat_template import TokenSequence
 from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.local.likelihood import plain_logprobs
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.local.plain import plain_logprobs
-from medal_judges.models.llm.local.prefix import TokenSequence
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Likelihood, Message
+from medal_judges.models.llm.settings import VLLMLLM
 from medal_judges.models.llm.vllm.adapter import Adapter, read_adapter
 from medal_judges.models.llm.vllm.model import VLLMModel, engine_settings
 from medal_judges.models.llm.vllm.requests import (
@@ -209,12 +210,14 @@ def test_score_settings_read_the_prefix_cache_only_when_told() -> None:
 
 
 def test_engine_settings() -> None:
-    assert engine_settings(None, None, None, {}) == {
+    assert engine_settings(VLLMLLM(model="m")) == {
         "dtype": "auto",
         "enable_prefix_caching": True,
         "seed": 0,
     }
-    found = engine_settings("bf16", "v1", 2048, {"tensor_parallel_size": 2, "seed": 3})
+    own = {"dtype": "bf16", "revision": "v1", "context": 2048}
+    others = {"tensor_parallel_size": 2, "seed": 3}
+    found = engine_settings(VLLMLLM.model_validate({"model": "m", **own, **others}))
     assert found == {
         "dtype": "bfloat16",
         "enable_prefix_caching": True,
@@ -240,12 +243,12 @@ def test_a_completion_is_read() -> None:
     first = {9: choice("4", -0.5), 8: choice("3", -1.0), 7: choice("4", -3.0)}
     first[6] = choice("no", float("-inf"))
     found = output("stop", logprobs=[first, {2: choice("", -0.1)}])
-    answer = completion_of(found, ChatRequest(HI, schema={}, top_logprobs=2), seconds=0.5)
+    answer = completion_of(found, ChatRequest(HI, schema={}, top_logprobs=2))
     assert (answer.text, answer.finish, answer.enforced) == ("4", "stop", True)
     assert answer.tokens[0].alternatives == {"4": -0.5, "3": -1.0}
     assert (answer.tokens[0].text, answer.tokens[0].logprob) == ("4", -0.5)
     usage = answer.usage
-    assert (usage.input, usage.cached, usage.output, usage.seconds) == (7, 4, 2, 0.5)
+    assert (usage.input, usage.cached, usage.output) == (7, 4, 2)
     assert completion_of(output("length"), ChatRequest(HI)).finish == "length"
     failed = completion_of(output("abort"), ChatRequest(HI))
     assert failed.finish == "failed" and "abort" in str(failed.failure)

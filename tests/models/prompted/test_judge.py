@@ -13,6 +13,7 @@ from medal_judges.config import read_yaml
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.judgement import Judgement, parse_judgement
+from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -21,7 +22,6 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Likelihood,
     Message,
-    Usage,
 )
 from medal_judges.models.prompted.judge import PromptedJudge
 

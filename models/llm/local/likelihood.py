@@ -1,22 +1,24 @@
-"""Shared-prefix likelihood: what several token sequences have in common is read once.
+"""Likelihoods of token sequences: what several have in common is read once.
 
 The sequences of a group form a tree. Its *spine*, the longest prefix, goes through the model in one
 causal pass that leaves a key-value cache; all other tokens, packed, follow in passes whose mask
 lets each token see its own ancestors only. Every distinct token is computed once, and logits only
 where a scored token stands. The model's own forward makes the logits: what it does after its last
-layer (scaling, soft caps) is its own. Same numbers as one plain forward pass a sequence where a
-model takes such a mask; which models do is found out by trying (paths.py).
+layer (scaling, soft caps) is its own. Same numbers as the plain loop (one forward pass
+a sequence, as the papers' own code does) where a model takes such a mask; which models do is found
+out by trying (paths.py).
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from medal_judges.models.llm.local.forward import logits_at
+from medal_judges.models.llm.chat_template import TokenSequence
 
 if TYPE_CHECKING:
     import torch
@@ -26,14 +28,6 @@ if TYPE_CHECKING:
 PASS_TOKENS = 512
 # Rows of logits held at once: 512 x 150,000 words in fp32 are 0.3 GB.
 LOGIT_ROWS = 512
-
-
-@dataclass(frozen=True, slots=True)
-class TokenSequence:
-    """Token ids, of which those from ``start`` on are scored. ``start`` is at least 1."""
-
-    ids: tuple[int, ...]
-    start: int
 
 
 @dataclass(slots=True)
@@ -236,3 +230,50 @@ def _mask(tree: Tree, members: Sequence[int], dtype: Any, device: Any) -> torch.
     mask = torch.full(seen.shape, torch.finfo(dtype).min, dtype=dtype)
     mask[torch.from_numpy(seen)] = 0
     return mask[None, None].to(device)
+
+
+# -- one pass a sequence -----------------------------------------------------------------------
+
+
+def plain_logprobs(
+    model: Any, sequences: Sequence[TokenSequence], *, joint: bool = False
+) -> tuple[list[np.ndarray], list[float | None]]:
+    """As ``tree_logprobs``, sequence by sequence."""
+    scored: list[np.ndarray] = []
+    prefix: list[float | None] = []
+    for sequence in sequences:
+        values = _token_logprobs(model, sequence.ids, 1 if joint else sequence.start)
+        own = len(sequence.ids) - sequence.start
+        scored.append(values[len(values) - own :])
+        prefix.append(float(values[: len(values) - own].sum()) if joint else None)
+    return scored, prefix
+
+
+def _token_logprobs(model: Any, ids: Sequence[int], first: int) -> np.ndarray:
+    """Log-probabilities [len(ids) - first] of the tokens from ``first`` (at least 1) on."""
+    import torch
+
+    with torch.inference_mode():
+        tokens = torch.tensor([list(ids)], device=model.device)
+        rows = range(first - 1, len(ids) - 1)
+        logits, _ = logits_at(model, tokens, rows, use_cache=False)
+        wanted = tokens[0, first:, None]
+        found = torch.log_softmax(logits, dim=-1).gather(1, wanted)[:, 0]
+    values: np.ndarray = found.cpu().numpy().astype(float)
+    return values
+
+
+def logits_at(
+    model: Any, ids: torch.Tensor, rows: Sequence[int], **settings: Any
+) -> tuple[torch.Tensor, Any]:
+    """(logits [len(rows), words] in fp32 at the places ``rows`` of the one sequence ``ids`` [1, n],
+    the model's output), made by the model's own forward: nothing is left out after its last layer.
+    """
+    import torch
+
+    places = torch.tensor(list(rows), dtype=torch.long, device=ids.device)
+    if "logits_to_keep" in inspect.signature(model.forward).parameters:
+        out = model(input_ids=ids, logits_to_keep=places, **settings)
+        return out.logits[0].float(), out
+    out = model(input_ids=ids, **settings)
+    return out.logits[0, places].float(), out

@@ -1,0 +1,165 @@
+"""One model on one server: the client, its rates and prices, and how a failure is treated."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from medal_judges.errors import ConfigError, NotAvailableError
+from medal_judges.models.llm.cost import CostLimiter, PriceFile, Usage, load_prices
+from medal_judges.models.llm.local.weights import load_chat_template
+from medal_judges.models.llm.protocol import Message
+from medal_judges.models.llm.server.errors import (
+    NO_KEY,
+    PermanentError,
+    ServerStopError,
+    TransientError,
+    address_of,
+    cleaner,
+    map_error,
+    stop_error,
+)
+from medal_judges.models.llm.server.rates import RateGate
+from medal_judges.models.llm.server.wire import AnswerReader
+from medal_judges.models.llm.settings import OpenAILLM
+from medal_judges.models.llm.truncation import prompt_tokens_above
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from tenacity import RetryCallState
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+class Connection:
+    """What chats, likelihoods and batches of one model share. Raises ConfigError for a ``max_cost``
+    with a model whose price is not known; without a key ``open`` does."""
+
+    def __init__(self, config: OpenAILLM, prices: PriceFile | None = None) -> None:
+        base = config.base_url or os.environ.get("OPENAI_BASE_URL")
+        self.config = config.model_copy(update={"base_url": base})
+        model = config.model
+        self.name = f"openai/{Path(model).name if model.startswith(('/', '.')) else model}"
+        prices = prices or load_prices(config.prices or "prices")
+        self.price, self.batch_discount = prices.find(model, base), prices.batch_discount
+        if config.max_cost is not None and self.price is None:
+            raise ConfigError(
+                f"no price of {model} at this server is known, so max_cost could not be kept",
+                hint="give a file of prices with llm.prices=PATH (configs/prices.yaml is the form)",
+            )
+        self.limiter = CostLimiter(config.max_cost)
+        self.template = load_chat_template(config.tokenizer) if config.tokenizer else None
+        self.gate = RateGate()
+        # Servers of one's own ask for no key, the client wants one.
+        self._secret = os.environ.get(config.api_key_env) or (NO_KEY if base else None)
+        self.clean = cleaner(self._secret)
+        self.reader = AnswerReader(self.clean, self.cost)
+
+    def open(self) -> AsyncOpenAI:
+        """A client, to be closed by the caller. Raises NotAvailableError where there is no key."""
+        from openai import AsyncOpenAI
+
+        if self._secret is None:  # told now: an estimate and kept answers need none
+            name = self.config.api_key_env
+            raise NotAvailableError(f"no key in {name}", hint=f"export {name}=...")
+        # Retries are ours: they know about rates, money and what a failure means.
+        return AsyncOpenAI(
+            api_key=self._secret,
+            base_url=self.config.base_url,
+            timeout=self.config.timeout,
+            max_retries=0,
+        )
+
+    def cost(self, usage: Usage) -> float | None:
+        """US dollars, None where the price is not known."""
+        return None if self.price is None else self.price.of(usage)
+
+    def count_tokens(self, messages: Sequence[Message]) -> int:
+        """By the tokenizer where one was named, else an estimate from above."""
+        if self.template is not None:
+            return len(self.template.prefix(messages, "assistant"))
+        return prompt_tokens_above(messages)
+
+    async def call(
+        self,
+        send: Callable[[], Awaitable[T]],
+        highest: Usage | None = None,
+        used: Callable[[T], Usage] | None = None,
+    ) -> T:
+        """``send()``, again after a TransientError: full-jitter back-off, never sooner than asked
+        for. Raises the last TransientError after ``attempts`` tries, and PermanentError at once.
+
+        With ``highest``, the most that the answer can take, it is held to the limits of time and
+        cost, and pays for what it ``used``: at its highest price where it may have been written and
+        did not arrive. Raises BudgetExceeded where the limit of cost leaves no room for it.
+        """
+        from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
+
+        most = None if highest is None else self.cost(highest) or 0.0
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception_type(TransientError),
+            stop=stop_after_attempt(self.config.attempts),
+            wait=self._wait,
+            reraise=True,
+        ):
+            with attempt:
+                await self.gate.wait()
+                if most is not None:
+                    await self.limiter.take(most)
+                price = most  # until better is known
+                try:
+                    limit = None if most is None else self.config.timeout
+                    answer = await asyncio.wait_for(send(), limit)
+                    price = used(answer).money if used is not None else None
+                    return answer
+                except Exception as error:
+                    failure = self.mapped(error)
+                    if not (isinstance(failure, TransientError) and failure.billed):
+                        price = 0.0
+                    raise failure from None  # its cause may quote the request's headers
+                finally:
+                    if most is not None:
+                        await self.limiter.pay(most, price)
+        raise AssertionError("AsyncRetrying returns or raises")
+
+    def _wait(self, state: RetryCallState) -> float:
+        """Seconds until the next try."""
+        from tenacity import wait_random_exponential
+
+        jitter = wait_random_exponential(multiplier=0.5, max=self.config.longest_wait)
+        error = state.outcome.exception() if state.outcome else None
+        logger.debug("try %d failed: %s", state.attempt_number, error)
+        asked = error.after if isinstance(error, TransientError) else None
+        if asked is not None:
+            self.gate.hold(asked)  # the limit is everybody's, not this request's alone
+        return float(max(jitter(state), asked or 0.0))
+
+    def mapped(self, error: Exception) -> Exception:
+        """See map_error."""
+        return map_error(error, self.clean, address_of(self.config.base_url))
+
+    def stop_error(self, failure: PermanentError) -> ServerStopError | None:
+        """What ends the run, where ``failure`` says that nothing else would be answered either."""
+        return stop_error(
+            failure,
+            self.name,
+            address_of(self.config.base_url),
+            self.config.api_key_env,
+            has_key=self._secret not in (None, NO_KEY),
+        )
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` to its end, also from inside a running loop (a notebook), on a thread then."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()

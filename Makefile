@@ -1,5 +1,5 @@
 # make quickstart   train a judge, score, benchmark, and the page (WITH=fed fetches FED first)
-# make readme       the quickstart, and its figures into README.md
+# make readme       the quickstart, and its figures into README.md and docs/results.md
 # make test         the whole suite
 # make pipeline     MEDAL's chain at small scale: generate, label, describe, curate, export, train
 # make llm          adds the embedded language model, for the judges that speak through one
@@ -28,9 +28,9 @@ quickstart: .venv/.quickstart
 	    --out $(RUN)/scores.jsonl --overwrite
 	$(OFFLINE) $(BIN)/medal benchmark --config configs/benchmark/quickstart.yaml
 
-# README's quickstart figures, written from the run of this machine.
+# The documents' quickstart figures, written from the run of this machine.
 readme: quickstart
-	$(OFFLINE) $(BIN)/python tests/readme_tables.py README.md $(RUN)/results.json
+	$(OFFLINE) $(BIN)/python tests/readme_tables.py README.md docs/results.md $(RUN)/results.json
 
 # SmolLM2 (135M) plays all roles and labels too, near chance: this shows the chain, not its worth. It
 # calls every user malformed, so that check is left out here; temperature 1 makes its labels differ.

@@ -1,10 +1,10 @@
-"""README's figures of the quickstart, written by a command: no figure there is typed.
+"""The documents' figures of the quickstart, written by a command: no figure there is typed.
 
-    python tests/readme_tables.py [README.md] [runs/quickstart/results.json]
+    python tests/readme_tables.py [README.md] [docs/results.md] [runs/quickstart/results.json]
 
 (``make readme`` trains and benchmarks first.) Rewrites what stands between a marker such as
 ``<!-- quickstart: prints -->`` and the next ``<!-- end -->``: what README's own snippet prints, and
-the table of planted issues.
+the table of injected issues in docs/results.md.
 """
 
 from __future__ import annotations
@@ -80,18 +80,22 @@ def replaced(readme: str, name: str, text: str) -> str:
     start, end = f"<!-- quickstart: {name} -->", "<!-- end -->"
     head, marker, rest = readme.partition(start)
     if not marker or end not in rest:
-        raise ConfigError(f"README.md has no {start} ... {end}")
+        raise ConfigError(f"the document has no {start} ... {end}")
     return f"{head}{start}\n\n{text}\n\n{end}{rest.partition(end)[2]}"
 
 
-def main(readme: str = "README.md", results: str = "runs/quickstart/results.json") -> None:
+def main(
+    readme: str = "README.md",
+    results_page: str = "docs/results.md",
+    results: str = "runs/quickstart/results.json",
+) -> None:
     """Rewrite the blocks in place."""
-    path = Path(readme)
-    text = path.read_text(encoding="utf-8")
     record = json.loads(Path(results).read_text(encoding="utf-8"))
-    text = replaced(text, "planted", planted_markdown(record))
-    text = replaced(text, "prints", printed(text))
-    path.write_text(text, encoding="utf-8")
+    text = Path(readme).read_text(encoding="utf-8")
+    Path(readme).write_text(replaced(text, "prints", printed(text)), encoding="utf-8")
+    page = Path(results_page)
+    table = planted_markdown(record)
+    page.write_text(replaced(page.read_text(encoding="utf-8"), "planted", table), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""README's quickstart figures come out of results.json and of its own snippet."""
+"""The documents' quickstart figures come out of results.json and of README's own snippet."""
 
 from pathlib import Path
 
@@ -9,7 +9,8 @@ from medal_judges.eval.benchmark.planted import _COLUMNS
 
 from ..readme_tables import JUDGES, planted_markdown, printed, replaced
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README, RESULTS = ROOT / "README.md", ROOT / "docs" / "results.md"
 COLUMNS = ("Issue", "Judge", *_COLUMNS.values(), "Planted rows", "Coverage")
 
 
@@ -22,17 +23,17 @@ def results(value: float = 0.864) -> dict[str, object]:
     return {"tables": [{"title": "Planted issues: planted", "columns": COLUMNS, "rows": rows}]}
 
 
-def test_the_table_in_the_readme_has_the_form_that_the_command_writes() -> None:
+def test_the_table_in_the_results_has_the_form_that_the_command_writes() -> None:
     table = planted_markdown(results()).splitlines()
     assert table[2] == (
         "| repetitive | 0.86 / 0.50 / 0.50 | 0.86 | 0.86 / 0.50 / 0.50 | 0.86 / 0.50 / 0.50 "
         "| 0.86 (0.86) |"
     )
-    text = README.read_text(encoding="utf-8")
+    text = RESULTS.read_text(encoding="utf-8")
     head = text.split("<!-- quickstart: planted -->")[1].strip().splitlines()
     assert head[:2] == table[:2] and head[2].startswith("| repetitive | ")
     changed = replaced(text, "planted", "\n".join(table))
-    assert "\n".join(table) in changed and changed.count("<!-- end -->") == 2
+    assert "\n".join(table) in changed and changed.count("<!-- end -->") == 1
     assert changed.split("<!-- quickstart: planted -->")[0] in text
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.data_prep.curation.balanced import BalancedSelection
 from medal_judges.data_prep.curation.candidate import Candidate, LabelReading, shuffled
 from medal_judges.data_prep.curation.policy import LanguageSelection, covered_share
 from medal_judges.stats.weights import effective_size
 
 Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 RANDOM_SAMPLES = 200  # their mean stands beside the selection
 _MET = 0.9  # of an even share counts as reached
 
@@ -43,7 +43,6 @@ class FactorBalance:
     ``ratio`` is the smallest of these counts over the largest.
     """
 
-    name: str
     values: tuple[ValueCount, ...]
     evenness: float | None
     evenness_at_random: float | None
@@ -66,17 +65,18 @@ class Unmet:
 @dataclass(frozen=True, slots=True)
 class LanguageBalance:
     """The balance of one language's selection. ``contexts`` is the number of different groups;
-    ``skipped`` lists wishes without a candidate: (category, factor, value, times). ``effective``
-    is the number of equally weighted dialogues that say as much about the pool, ``covered`` the
-    share of the pool whose labels, chatbot and user a selected dialogue has."""
+    ``factors`` are category, level, chatbot and user; ``skipped`` lists wishes without a candidate:
+    (category, factor, value, times), most frequent first. ``effective`` is the number of equally
+    weighted dialogues that say as much about the pool, ``covered`` the share of the pool whose
+    labels, chatbot and user a selected dialogue has."""
 
     lang: str
     pool: int
     wanted: int
     selected: int
     contexts: int
-    factors: tuple[FactorBalance, ...]
-    unmet: tuple[Unmet, ...]
+    factors: Mapping[str, FactorBalance]
+    unmet: tuple[Unmet, ...] = ()
     seeds: int = 0
     unseeded: tuple[tuple[str, str], ...] = ()
     skipped: tuple[tuple[str, str, str, int], ...] = ()
@@ -86,10 +86,6 @@ class LanguageBalance:
     def to_record(self) -> dict[str, Any]:
         """The balance as JSON of curation.json."""
         return asdict(self)
-
-    def factor(self, name: str) -> FactorBalance:
-        """One factor: category, level, chatbot or user."""
-        return next(factor for factor in self.factors if factor.name == name)
 
 
 def language_balance(
@@ -101,27 +97,49 @@ def language_balance(
     *,
     seed: int = 0,
 ) -> LanguageBalance:
-    """The balance of ``selection``, of which ``wanted`` dialogues were asked."""
+    """The balance of ``selection``, of which ``wanted`` dialogues were asked; targets are those of
+    the balanced policy."""
     chosen = [c.candidate for c in selection.chosen]
-    factors = balance_of(lang, pool, chosen, wanted, reading, seed=seed)
-    balanced = selection.balanced
-    return LanguageBalance(
+    factors = factor_balances(lang, pool, chosen, wanted, reading, seed=seed)
+    balance = LanguageBalance(
         lang=lang,
         pool=len(pool),
         wanted=wanted,
         selected=len(chosen),
         contexts=len({c.group for c in chosen}),
         factors=factors,
-        unmet=unmet_targets(factors) if balanced else (),
         seeds=sum(c.stage == "seed" for c in selection.chosen),
-        unseeded=balanced.unseeded if balanced else (),
-        skipped=skipped_wishes(balanced) if balanced else (),
-        covered=covered_share(pool, chosen) if balanced else None,
         effective=effective_size([c.weight for c in selection.chosen]),
+    )
+    balanced = selection.balanced
+    if balanced is None:
+        return balance
+    skipped = sorted(balanced.skipped.items(), key=lambda item: (-item[1], item[0]))
+    return replace(
+        balance,
+        unmet=tuple(
+            Unmet(name, v.value, v.target, v.selected, _reason(v))
+            for name, factor in factors.items()
+            for v in factor.values
+            if v.selected < _MET * v.target
+        ),
+        unseeded=balanced.unseeded,
+        skipped=tuple((*wish, times) for wish, times in skipped),
+        covered=covered_share(pool, chosen),
     )
 
 
-def balance_of(
+def _reason(count: ValueCount) -> str:
+    if count.pool == 0:
+        return "none in the pool"
+    if count.selected == count.pool:
+        return "all there are"
+    if count.spare == 0:
+        return "no more of it with an issue"
+    return "other wishes weighed more"
+
+
+def factor_balances(
     lang: str,
     pool: Sequence[Candidate],
     chosen: Sequence[Candidate],
@@ -129,62 +147,51 @@ def balance_of(
     reading: LabelReading,
     *,
     seed: int = 0,
-) -> tuple[FactorBalance, ...]:
+) -> dict[str, FactorBalance]:
     """Categories, overall levels, chatbots and users of ``chosen`` beside ``pool``."""
     ordered = shuffled(pool, seed)
-    rows = {c.id: i for i, c in enumerate(ordered)}
-    mine = np.zeros((1, len(ordered)), dtype=bool)
-    mine[0, [rows[c.id] for c in chosen]] = True
+    ids = {c.id for c in chosen}
+    mine = np.array([c.id in ids for c in ordered], dtype=np.bool_)
     rng = np.random.default_rng([seed, *lang.encode()])
-    random = np.zeros((RANDOM_SAMPLES, len(ordered)), dtype=bool)
+    random = np.zeros((RANDOM_SAMPLES, len(ordered)), dtype=np.bool_)
     for sample in random:
         sample[rng.permutation(len(ordered))[: len(chosen)]] = True
     faulty = np.array([any(name in reading.issues for name in c.categories) for c in ordered])
-    return tuple(
-        _factor(name, values, has, mine, random, wanted, faulty & ~mine[0])
-        for name, (values, has) in _factors(ordered, reading).items()
-    )
-
-
-def _factors(
-    pool: Sequence[Candidate], reading: LabelReading
-) -> dict[str, tuple[list[str], npt.NDArray[np.bool_]]]:
-    """Values of each factor, and which candidate has which: shape (candidates, values)."""
-    levels = [str(level) for level in reading.levels]
-    values: dict[str, tuple[list[str], list[tuple[str, ...]]]] = {
-        "category": (list(reading.categories), [c.categories for c in pool]),
-        "level": (levels, [() if c.level is None else (str(c.level),) for c in pool]),
-        "chatbot": (sorted({c.chatbot for c in pool}), [(c.chatbot,) for c in pool]),
-        "user": (sorted({c.user for c in pool}), [(c.user,) for c in pool]),
+    values: dict[str, tuple[Sequence[str], list[tuple[str, ...]]]] = {
+        "category": (reading.categories, [c.categories for c in ordered]),
+        "level": (
+            [str(level) for level in reading.levels],
+            [() if c.level is None else (str(c.level),) for c in ordered],
+        ),
+        "chatbot": (sorted({c.chatbot for c in pool}), [(c.chatbot,) for c in ordered]),
+        "user": (sorted({c.user for c in pool}), [(c.user,) for c in ordered]),
     }
-    return {
-        name: (names, np.array([[v in own for v in names] for own in of], dtype=np.bool_))
-        for name, (names, of) in values.items()
-    }
+    balances = {}
+    for name, (names, own) in values.items():
+        has = np.array([[v in its for v in names] for its in own], dtype=np.float64)
+        table = has.reshape(-1, len(names))
+        balances[name] = _factor(names, table, mine, random, faulty & ~mine, wanted)
+    return balances
 
 
 def _factor(
-    name: str,
-    values: Sequence[str],
-    has: npt.NDArray[np.bool_],
-    mine: npt.NDArray[np.bool_],
-    random: npt.NDArray[np.bool_],
-    wanted: int,
-    spare: npt.NDArray[np.bool_],
+    names: Sequence[str], table: Floats, mine: Mask, random: Mask, spare: Mask, wanted: int
 ) -> FactorBalance:
-    table = has.astype(np.float64).reshape(-1, len(values))
-    pool = table.sum(axis=0)
-    selected, drawn = mine @ table, random @ table
+    """``table`` says which candidate has which value: shape (candidates, values)."""
+    pool, selected, drawn = table.sum(axis=0), mine @ table, random @ table
     there = pool > 0
-    columns = (values, pool, selected[0], drawn.mean(axis=0), spare @ table)
+    columns = (names, pool, selected, drawn.mean(axis=0), spare @ table)
     counts = tuple(
-        ValueCount(v, int(p), int(s), float(r), wanted / len(values), int(left))
+        ValueCount(v, int(p), int(s), float(r), wanted / len(names), int(left))
         for v, p, s, r, left in zip(*columns, strict=True)
     )
-    even, even_random = (_mean(evenness(row[there]) for row in part) for part in (selected, drawn))
-    ratio, ratio_random = (_mean(_ratio(row[there]) for row in part) for part in (selected, drawn))
     return FactorBalance(
-        name, counts, even, even_random, evenness(pool[there]), ratio, ratio_random
+        counts,
+        evenness(selected[there]),
+        _mean(evenness(row[there]) for row in drawn),
+        evenness(pool[there]),
+        _ratio(selected[there]),
+        _mean(_ratio(row[there]) for row in drawn),
     )
 
 
@@ -207,29 +214,3 @@ def _ratio(counts: Floats) -> float | None:
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
-
-
-def unmet_targets(factors: Iterable[FactorBalance]) -> tuple[Unmet, ...]:
-    """Values of which the selection holds less than 90% of an even share."""
-    return tuple(
-        Unmet(factor.name, v.value, v.target, v.selected, _reason(v))
-        for factor in factors
-        for v in factor.values
-        if v.selected < _MET * v.target
-    )
-
-
-def _reason(count: ValueCount) -> str:
-    if count.pool == 0:
-        return "none in the pool"
-    if count.selected == count.pool:
-        return "all there are"
-    if count.spare == 0:
-        return "no more of it with an issue"
-    return "other wishes weighed more"
-
-
-def skipped_wishes(selection: BalancedSelection) -> tuple[tuple[str, str, str, int], ...]:
-    """(category, factor, value, times) of wishes without a candidate, most frequent first."""
-    ordered = sorted(selection.skipped.items(), key=lambda item: (-item[1], item[0]))
-    return tuple((*key, times) for key, times in ordered)

@@ -6,126 +6,168 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from rich import box
-from rich.table import Table
+from markupsafe import Markup
 
-from medal_judges.data_prep.curation.balance import FactorBalance, LanguageBalance, Unmet
+from medal_judges.data_prep.curation.balance import LanguageBalance
 from medal_judges.data_prep.curation.job import Curation
-from medal_judges.data_prep.curation.page import FACTORS, curation_page
-from medal_judges.report.console import wide_console
-from medal_judges.report.table import write_csv
+from medal_judges.files import atomic_write
+from medal_judges.report.console import print_tables
+from medal_judges.report.numbers import number
+from medal_judges.report.page import Block, Fold, Section, facts_section, render_page
+from medal_judges.report.table import Cell, Heat, Table, write_csv
+from medal_judges.stats.results import Estimate
 
-_NONE = "–"
+FACTORS = {"category": "Issues", "level": "Overall score", "chatbot": "Chatbots", "user": "Users"}
+_LISTED = 300  # left-out rows on the page; left_out.jsonl has all
+_EVENNESS = (
+    "Entropy of the counts over that of equal counts, over the values that the pool has: 1 is "
+    "even, 0 is one value alone. Beside it the same for a random sample of the same size (mean of "
+    "200) and for the pool."
+)
+_COUNTS = "Selected, of how many in the pool. Issues overlap: a dialogue can have several."
+_LEFT_OUT = "Dialogues that were no candidates. left_out.jsonl has all of them."
+_EFFECTIVE = "as many equally weighted dialogues say as much about the pool"
 
 
 def write_report(curation: Curation, folder: Path) -> None:
-    """Write curation.json, counts.csv and curation.html into ``folder``, which exists."""
-    record = as_record(curation)
-    text = json.dumps(record, ensure_ascii=False, indent=1) + "\n"
-    (folder / "curation.json").write_text(text, encoding="utf-8")
-    _write_counts(curation.balances, folder / "counts.csv")
-    page = curation_page(curation)
-    (folder / "curation.html").write_text(page, encoding="utf-8", newline="\n")
-
-
-def as_record(curation: Curation) -> dict[str, Any]:
-    """What curation.json holds: how it was made, what was left out, and the balances."""
-    return {
+    """Write curation.json (how it was made, what was left out, the balances), counts.csv and
+    curation.html into ``folder``."""
+    record = {
         "facts": curation.facts(),
         "left_out": [
             {"lang": lang, "reason": reason, "dialogues": count}
-            for (lang, reason), count in left_out_counts(curation)
+            for (lang, reason), count in _left_out_counts(curation)
         ],
         "uninterpretable_without_comment": curation.silent,
         "languages": [balance.to_record() for balance in curation.balances],
     }
-
-
-def left_out_counts(curation: Curation) -> list[tuple[tuple[str, str], int]]:
-    """((language, reason), dialogues), sorted."""
-    return sorted(Counter((out.lang, str(out.reason)) for out in curation.left_out).items())
-
-
-def _write_counts(balances: Sequence[LanguageBalance], path: Path) -> None:
-    head = ("lang", "factor", "value", "pool", "selected", "target", "at_random")
+    text = json.dumps(record, ensure_ascii=False, indent=1) + "\n"
+    atomic_write(folder / "curation.json", text)
+    columns = ("lang", "factor", "value", "pool", "selected", "target", "at_random")
     lines = (
-        (
-            b.lang,
-            factor.name,
-            v.value,
-            v.pool,
-            v.selected,
-            round(v.target, 2),
-            round(v.at_random, 2),
-        )
-        for b in balances
-        for factor in b.factors
+        (b.lang, name, v.value, v.pool, v.selected, round(v.target, 2), round(v.at_random, 2))
+        for b in curation.balances
+        for name, factor in b.factors.items()
         for v in factor.values
     )
-    write_csv(path, head, lines)
+    write_csv(folder / "counts.csv", columns, lines)
+    atomic_write(folder / "curation.html", curation_page(curation))
 
 
 def print_report(curation: Curation) -> None:
     """Print evenness by language, counts by factor, and what could not be met."""
-    console = wide_console()
-    console.print(_summary(curation.balances))
+    balances = curation.balances
+    rows = [(b.lang, b.pool, b.selected, b.contexts, round(b.effective)) for b in balances]
+    columns = ("Language", "Pool", "Selected", "Contexts", "Effective")
+    counts = [t for t in map(_counts, [balances] * len(FACTORS), FACTORS) if len(t.rows) > 1]
+    tables = [Table("Dialogues", columns, rows), *_evenness(balances), *counts]
+    print_tables(tables, [f"effective: {_EFFECTIVE}, by the weights", *_notes(curation)])
+
+
+def curation_page(curation: Curation) -> str:
+    """The page as text; nothing is asked of the network."""
+    balances = curation.balances
+    total = sum(b.selected for b in balances)
+    subtitle = f"{total:,} dialogues of {sum(b.pool for b in balances):,}"
+    subtitle += f" · {len(balances)} languages · policy {curation.plan.policy}"
+    effective = ", ".join(f"{b.lang} {b.effective:.0f}" for b in balances)
+    covered = [f"{b.lang} {number(b.covered)}" for b in balances if b.covered is not None]
+    facts = {name: str(value) for name, value in curation.facts().items()}
+    facts["effective size by the weights"] = f"{effective}: {_EFFECTIVE}"
+    if covered:
+        facts["share of the pool in cells with a selected dialogue"] = ", ".join(covered)
+    sections = (
+        Section("evenness", "Evenness", _evenness(balances), _EVENNESS),
+        Section("counts", "Counts", [_counts(balances, name) for name in FACTORS], _COUNTS),
+        Section("unmet", "Targets not met", _unmet(balances)),
+        Section("left-out", "Left out", _left_out(curation), _LEFT_OUT),
+        facts_section(facts.items()),
+    )
+    return render_page("Curation", subtitle, sections)
+
+
+def _evenness(balances: Sequence[LanguageBalance]) -> list[Table]:
+    """A table for each factor of which a pool has several values."""
+    figures = ("evenness", "evenness_at_random", "evenness_of_pool", "ratio", "ratio_at_random")
+    columns = ("Language", "Selection", "At random", "Pool", "Least / most", "… at random")
+    none = Estimate(None, reason="nothing of it was selected")
+    tables = []
     for name, title in FACTORS.items():
-        if any(_is_shown(balance.factor(name)) for balance in curation.balances):
-            console.print(_counts(name, title, curation.balances))
-    for line in notes(curation):
-        console.print(line, style="dim", markup=False, highlight=False)
+        factors = [(b.lang, b.factors[name]) for b in balances]
+        rows = [
+            (lang, *(none if (v := getattr(factor, f)) is None else v for f in figures))
+            for lang, factor in factors
+            if factor.evenness_of_pool is not None
+        ]
+        tables += [Table(f"Evenness: {title.lower()}", columns, rows)] if rows else []
+    return tables
 
 
-def _is_shown(factor: FactorBalance) -> bool:
-    return len(factor.values) > 1 and any(value.pool for value in factor.values)
+def _counts(balances: Sequence[LanguageBalance], name: str) -> Table:
+    """A table of a factor: values by language; the deeper the blue, the more of it."""
+    counts = {(b.lang, v.value): v for b in balances for v in b.factors[name].values}
+    most = max((v.selected for v in counts.values()), default=0) or 1
+
+    def cell(lang: str, value: str) -> Cell:
+        v = counts.get((lang, value))
+        if v is None:
+            return ""
+        shown = Markup('{} <span class="ci">of {:,}</span>').format(v.selected, v.pool)
+        return Heat(shown, v.selected / most, value=v.selected)
+
+    values = dict.fromkeys(v.value for b in balances for v in b.factors[name].values)
+    rows = [(v or "(not named)", *(cell(b.lang, v) for b in balances)) for v in values]
+    return Table(FACTORS[name], ("", *(b.lang for b in balances)), rows, style="heat")
 
 
-def _summary(balances: Sequence[LanguageBalance]) -> Table:
-    heads = ("language", "pool", "selected", "contexts", "effective", *FACTORS.values())
-    table = Table(*heads, box=box.SIMPLE, title="Evenness (0 to 1), of a random sample in brackets")
-    for b in balances:
-        even = (_evenness(b.factor(name)) for name in FACTORS)
-        table.add_row(
-            b.lang,
-            f"{b.pool:,}",
-            f"{b.selected} of {b.wanted}",
-            str(b.contexts),
-            f"{b.effective:.0f}",
-            *even,
-        )
-    return table
-
-
-def _evenness(factor: FactorBalance) -> str:
-    if factor.evenness is None:
-        return _NONE
-    beside = _NONE if factor.evenness_at_random is None else f"{factor.evenness_at_random:.2f}"
-    return f"{factor.evenness:.2f} ({beside})"
-
-
-def _counts(name: str, title: str, balances: Sequence[LanguageBalance]) -> Table:
-    langs = [b.lang for b in balances]
-    table = Table(title.lower(), *langs, box=box.SIMPLE, title=f"{title}: selected (in the pool)")
-    found = {
-        (b.lang, v.value): f"{v.selected} ({v.pool:,})"
+def _unmet(balances: Sequence[LanguageBalance]) -> list[Block]:
+    rows = [
+        (b.lang, FACTORS[u.factor], u.value or "(not named)", u.reached, u.target, u.reason)
         for b in balances
-        for v in b.factor(name).values
-    }
-    for value in dict.fromkeys(v.value for b in balances for v in b.factor(name).values):
-        table.add_row(value or "(not named)", *(found.get((lang, value), _NONE) for lang in langs))
-    return table
+        for u in b.unmet
+    ]
+    columns = ("Language", "Of", "Value", "Reached", "Target", "Why")
+    blocks: list[Block] = [Table("Less than an even share", columns, rows)] if rows else []
+    for b in balances:
+        skipped = [
+            (category, "any" if factor == "category" else f"{factor} {value}", times)
+            for category, factor, value, times in b.skipped
+        ]
+        if skipped:
+            heads = ("Issue in turn", "Wish", "Times skipped")
+            table = Table(f"{b.lang}: no dialogue of the issue fitted", heads, skipped)
+            times = sum(row[-1] for row in skipped)
+            blocks.append(Fold(f"{b.lang}: {times} wishes without a candidate", [table]))
+    return blocks
 
 
-def notes(curation: Curation) -> list[str]:
+def _left_out(curation: Curation) -> list[Block]:
+    rows = [
+        (
+            out.id,
+            out.lang,
+            out.detail,
+            Markup("<code>{}</code>").format(out.keyword or ""),
+            out.comment or "",
+        )
+        for out in curation.left_out[:_LISTED]
+    ]
+    columns = ("Dialogue", "Language", "Why", "Keyword", "Comment")
+    table = Table(f"{len(rows)} of {len(curation.left_out)}", columns, rows)
+    return [Fold(f"{len(curation.left_out)} dialogues", [table])] if rows else []
+
+
+def _left_out_counts(curation: Curation) -> list[tuple[tuple[str, str], int]]:
+    """((language, reason), dialogues), sorted."""
+    return sorted(Counter((out.lang, str(out.reason)) for out in curation.left_out).items())
+
+
+def _notes(curation: Curation) -> list[str]:
     """What could not be met, and what was left out, as sentences."""
     lines = [
-        "effective: as many equally weighted dialogues say as much about the pool, by the weights"
-    ]
-    lines += [
         f"left out: {count} in {lang}, {reason.replace('_', ' ')}"
-        for (lang, reason), count in left_out_counts(curation)
+        for (lang, reason), count in _left_out_counts(curation)
     ]
     if curation.silent:
         lines.append(
@@ -133,26 +175,19 @@ def notes(curation: Curation) -> list[str]:
             "filter cannot judge them, they stay"
         )
     for b in curation.balances:
-        lines += _language_notes(b)
+        if b.selected < b.wanted:
+            lines.append(f"{b.lang}: {b.selected} of {b.wanted}, the pool has no more")
+        for reason in dict.fromkeys(u.reason for u in b.unmet):
+            values = ", ".join(
+                f"{'score ' * (u.factor == 'level')}{u.value or '(not named)'} "
+                f"{u.reached} of {u.target:.0f}"
+                for u in b.unmet
+                if u.reason == reason
+            )
+            lines.append(f"{b.lang}: short of an even share, {reason}: {values}")
+        for user, chatbot in b.unseeded:
+            lines.append(f"{b.lang}: no clean best-scored dialogue of {user} with {chatbot}")
+        if b.skipped:
+            times = sum(count for *_, count in b.skipped)
+            lines.append(f"{b.lang}: {times} wishes skipped for lack of a dialogue (curation.json)")
     return lines
-
-
-def _language_notes(b: LanguageBalance) -> list[str]:
-    lines = []
-    if b.selected < b.wanted:
-        lines.append(f"{b.lang}: {b.selected} of {b.wanted}, the pool has no more")
-    for reason in dict.fromkeys(u.reason for u in b.unmet):
-        short = (u for u in b.unmet if u.reason == reason)
-        values = ", ".join(f"{_named(u)} {u.reached} of {u.target:.0f}" for u in short)
-        lines.append(f"{b.lang}: short of an even share, {reason}: {values}")
-    for user, chatbot in b.unseeded:
-        lines.append(f"{b.lang}: no clean best-scored dialogue of {user} with {chatbot}")
-    if b.skipped:
-        times = sum(count for *_, count in b.skipped)
-        lines.append(f"{b.lang}: {times} wishes skipped for lack of a dialogue (curation.json)")
-    return lines
-
-
-def _named(unmet: Unmet) -> str:
-    value = unmet.value or "(not named)"
-    return f"score {value}" if unmet.factor == "level" else value

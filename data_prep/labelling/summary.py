@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from medal_judges.data_prep.labelling.labels import Labelling, Values
 from medal_judges.dialogue import Role
 from medal_judges.dimension import Dimension
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.report.table import Cell, Row, Table
 
 UNNAMED = "unnamed"
 _CELLS = {(1, 1): "both", (1, 0): "judge_only", (0, 1): "library_only", (0, 0): "neither"}
@@ -238,3 +239,51 @@ def _user_record(key: tuple[str, str], users: UserCounts) -> dict[str, Any]:
         "share": users.share(users.malformed),
         "reasons": dict(users.reasons),
     }
+
+
+def tables(summary: Summary) -> Iterator[Table]:
+    """Labels per language and chatbot, deviations over repeats (MEDAL, Table 3), and shares of
+    malformed dialogues per language and user model (Figure 7); what does not apply is left out."""
+    if summary.langs:
+        yield _labels("rows with the issue, by language", summary.langs, summary)
+        yield _labels("rows with the issue, by chatbot", summary.chatbots, summary)
+    if summary.consistency.deviations:
+        title = (
+            f"standard deviation over {summary.asked.repeats} repeats (n - 1) of each dialogue, "
+            "mean over dialogues"
+        )
+        deviations = summary.consistency.to_record().items()
+        rows: list[Row] = [
+            (name, f"{row['std']:.4f}", row["dialogues"]) for name, row in deviations
+        ]
+        yield Table(title, ("dimension", "std", "dialogues"), rows)
+    if summary.users:
+        yield _users(summary)
+
+
+def _labels(title: str, counts: Mapping[str, LabelCounts], summary: Summary) -> Table:
+    names = sorted(counts)
+    rows: list[Row] = [("dialogues", *(counts[name].rows for name in names))]
+    for d in summary.asked.dimensions:
+        label = d.name if d.is_issue else f"{d.name} (mean)"
+        rows.append((label, *(_cell(counts[name], d) for name in names)))
+    return Table(title, ("", *names), rows)
+
+
+def _cell(counts: LabelCounts, dimension: Dimension) -> Cell:
+    value = counts.figure(dimension)
+    if value is None or not dimension.is_issue:
+        return value
+    return f"{value:g} ({value / len(counts.values[dimension.name]):.1%})"
+
+
+def _users(summary: Summary) -> Table:
+    names = list(dict.fromkeys(r for u in summary.users.values() for r in sorted(u.reasons)))
+    rows: list[Row] = []
+    for (lang, user), users in sorted(summary.users.items()):
+        counts = [*(users.reasons[name] for name in names), users.malformed]
+        shares = [(count, users.share(count)) for count in counts]
+        cells = (None if share is None else f"{count} ({share:.1%})" for count, share in shares)
+        rows.append((lang, user, users.checked, *cells))
+    columns = ("language", "user", "checked", *names, "any")
+    return Table("malformed users, of those checked", columns, rows)

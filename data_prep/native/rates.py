@@ -22,7 +22,15 @@ from medal_judges.stats.results import Estimate
 
 ALL = "all"
 SHARES = ("win", "tie", "loss", "inconsistent")  # of pairs: each one is in or out
-MEANS = ("net", "first_shown")
+FIGURES = {
+    "win": "Win",
+    "tie": "Tie",
+    "loss": "Loss",
+    "net": "Win − loss",
+    "inconsistent": "Order decided",
+    "first_shown": "First shown",
+}
+_WILSON, _JACKKNIFE = "Wilson", "jackknife of contexts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +39,8 @@ class Rates:
 
     ``figures``: ``win``, ``tie``, ``loss`` and ``inconsistent`` are shares of the scored pairs,
     ``first_shown`` the share of answers that chose the dialogue shown first (0.5 is no bias),
-    ``net`` is win minus loss, from -1 to 1. ``method`` says how the intervals of shares were made;
-    a share of 0 or 1 has Wilson's in any case. Those of ``net`` and ``first_shown`` are the
-    jackknife's, and left out where it gives none. ``unscored`` counts reasons.
+    ``net`` is win minus loss, from -1 to 1. ``unscored`` counts reasons, the
+    most frequent first.
     """
 
     criterion: str
@@ -42,15 +49,28 @@ class Rates:
     scored: int
     contexts: int
     figures: dict[str, Estimate]
-    method: str
-    unscored: Counter[str]
+    unscored: dict[str, int]
+
+    @property
+    def method(self) -> str:
+        """How the intervals of shares were made; a share of 0 or 1 has Wilson's in any case."""
+        if not self.scored:
+            return "none"
+        return _WILSON if self.contexts == self.scored else _JACKKNIFE
+
+    def interval(self, figure: str) -> str:
+        """How the interval of one figure was made; those of ``net`` and ``first_shown`` are the
+        jackknife's, and left out where it gives none."""
+        estimate = self.figures[figure]
+        if estimate.low is None:
+            return "none"
+        if figure not in SHARES:
+            return _JACKKNIFE
+        return _WILSON if estimate.value in (0, 1) else self.method
 
     def to_record(self) -> dict[str, Any]:
         """As JSON has it."""
-        figures = {name: asdict(estimate) for name, estimate in self.figures.items()}
-        names = ("criterion", "lang", "pairs", "scored", "contexts", "method")
-        plain = {name: getattr(self, name) for name in names}
-        return plain | {"figures": figures, "unscored": dict(self.unscored)}
+        return asdict(self) | {"method": self.method}
 
 
 def rates(verdicts: Sequence[PairVerdict]) -> list[Rates]:
@@ -62,22 +82,19 @@ def rates(verdicts: Sequence[PairVerdict]) -> list[Rates]:
         parts = {lang: [v for v in mine if v.lang == lang] for lang in langs}
         if len(langs) > 1:
             parts[ALL] = mine
-        listed += [_rates(criterion, lang, part) for lang, part in parts.items()]
+        for lang, part in parts.items():
+            scored = [v for v in part if v.result is not None]
+            contexts = len({v.group for v in scored})
+            failures = Counter(v.failure or "no answer came" for v in part if v.result is None)
+            counts = (len(part), len(scored), contexts)
+            figures = _figures(scored, contexts)
+            listed.append(Rates(criterion, lang, *counts, figures, dict(failures.most_common())))
     return listed
 
 
-def _rates(criterion: str, lang: str, verdicts: Sequence[PairVerdict]) -> Rates:
-    scored = [v for v in verdicts if v.result is not None]
-    contexts = len({v.group for v in scored})
-    figures, method = _figures(scored, contexts)
-    unscored = Counter(v.failure or "no answer came" for v in verdicts if v.result is None)
-    return Rates(criterion, lang, len(verdicts), len(scored), contexts, figures, method, unscored)
-
-
-def _figures(scored: Sequence[PairVerdict], contexts: int) -> tuple[dict[str, Estimate], str]:
+def _figures(scored: Sequence[PairVerdict], contexts: int) -> dict[str, Estimate]:
     if not scored:
-        missing = Estimate(None, reason="no pair was scored")
-        return dict.fromkeys((*SHARES, *MEANS), missing), "none"
+        return dict.fromkeys(FIGURES, Estimate(None, reason="no pair was scored"))
     values = _values(scored)
     plain = {name: Estimate(float(column.mean())) for name, column in values.items()}
 
@@ -86,12 +103,13 @@ def _figures(scored: Sequence[PairVerdict], contexts: int) -> tuple[dict[str, Es
         return {name: weights @ column / total for name, column in values.items()}
 
     clusters = Clusters("conversation", tuple(v.group for v in scored))
-    drawn = with_intervals(plain, statistic, clusters, lambda n: FISHER if n == "net" else LOGIT)
-    if contexts == len(scored):
-        return drawn | {name: _wilson(plain[name], contexts) for name in SHARES}, "Wilson"
-    edges = [name for name in SHARES if plain[name].value in (0, 1)]
-    method = "jackknife of contexts"
-    return drawn | {name: _wilson(plain[name], contexts) for name in edges}, method
+    figures = with_intervals(plain, statistic, clusters, lambda n: FISHER if n == "net" else LOGIT)
+    for name in SHARES:
+        share = float(values[name].mean())
+        if contexts == len(scored) or share in (0, 1):
+            low, high = wilson(share * contexts, contexts)
+            figures[name] = replace(plain[name], low=low, high=high)
+    return figures
 
 
 def _values(scored: Sequence[PairVerdict]) -> dict[str, Floats]:
@@ -103,9 +121,3 @@ def _values(scored: Sequence[PairVerdict]) -> dict[str, Floats]:
     columns["first_shown"] = np.array([v.first_shown for v in scored])
     columns["net"] = columns["win"] - columns["loss"]
     return columns
-
-
-def _wilson(estimate: Estimate, contexts: int) -> Estimate:
-    assert estimate.value is not None  # there are scored pairs
-    low, high = wilson(estimate.value * contexts, contexts)
-    return replace(estimate, low=low, high=high, reason=None)

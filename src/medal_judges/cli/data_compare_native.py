@@ -34,7 +34,7 @@ def compare_native(
     from medal_judges.data_prep.native.comparison import CompareConfig, Comparer, compare_to_file
     from medal_judges.data_prep.native.pairs import paired
     from medal_judges.data_prep.native.rates import rates
-    from medal_judges.data_prep.native.results import print_rates, write_results
+    from medal_judges.data_prep.native.report import print_rates, write_report
     from medal_judges.files import only_run, require_other_file
     from medal_judges.jsonl import read_labelled
     from medal_judges.report.progress import progress_bar
@@ -57,7 +57,7 @@ def compare_native(
     print_rates(figures)
     typer.echo(str(comparer.asker.spending), err=True)
     facts = {"Native": native.name, "Translated": translated.name} | _facts(matched, comparer)
-    typer.echo(write_results(figures, list(facts.items()), out))
+    typer.echo(write_report(figures, facts, out))
 
 
 def _facts(matched: Paired, comparer: Comparer) -> dict[str, str]:

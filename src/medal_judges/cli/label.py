@@ -162,12 +162,12 @@ def _estimate(file: Path, judges: Sequence[Judge]) -> None:
 
 
 def _show(summary: Summary, folder: Path, next_try: str) -> None:
-    from medal_judges.data_prep.labelling.tables import tables
-    from medal_judges.report.console import wide_console
+    from medal_judges.data_prep.labelling.summary import tables
+    from medal_judges.report.console import rich_table, wide_console
 
     console = wide_console(stderr=True)
     for table in tables(summary):
-        console.print(table)
+        console.print(rich_table(table))
     if summary.comparison is not None:
         for line in summary.comparison.lines():
             console.print(line, highlight=False, soft_wrap=True)

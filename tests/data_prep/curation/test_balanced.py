@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from medal_judges.data_prep.curation.balance import balance_of
+from medal_judges.data_prep.curation.balance import factor_balances
 from medal_judges.data_prep.curation.balanced import BalancedSelection, select_balanced
 from medal_judges.data_prep.curation.candidate import CLEAN, Candidate, label_reading
 
@@ -137,7 +137,7 @@ def test_every_pair_with_a_clean_five_is_seeded(pool: list[Candidate]) -> None:
 def test_far_more_even_than_chance(pool: list[Candidate]) -> None:
     reading = label_reading()
     picks = [pick.candidate for pick in chosen(pool, 100).picks]
-    factors = {f.name: f for f in balance_of("fr", pool, picks, 100, reading)}
+    factors = factor_balances("fr", pool, picks, 100, reading)
     for name, least in (("category", 0.9), ("level", 0.85), ("chatbot", 0.95), ("user", 0.99)):
         assert (factors[name].evenness or 0) > least
     for name in ("category", "level"):

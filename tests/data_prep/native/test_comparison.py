@@ -25,7 +25,7 @@ from medal_judges.data_prep.native.pairs import (
     parse_verdict,
 )
 from medal_judges.data_prep.native.rates import rates
-from medal_judges.data_prep.native.results import write_results
+from medal_judges.data_prep.native.report import write_report
 from medal_judges.errors import MedalError, RecordError
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue
@@ -230,7 +230,7 @@ def test_pairs_of_a_context_are_left_out_together() -> None:
 
 def test_each_figure_tells_how_its_own_interval_was_made(tmp_path: Path) -> None:
     def intervals(verdicts: list[PairVerdict]) -> dict[str, str]:
-        write_results(rates(verdicts), [], tmp_path)
+        write_report(rates(verdicts), {}, tmp_path)
         with (tmp_path / "results.csv").open(encoding="utf-8", newline="") as stream:
             lines = [line for line in csv.DictReader(stream) if line["lang"] == "all"]
         assert all(bool(line["low"]) == (line["interval"] != "none") for line in lines)
@@ -291,7 +291,7 @@ def test_command_writes_page_json_and_csv(serve: Serve, tmp_path: Path) -> None:
     assert "17 dialogues: 68 requests" in dry.output and not running.requests()
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
-    assert "68 requests" in result.output and "50.0 [22, 78]" in result.output
+    assert "68 requests" in result.output and "0.50 [0.22, 0.78]" in result.output
     record = json.loads((tmp_path / "out/results.json").read_text())
     assert len(record["rates"]) == 6 and record["facts"]["Pairs"].startswith("17")
     (reason, count), *_ = record["rates"][1]["unscored"].items()

@@ -30,7 +30,8 @@ class CurationPlan:
     """What is asked for: ``n`` dialogues a language by ``policy``, labels read as ``reading``.
 
     ``foreign`` None keeps dialogues whatever their comments say; ``per_context`` limits dialogues
-    of one group in a language (``balanced`` only). Raises ConfigError for a plan that cannot be.
+    of one group in a language (``balanced`` only); no ``langs`` means all. Raises ConfigError for a
+    plan that cannot be.
     """
 
     reading: LabelReading
@@ -39,6 +40,7 @@ class CurationPlan:
     seed: int = 0
     foreign: ForeignLanguage | None = None
     per_context: int | None = None
+    langs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.n < 1:
@@ -114,13 +116,9 @@ def rows_of(spec: str, *, skipped: Skipped | None = None) -> Iterator[LabelledDi
 
 
 def read_pool(
-    specs: Sequence[str],
-    plan: CurationPlan,
-    *,
-    langs: Sequence[str] = (),
-    skipped: Skipped | None = None,
+    specs: Sequence[str], plan: CurationPlan, *, skipped: Skipped | None = None
 ) -> LabelledPool:
-    """Candidates of all rows (of ``langs``, if any are named).
+    """Candidates of all rows in the languages of ``plan``.
 
     Raises DataError for an id that two files share and for a pool without a labelled row.
     """
@@ -133,10 +131,10 @@ def read_pool(
                 raise DataError(spec, None, f"two rows have the id {row.id!r}")
             seen.add(row.id)
             present.add(row.dialogue.lang)
-            if not langs or row.dialogue.lang in langs:
+            if not plan.langs or row.dialogue.lang in plan.langs:
                 pool.add(row, plan)
     if not pool.candidates:
-        raise _empty(specs, pool, langs, present)
+        raise _empty(specs, pool, plan.langs, present)
     return pool
 
 

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+from medal_judges.cli.options import Languages, Overwrite, Seed, SkipBad
+
+if TYPE_CHECKING:
+    from medal_judges.data_prep.curation.job import CurationPlan
+    from medal_judges.jsonl import Skipped
+
+SELECTION = "selection.jsonl"
 
 
 def curate(
@@ -17,9 +25,7 @@ def curate(
     policy: Annotated[
         Literal["balanced", "random"], typer.Option("--policy", help="How dialogues are chosen.")
     ] = "balanced",
-    lang: Annotated[
-        list[str] | None, typer.Option("--lang", help="Only this language; may be repeated.")
-    ] = None,
+    lang: Languages = None,
     aggregate: Annotated[
         Literal["majority", "any", "all"],
         typer.Option("--aggregate", help="How many of several answers make an issue present."),
@@ -35,54 +41,52 @@ def curate(
         typer.Option("--max-per-context", min=1, help="With --policy balanced; no limit if unset."),
     ] = None,
     rubric: Annotated[str, typer.Option("--rubric", help="Issues and overall.")] = "medal",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of every draw.")] = 0,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier selection.")
-    ] = False,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave bad lines out, count and list them.")
-    ] = False,
+    seed: Seed = 0,
+    overwrite: Overwrite = False,
+    skip_bad: SkipBad = False,
 ) -> None:
     """Select n dialogues per language for annotation, and report the balance reached.
 
     Writes selection.jsonl (with the weight of each dialogue), left_out.jsonl, curation.json,
     counts.csv and curation.html.
     """
+    from medal_judges.cli.options import skipped_lines
     from medal_judges.data_prep.curation.candidate import label_reading
     from medal_judges.data_prep.curation.foreign import load_foreign
-    from medal_judges.data_prep.curation.job import (
-        CurationPlan,
-        read_pool,
-        selected_rows,
-    )
-    from medal_judges.data_prep.curation.job import curate as run
-    from medal_judges.data_prep.curation.report import print_report, write_report
-    from medal_judges.errors import ConfigError, MedalError
-    from medal_judges.jsonl import Skipped, write_records
+    from medal_judges.data_prep.curation.job import CurationPlan
+    from medal_judges.errors import ConfigError
 
     foreign = None if keep_foreign else load_foreign(keywords)
     reading = label_reading(rubric, aggregate)
-    plan = CurationPlan(reading, n, policy, seed, foreign, max_per_context)
-    selection = out / "selection.jsonl"
+    plan = CurationPlan(reading, n, policy, seed, foreign, max_per_context, tuple(lang or ()))
     _require_unread(files, out)
-    if selection.exists() and not overwrite:
-        raise ConfigError(f"{selection} is there already", hint="--overwrite, or another --out")
-    skipped = Skipped(out / "skipped.jsonl") if skip_bad else None
+    if (out / SELECTION).exists() and not overwrite:
+        raise ConfigError(f"{out / SELECTION} exists already", hint="--overwrite, or another --out")
+    _run(files, out, plan, skipped_lines(skip_bad, out / "skipped.jsonl"))
+
+
+def _run(files: list[str], out: Path, plan: CurationPlan, skipped: Skipped | None) -> None:
+    from medal_judges.data_prep.curation.job import curate as run
+    from medal_judges.data_prep.curation.job import read_pool, selected_rows
+    from medal_judges.data_prep.curation.report import print_report, write_report
+    from medal_judges.errors import MedalError
+    from medal_judges.jsonl import Skipped, write_records
+
     try:
-        pool = read_pool(files, plan, langs=lang or [], skipped=skipped)
+        pool = read_pool(files, plan, skipped=skipped)
     except MedalError:
         if skipped is not None:
             skipped.require_rest()  # no row at all because all lines are bad
         raise
     curation = run(pool, plan)
     again = None if skipped is None else Skipped()
-    count = write_records(selection, selected_rows(files, curation, skipped=again))
+    count = write_records(out / SELECTION, selected_rows(files, curation, skipped=again))
     write_records(out / "left_out.jsonl", curation.left_out)
     write_report(curation, out)
     print_report(curation)
     if skipped is not None and skipped.count:
         typer.echo(skipped.summary(), err=True)
-    typer.echo(f"{count} dialogues written to {selection}; report: {out / 'curation.html'}")
+    typer.echo(f"{count} dialogues written to {out / SELECTION}; report: {out / 'curation.html'}")
 
 
 def _require_unread(files: list[str], out: Path) -> None:
@@ -91,5 +95,5 @@ def _require_unread(files: list[str], out: Path) -> None:
     from medal_judges.files import require_other_file
 
     read = [path for text in files for path in files_of(text)]
-    for name in ("selection.jsonl", "left_out.jsonl", "skipped.jsonl"):
+    for name in (SELECTION, "left_out.jsonl", "skipped.jsonl"):
         require_other_file(out / name, read, option=f"--out: its {name}")

@@ -119,7 +119,7 @@ def test_unlabelled_dialogues_go_with_random_only(tmp_path: Path) -> None:
 
 def test_what_is_refused(pool: Path, tmp_path: Path) -> None:
     curate(pool, "--out", tmp_path, "--n", 2)
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         curate(pool, "--out", tmp_path, "--n", 2)
     curate(pool, "--out", tmp_path, "--n", 2, "--overwrite")
     with pytest.raises(DataError, match="two rows have the id"):

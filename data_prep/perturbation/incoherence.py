@@ -1,9 +1,9 @@
 """incoherent: the assistant contradicts itself, forgets, or its answers stand in the wrong order.
 
 contradiction (strength 1 to 3, how many): an earlier answer states one thing of the assistant, a
-    later one the opposite; innocent: the later one agrees.
-forgetting (1): an answer has lost what was said; innocent: the answer has kept it.
-order (2: two answers, 3: all): answers change places, with small changes; innocent: the same
+    later one the opposite; control: the later one agrees.
+forgetting (1): an answer has lost what was said; control: the answer has kept it.
+order (2: two answers, 3: all): answers change places, with small changes; control: the same
     small changes, in order.
 
 In a contradiction either side may come first, so the later sentence alone, or the earlier, says
@@ -14,63 +14,65 @@ from __future__ import annotations
 
 import numpy as np
 
-from medal_judges.data_prep.perturbation.innocent import small_change
+from medal_judges.data_prep.perturbation.edit import (
+    CannotInject,
+    EditContext,
+    EditedPair,
+    small_change,
+)
 from medal_judges.data_prep.perturbation.insertions import insert_variants
-from medal_judges.data_prep.perturbation.job import CannotPlant, Job, Twin, twin
-from medal_judges.data_prep.perturbation.tables import variants
-from medal_judges.data_prep.perturbation.text import insert
+from medal_judges.data_prep.perturbation.material import variants
 
 _WORDS = 4
 
 
-def incoherence(job: Job, issue: str) -> Twin:
-    """Twin by one method, drawn among those of the strength that this dialogue can carry."""
-    methods = [_forgetting, _contradiction] if job.strength == 1 else [_order, _contradiction]
-    if job.chance():
+def incoherence(edit: EditContext) -> EditedPair:
+    """The pair by one method, drawn among those of the strength that this dialogue can carry."""
+    methods = [_forgetting, _contradiction] if edit.strength == 1 else [_order, _contradiction]
+    if edit.chance():
         methods.reverse()
     try:
-        return methods[0](job)
-    except CannotPlant:
-        return methods[1](job)
+        return methods[0](edit)
+    except CannotInject:
+        return methods[1](edit)
 
 
-def _contradiction(job: Job) -> Twin:
-    turns = job.answers()
+def _contradiction(edit: EditContext) -> EditedPair:
+    turns = edit.answers()
     if len(turns) < 2:
-        raise CannotPlant("fewer than two answers: nothing to contradict")
-    planted: dict[int, str] = {}
-    innocent: dict[int, str] = {}
-    touched: set[int] = set()
-    for first, later in job.some(job.table("contradictions"), job.strength):
-        one, two = job.some(turns, 2)
-        side = int(job.rng.integers(2))
-        positions = job.rng.random(2)
-        for texts, answer in ((planted, 1 - side), (innocent, side)):
-            added = ((one, variants(first)[side]), (two, variants(later)[answer]))
-            for (turn, sentence), position in zip(added, positions, strict=True):
-                before = texts.get(turn, job.texts[turn])
-                texts[turn] = insert(before, sentence, float(position), job.lang)
+        raise CannotInject("fewer than two answers: nothing to contradict")
+    pair = EditedPair(edit, "contradiction")
+    touched = set()
+    for first, later in edit.some(edit.table("contradictions"), edit.strength):
+        one, two = edit.some(turns, 2)
+        side = int(edit.rng.integers(2))
+        positions = edit.rng.random(2)
+        statement, answers = variants(first)[side], variants(later)
+        pair.insert(one, statement, statement, float(positions[0]))
+        pair.insert(two, answers[1 - side], answers[side], float(positions[1]))
         touched.add(two)
-    return twin(job, planted, innocent, "contradiction", sorted(touched))
+    return pair.finished(touched)
 
 
-def _forgetting(job: Job) -> Twin:
-    turns = [i for i in job.answers() if i > 1]
+def _forgetting(edit: EditContext) -> EditedPair:
+    turns = [i for i in edit.answers() if i > 1]
     if not turns:
-        raise CannotPlant("no answer after the first exchange: nothing to forget")
-    pair = variants(job.one(job.table("forgetting")))
-    return insert_variants(job, [job.one(turns)], [pair], "forgetting")
+        raise CannotInject("no answer after the first exchange: nothing to forget")
+    answer = variants(edit.one(edit.table("forgetting")))
+    return insert_variants(edit, [edit.one(turns)], [answer], "forgetting")
 
 
-def _order(job: Job) -> Twin:
-    turns = job.answers(_WORDS)
-    if len(turns) < job.strength:
-        raise CannotPlant(f"fewer than {job.strength} answers of {_WORDS} words to reorder")
-    chosen = job.some(turns, 2 if job.strength == 2 else len(turns))
-    order = _derangement(len(chosen), job.rng)
-    innocent = {turn: small_change(job, job.texts[turn]) for turn in chosen}
-    planted = {chosen[i]: innocent[chosen[j]] for i, j in enumerate(order)}
-    return twin(job, planted, innocent, "order")
+def _order(edit: EditContext) -> EditedPair:
+    turns = edit.answers(_WORDS)
+    if len(turns) < edit.strength:
+        raise CannotInject(f"fewer than {edit.strength} answers of {_WORDS} words to reorder")
+    chosen = edit.some(turns, 2 if edit.strength == 2 else len(turns))
+    order = _derangement(len(chosen), edit.rng)
+    changed = [small_change(edit, edit.texts[turn]) for turn in chosen]
+    pair = EditedPair(edit, "order")
+    for turn, control, other in zip(chosen, changed, order, strict=True):
+        pair.put(turn, changed[other], control)
+    return pair.finished()
 
 
 def _derangement(count: int, rng: np.random.Generator) -> list[int]:

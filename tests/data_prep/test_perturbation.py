@@ -14,18 +14,21 @@ from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
 from medal_judges.cli import data_plant
-from medal_judges.data_prep.perturbation import (
+from medal_judges.data_prep.perturbation.edit import CannotInject
+from medal_judges.data_prep.perturbation.injection import (
     ISSUES,
     STRENGTHS,
-    Donors,
-    Pair,
-    Planted,
-    Refusal,
-    Tally,
-    plant,
-    planted_set,
+    InjectionCounts,
+    inject,
+    injected_set,
 )
-from medal_judges.data_prep.perturbation.tables import LANGUAGES, SPLITS, entries, variants
+from medal_judges.data_prep.perturbation.material import (
+    LANGUAGES,
+    SPLITS,
+    Donors,
+    entries,
+    variants,
+)
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.jsonl import read_labelled, write_records
@@ -114,7 +117,7 @@ ORIGINALS = {row.id: row.dialogue for row in ROWS}
 
 @pytest.fixture(scope="module")
 def planted() -> list[LabelledDialogue]:
-    return [row for seed in range(3) for row in planted_set(ROWS, seed=seed, clean_count=0)]
+    return [row for seed in range(3) for row in injected_set(ROWS, seed=seed, clean_count=0)]
 
 
 def about(row: LabelledDialogue) -> dict[str, object]:
@@ -129,9 +132,11 @@ def pairs(rows: list[LabelledDialogue]) -> list[tuple[LabelledDialogue, Labelled
     return list(zip(rows[::2], rows[1::2], strict=True))
 
 
-def one(dialogue: Dialogue, issue: str, strength: int, seed: int = 0) -> Pair | Refusal:
-    return plant(
-        dialogue,
+def one(
+    dialogue: Dialogue, issue: str, strength: int, seed: int = 0
+) -> tuple[LabelledDialogue, LabelledDialogue]:
+    return inject(
+        LabelledDialogue(dialogue, {}, {}, group=dialogue.id),
         issue,
         strength=strength,
         rng=np.random.default_rng(seed),
@@ -177,23 +182,23 @@ def test_twins_differ_in_the_planted_turns_and_nowhere_else(
 
 @pytest.mark.parametrize(("lang", "issue", "strength"), list(product(LANGUAGES, ISSUES, STRENGTHS)))
 def test_every_issue_can_be_planted_in_every_language(lang: str, issue: str, strength: int) -> None:
-    made = [one(conversation(lang, n).dialogue, issue, strength, seed=n) for n in range(4)]
-    assert all(isinstance(pair, Pair) for pair in made), made
+    for n in range(4):  # raises where it cannot
+        one(conversation(lang, n).dialogue, issue, strength, seed=n)
 
 
 def test_the_set_is_the_same_for_any_order_of_the_input() -> None:
-    one_way = [row.to_record() for row in planted_set(ROWS, seed=0, per_issue=9)]
-    other_way = [row.to_record() for row in planted_set(ROWS[::-1], seed=0, per_issue=9)]
+    one_way = [row.to_record() for row in injected_set(ROWS, seed=0, per_issue=9)]
+    other_way = [row.to_record() for row in injected_set(ROWS[::-1], seed=0, per_issue=9)]
     assert one_way == other_way
-    other_seed = [row.to_record() for row in planted_set(ROWS, seed=1, per_issue=9)]
+    other_seed = [row.to_record() for row in injected_set(ROWS, seed=1, per_issue=9)]
     assert one_way != other_seed
 
 
 def test_counts_ids_and_lines() -> None:
-    tally = Tally()
-    rows = list(planted_set(ROWS, seed=0, per_issue=7, clean_count=5, tally=tally))
+    counts = InjectionCounts()
+    rows = list(injected_set(ROWS, seed=0, per_issue=7, clean_count=5, counts=counts))
     assert len(rows) == 5 + 7 * 2 * len(ISSUES) == len({row.id for row in rows})
-    assert dict(tally.planted) == dict.fromkeys(ISSUES, 7)
+    assert dict(counts.injected) == dict.fromkeys(ISSUES, 7)
     for row in rows:
         assert parse_labelled(row.to_record()) == row
     for row in rows[:5]:
@@ -203,24 +208,25 @@ def test_counts_ids_and_lines() -> None:
 
 def test_what_cannot_be_planted_is_refused_with_a_reason() -> None:
     alone = Dialogue("x", (Turn("user", "hi"), Turn("assistant", "yes")), "en")
-    assert "no answer of 4 words" in _reason(one(alone, "repetitive", 2))
-    assert "nothing to" in _reason(one(alone, "incoherent", 1))
-    assert "to garble" in _reason(one(alone, "uninterpretable", 1))
+    assert "no answer of 4 words" in _reason(alone, "repetitive", 2)
+    assert "nothing to" in _reason(alone, "incoherent", 1)
+    assert "to garble" in _reason(alone, "uninterpretable", 1)
     mute = Dialogue("y", (Turn("user", "hi"), Turn("assistant", "")), "en")
-    assert "no assistant turn with words" in _reason(one(mute, "unsafe", 1))
+    assert "no assistant turn with words" in _reason(mute, "unsafe", 1)
     finnish = Dialogue("z", ORIGINALS["en0"].turns, "fi")
-    assert "'fi'" in _reason(one(finnish, "nonfactual", 1))
-    with pytest.raises(ConfigError, match="cannot plant 'rude'"):
+    assert "'fi'" in _reason(finnish, "nonfactual", 1)
+    with pytest.raises(ConfigError, match="cannot inject 'rude'"):
         one(alone, "rude", 1)
     with pytest.raises(ConfigError, match="strength must be 1, 2 or 3"):
         one(alone, "unsafe", 4)
     with pytest.raises(ConfigError, match="split must be"):
-        list(planted_set(ROWS, seed=0, split="dev", per_issue=1))  # type: ignore[arg-type]
+        list(injected_set(ROWS, seed=0, split="dev", per_issue=1))  # type: ignore[arg-type]
 
 
-def _reason(answer: Pair | Refusal) -> str:
-    assert isinstance(answer, Refusal), answer
-    return answer.reason
+def _reason(dialogue: Dialogue, issue: str, strength: int) -> str:
+    with pytest.raises(CannotInject) as refusal:
+        one(dialogue, issue, strength)
+    return str(refusal.value)
 
 
 def _texts(entry: object) -> list[str]:
@@ -278,7 +284,7 @@ def test_knowing_the_training_sentences_does_not_help_on_the_test_split() -> Non
     }
     for split, expected in (("train", 1.0), ("test", 0.5)):
         for issue in ("nonfactual", "lacks_commonsense", "unsafe"):
-            rows = list(planted_set(ROWS, seed=0, issues=[issue], clean_count=0, split=split))
+            rows = list(injected_set(ROWS, seed=0, issues=[issue], clean_count=0, split=split))
             said = ["\n".join(t.content for t in row.dialogue.turns).lower() for row in rows]
             scores = [float(any(text in turns for text in known)) for turns in said]
             labels = [row.labels[issue][0] for row in rows]
@@ -290,14 +296,13 @@ def test_a_contradiction_needs_both_turns_to_be_seen() -> None:
     faulty: dict[str, list[bool]] = defaultdict(list)
     for seed in range(400):
         pair = one(ORIGINALS["en0"], "incoherent", 3, seed)
-        assert isinstance(pair, Pair)
-        if pair.planted.how != "contradiction":
+        if about(pair[0])["how"] != "contradiction":
             continue
-        for version in (pair.planted, pair.innocent):
+        for version in pair:
             for _, second in entries("contradictions", "en", "train"):
                 for side in variants(second):
                     if side.rstrip(".") in "\n".join(t.content for t in version.dialogue.turns):
-                        faulty[side].append(version.kind == "planted")
+                        faulty[side].append(about(version)["kind"] == "planted")
     counts = [(sum(kinds), len(kinds)) for kinds in faulty.values()]
     assert sum(n for _, n in counts) > 400
     assert all(abs(hits / n - 0.5) < 0.3 for hits, n in counts if n >= 20), counts
@@ -325,12 +330,11 @@ def _said_twice(dialogue: Dialogue) -> bool:
     return any(said.count(answer) > 1 for answer in answers)
 
 
-def test_planted_is_plain_data() -> None:
-    pair = one(ORIGINALS["en0"], "unsafe", 2)
-    assert isinstance(pair, Pair) and isinstance(pair.planted, Planted)
-    assert pair.planted.dialogue.id == "en0+unsafe.2" == pair.innocent.pair
-    assert pair.innocent.dialogue.id == "en0+unsafe.2.innocent"
-    assert len(pair.planted.turns) == 2
+def test_both_versions_say_what_was_done() -> None:
+    injected, control = one(ORIGINALS["en0"], "unsafe", 2)
+    assert injected.id == "en0+unsafe.2" == about(control)["pair"]
+    assert control.id == "en0+unsafe.2.innocent"
+    assert len(injected.extra["planted"]["turns"]) == 2
 
 
 def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
@@ -352,7 +356,7 @@ def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
     assert done.exit_code == 0 and "20 dialogues written" in done.output, done.output
     written = list(read_labelled(out))
     assert written == list(
-        planted_set(ROWS, seed=0, per_issue=4, issues=["unsafe", "nonfactual"], strengths=[3])
+        injected_set(ROWS, seed=0, per_issue=4, issues=["unsafe", "nonfactual"], strengths=[3])
     )
     bad = CliRunner().invoke(app, [str(source), "--out", str(out), "--strength", "gross"])
     assert bad.exit_code == 2 and "--strength" in bad.output
@@ -363,10 +367,10 @@ def test_real_conversations_carry_nearly_every_issue() -> None:
     if find_spec("chitchat_dataset") is None:
         pytest.skip("needs the package chitchat-dataset (extra quickstart)")
     rows = _chitchat(300)
-    tally = Tally()
-    made = list(planted_set(rows, seed=0, clean_count=0, tally=tally))
-    assert len(made) == 2 * sum(tally.planted.values())
-    assert all(tally.planted[issue] >= 0.9 * len(rows) for issue in ISSUES), tally.lines()
+    counts = InjectionCounts()
+    made = list(injected_set(rows, seed=0, clean_count=0, counts=counts))
+    assert len(made) == 2 * sum(counts.injected.values())
+    assert all(counts.injected[issue] >= 0.9 * len(rows) for issue in ISSUES), counts.lines()
     for issue in ISSUES:
         mine = [row for row in made if about(row)["issue"] == issue]
         lengths = [_length(row.dialogue) for row in mine]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from medal_judges.data_prep.perturbation import ISSUES, planted_set
-from medal_judges.data_prep.perturbation.innocent import _word_pairs
-from medal_judges.data_prep.perturbation.tables import LANGUAGES, entries
+from medal_judges.data_prep.perturbation.edit import word_pairs
+from medal_judges.data_prep.perturbation.injection import ISSUES, injected_set
+from medal_judges.data_prep.perturbation.material import LANGUAGES, entries
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.labelled import LabelledDialogue
 
@@ -38,7 +38,7 @@ def test_a_neutral_sentence_does_not_mean_innocent(issue: str) -> None:
     rows = [_conversation(number, rng) for number in range(150)]
     lines = entries("neutral", "en", "train")
     found: dict[str, list[bool]] = {"planted": [], "innocent": []}
-    for row in planted_set(rows, seed=0, issues=[issue], clean_count=0):
+    for row in injected_set(rows, seed=0, issues=[issue], clean_count=0):
         said = "\n".join(turn.content for turn in row.dialogue.turns)
         found[row.extra["planted"]["kind"]].append(any(line in said for line in lines))
     assert len(found["planted"]) > 100
@@ -55,8 +55,8 @@ def test_a_neutral_sentence_does_not_mean_innocent(issue: str) -> None:
     ],
 )
 def test_small_changes_leave_words_that_mean_something_else(lang: str, text: str) -> None:
-    assert not [other for pattern, other in _word_pairs(lang) if pattern.search(text)]
+    assert not [other for pattern, other in word_pairs(lang) if pattern.search(text)]
 
 
 def test_every_language_has_small_changes() -> None:
-    assert all(len(_word_pairs(lang)) >= 8 for lang in LANGUAGES)
+    assert all(len(word_pairs(lang)) >= 8 for lang in LANGUAGES)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from medal_judges.data_prep.perturbation.plant import ISSUES
-from medal_judges.data_prep.perturbation.planted_set import planted_set
+from medal_judges.data_prep.perturbation.injection import ISSUES, injected_set
 from medal_judges.data_prep.sources.leaks import check_leaks
 from medal_judges.data_prep.sources.registry import (
     SOURCES,
@@ -74,7 +73,7 @@ def load_entry(entry: DataEntry, seed: int, *, keep: bool = True) -> Sequence[La
         return kept
     plant = entry.plant
     return list(
-        planted_set(
+        injected_set(
             kept,
             seed=seed,
             per_issue=plant.per_issue,

@@ -38,18 +38,22 @@ def plant(
         int | None, typer.Option("--max-turns", min=1, help="Leave out longer.")
     ] = None,
 ) -> None:
-    """Write clean, planted and innocently edited versions of dialogues, labelled.
+    """Write dialogues as they are, with an issue injected, and its matched control, all labelled.
 
     Give one split of your conversations at a time, with the same --split.
     """
-    from medal_judges.data_prep.perturbation import ISSUES, Tally, planted_set
+    from medal_judges.data_prep.perturbation.injection import (
+        ISSUES,
+        InjectionCounts,
+        injected_set,
+    )
     from medal_judges.data_prep.sources.registry import files_of, load_spec
     from medal_judges.files import require_other_file
     from medal_judges.jsonl import write_records
 
     require_other_file(out, files_of(source))
-    tally = Tally()
-    rows = planted_set(
+    counts = InjectionCounts()
+    rows = injected_set(
         (
             row
             for row in load_spec(source)
@@ -60,8 +64,8 @@ def plant(
         issues=issues or ISSUES,
         strengths=strength or (1, 2, 3),
         split=split,
-        tally=tally,
+        counts=counts,
     )
     count = write_records(out, rows)
-    typer.echo("\n".join(tally.lines()), err=True)
+    typer.echo("\n".join(counts.lines()), err=True)
     typer.echo(f"{count} dialogues written to {out}")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from medal_judges.cli.options import Dimensions, Offline, SkipBad, Weights, skipped_lines
-
-if TYPE_CHECKING:
-    from medal_judges.labelled import LabelledDialogue
+from medal_judges import __version__
+from medal_judges.cli import options as opt
+from medal_judges.errors import MedalError
+from medal_judges.labelled import LabelledDialogue
 
 
 def agreement(
@@ -20,22 +22,21 @@ def agreement(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the page, CSV and JSON.")
     ] = None,
-    dimension: Dimensions = None,
-    weights: Weights = None,
-    offline: Offline = False,
-    skip_bad: SkipBad = False,
+    dimension: opt.Dimensions = None,
+    weights: opt.Weights = None,
+    offline: opt.Offline = False,
+    skip_bad: opt.SkipBad = False,
 ) -> None:
     """Percent agreement, Krippendorff's alpha and Spearman, per dimension and language.
 
     With --out: agreement.html, agreement.json, figures.csv, percent.csv, alpha.csv, spearman.csv.
     """
     from medal_judges.data_prep.sources.registry import load_spec
-    from medal_judges.errors import MedalError
     from medal_judges.eval.agreement.agreement import agreements
     from medal_judges.eval.agreement.report import print_agreement, write_agreement
     from medal_judges.stats.weights import required_weights
 
-    skipped = skipped_lines(skip_bad, None if out is None else out / "skipped.jsonl")
+    skipped = opt.skipped_lines(skip_bad, None if out is None else out / "skipped.jsonl")
     rows = load_spec(source, offline=offline or None, skipped=skipped)
     if skipped is not None:
         skipped.require_rest()
@@ -64,10 +65,6 @@ def agreement(
 
 
 def _facts(rows: list[LabelledDialogue]) -> list[tuple[str, str]]:
-    from contextlib import suppress
-    from importlib.metadata import PackageNotFoundError, version
-
-    from medal_judges import __version__
     from medal_judges.eval.benchmark.sets import data_hash
     from medal_judges.stats.intervals import METHOD
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from medal_judges.cli.options import Offline, Seed
+from medal_judges.cli import options as opt
 
 if TYPE_CHECKING:
     from medal_judges.data_prep.annotation.answers import RawAnswer
@@ -60,8 +60,8 @@ def export_project(
     guidelines: Annotated[
         str, typer.Option("--guidelines", help="How to decide: YAML, or a name in configs/.")
     ] = "annotation/guidelines",
-    seed: Seed = 0,
-    offline: Offline = False,
+    seed: opt.Seed = 0,
+    offline: opt.Offline = False,
 ) -> None:
     """Make an annotation package: guidelines, Label Studio project, spreadsheets.
 

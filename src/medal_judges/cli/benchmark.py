@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
-from medal_judges.cli.options import NoCache, Offline, Overrides, RetryFailed, Weights
+from medal_judges.cli import options as opt
+from medal_judges.errors import CoverageError
+from medal_judges.report.progress import progress_bar
 
 
 def benchmark(
-    overrides: Overrides = None,
+    overrides: opt.Overrides = None,
     config: Annotated[
         str, typer.Option("--config", help="YAML file, or the name of one in configs/benchmark/.")
     ] = "configs/benchmark/human.yaml",
@@ -25,10 +27,10 @@ def benchmark(
             help="One more judge: shipped name, YAML file, folder or hub id; may be repeated.",
         ),
     ] = None,
-    weights: Weights = None,
-    offline: Offline = False,
-    retry_failed: RetryFailed = False,
-    no_cache: NoCache = False,
+    weights: opt.Weights = None,
+    offline: opt.Offline = False,
+    retry_failed: opt.RetryFailed = False,
+    no_cache: opt.NoCache = False,
 ) -> None:
     """Run judges over sets, compare them with people, write the page.
 
@@ -36,11 +38,9 @@ def benchmark(
     because a server was down or a limit was met are judged again. Exit code 3, after everything is
     written, when a judge left too many rows unscored.
     """
-    from medal_judges.errors import CoverageError
     from medal_judges.eval.benchmark.benchmark import run_benchmark
     from medal_judges.eval.benchmark.compute import under_floor
     from medal_judges.eval.benchmark.terminal import print_tables
-    from medal_judges.report.progress import progress_bar
 
     named = {"weights": weights, "output_dir": out}
     changed = [f"{name}={value}" for name, value in named.items() if value]

@@ -6,6 +6,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import yaml
+
+from medal_judges.config import read_yaml
+from medal_judges.errors import ConfigError
+from medal_judges.files import require_other_file
+from medal_judges.inference.progress import scoring_bar
+from medal_judges.shipped import judge_file
 
 
 def calibrate(
@@ -19,12 +26,7 @@ def calibrate(
     limit: Annotated[int | None, typer.Option("--limit", min=20, help="First rows only.")] = None,
 ) -> None:
     """Fit centre and spread of each dimension's scale on human ratings; ranks do not change."""
-    import yaml
-
     from medal_judges.data_prep.sources.registry import files_of, load_spec
-    from medal_judges.errors import ConfigError
-    from medal_judges.files import require_other_file
-    from medal_judges.inference.progress import scoring_bar
     from medal_judges.models.followup.judge import FollowUpJudge
     from medal_judges.training.scale import fit_scale, human_units
 
@@ -70,10 +72,7 @@ def calibrate(
 
 
 def _follow_up_settings(judge: str) -> dict[str, Any]:
-    from medal_judges.config import read_yaml
-    from medal_judges.errors import ConfigError
     from medal_judges.models.followup.judge import FollowUpJudge
-    from medal_judges.shipped import judge_file
 
     settings = read_yaml(judge_file(judge) or judge)
     if settings.pop("family", None) != FollowUpJudge.family:

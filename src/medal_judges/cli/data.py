@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from importlib.util import find_spec
+from typing import Annotated
 
 import typer
+from rich import box
+from rich.table import Table
 
+from medal_judges.cli import options as opt
 from medal_judges.cli.data_compare_native import compare_native
 from medal_judges.cli.data_followups import followups
 from medal_judges.cli.data_plant import plant
 from medal_judges.cli.data_seeds import seeds
 from medal_judges.cli.data_stats import stats
 from medal_judges.cli.data_translate import translate
-from medal_judges.cli.options import Offline, SkipBad, skipped_lines
-
-if TYPE_CHECKING:
-    from medal_judges.data_prep.sources.source import Part, Source
-    from medal_judges.labelled import LabelledDialogue
+from medal_judges.data_prep.sources.audit import audit
+from medal_judges.data_prep.sources.cache import fetch as fetch_part
+from medal_judges.data_prep.sources.cache import sha256
+from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.errors import SourceError
+from medal_judges.labelled import LabelledDialogue
+from medal_judges.released import RELEASED_FORM
+from medal_judges.report.console import wide_console
 
 app = typer.Typer(help="Sources of labelled dialogues.", no_args_is_help=True)
 app.command("plant")(plant)
@@ -31,11 +39,7 @@ app.command("stats")(stats)
 @app.command("list")
 def list_sources() -> None:
     """All sources and whether they are on this machine; `medal data show NAME` has the rest."""
-    from rich import box
-    from rich.table import Table
-
     from medal_judges.data_prep.sources.registry import SOURCES
-    from medal_judges.report.console import wide_console
 
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("name", no_wrap=True)
@@ -48,8 +52,6 @@ def list_sources() -> None:
 
 def _parts_here(source: Source) -> str:
     """``dialogue turn``, a part that is not on this machine in brackets."""
-    from importlib.util import find_spec
-
     from medal_judges.data_prep.sources.registry import find_local
 
     if source.parts:
@@ -64,13 +66,10 @@ def _parts_here(source: Source) -> str:
 def show(
     name: Annotated[str, typer.Argument(help="Source, spec such as fed:turn, or a JSONL file.")],
     n: Annotated[int, typer.Option("--n", min=0, help="How many dialogues to print.")] = 2,
-    offline: Offline = False,
+    offline: opt.Offline = False,
 ) -> None:
     """Facts on a source, its counts, and its first dialogues."""
-    from collections import Counter
-
     from medal_judges.data_prep.sources.registry import get_source, load_spec, parse_spec
-    from medal_judges.report.console import wide_console
 
     console, spec = wide_console(), parse_spec(name)
     if not spec.is_file:
@@ -96,7 +95,6 @@ def show(
 
 def _file_here(part: Part) -> str:
     """Which file of the part is on this machine, and whether it is the one this version knows."""
-    from medal_judges.data_prep.sources.cache import sha256
     from medal_judges.data_prep.sources.registry import find_local
 
     path = find_local(part)
@@ -110,8 +108,6 @@ def _file_here(part: Part) -> str:
 
 
 def _counts(rows: list[LabelledDialogue]) -> str:
-    from collections import Counter
-
     splits = Counter(row.split or "no split" for row in rows)
     shares = ", ".join(f"{name} {count}" for name, count in sorted(splits.items()))
     return f"{len(rows)} rows; {shares}" if rows else "no rows"
@@ -119,8 +115,6 @@ def _counts(rows: list[LabelledDialogue]) -> str:
 
 def _forms(forms: Mapping[str, int]) -> str:
     """``form: line 20``, and what else the rows were read from."""
-    from medal_judges.released import RELEASED_FORM
-
     said = {RELEASED_FORM: "MEDAL's released form", "line": "the line format"}
     counts = (f"{said.get(form, form)} {count}" for form, count in forms.items())
     return f"form of the rows: {', '.join(counts) or 'no rows'}"
@@ -137,12 +131,11 @@ def _label_text(row: LabelledDialogue) -> str:
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="Source, or source:part.")], offline: Offline = False
+    name: Annotated[str, typer.Argument(help="Source, or source:part.")],
+    offline: opt.Offline = False,
 ) -> None:
     """Download a source's public files into the cache, checked by SHA-256."""
-    from medal_judges.data_prep.sources.cache import fetch as fetch_part
     from medal_judges.data_prep.sources.registry import get_source, parse_spec
-    from medal_judges.errors import SourceError
 
     spec = parse_spec(name)
     if spec.is_file:
@@ -163,17 +156,13 @@ def _package(source: Source) -> str:
 @app.command("audit")
 def audit_source(
     name: Annotated[str, typer.Argument(help="Source, spec or JSONL file.")],
-    offline: Offline = False,
-    skip_bad: SkipBad = False,
+    offline: opt.Offline = False,
+    skip_bad: opt.SkipBad = False,
 ) -> None:
     """What to know before using a set: clipped turns, duplicates, odd roles, broken text."""
-    from rich.table import Table
-
-    from medal_judges.data_prep.sources.audit import audit
     from medal_judges.data_prep.sources.registry import load_spec
-    from medal_judges.report.console import wide_console
 
-    skipped = skipped_lines(skip_bad)
+    skipped = opt.skipped_lines(skip_bad)
     found = audit(load_spec(name, offline=offline or None, skipped=skipped))
     console = wide_console()
     console.print(_forms(found.forms))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from medal_judges.cli.options import DryRun, MaxCost, Overrides, Overwrite
+from medal_judges.cli import options as opt
 
 if TYPE_CHECKING:
     from medal_judges.data_prep.native.comparison import Comparer
@@ -19,12 +19,12 @@ def compare_native(
     translated: Annotated[
         Path, typer.Argument(metavar="TRANSLATED", help="JSONL of medal data translate.")
     ],
-    overrides: Overrides = None,
+    overrides: opt.Overrides = None,
     out: Annotated[Path, typer.Option("--out", help="Folder to write.")] = Path("native"),
     config: Annotated[str, typer.Option("--config", help="YAML file.")] = "native/compare",
-    overwrite: Overwrite = False,
-    dry_run: DryRun = False,
-    max_cost: MaxCost = None,
+    overwrite: opt.Overwrite = False,
+    dry_run: opt.DryRun = False,
+    max_cost: opt.MaxCost = None,
 ) -> None:
     """Ask a judge which is better, native or translated, in both orders; resumes after a stop.
 

@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
-from medal_judges.cli.options import Overrides
+from medal_judges.cli import options as opt
+from medal_judges.config import load_config
+from medal_judges.errors import MedalError
+from medal_judges.files import atomic_write
 
 
 def followups(
     out: Annotated[Path, typer.Option("--out", help="YAML file of the pool.")],
-    overrides: Overrides = None,
+    overrides: opt.Overrides = None,
     config: Annotated[
         str,
         typer.Option("--config", help="YAML file, or a name in configs/followup_generation/."),
@@ -23,11 +27,6 @@ def followups(
 
     Settings to change are for example llms=[ORG/NAME] and signs=[negative,positive].
     """
-    import yaml
-
-    from medal_judges.config import load_config
-    from medal_judges.errors import MedalError
-    from medal_judges.files import atomic_write
     from medal_judges.models.followup.pool import PoolGeneration, make_pool, propose
 
     settings = load_config(PoolGeneration, config, overrides or [], folder="followup_generation")

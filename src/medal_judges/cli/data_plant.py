@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from medal_judges.cli.options import Seed
+from medal_judges.cli import options as opt
+from medal_judges.files import require_other_file
+from medal_judges.jsonl import write_records
 
 
 def plant(
@@ -32,7 +34,7 @@ def plant(
         Literal["train", "val", "test"],
         typer.Option("--split", help="Part of the sentence tables."),
     ] = "train",
-    seed: Seed = 0,
+    seed: opt.Seed = 0,
     min_turns: Annotated[int, typer.Option("--min-turns", min=1, help="Leave out shorter.")] = 1,
     max_turns: Annotated[
         int | None, typer.Option("--max-turns", min=1, help="Leave out longer.")
@@ -48,8 +50,6 @@ def plant(
         injected_set,
     )
     from medal_judges.data_prep.sources.registry import files_of, load_spec
-    from medal_judges.files import require_other_file
-    from medal_judges.jsonl import write_records
 
     require_other_file(out, files_of(source))
     counts = InjectionCounts()

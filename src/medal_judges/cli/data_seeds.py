@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from medal_judges.cli.options import Languages, Seed
-
-if TYPE_CHECKING:
-    from medal_judges.data_prep.seeds.context import SeedContext
-    from medal_judges.data_prep.seeds.sampling import Draw
-
+from medal_judges.cli import options as opt
+from medal_judges.config import build_config
+from medal_judges.data_prep.seeds.context import SeedContext
+from medal_judges.data_prep.seeds.languages import language
+from medal_judges.data_prep.seeds.sampling import Draw, SeedsConfig, draws_for, in_languages
+from medal_judges.files import require_other_file
+from medal_judges.jsonl import write_records
+from medal_judges.report.console import wide_console
 
 _SIX = ("zh", "en", "de", "fr", "pt", "es")
 
 
 def seeds(
     out: Annotated[Path, typer.Option("--out", help="File to write (.jsonl or .jsonl.gz).")],
-    lang: Languages = None,
+    lang: opt.Languages = None,
     n: Annotated[int, typer.Option("--n", min=1, help="Contexts, each in every language.")] = 400,
     scenes: Annotated[
         str, typer.Option("--scenes", help="embedded, or ATOMIC10X.jsonl (.gz, .csv).")
@@ -33,7 +37,7 @@ def seeds(
     critic: Annotated[
         str, typer.Option("--critic", help="Field of a scenes file that says what to keep, or no.")
     ] = "rec_0.5",
-    seed: Seed = 0,
+    seed: opt.Seed = 0,
     show: Annotated[int, typer.Option("--show", min=0, help="How many to print.")] = 3,
 ) -> None:
     """Draw scenes, personas, genders and feelings for simulated users, the same in all languages
@@ -41,12 +45,6 @@ def seeds(
 
     More contexts of the same seed begin with the same ones.
     """
-    from medal_judges.config import build_config
-    from medal_judges.data_prep.seeds.languages import language
-    from medal_judges.data_prep.seeds.sampling import SeedsConfig, draws_for, in_languages
-    from medal_judges.files import require_other_file
-    from medal_judges.jsonl import write_records
-
     settings = {"n": n, "scenes": scenes, "personas": personas, "affects": affects}
     settings["critic"] = None if critic == "no" else critic
     require_other_file(out, [scenes, personas, affects])
@@ -62,12 +60,6 @@ def seeds(
 
 
 def _print(draws: list[Draw], contexts: list[SeedContext], languages: list[str], show: int) -> None:
-    from collections import Counter
-
-    from rich.table import Table
-
-    from medal_judges.report.console import wide_console
-
     console = wide_console()
     for each in contexts[:: len(languages)][:show]:
         feeling = f" Feels {each.affect}." if each.affect else ""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from medal_judges.cli.options import Offline, SkipBad, Weights, skipped_lines
+from medal_judges.cli import options as opt
 
 
 def stats(
@@ -19,22 +20,20 @@ def stats(
     no_lemmas: Annotated[
         bool, typer.Option("--no-lemmas", help="Lexical diversity over the words as they are.")
     ] = False,
-    weights: Weights = None,
-    offline: Offline = False,
-    skip_bad: SkipBad = False,
+    weights: opt.Weights = None,
+    offline: opt.Offline = False,
+    skip_bad: opt.SkipBad = False,
 ) -> None:
     """Describe dialogues as in MEDAL's Table 2 and Figures 2, 9 and 10; labels are optional.
 
     All sets given are one set. Tables go to the terminal, the page and CSV files to --out.
     """
-    from itertools import chain
-
     from medal_judges.data_prep.corpus_stats.findings import Findings
     from medal_judges.data_prep.corpus_stats.report import print_report, write_report
     from medal_judges.data_prep.corpus_stats.survey import survey
     from medal_judges.data_prep.sources.registry import parse_spec, stream_spec
 
-    skipped = skipped_lines(skip_bad, out / "skipped.jsonl")
+    skipped = opt.skipped_lines(skip_bad, out / "skipped.jsonl")
     for text in sources:
         parse_spec(text)  # a misspelt name is told before the first set is read
     rows = chain.from_iterable(

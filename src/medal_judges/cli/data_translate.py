@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from medal_judges.cli.options import DryRun, MaxCost, Overrides, Overwrite
+from medal_judges.cli import options as opt
 
 if TYPE_CHECKING:
     from medal_judges.data_prep.native.translate_run import TranslateReport
@@ -20,7 +20,7 @@ def translate(
     to: Annotated[
         list[str], typer.Option("--to", help="Language, such as zh; repeat it for each.")
     ],
-    overrides: Overrides = None,
+    overrides: opt.Overrides = None,
     out: Annotated[Path, typer.Option("--out", help="JSONL to write.")] = Path("translated.jsonl"),
     config: Annotated[str, typer.Option("--config", help="YAML file.")] = "native/translate",
     chatbot: Annotated[
@@ -29,9 +29,9 @@ def translate(
     user: Annotated[
         str | None, typer.Option("--user", help="Only dialogues of this user model.")
     ] = None,
-    overwrite: Overwrite = False,
-    dry_run: DryRun = False,
-    max_cost: MaxCost = None,
+    overwrite: opt.Overwrite = False,
+    dry_run: opt.DryRun = False,
+    max_cost: opt.MaxCost = None,
 ) -> None:
     """Translate the English dialogues of a file; the same command resumes after a stop.
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from medal_judges.cli.options import Revision
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
+from medal_judges.cli import options as opt
+from medal_judges.config import overridden
+from medal_judges.errors import ConfigError
+from medal_judges.inference.doctor import judge_facts, machine_facts
+from medal_judges.inference.judge_choice import choose_judge
+from medal_judges.models.base.golden import compare, write_golden
+from medal_judges.models.base.hub import pull
+from medal_judges.models.base.judge import Judge
+from medal_judges.models.base.saving import GOLDEN_NAME, read_config
+from medal_judges.shipped import judge_file
 
 
 def doctor(
@@ -25,7 +33,7 @@ def doctor(
     llm: Annotated[
         str | None, typer.Option("--llm", help="A language model, as a judge's llm names it.")
     ] = None,
-    revision: Revision = None,
+    revision: opt.Revision = None,
     device: Annotated[
         str | None, typer.Option("--device", help="By default the one that golden.json names.")
     ] = None,
@@ -35,8 +43,6 @@ def doctor(
 ) -> None:
     """Tell what is installed here; with JUDGE, check its golden scores; with --llm, whether a
     language model computes what its weights say (exit 1: it does not)."""
-    from medal_judges.errors import ConfigError
-
     if llm is not None:
         if write:
             raise ConfigError("--write is of a judge, and --llm checks a language model")
@@ -45,16 +51,11 @@ def doctor(
         _check_llm(llm, [*own, *(words or [])])
         return
     if not words:
-        from medal_judges.inference.doctor import machine_facts
-
         _show(machine_facts())
         return
     judge, *settings = words
     if not all("=" in setting for setting in settings):
         raise ConfigError("medal doctor checks one judge, and more words are MEMBER.FIELD=VALUE")
-    from medal_judges.inference.doctor import judge_facts
-    from medal_judges.inference.judge_choice import choose_judge
-    from medal_judges.models.base.golden import compare
 
     folder = _folder(judge, revision)
     options = choose_judge(str(folder), settings).options
@@ -70,9 +71,6 @@ def doctor(
 
 def _check_llm(model: str, settings: list[str]) -> None:
     """The table of ``model``, a line as soon as it is known."""
-    from collections import Counter
-
-    from medal_judges.config import overridden
     from medal_judges.inference.doctor_llm import check_llm
 
     given = [text if text.startswith("llm.") else f"llm.{text}" for text in settings]
@@ -89,13 +87,6 @@ def _check_llm(model: str, settings: list[str]) -> None:
 
 
 def _folder(judge: str, revision: str | None) -> Path:
-    from pathlib import Path
-
-    from medal_judges.errors import ConfigError
-    from medal_judges.models.base.hub import pull
-    from medal_judges.models.base.saving import read_config
-    from medal_judges.shipped import judge_file
-
     if judge_file(judge) is not None:
         raise ConfigError(
             f"{judge} is a description: it has no weights, and so no golden scores",
@@ -107,11 +98,6 @@ def _folder(judge: str, revision: str | None) -> Path:
 
 
 def _write(folder: Path, options: Mapping[str, Any]) -> None:
-    from medal_judges.errors import ConfigError
-    from medal_judges.models.base.golden import write_golden
-    from medal_judges.models.base.judge import Judge
-    from medal_judges.models.base.saving import GOLDEN_NAME
-
     if (folder / GOLDEN_NAME).exists():
         raise ConfigError(f"{folder} has a {GOLDEN_NAME}; --write is for judges without one")
     write_golden(Judge.from_pretrained(folder, device="cpu", **options), folder)

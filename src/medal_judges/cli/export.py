@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
-from medal_judges.cli.options import Revision
+from medal_judges.cli import options as opt
+from medal_judges.errors import ConfigError
+from medal_judges.models.base.judge import Judge
 
 
 def export(
     judge: Annotated[str, typer.Argument(help="Folder or hub id of a saved encoder judge.")],
     out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
-    revision: Revision = None,
+    revision: opt.Revision = None,
 ) -> None:
     """Write a regression judge of one dimension (net: sequence) as a model of transformers."""
-    from medal_judges.errors import ConfigError
-    from medal_judges.models.base.judge import Judge
     from medal_judges.models.encoder.hf_export import export_judge
 
     if out.exists() and any(out.iterdir()):

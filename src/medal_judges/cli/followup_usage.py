@@ -7,6 +7,12 @@ from typing import Annotated
 
 import typer
 
+from medal_judges.errors import MedalError
+from medal_judges.eval.benchmark.followup_usage import follow_up_usage
+from medal_judges.jsonl import read_judgements
+from medal_judges.judgement import Judgement
+from medal_judges.report.table import write_csv
+
 
 def followup_usage(
     scores: Annotated[
@@ -15,11 +21,7 @@ def followup_usage(
     out: Annotated[Path | None, typer.Option("--out", help="Also as a CSV file.")] = None,
 ) -> None:
     """Count which follow-ups were selected, by set and judge (DIET, Figure 3)."""
-    from medal_judges.errors import MedalError
-    from medal_judges.eval.benchmark.followup_usage import follow_up_usage
     from medal_judges.eval.benchmark.terminal import print_table
-    from medal_judges.jsonl import read_judgements
-    from medal_judges.judgement import Judgement
 
     answers: list[tuple[str, str, list[Judgement]]] = []
     for text in scores:
@@ -38,7 +40,5 @@ def followup_usage(
         )
     print_table(table)
     if out is not None:
-        from medal_judges.report.table import write_csv
-
         write_csv(out, table.columns, table.rows)
         typer.echo(f"{len(table.rows)} lines in {out}")

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from medal_judges.cli.options import DryRun, MaxCost, Overrides, Overwrite
-
-if TYPE_CHECKING:
-    from medal_judges.data_prep.generation.config import GenerateConfig
-    from medal_judges.data_prep.generation.run import GenerationRun
+from medal_judges.cli import options as opt
+from medal_judges.config import load_config
+from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.data_prep.generation.estimate import Assumed, estimate
+from medal_judges.data_prep.generation.outputs import DIALOGUES, REJECTED
+from medal_judges.data_prep.generation.counts import generation_bar
+from medal_judges.data_prep.generation.run import GenerationRun, prepare
+from medal_judges.report.console import wide_console
 
 
 def generate(
     config: Annotated[
         str, typer.Option("--config", help="YAML file, or the name of one in configs/generate/.")
     ],
-    overrides: Overrides = None,
+    overrides: opt.Overrides = None,
     out: Annotated[
         str | None, typer.Option("--out", help="Folder to write; else the config's out.")
     ] = None,
@@ -27,14 +31,11 @@ def generate(
         list[str] | None,
         typer.Option("--chatbots", help="Only this chatbot of the config speaks; may be repeated."),
     ] = None,
-    overwrite: Overwrite = False,
-    dry_run: DryRun = False,
-    max_cost: MaxCost = None,
+    overwrite: opt.Overwrite = False,
+    dry_run: opt.DryRun = False,
+    max_cost: opt.MaxCost = None,
 ) -> None:
     """Generate dialogues. The same command resumes after a stop."""
-    from medal_judges.config import load_config
-    from medal_judges.data_prep.generation.config import GenerateConfig
-
     changed = [*(overrides or []), *([f"out={out}"] if out else [])]
     settings = load_config(GenerateConfig, config, changed, folder="generate")
     if dry_run:
@@ -46,10 +47,6 @@ def generate(
 def _run(
     config: GenerateConfig, chatbots: list[str], overwrite: bool, max_cost: float | None
 ) -> None:
-    from medal_judges.data_prep.generation.counts import generation_bar
-    from medal_judges.data_prep.generation.outputs import DIALOGUES
-    from medal_judges.data_prep.generation.run import prepare
-
     run = prepare(config, chatbots=chatbots or None, overwrite=overwrite, max_cost=max_cost)
     before = run.counts.finished
     try:
@@ -71,8 +68,6 @@ def _run(
 
 
 def _nothing(run: GenerationRun) -> str:
-    from medal_judges.data_prep.generation.outputs import REJECTED
-
     counts = run.counts
     return (
         f"not one dialogue was generated: the user judge accepted none of {counts.rejected} "
@@ -83,10 +78,6 @@ def _nothing(run: GenerationRun) -> str:
 
 
 def _show(run: GenerationRun, before: int) -> None:
-    from rich.table import Table
-
-    from medal_judges.report.console import wide_console
-
     counts, console = run.counts, wide_console(stderr=True)
     earlier = f" ({before} from before)" if before else ""
     ended = ", ".join(f"{how} {count}" for how, count in sorted(counts.ended.items()))
@@ -115,11 +106,6 @@ def _show(run: GenerationRun, before: int) -> None:
 
 
 def _estimate(config: GenerateConfig, chatbots: list[str]) -> None:
-    from rich.table import Table
-
-    from medal_judges.data_prep.generation.estimate import Assumed, estimate
-    from medal_judges.report.console import wide_console
-
     assumed, costs = Assumed(), estimate(config, chatbots=chatbots or None)
     openers = config.contexts.n * len(config.languages) * len(config.users)
     speaking = len(chatbots or config.chatbots)

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from medal_judges.cli.options import (
-    Device,
-    DryRun,
-    MaxCost,
-    MinCoverage,
-    NoCache,
-    Overwrite,
-    Repeats,
-    RetryFailed,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from medal_judges.data_prep.labelling.summary import Summary
-    from medal_judges.inference.judge_choice import JudgeChoice
-    from medal_judges.models.base.judge import Judge
+from medal_judges.cli import options as opt
+from medal_judges.data_prep.labelling.labels import languages_to_label
+from medal_judges.data_prep.labelling.run import LabellingRun, share_limiter
+from medal_judges.data_prep.labelling.summary import Summary, tables
+from medal_judges.errors import ConfigError
+from medal_judges.files import only_run, require_other_file
+from medal_judges.inference.dry_run import counting_model, dry_run
+from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
+from medal_judges.inference.progress import show_kept
+from medal_judges.jsonl import read_dialogues, read_labelled
+from medal_judges.models.base.judge import Judge
+from medal_judges.report.console import rich_table, wide_console
 
 JUDGE = "configs/judges/medal_gpt41.yaml"
 USER_JUDGE = "configs/judges/malformed.yaml"
@@ -34,50 +31,44 @@ _WRITTEN = (
 )
 
 
+Settings = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FIELD=VALUE]...", help="Of --judge; user.FIELD of --user-judge."),
+]
+UserJudge = Annotated[
+    str | None,
+    typer.Option("--user-judge", help=f"{USER_JUDGE} with the model of --judge, unless given."),
+]
+
+
 def label(
     file: Annotated[Path, typer.Argument(help="JSONL of dialogues (.gz too).")],
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[FIELD=VALUE]...", help="Of --judge; user.FIELD of --user-judge."),
-    ] = None,
+    settings: Settings = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write; not needed with --dry-run.")
     ] = None,
-    judge: Annotated[
-        str,
-        typer.Option("--judge", help="Shipped name (medal judges), YAML file, folder or hub id."),
-    ] = JUDGE,
-    repeats: Repeats = None,
+    judge: opt.JudgeName = JUDGE,
+    repeats: opt.Repeats = None,
     user_check: Annotated[
         bool, typer.Option("--user-check/--no-user-check", help="Look for malformed users first.")
     ] = True,
-    user_judge: Annotated[
-        str | None,
-        typer.Option("--user-judge", help=f"{USER_JUDGE} with the model of --judge, unless given."),
-    ] = None,
+    user_judge: UserJudge = None,
     language_check: Annotated[
         bool, typer.Option("--language-check/--no-language-check", help="By a library, too.")
     ] = True,
     replace_labels: Annotated[
         bool, typer.Option("--replace-labels", help="Label rows that have labels already.")
     ] = False,
-    min_coverage: MinCoverage = 0.98,
-    device: Device = None,
-    overwrite: Overwrite = False,
-    retry_failed: RetryFailed = False,
-    no_cache: NoCache = False,
-    dry_run: DryRun = False,
-    max_cost: MaxCost = None,
+    min_coverage: opt.MinCoverage = 0.98,
+    device: opt.Device = None,
+    overwrite: opt.Overwrite = False,
+    retry_failed: opt.RetryFailed = False,
+    no_cache: opt.NoCache = False,
+    dry_run: opt.DryRun = False,
+    max_cost: opt.MaxCost = None,
 ) -> None:
     """Label dialogues by a judge. The same command resumes after a stop, and asks again for rows
     that failed because a server was down or a limit was met."""
-    from medal_judges.data_prep.labelling.labels import languages_to_label
-    from medal_judges.data_prep.labelling.run import LabellingRun
-    from medal_judges.files import only_run
-    from medal_judges.inference.judge_choice import choose_judge
-    from medal_judges.inference.progress import show_kept
-    from medal_judges.jsonl import read_labelled
-
     folder = _required(out, file, dry_run)
     langs = languages_to_label(
         read_labelled(file), replace_labels=replace_labels, need_lang=user_check
@@ -105,9 +96,6 @@ def label(
 
 def _required(out: Path | None, file: Path, dry_run: bool) -> Path:
     """The folder to write to, none of whose files is the one that is read."""
-    from medal_judges.errors import ConfigError
-    from medal_judges.files import require_other_file
-
     if out is None and not dry_run:
         raise ConfigError("no folder given to write to", hint="--out runs/labelled")
     for name in _WRITTEN if out else ():
@@ -118,10 +106,6 @@ def _required(out: Path | None, file: Path, dry_run: bool) -> Path:
 def _user_judge(given: str | None, judge: JudgeChoice, settings: Sequence[str]) -> JudgeChoice:
     """The user check, with the language model of ``judge`` unless a file is given or ``judge`` has
     none."""
-    import json
-
-    from medal_judges.inference.judge_choice import choose_judge
-
     if given is None and judge.speaks:
         settings = [f"llm={json.dumps(judge.llm())}", *settings]
     return choose_judge(given or USER_JUDGE, settings)
@@ -130,8 +114,6 @@ def _user_judge(given: str | None, judge: JudgeChoice, settings: Sequence[str]) 
 def _loaded(
     choices: Sequence[JudgeChoice], no_cache: bool, dry_run: bool, max_cost: float | None
 ) -> list[Judge]:
-    from medal_judges.data_prep.labelling.run import share_limiter
-
     loaded = []
     paid = any(choice.pays for choice in choices)
     for choice in choices:
@@ -145,9 +127,6 @@ def _loaded(
 
 
 def _estimate(file: Path, judges: Sequence[Judge]) -> None:
-    from medal_judges.inference.dry_run import counting_model, dry_run
-    from medal_judges.jsonl import read_dialogues
-
     costs: list[float | None] = []
     for judge, what in zip(judges, ("labels", "check of users"), strict=False):
         if counting_model(judge) is None:
@@ -162,9 +141,6 @@ def _estimate(file: Path, judges: Sequence[Judge]) -> None:
 
 
 def _show(summary: Summary, folder: Path, next_try: str) -> None:
-    from medal_judges.data_prep.labelling.summary import tables
-    from medal_judges.report.console import rich_table, wide_console
-
     console = wide_console(stderr=True)
     for table in tables(summary):
         console.print(rich_table(table))

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import typer
+from rich import box
+from rich.table import Table
+
+from medal_judges.config import read_yaml
+from medal_judges.report.console import wide_console
+from medal_judges.shipped import JUDGES, about, shipped_names
 
 # Command -> folder under configs/ whose names its --config (or option) takes.
 CONFIGS = {
@@ -18,9 +24,6 @@ CONFIGS = {
 
 def judges() -> None:
     """The shipped judges: --judge takes their names, a folder, a YAML file, or OWNER/NAME."""
-    from medal_judges.config import read_yaml
-    from medal_judges.shipped import JUDGES, about, shipped_names
-
     rows = []
     for name in shipped_names(JUDGES):
         settings = read_yaml(f"{JUDGES}/{name}")
@@ -30,8 +33,6 @@ def judges() -> None:
 
 def configs() -> None:
     """The shipped configs of each command: --config takes their names, or a YAML file."""
-    from medal_judges.shipped import about, shipped_names
-
     for command, folder in CONFIGS.items():
         rows = [(name, about(folder, name)) for name in shipped_names(folder)]
         typer.echo(command)
@@ -39,11 +40,6 @@ def configs() -> None:
 
 
 def _print(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    from medal_judges.report.console import wide_console
-
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name in head[:-1]:
         table.add_column(name, no_wrap=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from medal_judges.errors import JudgeLoadError
 
 
 def push(
@@ -22,9 +25,6 @@ def push(
     ] = None,
 ) -> None:
     """Check a judge, write its card, and upload it; refuses to upload secrets."""
-    from pathlib import Path
-
-    from medal_judges.errors import JudgeLoadError
     from medal_judges.training.card.push import push_judge_folder
 
     if not Path(judge).is_dir():

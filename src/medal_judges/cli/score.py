@@ -2,74 +2,58 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
+from rich.table import Table
 
-from medal_judges.cli.options import (
-    Device,
-    Dimensions,
-    DryRun,
-    Dtype,
-    JudgeName,
-    MaxCost,
-    MinCoverage,
-    NoCache,
-    Overrides,
-    Overwrite,
-    Repeats,
-    RetryFailed,
-    Revision,
-    SkipBad,
-    skipped_lines,
-)
-
-if TYPE_CHECKING:
-    from medal_judges.dialogue import Dialogue
-    from medal_judges.inference.scoring import ScoreOptions, ScoreReport
-    from medal_judges.jsonl import Skipped
-    from medal_judges.models.base.judge import Judge
+from medal_judges.cli import options as opt
+from medal_judges.dialogue import Dialogue
+from medal_judges.files import only_run, require_other_file
+from medal_judges.inference.arriving import score_arriving
+from medal_judges.inference.dry_run import dry_run
+from medal_judges.inference.judge_choice import choose_judge
+from medal_judges.inference.progress import scoring_bar, show_kept
+from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
+from medal_judges.jsonl import STDIN, Skipped, list_beside, read_dialogues, to_line
+from medal_judges.models.base.judge import Judge
+from medal_judges.report.console import wide_console
 
 
 def score(
     file: Annotated[str, typer.Argument(help="JSONL of dialogues (.gz too); - is standard input.")],
-    judge: JudgeName,
-    settings: Overrides = None,
+    judge: opt.JudgeName,
+    settings: opt.Overrides = None,
     out: Annotated[str, typer.Option("--out", help="JSONL; - is standard output.")] = "-",
-    dimension: Dimensions = None,
+    dimension: opt.Dimensions = None,
     level: Annotated[
         Literal["dialogue", "turn", "last"],
         typer.Option("--level", help="Judge the dialogue, each answer, or the last answer."),
     ] = "dialogue",
-    skip_bad: SkipBad = False,
-    min_coverage: MinCoverage = 0.98,
+    skip_bad: opt.SkipBad = False,
+    min_coverage: opt.MinCoverage = 0.98,
     token_budget: Annotated[
         int | None, typer.Option("--token-budget", min=1, help="Padded tokens of a batch.")
     ] = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    revision: Revision = None,
-    overwrite: Overwrite = False,
-    retry_failed: RetryFailed = False,
+    device: opt.Device = None,
+    dtype: opt.Dtype = None,
+    revision: opt.Revision = None,
+    overwrite: opt.Overwrite = False,
+    retry_failed: opt.RetryFailed = False,
     unknown_language: Annotated[
         Literal["warn", "refuse"],
         typer.Option("--unknown-language", help="Languages that the judge was not made for."),
     ] = "warn",
-    no_cache: NoCache = False,
-    repeats: Repeats = None,
-    dry_run: DryRun = False,
-    max_cost: MaxCost = None,
+    no_cache: opt.NoCache = False,
+    repeats: opt.Repeats = None,
+    dry_run: opt.DryRun = False,
+    max_cost: opt.MaxCost = None,
 ) -> None:
     """Judge dialogues. The same command resumes after a stop, and asks again for rows that failed
     because a server was down or a limit was met."""
-    from medal_judges.files import require_other_file
-    from medal_judges.inference.judge_choice import choose_judge
-    from medal_judges.inference.progress import show_kept
-    from medal_judges.inference.scoring import ScoreOptions
-    from medal_judges.jsonl import list_beside, read_dialogues
-
     require_other_file(out, [file])
     choice = choose_judge(
         judge, settings or (), device=device, dtype=dtype, revision=revision, repeats=repeats
@@ -79,7 +63,7 @@ def score(
         level, dimension, token_budget, unknown_language, overwrite, retry_failed
     )
     listed = None if out == "-" or dry_run else list_beside(out)
-    skipped = skipped_lines(skip_bad, listed, [file])
+    skipped = opt.skipped_lines(skip_bad, listed, [file])
     dialogues = read_dialogues(file, skipped=skipped)
     if dry_run:
         _estimate(dialogues, loaded, options, skipped)
@@ -95,8 +79,6 @@ def score(
 def _estimate(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions, skipped: Skipped | None
 ) -> None:
-    from medal_judges.inference.dry_run import dry_run
-
     typer.echo(dry_run(dialogues, judge, options).text())
     if skipped is not None:
         typer.echo(skipped.summary(), err=True)
@@ -105,12 +87,6 @@ def _estimate(
 def _to_stdout(
     file: str, dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions, _: Path
 ) -> ScoreReport:
-    import time
-
-    from medal_judges.inference.arriving import score_arriving
-    from medal_judges.inference.scoring import ScoreOptions, ScoreReport
-    from medal_judges.jsonl import STDIN, to_line
-
     report, start = ScoreReport(), time.perf_counter()
     # Who pipes line by line waits for an answer to each.
     judged = score_arriving if file == STDIN else ScoreOptions.score
@@ -125,20 +101,12 @@ def _to_stdout(
 def _to_file(
     file: str, dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions, out: Path
 ) -> ScoreReport:
-    from medal_judges.files import only_run
-    from medal_judges.inference.progress import scoring_bar
-    from medal_judges.inference.scoring import score_to_file
-
     with only_run(out), scoring_bar(file) as advance:
         return score_to_file(dialogues, judge, out, options, progress=advance)
 
 
 def _show(report: ScoreReport, skipped: Skipped | None, floor: float, judge: Judge) -> None:
     """Counts and speed on standard error; mean scores only when coverage holds."""
-    from rich.table import Table
-
-    from medal_judges.report.console import wide_console
-
     console = wide_console(stderr=True)
     for line in report.lines(judge.languages):
         console.print(line, highlight=False, soft_wrap=True)

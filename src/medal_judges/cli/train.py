@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
-from medal_judges.cli.options import Overrides
+from medal_judges.cli import options as opt
+from medal_judges.models.base.hub import require_writable
+from medal_judges.report.console import wide_console
 
 
 def train(
-    overrides: Overrides = None,
+    overrides: opt.Overrides = None,
     config: Annotated[
         str, typer.Option("--config", help="YAML file, or the name of one in configs/train/.")
     ] = "configs/train/quickstart.yaml",
@@ -29,8 +31,6 @@ def train(
 ) -> None:
     """Train a judge, save it, and check it in a fresh process."""
     if push is not None:
-        from medal_judges.models.base.hub import require_writable
-
         require_writable(push)  # before hours of work, not after
     from medal_judges.training.run import is_main
     from medal_judges.training.run import train as train_judge
@@ -39,7 +39,6 @@ def train(
     folder = train_judge(config, changed, resume=resume)
     if not is_main():
         return
-    from medal_judges.report.console import wide_console
     from medal_judges.training.card.summary import summary_table
 
     if table := summary_table(folder):

@@ -12,9 +12,9 @@ from rich.table import Table
 from medal_judges.cli import options as opt
 from medal_judges.config import load_config
 from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.data_prep.generation.counts import generation_bar
 from medal_judges.data_prep.generation.estimate import Assumed, estimate
 from medal_judges.data_prep.generation.outputs import DIALOGUES, REJECTED
-from medal_judges.data_prep.generation.counts import generation_bar
 from medal_judges.data_prep.generation.run import GenerationRun, prepare
 from medal_judges.report.console import wide_console
 

@@ -18,7 +18,7 @@ from medal_judges.models.base.golden import setting_for
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.hybrid.combination import Selection
+from medal_judges.models.hybrid.combination import MemberSelection
 from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.models.hybrid.members import Member
 from medal_judges.models.hybrid.saved_member import MEMBERS
@@ -104,7 +104,7 @@ def _train_per_dimension(
         name: Member(name, Judge.from_pretrained(one.output_dir), {})
         for name, one in configs.items()
     }
-    choices = Selection({name: name for name in members})
+    choices = MemberSelection({name: name for name in members})
     facts = {"seed": config.seed, "per_dimension": True}
     whole = HybridJudge(members, choices, dimensions, name=config.name, facts=facts)
     together = {part: joined([known[part] for known in scored]) for part in scored[0]}

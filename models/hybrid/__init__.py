@@ -1,1 +1,0 @@
-"""Hybrid judges: several saved judges as one (selected, stacked, or a weak one before a strong)."""

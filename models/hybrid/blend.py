@@ -11,6 +11,8 @@ import numpy as np
 
 from medal_judges.dimension import Dimension
 
+BLEND_PARTS = ("center", "spread", "weights", "intercept", "residual")
+
 
 @dataclass(frozen=True, slots=True)
 class Blend:
@@ -41,21 +43,15 @@ class Blend:
         value = self.intercept + z @ self.weights[counted]
         if self.knots is not None:
             value = np.interp(value, self.knots[0], self.knots[1])
-        found: np.ndarray = np.clip(value, 0.0, 1.0)
-        return found
+        clipped: np.ndarray = np.clip(value, 0.0, 1.0)
+        return clipped
 
     def tensors(self) -> dict[str, np.ndarray]:
         """The numbers as float64 arrays, for safetensors; ``of_tensors`` is the inverse."""
-        found = {
-            "center": self.center,
-            "spread": self.spread,
-            "weights": self.weights,
-            "intercept": np.array([self.intercept]),
-            "residual": np.array([self.residual]),
-        }
+        arrays = {part: np.atleast_1d(getattr(self, part)) for part in BLEND_PARTS}
         if self.knots is not None:
-            found["knots"] = self.knots
-        return {k: np.ascontiguousarray(v, dtype=np.float64) for k, v in found.items()}
+            arrays["knots"] = self.knots
+        return {k: np.ascontiguousarray(v, dtype=np.float64) for k, v in arrays.items()}
 
     @classmethod
     def of_tensors(cls, members: Sequence[str], tensors: dict[str, np.ndarray]) -> Blend:

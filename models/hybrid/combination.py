@@ -1,14 +1,13 @@
 """How the members' answers become one: selection, stack or cascade.
 
-Each kind asks the members it needs, and no others, and gives one Scores per item.
+Each kind asks the members it needs, and no others, and gives one Prediction per request.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,54 +20,75 @@ from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.hybrid.blend import Blend, level_chances
 from medal_judges.models.hybrid.members import Member
 
-_NONE = Details()
-# (member, items, dimensions of the hybrid) -> the member's judgements
+# (member, requests, dimensions of the hybrid) -> the member's judgements
 Ask = Callable[[Member, Sequence[ScoreRequest], Sequence[str]], list[Judgement]]
 Members = Mapping[str, Member]
+
+
+@dataclass(frozen=True, slots=True)
+class HybridAnswer:
+    """One dimension of one request, on the hybrid's scale."""
+
+    score: float | None
+    chances: Sequence[float] = ()
+    contributions: Contributions | None = None
+    failure: str | None = None
+    note: str | None = None
+    details: Details = field(default_factory=Details)
 
 
 class Combination(ABC):
     """A fitted way to put members together."""
 
     @abstractmethod
-    def score(
-        self,
-        members: Members,
-        dimensions: Sequence[Dimension],
-        items: Sequence[ScoreRequest],
-        ask: Ask,
-    ) -> list[Prediction]:
-        """One Prediction per request, in order, on ``dimensions``."""
-
-    @abstractmethod
     def asked(self, dimension: str, members: Members) -> tuple[str, ...]:
         """The members that ``dimension`` may need an answer of."""
 
     @abstractmethod
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """What config.json says of it; numbers of a stack stand in the weights."""
+
+    @abstractmethod
+    def _answer(
+        self, dimension: Dimension, members: Members, judgements: Mapping[str, Judgement]
+    ) -> HybridAnswer:
+        """The answer on ``dimension`` of one request, from the members' ``judgements`` of it."""
 
     def tensors(self) -> dict[str, np.ndarray]:
         """Weights by name; none but for a stack."""
         return {}
 
-    def _all_told(
+    def score(
         self,
         members: Members,
         dimensions: Sequence[Dimension],
-        items: Sequence[ScoreRequest],
+        requests: Sequence[ScoreRequest],
         ask: Ask,
-    ) -> dict[str, list[Judgement]]:
-        """What each member that is needed says of all items, on the dimensions it is needed for."""
-        told: dict[str, list[Judgement]] = {}
+    ) -> list[Prediction]:
+        """One Prediction per request, in order, on ``dimensions``."""
+        return [
+            _joined({d.name: self._answer(d, members, judgements) for d in dimensions}, judgements)
+            for judgements in self._judgements(members, dimensions, requests, ask)
+        ]
+
+    def _judgements(
+        self,
+        members: Members,
+        dimensions: Sequence[Dimension],
+        requests: Sequence[ScoreRequest],
+        ask: Ask,
+    ) -> list[dict[str, Judgement]]:
+        """Of each request what the members say that are needed, on what they are needed for."""
+        said: list[dict[str, Judgement]] = [{} for _ in requests]
         for name, member in members.items():
             if own := [d.name for d in dimensions if name in self.asked(d.name, members)]:
-                told[name] = ask(member, items, own)
-        return told
+                for row, judgement in zip(said, ask(member, requests, own), strict=True):
+                    row[name] = judgement
+        return said
 
 
 @dataclass(frozen=True, slots=True)
-class Selection(Combination):
+class MemberSelection(Combination):
     """``choices``: dimension -> the member that answers it."""
 
     choices: Mapping[str, str]
@@ -76,25 +96,14 @@ class Selection(Combination):
     def asked(self, dimension: str, members: Members) -> tuple[str, ...]:
         return (self.choices[dimension],)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         return {"choices": dict(self.choices)}
 
-    def score(
-        self,
-        members: Members,
-        dimensions: Sequence[Dimension],
-        items: Sequence[ScoreRequest],
-        ask: Ask,
-    ) -> list[Prediction]:
-        told = self._all_told(members, dimensions, items, ask)
-        found = []
-        for row in range(len(items)):
-            answers = [
-                answer_of(members[self.choices[d.name]], told[self.choices[d.name]][row], d)
-                for d in dimensions
-            ]
-            found.append(_joined(answers, {name: j[row] for name, j in told.items()}))
-        return found
+    def _answer(
+        self, dimension: Dimension, members: Members, judgements: Mapping[str, Judgement]
+    ) -> HybridAnswer:
+        chosen = self.choices[dimension.name]
+        return _answer_of(members[chosen], judgements[chosen], dimension)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +115,7 @@ class Stack(Combination):
     def asked(self, dimension: str, members: Members) -> tuple[str, ...]:
         return self.blends[dimension].asked
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         return {"blends": {name: list(blend.members) for name, blend in self.blends.items()}}
 
     def tensors(self) -> dict[str, np.ndarray]:
@@ -116,52 +125,29 @@ class Stack(Combination):
             for part, values in blend.tensors().items()
         }
 
-    def score(
-        self,
-        members: Members,
-        dimensions: Sequence[Dimension],
-        items: Sequence[ScoreRequest],
-        ask: Ask,
-    ) -> list[Prediction]:
-        told = self._all_told(members, dimensions, items, ask)
-        return [
-            self._blended(members, dimensions, {name: j[row] for name, j in told.items()})
-            for row in range(len(items))
-        ]
-
-    def _blended(
-        self, members: Members, dimensions: Sequence[Dimension], told: Mapping[str, Judgement]
-    ) -> Prediction:
-        answers = []
-        for dimension in dimensions:
-            blend = self.blends[dimension.name]
-            units = {m: members[m].unit(told[m], dimension.name) for m in blend.asked}
-            missing = [m for m, unit in units.items() if unit is None]
-            own = {m: None if u is None else dimension.from_unit(u) for m, u in units.items()}
-            if missing:
-                reasons = "; ".join(f"{m}: {told[m].failure or 'no score'}" for m in missing)
-                none = Answer(dimension.name, None, failure=reasons, details=Details(members=own))
-                answers.append(none)
-                continue
-            row = np.array([[units.get(m) or 0.0 for m in blend.members]])
-            unit = float(blend(row)[0])
-            answers.append(
-                Answer(
-                    dimension.name,
-                    dimension.from_unit(unit),
-                    level_chances(dimension, unit, blend.residual),
-                    details=Details(members=own),
-                )
-            )
-        return _joined(answers, told)
+    def _answer(
+        self, dimension: Dimension, members: Members, judgements: Mapping[str, Judgement]
+    ) -> HybridAnswer:
+        blend = self.blends[dimension.name]
+        units = {m: members[m].unit(judgements[m], dimension.name) for m in blend.asked}
+        details = Details(
+            members={m: None if u is None else dimension.from_unit(u) for m, u in units.items()}
+        )
+        missing = [m for m, unit in units.items() if unit is None]
+        if missing:
+            reasons = "; ".join(f"{m}: {judgements[m].failure or 'no score'}" for m in missing)
+            return HybridAnswer(None, failure=reasons, details=details)
+        unit = float(blend(np.array([[units.get(m) or 0.0 for m in blend.members]]))[0])
+        chances = level_chances(dimension, unit, blend.residual)
+        return HybridAnswer(dimension.from_unit(unit), chances, details=details)
 
 
 @dataclass(frozen=True, slots=True)
 class Cascade(Combination):
-    """``thresholds``: dimension -> the uncertainty (Judgement.uncertainty) above which the second
-    member is asked. It is also asked where the first one has no score; where the second one has
-    none, the first one's stands, and the explanation says so. ``members`` in a dimension's details
-    names who was asked: two where it was deferred.
+    """``thresholds``: dimension -> the uncertainty (Judgement.uncertainty) above which the second,
+    strong member is asked. It is also asked where the first, weak one has no score; where the
+    strong one has none, the weak one's stands, and the explanation says so. ``members`` in a
+    dimension's details names who was asked: two where it was deferred.
     """
 
     thresholds: Mapping[str, float]
@@ -169,90 +155,66 @@ class Cascade(Combination):
     def asked(self, dimension: str, members: Members) -> tuple[str, ...]:
         return tuple(members)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         return {"thresholds": dict(self.thresholds)}
 
-    def score(
+    def _judgements(
         self,
         members: Members,
         dimensions: Sequence[Dimension],
-        items: Sequence[ScoreRequest],
+        requests: Sequence[ScoreRequest],
         ask: Ask,
-    ) -> list[Prediction]:
+    ) -> list[dict[str, Judgement]]:
         weak, strong = members.values()
         names = [d.name for d in dimensions]
-        first = ask(weak, items, names)
-        unsure = [self._unsure(weak, judgement, names) for judgement in first]
-        deferred = [i for i, some in enumerate(unsure) if some]
-        second = ask(strong, [items[i] for i in deferred], names) if deferred else []
-        later = dict(zip(deferred, second, strict=True))
-        return [
-            self._chosen(members, dimensions, first[i], later.get(i), unsure[i])
-            for i in range(len(items))
+        said = [{weak.name: judgement} for judgement in ask(weak, requests, names)]
+        deferred = [
+            i
+            for i, row in enumerate(said)
+            # Every dimension is looked at: one that cannot be told is an error wherever it stands.
+            if any([self._unsure(weak, row[weak.name], name) for name in names])
         ]
+        if deferred:
+            later = ask(strong, [requests[i] for i in deferred], names)
+            for i, judgement in zip(deferred, later, strict=True):
+                said[i][strong.name] = judgement
+        return said
 
-    def _unsure(self, weak: Member, judgement: Judgement, names: Sequence[str]) -> set[str]:
-        return {n for n in names if _is_unsure(weak, judgement, n, self.thresholds[n])}
+    def _unsure(self, weak: Member, judgement: Judgement, name: str) -> bool:
+        doubt = uncertainty(weak, judgement, name)
+        return doubt is None or doubt > self.thresholds[name]
 
-    def _chosen(
-        self,
-        members: Members,
-        dimensions: Sequence[Dimension],
-        first: Judgement,
-        second: Judgement | None,
-        unsure: set[str],
-    ) -> Prediction:
+    def _answer(
+        self, dimension: Dimension, members: Members, judgements: Mapping[str, Judgement]
+    ) -> HybridAnswer:
         weak, strong = members.values()
-        answers, kept = [], []
-        for dimension in dimensions:
-            answer = own = answer_of(weak, first, dimension)
-            if dimension.name in unsure and second is not None:
-                answer = _after(own, answer_of(strong, second, dimension))
-            if answer.score is None and own.score is not None:
-                answer = replace(own, details=replace(own.details, members=answer.details.members))
-                kept.append(f"{dimension.name}: {strong.name} has no score, {weak.name}'s stands")
-            answers.append(answer)
-        told = {weak.name: first} | ({} if second is None else {strong.name: second})
-        found = _joined(answers, told)
-        found.explanation = "; ".join(filter(None, [found.explanation, *kept])) or None
-        return found
+        first = judgements[weak.name]
+        own = _answer_of(weak, first, dimension)
+        if strong.name not in judgements or not self._unsure(weak, first, dimension.name):
+            return own
+        answer = _answer_of(strong, judgements[strong.name], dimension)
+        both = {**own.details.members, **answer.details.members}
+        if answer.score is None and own.score is not None:
+            note = f"{dimension.name}: {strong.name} has no score, {weak.name}'s stands"
+            return replace(own, note=note, details=replace(own.details, members=both))
+        return replace(answer, details=replace(answer.details, members=both))
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One dimension of one item, on the hybrid's scale."""
-
-    dimension: str
-    score: float | None
-    chances: Sequence[float] = ()
-    contributions: Contributions | None = None
-    failure: str | None = None
-    details: Details = _NONE
-
-
-def _after(first: Answer, second: Answer) -> Answer:
-    """``second``, with what was said before it."""
-    members = {**first.details.members, **second.details.members}
-    return replace(second, details=replace(second.details, members=members))
-
-
-def answer_of(member: Member, judgement: Judgement, dimension: Dimension) -> Answer:
+def _answer_of(member: Member, judgement: Judgement, dimension: Dimension) -> HybridAnswer:
     """What ``member`` said of ``dimension``, from its scale to the hybrid's."""
-    unit = member.unit(judgement, dimension.name)
-    (own,) = member.own([dimension.name])
+    unit, own = member.unit(judgement, dimension.name), member.own_name(dimension.name)
     scale = member.judge.dimension(own)
     score = None if unit is None else dimension.from_unit(unit)
     details = judgement.details.get(own, Details()).rescaled(scale, dimension)
     details = replace(details, members={member.name: score})
     if unit is None:
         reason = f"{member.name}: {judgement.failure or 'no score'}"
-        return Answer(dimension.name, None, failure=reason, details=details)
+        return HybridAnswer(None, failure=reason, details=details)
     chances = judgement.distributions.get(own, ())
     # A scale with other levels would need chances that nobody gave.
     fits = len(chances) == len(dimension.levels)
     contributions = judgement.contributions.get(own)
-    return Answer(
-        dimension.name,
+    return HybridAnswer(
         score,
         chances if fits else (),
         None if contributions is None else contributions.rescaled(scale, dimension),
@@ -267,44 +229,36 @@ def uncertainty(member: Member, judgement: Judgement, dimension: str) -> float |
     """
     if member.unit(judgement, dimension) is None:
         return None
-    (own,) = member.own([dimension])
-    found = judgement.uncertainty(own)
-    if found is None:
+    doubt = judgement.uncertainty(member.own_name(dimension))
+    if doubt is None:
         raise ConfigError(
             f"member {member.name} gives no distribution of {dimension!r}, so a cascade cannot "
             "tell when it is unsure",
             hint="a weak judge needs an ordinal or binary dimension and a calibration or a "
             "probability per level: train an encoder on such a rubric, or use kind: stack",
         )
-    return found
+    return doubt
 
 
-def _is_unsure(member: Member, judgement: Judgement, name: str, threshold: float) -> bool:
-    found = uncertainty(member, judgement, name)
-    return found is None or found > threshold
-
-
-def _joined(answers: Sequence[Answer], told: Mapping[str, Judgement]) -> Prediction:
-    """The dimensions of one item as one Prediction, with what every member asked has used."""
-    explained = [f"{name}: {j.explanation}" for name, j in told.items() if j.explanation]
-    return Prediction(
-        {a.dimension: a.score for a in answers},
-        distributions={a.dimension: a.chances for a in answers if a.chances},
-        contributions={a.dimension: a.contributions for a in answers if a.contributions},
-        details={a.dimension: a.details for a in answers},
-        explanation="; ".join(explained) or None,
-        failure="; ".join(dict.fromkeys(a.failure for a in answers if a.failure)) or None,
-        usage=added_usage(told),
-        transient=any(j.transient for j in told.values()),
-        left_out_turns=max((j.left_out_turns for j in told.values()), default=0),
-        shortened_turns=max((j.shortened_turns for j in told.values()), default=0),
-    )
-
-
-def added_usage(told: Mapping[str, Judgement]) -> dict[str, float]:
-    """Tokens, seconds and money summed over the members that were asked."""
+def _joined(answers: Mapping[str, HybridAnswer], judgements: Mapping[str, Judgement]) -> Prediction:
+    """The dimensions of one request as one Prediction, with the tokens, seconds and money that all
+    members asked have used."""
+    told = [f"{name}: {j.explanation}" for name, j in judgements.items() if j.explanation]
+    told += [a.note for a in answers.values() if a.note]
     usage: dict[str, float] = {}
-    for judgement in told.values():
+    for judgement in judgements.values():
         for key, value in judgement.usage.items():
             usage[key] = usage.get(key, 0.0) + value
-    return usage
+    failures = dict.fromkeys(a.failure for a in answers.values() if a.failure)
+    return Prediction(
+        {name: a.score for name, a in answers.items()},
+        distributions={name: a.chances for name, a in answers.items() if a.chances},
+        contributions={name: a.contributions for name, a in answers.items() if a.contributions},
+        details={name: a.details for name, a in answers.items()},
+        explanation="; ".join(told) or None,
+        failure="; ".join(failures) or None,
+        usage=usage,
+        transient=any(j.transient for j in judgements.values()),
+        left_out_turns=max((j.left_out_turns for j in judgements.values()), default=0),
+        shortened_turns=max((j.shortened_turns for j in judgements.values()), default=0),
+    )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from medal_judges.config import Config
+
+HybridKind = Literal["select", "stack", "cascade"]
 
 
 class MemberConfig(Config):
@@ -23,47 +25,77 @@ class MemberConfig(Config):
     dimensions: Mapping[str, str] = {}
 
 
-class HybridConfig(Config):
-    """How ``members`` become one judge.
+class _Members(Config):
+    kind: HybridKind
+    members: Mapping[str, MemberConfig] = Field(min_length=1)
+    threshold: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _members_fit(self) -> _Members:
+        # A name is a folder of the saved judge and a part of its signature.
+        for name in self.members:
+            if not all(c.isalnum() or c in "_-" for c in name) or not name:
+                raise ValueError(f"member {name!r}: a name has letters, digits, _ and - only")
+        if self.kind == "cascade" and len(self.members) != 2:
+            raise ValueError(
+                f"a cascade has two members, the weak one first; there are {len(self.members)}"
+            )
+        return self
+
+
+class HybridConfig(_Members):
+    """How ``members`` become one judge by training.
 
     ``select``: each dimension is answered by the member that agreed best with people on the fitting
     rows (ORALIS, section 4.5). ``stack``: a ridge regression on the members' standardised scores,
     or an isotonic one on their mean; ``alpha`` is the ridge penalty of scikit-learn (``auto``: what
     cross-validation over the fitting rows likes best), and with ``nonnegative`` no member's weight
-    is below 0. ``cascade``: the first member answers, and the
-    second one is asked where the first one's uncertainty is above ``threshold`` (a standard
-    deviation as a share of the scale), or above what defers ``share`` of the fitting rows.
+    is below 0. ``cascade``: the first member answers, and the second one is asked where the first
+    one's uncertainty is above ``threshold`` (a standard deviation as a share of the scale), or
+    above what defers ``share`` of the fitting rows.
     """
 
     family: Literal["hybrid"] = "hybrid"
-    kind: Literal["select", "stack", "cascade"] = "stack"
-    members: Mapping[str, MemberConfig] = Field(min_length=1)
+    kind: HybridKind = "stack"
     combiner: Literal["ridge", "isotonic"] = "ridge"
     alpha: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
     nonnegative: bool = True
-    threshold: float | None = Field(default=None, ge=0)
     share: float | None = Field(default=None, ge=0, le=1)
 
-    @field_validator("members")
-    @classmethod
-    def _plain_names(cls, members: Mapping[str, MemberConfig]) -> Mapping[str, MemberConfig]:
-        # A name is a folder of the saved judge and a part of its signature.
-        for name in members:
-            if not all(c.isalnum() or c in "_-" for c in name) or not name:
-                raise ValueError(f"member {name!r}: a name has letters, digits, _ and - only")
-        return members
+    @model_validator(mode="after")
+    def _a_cascade_says_when(self) -> HybridConfig:
+        given = (self.threshold is not None) + (self.share is not None)
+        if self.kind != "cascade" and given:
+            raise ValueError("threshold and share go with kind: cascade only")
+        if self.kind == "cascade" and given != 1:
+            raise ValueError("a cascade needs either threshold or share")
+        return self
+
+
+class HybridSettings(_Members):
+    """A hybrid judge as a file of configs/judges/, with nothing fitted.
+
+    ``select`` needs ``choices`` (dimension: member), ``stack`` the mean's ``weights`` (member:
+    number, the same for every dimension; on each judge's own scale from 0 to 1), ``cascade`` the
+    ``threshold`` (of Judgement.uncertainty) above which the second member is asked.
+    """
+
+    name: str
+    rubric: str
+    dimensions: tuple[str, ...] = ()
+    choices: Mapping[str, str] | None = None
+    weights: Mapping[str, float] | None = None
 
     @model_validator(mode="after")
-    def _a_cascade_has_two(self) -> HybridConfig:
-        given = (self.threshold is not None) + (self.share is not None)
-        if self.kind != "cascade":
-            if given:
-                raise ValueError("threshold and share go with kind: cascade only")
-            return self
-        if len(self.members) != 2:
-            raise ValueError(
-                f"a cascade has two members, the weak one first; there are {len(self.members)}"
-            )
-        if given != 1:
-            raise ValueError("a cascade needs either threshold or share")
+    def _whole(self) -> HybridSettings:
+        needs = {"select": "choices", "stack": "weights", "cascade": "threshold"}
+        for kind, setting in needs.items():
+            if (getattr(self, setting) is not None) != (kind == self.kind):
+                raise ValueError(f"kind {self.kind} needs {needs[self.kind]}, and only that")
+        named = [*(self.choices or {}).values(), *(self.weights or {})]
+        if unknown := [name for name in named if name not in self.members]:
+            raise ValueError(f"no member {unknown[0]!r}; there are {', '.join(self.members)}")
+        weights = (self.weights or {"": 1.0}).values()
+        if min(weights) < 0 or sum(weights) <= 0:
+            raise ValueError("weights of a mean are not below 0, and one is above")
         return self

@@ -6,22 +6,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import torch
 
+from medal_judges.config import build_config
 from medal_judges.dimension import Dimension, load_rubric
-from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.errors import JudgeLoadError
 from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.saving import read_config, write_config
-from medal_judges.models.hybrid.blend import Blend
-from medal_judges.models.hybrid.combination import Cascade, Combination, Selection, Stack
+from medal_judges.models.base.trained import rubric_hash
+from medal_judges.models.base.weights import WEIGHTS_NAME, read_weights, write_weights
+from medal_judges.models.hybrid.blend import BLEND_PARTS, Blend
+from medal_judges.models.hybrid.combination import Cascade, Combination, MemberSelection, Stack
+from medal_judges.models.hybrid.config import HybridKind, HybridSettings
 from medal_judges.models.hybrid.members import Member, check_member, load_member, open_member
 from medal_judges.models.hybrid.saved_member import require_name
-from medal_judges.models.hybrid.settings import HybridSettings
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.signature import Signature, content_hash
 
-WEIGHTS_NAME = "model.safetensors"
+_KINDS: dict[type[Combination], HybridKind] = {
+    MemberSelection: "select",
+    Stack: "stack",
+    Cascade: "cascade",
+}
 
 
 class HybridJudge(Judge):
@@ -41,7 +48,7 @@ class HybridJudge(Judge):
         dimensions: Sequence[Dimension],
         *,
         name: str = "hybrid",
-        facts: Mapping[str, Any] | None = None,
+        facts: Mapping[str, object] | None = None,
     ) -> None:
         self.members, self.combination = dict(members), combination
         self.dimensions, self.name = tuple(dimensions), name
@@ -56,21 +63,23 @@ class HybridJudge(Judge):
                 check_member(self.members[asked], dimension)
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> HybridJudge:
+    def from_settings(cls, settings: Mapping[str, object]) -> HybridJudge:
         """The judge of a YAML file: nothing fitted, all numbers given; see HybridSettings."""
-        from medal_judges.config import build_config
-
         where = f"judge {settings.get('name', '')}".strip()
         given = build_config(HybridSettings, dict(settings), where=where)
-        known = {d.name: d for d in load_rubric(given.rubric)}
-        names = given.dimensions or tuple(known)
-        if missing := [name for name in names if name not in known]:
-            raise ConfigError(
-                f"{given.name}: the rubric {given.rubric} has no dimension {missing[0]!r}",
-                hint=f"it has: {', '.join(known)}",
-            )
+        dimensions = load_rubric(given.rubric, given.dimensions)
+        names = [d.name for d in dimensions]
+        combination: Combination
+        if given.choices is not None:
+            if missing := [name for name in names if name not in given.choices]:
+                raise ValueError(f"choices name no member for {', '.join(missing)}")
+            combination = MemberSelection({name: given.choices[name] for name in names})
+        elif given.weights is not None:
+            combination = Stack(dict.fromkeys(names, Blend.mean(dict(given.weights))))
+        else:
+            combination = Cascade(dict.fromkeys(names, given.threshold or 0.0))
         members = {name: open_member(name, member) for name, member in given.members.items()}
-        return cls(members, given.combination(names), [known[n] for n in names], name=given.name)
+        return cls(members, combination, dimensions, name=given.name)
 
     def language_models(self) -> list[LanguageModel]:
         return [m for member in self.members.values() for m in member.judge.language_models()]
@@ -89,7 +98,7 @@ class HybridJudge(Judge):
             judge=self.name,
             revision=content_hash(made),
             base=" + ".join(f"{name}={s.judge}@{s.revision}" for name, s in own.items()),
-            rubric=content_hash([d.to_record() for d in self.dimensions]),
+            rubric=rubric_hash(self.dimensions),
             dtype=" + ".join(dict.fromkeys(s.dtype for s in own.values() if s.dtype)) or None,
             seed=seeds.pop() if len(seeds) == 1 else None,
             version=__version__,
@@ -109,9 +118,8 @@ class HybridJudge(Judge):
         for member in self.members.values():
             member.save(folder)
         if tensors := self.combination.tensors():
-            from safetensors.numpy import save_file
-
-            save_file(tensors, folder / WEIGHTS_NAME)
+            arrays = {name: torch.from_numpy(values) for name, values in tensors.items()}
+            write_weights(arrays, folder / WEIGHTS_NAME)
 
     @classmethod
     def load(cls, folder: Path, **options: Any) -> HybridJudge:
@@ -146,61 +154,41 @@ class HybridJudge(Judge):
 
     # -- what the base class asks for -----------------------------------------------------------
 
-    def _prepare(self, items: Sequence[ScoreRequest]) -> None:
+    def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         """Nothing: the members budget their own batches, so that a window is one batch here."""
 
     def _score_batch(
-        self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Prediction]:
         return self.combination.score(
-            self.members, [self.dimension(name) for name in dimensions], items, self._ask
+            self.members, [self.dimension(name) for name in dimensions], requests, self._ask
         )
 
     def _ask(
-        self, member: Member, items: Sequence[ScoreRequest], dimensions: Sequence[str]
+        self, member: Member, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         # Only a budget that was asked for goes on: each member has its own.
         budget = vars(self).get("token_budget")
-        judgements = member.score(items, dimensions, budget)
-        for item, judgement in zip(items, judgements, strict=True):
-            item.truncated_turns = max(item.truncated_turns, judgement.truncated_turns)
+        judgements = member.score(requests, dimensions, budget)
+        for request, judgement in zip(requests, judgements, strict=True):
+            request.truncated_turns = max(request.truncated_turns, judgement.truncated_turns)
         return judgements
-
-
-_KINDS: dict[type[Combination], str] = {Selection: "select", Stack: "stack", Cascade: "cascade"}
 
 
 def _combination(folder: Path, kind: str, record: Mapping[str, Any]) -> Combination:
     if kind == "select":
-        return Selection(record["choices"])
+        return MemberSelection(record["choices"])
     if kind == "cascade":
         return Cascade(record["thresholds"])
     if kind != "stack":
         raise JudgeLoadError(f"{folder}: unknown kind of hybrid {kind!r}")
-    return _load_stack(folder / WEIGHTS_NAME, record["blends"])
-
-
-def _load_stack(path: Path, blends: Mapping[str, Sequence[str]]) -> Stack:
-    """Raises JudgeLoadError for weights that are missing, too many, or of another shape."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    if not path.is_file():
-        raise JudgeLoadError(f"{path.parent}: the judge has no {path.name}")
-    try:
-        tensors = load_file(path)
-    except SafetensorError as error:
-        raise JudgeLoadError(f"{path}: cannot be read: {error}") from error
-    parts: dict[str, dict[str, np.ndarray]] = {name: {} for name in blends}
-    for key, values in tensors.items():
-        name, _, part = key.rpartition(".")
-        if name not in parts or part not in (*_PARTS, "knots"):
-            raise JudgeLoadError(f"{path}: unexpected weights {key!r}")
-        parts[name][part] = values
-    for name, found in parts.items():
-        if missing := [part for part in _PARTS if part not in found]:
+    path, blends = folder / WEIGHTS_NAME, dict[str, Blend]()
+    arrays = {key: tensor.numpy() for key, tensor in read_weights(path).items()}
+    for name, members in record["blends"].items():
+        own = {part: arrays.pop(f"{name}.{part}", None) for part in (*BLEND_PARTS, "knots")}
+        if missing := [part for part in BLEND_PARTS if own[part] is None]:
             raise JudgeLoadError(f"{path}: no weights {name}.{missing[0]}")
-    return Stack({name: Blend.of_tensors(blends[name], found) for name, found in parts.items()})
-
-
-_PARTS = ("center", "spread", "weights", "intercept", "residual")
+        blends[name] = Blend.of_tensors(members, {k: v for k, v in own.items() if v is not None})
+    if arrays:
+        raise JudgeLoadError(f"{path}: unexpected weights {sorted(arrays)[0]!r}")
+    return Stack(blends)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from medal_judges.config import read_yaml
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.judgement import Judgement
@@ -36,45 +37,47 @@ class Member:
     dimensions: Mapping[str, str]
     settings: Mapping[str, Any] | None = None
 
+    def own_name(self, dimension: str) -> str:
+        """What the judge calls the hybrid's ``dimension``."""
+        return self.dimensions.get(dimension, dimension)
+
     def has(self, dimension: str) -> bool:
         """Whether the judge answers the hybrid's ``dimension``."""
-        own = self.dimensions.get(dimension, dimension)
-        return any(d.name == own for d in self.judge.dimensions)
+        return any(d.name == self.own_name(dimension) for d in self.judge.dimensions)
 
     def unit(self, judgement: Judgement, dimension: str) -> float | None:
         """The judge's score of the hybrid's ``dimension`` on [0, 1]; None where unscored."""
-        own = self.dimensions.get(dimension, dimension)
+        own = self.own_name(dimension)
         value = judgement.scores.get(own)
         return None if value is None else self.judge.dimension(own).to_unit(value)
 
     def own(self, dimensions: Sequence[str]) -> list[str]:
         """The judge's names of those of ``dimensions`` that it has, each once."""
-        found = (self.dimensions.get(name, name) for name in dimensions if self.has(name))
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(self.own_name(name) for name in dimensions if self.has(name)))
 
     def score(
         self,
-        items: Sequence[ScoreRequest],
+        requests: Sequence[ScoreRequest],
         dimensions: Sequence[str],
         token_budget: int | None = None,
     ) -> list[Judgement]:
-        """The judge's judgement of each item, in order, on the hybrid's ``dimensions``."""
-        found: dict[int, Judgement] = {}
-        levels: tuple[ScoreLevel, ...] = ("dialogue", "last")
-        for level in levels:
-            asked = [i for i, item in enumerate(items) if _level(item) == level]
-            if not asked:
-                continue
-            judgements = self.judge.score(
-                # Cut at the judged turn, so that a turn is the last one of its dialogue.
-                [items[i].dialogue for i in asked],
-                level=level,
-                dimensions=self.own(dimensions),
-                token_budget=token_budget,
-                unknown_language="allow",  # the hybrid has told already
-            )
-            found.update(zip(asked, judgements, strict=True))
-        return [found[i] for i in range(len(items))]
+        """The judge's judgement of each request, in order, on the hybrid's ``dimensions``."""
+        judgements: dict[int, Judgement] = {}
+        levels: dict[ScoreLevel, list[int]] = {"dialogue": [], "last": []}
+        for i, request in enumerate(requests):
+            # Cut at the judged turn, so that a turn is the last one of its dialogue.
+            levels["dialogue" if request.turn is None else "last"].append(i)
+        for level, rows in levels.items():
+            if rows:
+                scored = self.judge.score(
+                    [requests[i].dialogue for i in rows],
+                    level=level,
+                    dimensions=self.own(dimensions),
+                    token_budget=token_budget,
+                    unknown_language="allow",  # the hybrid has told already
+                )
+                judgements.update(zip(rows, scored, strict=True))
+        return [judgements[i] for i in range(len(requests))]
 
     def record(self) -> dict[str, Any]:
         """What config.json of the hybrid says of this member."""
@@ -104,18 +107,11 @@ class Member:
         return {key: self.settings[key] for key in needed}
 
 
-def _level(item: ScoreRequest) -> ScoreLevel:
-    return "dialogue" if item.turn is None else "last"
-
-
 def open_member(name: str, config: MemberConfig) -> Member:
     """The member of a config. Raises JudgeLoadError as Judge.from_pretrained, which it calls."""
     judge = Judge.from_pretrained(config.path, revision=config.revision, **config.options)
-    settings = None
-    described = judge_file(config.path)
+    described, settings = judge_file(config.path), None
     if described is not None:
-        from medal_judges.config import read_yaml
-
         settings = read_yaml(described) | dict(config.options)
         if settings.get("family") in FORBIDDEN_FAMILIES:  # saved as a folder, as any judge
             settings = None
@@ -131,33 +127,25 @@ def load_member(
     ``device`` and ``dtype`` go to every member that has a model here. Raises JudgeLoadError.
     """
     settings, own = saved["settings"], dict(options.get(name) or {})
-    if settings is not None:
-        shared = {k: v for k, v in options.items() if k in OPTIONS}
-        settings = _merged(from_saved(saved, name, folder, own), own)
-        settings |= placed(settings, shared, f"member {name}", strict=False)
-        described = judge_of_settings(settings, f"member {name}")
-        assert isinstance(described, Judge)
-        judge = described
-    else:
-        shared = {k: v for k, v in options.items() if k in OPTIONS}
+    shared = {k: v for k, v in options.items() if k in OPTIONS}
+    if settings is None:
         judge = Judge.from_pretrained(member_folder(folder, name), **(shared | own))
-    return Member(name, judge, saved["dimensions"], settings)
-
-
-def _merged(settings: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """``own`` over ``settings``, groups field by field, so that ``llm: {device: cuda}`` keeps the
-    model that was saved."""
-    merged = dict(settings)
-    for key, value in own.items():
-        there = merged.get(key)
-        both = isinstance(there, Mapping) and isinstance(value, Mapping)
-        merged[key] = dict(there) | dict(value) if both else value  # type: ignore[arg-type]
-    return merged
+        return Member(name, judge, saved["dimensions"])
+    settings = from_saved(saved, name, folder, own)
+    for key, value in own.items():  # field by field: ``llm: {device: cuda}`` keeps the saved model
+        there = settings.get(key)
+        if isinstance(there, Mapping) and isinstance(value, Mapping):
+            value = {**there, **value}
+        settings[key] = value
+    settings |= placed(settings, shared, f"member {name}", strict=False)
+    described = judge_of_settings(settings, f"member {name}")
+    assert isinstance(described, Judge)
+    return Member(name, described, saved["dimensions"], settings)
 
 
 def check_member(member: Member, dimension: Dimension) -> None:
     """Raise ConfigError where ``member`` lacks ``dimension``, or has it the other way up."""
-    own = member.dimensions.get(dimension.name, dimension.name)
+    own = member.own_name(dimension.name)
     if not member.has(dimension.name):
         raise ConfigError(
             f"member {member.name} has no dimension {own!r}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,20 +58,24 @@ def to_saved(
     Files that are not shipped are copied to ``folder``, where one is given.
     """
     saved, needed = dict(settings), dict[str, str]()
-    for key, value in settings.items():
-        if key in _file_settings(settings) and isinstance(value, str):
-            saved[key] = _kept_file(value, name, key, folder)
-        elif key in _MODELS and isinstance(value, str) and not _is_hub_id(value):
-            needed[key] = Path(value).name
-        elif key == "llm":
-            llm, told = _portable_llm(value)
-            saved[key] = llm
-            if told is not None:
-                needed[key] = told
-    select = settings.get("select")
-    if isinstance(select, Mapping) and isinstance(select.get("prompt"), str):
-        kept = _kept_file(select["prompt"], name, "select_prompt", folder)
-        saved["select"] = {**select, "prompt": kept}
+    for place, value in _files(settings):
+        _put(saved, place, _kept_file(value, name, "_".join(place), folder))
+    for key in _MODELS:
+        model = settings.get(key)
+        if isinstance(model, str) and not _is_hub_id(model):
+            needed[key] = Path(model).name
+    if "llm" in settings:
+        llm = settings["llm"]
+        kept = (
+            {k: v for k, v in llm.items() if k not in _MACHINE} if isinstance(llm, Mapping) else llm
+        )
+        if _foreign(kept) is None:
+            saved["llm"] = kept
+        elif isinstance(llm, str | Mapping):
+            config = llm_config(llm)
+            needed["llm"] = f"{config.backend}:{Path(config.model).name}"
+        else:
+            needed["llm"] = str(getattr(llm, "name", type(llm).__name__))
     return {k: v for k, v in saved.items() if k not in needed}, needed
 
 
@@ -95,55 +99,51 @@ def from_saved(
                 hint=f"give it: {name}.{key}=... on the command line, or "
                 f'Judge.from_pretrained(folder, {name}={{"{key}": ...}})',
             )
-    for key, value in settings.items():
-        if key in _file_settings(settings) and isinstance(value, str):
-            settings[key] = _opened_file(value, name, key, folder, where)
-        elif key in _MODELS and isinstance(value, str) and not _is_hub_id(value):
-            raise _refused(where, key, value)
-        elif key == "llm":
-            _require_portable_llm(value, where)
-    select = settings.get("select")
-    if isinstance(select, Mapping) and isinstance(select.get("prompt"), str):
-        opened = _opened_file(select["prompt"], name, "select.prompt", folder, where)
-        settings["select"] = {**select, "prompt": opened}
+    for place, value in list(_files(settings)):
+        _put(settings, place, _opened_file(value, name, ".".join(place), folder, where))
+    foreign = [(key, settings[key]) for key in _MODELS if isinstance(settings.get(key), str)]
+    foreign = [(key, value) for key, value in foreign if not _is_hub_id(value)]
+    if "llm" in settings and (setting := _foreign(settings["llm"])) is not None:
+        foreign.append(setting)
+    if foreign:
+        raise _refused(where, *foreign[0])
     return settings
 
 
-def _file_settings(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def _files(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """(place, value) of each setting that names a file."""
     # ``pool`` is a way to put repeats together, but for the follow-up judge, whose pool is a file.
-    return (*_FILES, "pool") if settings.get("family") == "followup" else _FILES
+    names = (*_FILES, "pool") if settings.get("family") == "followup" else _FILES
+    for name in names:
+        if isinstance(value := settings.get(name), str):
+            yield (name,), value
+    select = settings.get("select")
+    if isinstance(select, Mapping) and isinstance(select.get("prompt"), str):
+        yield ("select", "prompt"), select["prompt"]
+
+
+def _put(settings: dict[str, Any], place: tuple[str, ...], value: str) -> None:
+    """Set the setting at ``place``, groups copied."""
+    first, *rest = place
+    settings[first] = {**settings[first], rest[0]: value} if rest else value
 
 
 def _is_hub_id(value: str) -> bool:
     return bool(_HUB_ID.fullmatch(value)) and ".." not in value and not Path(value).exists()
 
 
-def _portable_llm(llm: Any) -> tuple[Any, str | None]:
-    """(``llm`` without the server's and the machine's settings, None), or (None, what it was) for
-    a model that only the user can name."""
+def _foreign(llm: object) -> tuple[str, object] | None:
+    """(setting, value) of an ``llm`` that a folder may not hold: a server, a path, a setting of the
+    machine; None where there is no such."""
     if not isinstance(llm, str | Mapping):
-        return None, str(getattr(llm, "name", type(llm).__name__))
-    config = llm_config(llm)
-    known = isinstance(llm, str) or all(key in (*_LLM, *_MACHINE) for key in llm)
-    if isinstance(config, OpenAILLM) or not _is_hub_id(config.model) or not known:
-        return None, f"{config.backend}:{Path(config.model).name}"
-    if isinstance(llm, str):
-        return llm, None
-    return {key: value for key, value in llm.items() if key in _LLM}, None
-
-
-def _require_portable_llm(llm: Any, where: str) -> None:
-    if isinstance(llm, Mapping):
-        for key, value in llm.items():
-            if key not in _LLM:
-                raise _refused(where, f"llm.{key}", value)
-    if not isinstance(llm, str | Mapping):
-        raise _refused(where, "llm", llm)
+        return "llm", llm
+    for key, value in llm.items() if isinstance(llm, Mapping) else ():
+        if key not in _LLM:
+            return f"llm.{key}", value
     config = llm_config(llm)
     if isinstance(config, OpenAILLM):
-        raise _refused(where, "llm", f"{config.backend}:{config.model}")
-    if not _is_hub_id(config.model):
-        raise _refused(where, "llm.model", config.model)
+        return "llm", f"{config.backend}:{config.model}"
+    return None if _is_hub_id(config.model) else ("llm.model", config.model)
 
 
 def _refused(where: str, key: str, value: object) -> JudgeLoadError:

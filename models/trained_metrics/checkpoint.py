@@ -47,9 +47,10 @@ def load_checkpoint(
     folder = _folder(model, config.revision)
     _require_safetensors(folder, config, network_class)
     words = _folder(config.tokenizer, None) if config.tokenizer else folder
-    local = {"local_files_only": True, "trust_remote_code": False}
     try:
-        shape = transformers.AutoConfig.from_pretrained(folder, **local)
+        shape = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
         if shape.model_type != kind.config_class.model_type:
             raise ValueError(f"it is a {shape.model_type}, not a {kind.config_class.model_type}")
         network, loading = kind.from_pretrained(
@@ -57,11 +58,14 @@ def load_checkpoint(
             dtype=torch_dtype(config.dtype),
             use_safetensors=True,
             output_loading_info=True,
-            **local,
+            local_files_only=True,
+            trust_remote_code=False,
         )
         if loading["missing_keys"]:  # transformers would draw them at random, with a warning
             raise ValueError(f"weights are missing: {', '.join(sorted(loading['missing_keys']))}")
-        tokenizer = transformers.AutoTokenizer.from_pretrained(words, **local)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            words, local_files_only=True, trust_remote_code=False
+        )
     except (OSError, ValueError, ImportError) as error:
         raise JudgeLoadError(
             f"cannot load {model}: {error}",

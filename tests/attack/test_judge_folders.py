@@ -18,7 +18,7 @@ from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.hybrid.combination import Selection
+from medal_judges.models.hybrid.combination import MemberSelection
 from medal_judges.models.hybrid.config import MemberConfig
 from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.models.hybrid.members import open_member
@@ -39,7 +39,7 @@ MEDAL: dict[str, Any] = {
 def hybrid(tmp_path: Path) -> Path:
     """A saved hybrid of one member in YAML."""
     member = open_member("one", MemberConfig(path="configs/judges/length.yaml"))
-    judge = HybridJudge({"one": member}, Selection({"overall": "one"}), [OVERALL])
+    judge = HybridJudge({"one": member}, MemberSelection({"overall": "one"}), [OVERALL])
     return judge.save_pretrained(tmp_path / "hybrid")
 
 
@@ -147,7 +147,7 @@ def test_saving_leaves_out_the_server_and_loading_asks_for_it(tmp_path: Path) ->
     llm |= {"api_key_env": "MY_KEY", "cache": str(tmp_path / "cache")}
     judge.write_text(json.dumps(MEDAL | {"llm": llm, "rubric": str(rubric)}))
     member = open_member("strong", MemberConfig(path=str(judge)))
-    made = HybridJudge({"strong": member}, Selection({"overall": "strong"}), [OVERALL])
+    made = HybridJudge({"strong": member}, MemberSelection({"overall": "strong"}), [OVERALL])
     folder = made.save_pretrained(tmp_path / "hybrid")
     config = (folder / "config.json").read_text()
     for secret in ("127.0.0.1", "MY_KEY", str(tmp_path)):

@@ -65,7 +65,7 @@ def test_write_is_for_judges_without_golden_scores(folder: Path) -> None:
 
 def test_a_hybrid_is_given_what_its_folder_may_not_hold(tmp_path: Path) -> None:
     from medal_judges.dimension import Dimension
-    from medal_judges.models.hybrid.combination import Selection
+    from medal_judges.models.hybrid.combination import MemberSelection
     from medal_judges.models.hybrid.config import MemberConfig
     from medal_judges.models.hybrid.judge import HybridJudge
     from medal_judges.models.hybrid.members import open_member
@@ -81,7 +81,7 @@ def test_a_hybrid_is_given_what_its_folder_may_not_hold(tmp_path: Path) -> None:
             ),
         ),
     }
-    made = HybridJudge(members, Selection({"overall": "plain"}), [overall])
+    made = HybridJudge(members, MemberSelection({"overall": "plain"}), [overall])
     folder = made.save_pretrained(tmp_path / "hybrid")
     write_golden(made, folder)
     asked = CliRunner().invoke(app, ["doctor", str(folder)])

@@ -20,7 +20,7 @@ from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.blend import Blend, level_chances
-from medal_judges.models.hybrid.combination import Cascade, Combination, Selection, Stack
+from medal_judges.models.hybrid.combination import Cascade, Combination, MemberSelection, Stack
 from medal_judges.models.hybrid.config import HybridConfig, MemberConfig
 from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.models.hybrid.members import Member, open_member
@@ -99,7 +99,7 @@ def overall(judgements: Sequence[Judgement]) -> list[float | None]:
 
 
 def test_a_selection_says_what_its_member_says() -> None:
-    judge = opened(Selection({"overall": "repetition"}), length=LENGTH, repetition=REPETITION)
+    judge = opened(MemberSelection({"overall": "repetition"}), length=LENGTH, repetition=REPETITION)
     alone = list(Judge.from_pretrained(REPETITION).score(chats(), dimensions=["overall"]))
     found = list(judge.score(chats()))
     assert overall(found) == pytest.approx(overall(alone))
@@ -131,7 +131,7 @@ def test_scores_do_not_depend_on_batch_order_or_window() -> None:
 
 
 def test_levels_are_the_members_levels() -> None:
-    judge = opened(Selection({"overall": "length"}), length=LENGTH)
+    judge = opened(MemberSelection({"overall": "length"}), length=LENGTH)
     alone = Judge.from_pretrained(LENGTH)
     for level in ("turn", "last"):
         ours = list(judge.score(chats(), level=level))
@@ -176,7 +176,7 @@ def test_answers_are_no_amounts_and_stay_with_their_dimension() -> None:
     assert stacked.usage == {"tokens": 40, "output_tokens": 10, "seconds": 1.0, "money": 0.5}
     assert stacked.details["overall"].members == pytest.approx({"a": 3.8, "b": 3.8})
     assert parse_judgement(json.loads(json.dumps(stacked.to_record()))) == stacked
-    (selected,) = hybrid(Selection({"overall": "a"}), a=Rating()).score([chats()[1]])
+    (selected,) = hybrid(MemberSelection({"overall": "a"}), a=Rating()).score([chats()[1]])
     told = selected.details["overall"]
     assert (told.value, told.expected, told.spread) == (4.0, pytest.approx(3.8), 0.4)
     assert told.repeats == (4.0, None) and told.mass == 0.9  # on the hybrid's own scale
@@ -194,7 +194,7 @@ def test_a_members_failure_is_the_stacks_with_its_reason() -> None:
     assert found["1"].scored
 
 
-def test_a_cascade_defers_what_is_unsure_and_asks_the_dear_judge_no_more() -> None:
+def test_a_cascade_defers_what_is_unsure_and_asks_the_strong_judge_no_more() -> None:
     weak, strong = Counting(missing=["1"]), Counting(missing=["5"])
     judge = hybrid(Cascade({"overall": 0.3}), weak=weak, strong=strong)
     found = {j.id: j for j in judge.score(chats(14))}
@@ -220,7 +220,7 @@ def test_the_ends_of_a_cascade_are_its_members() -> None:
     assert len(strong.asked) == 5
 
 
-def test_a_cheap_judge_without_distributions_is_refused() -> None:
+def test_a_weak_judge_without_distributions_is_refused() -> None:
     judge = hybrid(Cascade({"overall": 0.1}), weak=Counting(chances=False), strong=Counting())
     with pytest.raises(ConfigError, match="no distribution of 'overall'"):
         list(judge.score(chats(2)))
@@ -293,7 +293,7 @@ def test_saved_with_its_members_and_the_same_in_a_fresh_process(
 
 
 def test_selections_and_cascades_come_back_too(tmp_path: Path) -> None:
-    for combination in (Selection({"overall": "length"}), Cascade({"overall": 0.25})):
+    for combination in (MemberSelection({"overall": "length"}), Cascade({"overall": 0.25})):
         judge = opened(combination, length=LENGTH, repetition=REPETITION)
         loaded = Judge.from_pretrained(judge.save_pretrained(tmp_path / "h"))
         assert isinstance(loaded, HybridJudge)
@@ -304,7 +304,7 @@ def test_selections_and_cascades_come_back_too(tmp_path: Path) -> None:
 def test_a_hybrid_can_be_a_member(tmp_path: Path) -> None:
     inner = opened(Stack({"overall": blend(0.1, 0.05)}), length=LENGTH, repetition=REPETITION)
     inner.save_pretrained(tmp_path / "inner")
-    outer = opened(Selection({"overall": "inner"}), inner=str(tmp_path / "inner"))
+    outer = opened(MemberSelection({"overall": "inner"}), inner=str(tmp_path / "inner"))
     loaded = Judge.from_pretrained(outer.save_pretrained(tmp_path / "outer"))
     assert overall(list(loaded.score(chats()))) == pytest.approx(
         overall(list(inner.score(chats())))
@@ -343,13 +343,13 @@ def test_dimensions_that_do_not_go_together_are_refused() -> None:
     with pytest.raises(ConfigError, match="has no dimension 'warmth'"):
         HybridJudge(
             {"length": open_member("length", MemberConfig(path=LENGTH))},
-            Selection({"warmth": "length"}),
+            MemberSelection({"warmth": "length"}),
             [Dimension("warmth", "continuous", 0, 1)],
         )
     with pytest.raises(ConfigError, match="good end of 'repetitive'"):
         HybridJudge(
             {"a": open_member("a", MemberConfig(path=LENGTH, dimensions={"fresh": "repetitive"}))},
-            Selection({"fresh": "a"}),
+            MemberSelection({"fresh": "a"}),
             [Dimension("fresh", "continuous", 0, 1)],
         )
 

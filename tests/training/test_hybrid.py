@@ -12,7 +12,7 @@ from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.hub import judge_files
 from medal_judges.models.feature.judge import FeatureJudge
-from medal_judges.models.hybrid.combination import Selection, Stack
+from medal_judges.models.hybrid.combination import MemberSelection, Stack
 from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.hybrid.fit import (
@@ -200,7 +200,7 @@ def test_members_judge_the_rows_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_selection_takes_the_winner(tmp_path: Path) -> None:
     judge, figures = fit_hybrid(run(tmp_path, kind="select"), examples(), [OVERALL])
-    assert judge.combination == Selection({"overall": "length"})
+    assert judge.combination == MemberSelection({"overall": "length"})
     assert figures["spearman/overall/length"] > 0.8
 
 

@@ -22,7 +22,7 @@ from medal_judges.judgement import Judgement
 from medal_judges.models.hybrid.combination import (
     Cascade,
     Combination,
-    Selection,
+    MemberSelection,
     Stack,
     uncertainty,
 )
@@ -188,7 +188,7 @@ def _combined(
             figures[f"alpha/{name}"] = fitted.alpha
         if scores is not None:
             figures |= _named(f"spearman/{name}", agreement(scores, rows))
-    return (Selection(choices) if model.kind == "select" else Stack(blends)), figures
+    return (MemberSelection(choices) if model.kind == "select" else Stack(blends)), figures
 
 
 def _named(prefix: str, by_source: Mapping[str, float]) -> dict[str, float]:

@@ -16,10 +16,11 @@ from medal_judges.eval.benchmark.runner import Answers, BenchmarkRun
 from medal_judges.eval.benchmark.sets import BenchmarkSet
 from medal_judges.eval.metaeval.alignment import align
 from medal_judges.eval.metaeval.cascade import cascade_curve
-from medal_judges.eval.metaeval.comparison import JudgedRows, comparison_tables
+from medal_judges.eval.metaeval.comparison import comparison_tables
 from medal_judges.eval.metaeval.dimension_means import dimension_means_table
 from medal_judges.eval.metaeval.metaeval import (
     ComparedDimension,
+    JudgedRows,
     comparable_signature,
     disagreements,
     evaluate,
@@ -129,7 +130,7 @@ def _evaluate(
         if wanted not in known:
             continue
         question = ComparedDimension(config.name, dimension, wanted, config.level)
-        row = evaluate(
+        one = evaluate(
             data.rows,
             answers.judgements,
             question,
@@ -140,18 +141,9 @@ def _evaluate(
             judge_scale=answers.scales.get(wanted),
             weights=data.weights,
         )
-        aligned = align(
-            data.rows,
-            answers.judgements,
-            dimension,
-            wanted,
-            left_out=data.left_out,
-            weights=data.weights,
-        )
-        judged.append(JudgedRows(row, aligned))
-        if row.kind != "binary" and not row.under_floor:
-            top = run.config.disagreements
-            most += disagreements(aligned, question, judge=answers.judge, top=top)
+        judged.append(one)
+        if one.row.kind != "binary" and not one.row.under_floor:
+            most += disagreements(one, wanted, run.config.disagreements)
     return judged, most
 
 

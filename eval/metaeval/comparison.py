@@ -20,6 +20,7 @@ from medal_judges.eval.metaeval.classification import (
     classification_statistic,
     not_classifiable,
 )
+from medal_judges.eval.metaeval.metaeval import JudgedRows
 from medal_judges.report.table import Cell, PValue, Table
 from medal_judges.signature import Signature, require_comparable
 from medal_judges.stats.correlation import Floats, correlations
@@ -59,14 +60,6 @@ _CEILING_NOTE = (
     f"(Spearman's ρ, F1+ for issues). {_CLUSTERED}Holm's correction is over the lines of this "
     "table."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedRows:
-    """A judge on a set and dimension: its figures, and the rows that they are of."""
-
-    row: ResultRow
-    aligned: Aligned
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,14 @@ class ComparedDimension:
     level: str = "dialogue"
 
 
+@dataclass(frozen=True, slots=True)
+class JudgedRows:
+    """A judge on a set and dimension: its figures, and the rows that they are of."""
+
+    row: ResultRow
+    aligned: Aligned
+
+
 def kind_of(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
     """Kind of people's answers: binary where the scale is 0 to 1 and every answer 0 or 1, ordinal
     where single answers (not means) are whole numbers, else continuous."""
@@ -64,7 +72,7 @@ def evaluate(
     left_out: Iterable[LabelledDialogue] = (),
     judge_scale: Scale | None = None,
     weights: Weights = "none",
-) -> ResultRow:
+) -> JudgedRows:
     """Agreement of one judge with people, with intervals, slices and the human ceiling.
 
     The human answer is the mean over the annotators who answered; F1 and its kin are computed
@@ -84,7 +92,7 @@ def evaluate(
     slices = _slices(aligned)
     compared = against_ceiling(aligned, kind)
     sliced = {name: slice_ceiling(aligned.part(part), kind) for name, part in slices.items()}
-    return ResultRow(
+    row = ResultRow(
         judge=judge,
         signature=signature,
         set_name=question.set_name,
@@ -109,6 +117,7 @@ def evaluate(
         human_scale=scale_of_answers(rows, question.dimension),
         judge_scale=judge_scale,
     )
+    return JudgedRows(row, aligned)
 
 
 def scale_of_answers(rows: Iterable[LabelledDialogue], dimension: str) -> Scale | None:
@@ -182,25 +191,31 @@ def comparable_signature(judge_signature: str, data: str, dimension: str) -> str
     return str(replace(signature, data=data, dimension=dimension))
 
 
-def disagreements(
-    aligned: Aligned,
-    question: ComparedDimension,
-    *,
-    judge: str,
-    top: int = 6,
-) -> list[Disagreement]:
+def disagreements(judged: JudgedRows, judge_dimension: str, top: int = 6) -> list[Disagreement]:
     """The ``top`` rows whose rank by judge and by people differ most, the furthest first.
 
     Ranks, since the two sides need not share a scale. Empty where one side is constant.
     """
+    aligned = judged.aligned
     if undefined_reason(aligned.human, aligned.score) is not None:
         return []
     human, score = _unit_ranks(aligned.human), _unit_ranks(aligned.score)
     ids = np.array([row.id for row in aligned.rows])
     order = np.lexsort((ids, -np.abs(human - score)))
     return [
-        _disagreement(aligned, question, judge, int(i), float(human[i]), float(score[i]))
-        for i in order[:top]
+        Disagreement(
+            judge=judged.row.judge,
+            set_name=judged.row.set_name,
+            dimension=judged.row.dimension,
+            id=aligned.rows[i].id,
+            human=float(aligned.human[i]),
+            score=float(aligned.score[i]),
+            human_rank=float(human[i]),
+            score_rank=float(score[i]),
+            turns=[(turn.role, turn.content) for turn in aligned.rows[i].dialogue.turns],
+            contributions=aligned.judgements[i].contributions.get(judge_dimension),
+        )
+        for i in map(int, order[:top])
     ]
 
 
@@ -209,22 +224,3 @@ def _unit_ranks(values: Floats) -> Floats:
 
     ranks: Floats = (rankdata(values) - 1) / (len(values) - 1)
     return ranks
-
-
-def _disagreement(
-    aligned: Aligned, question: ComparedDimension, judge: str, i: int, human: float, score: float
-) -> Disagreement:
-    row, judgement = aligned.rows[i], aligned.judgements[i]
-    name = question.judge_dimension or question.dimension
-    return Disagreement(
-        judge=judge,
-        set_name=question.set_name,
-        dimension=question.dimension,
-        id=row.id,
-        human=float(aligned.human[i]),
-        score=float(aligned.score[i]),
-        human_rank=human,
-        score_rank=score,
-        turns=[(turn.role, turn.content) for turn in row.dialogue.turns],
-        contributions=judgement.contributions.get(name),
-    )

@@ -74,7 +74,7 @@ def test_the_ends_are_the_judges_own_figures() -> None:
             ComparedDimension("set", "overall"),
             judge="x",
             signature="judge:x",
-        ).metrics["spearman"]
+        ).row.metrics["spearman"]
         assert (point.spearman.value, point.spearman.low, point.spearman.high) == pytest.approx(
             (own.value, own.low, own.high)
         )

@@ -13,16 +13,14 @@ from statsmodels.stats.multitest import multipletests
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import MedalError
-from medal_judges.eval.metaeval.alignment import align
 from medal_judges.eval.metaeval.comparison import (
     CEILING,
     GRADED,
     ISSUES,
-    JudgedRows,
     comparison_tables,
     right_alone,
 )
-from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
+from medal_judges.eval.metaeval.metaeval import ComparedDimension, JudgedRows, evaluate
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.report.table import PValue, Table
@@ -49,8 +47,7 @@ def judged(
 ) -> JudgedRows:
     said = [Judgement(f"d{i}", judge, {name: float(s)}) for i, s in enumerate(scores)]
     question = ComparedDimension("set", name)
-    row = evaluate(rows, said, question, judge=judge, signature=f"judge:{judge}|data:d")
-    return JudgedRows(row, align(rows, said, name))
+    return evaluate(rows, said, question, judge=judge, signature=f"judge:{judge}|data:d")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from sklearn.metrics import f1_score
 
 from medal_judges.contributions import Contributions
 from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.eval.metaeval.alignment import align
 from medal_judges.eval.metaeval.metaeval import (
     ComparedDimension,
     comparable_signature,
@@ -48,7 +47,7 @@ def graded(rows: int = 90) -> tuple[list[LabelledDialogue], list[Judgement]]:
 
 
 def run(rows: list[LabelledDialogue], judgements: list[Judgement]) -> ResultRow:
-    return evaluate(rows, judgements, QUESTION, judge="x", signature="judge:x|data:d")
+    return evaluate(rows, judgements, QUESTION, judge="x", signature="judge:x|data:d").row
 
 
 def test_graded_dimension() -> None:
@@ -139,7 +138,8 @@ def test_disagreements_come_furthest_first() -> None:
         Judgement(f"d{i}", "j", {"overall": s}, contributions={"overall": told(s)})
         for i, s in enumerate(scores)
     ]
-    found = disagreements(align(rows, judgements, "overall"), QUESTION, judge="j", top=2)
+    judged = evaluate(rows, judgements, QUESTION, judge="j", signature="judge:j|data:d")
+    found = disagreements(judged, "overall", top=2)
     assert [(d.id, d.human_rank, d.score_rank) for d in found] == [("d0", 0, 1), ("d4", 1, 0)]
     assert found[0].turns == [("user", "hello"), ("assistant", "hi")]
     assert found[0].contributions == told(50.0)

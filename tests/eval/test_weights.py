@@ -16,8 +16,7 @@ from medal_judges.cli import app
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.eval.agreement.agreement import agreements
-from medal_judges.eval.metaeval.alignment import align
-from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, JudgedRows, comparison_tables
+from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
 from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
 from medal_judges.eval.page.calibration import bins, gap
 from medal_judges.jsonl import read_labelled, write_records
@@ -72,7 +71,7 @@ def evaluated(scale: Scale, repeat: bool) -> ResultRow:
         signature="judge:j|data:d",
         weights="none" if repeat else "curation",
         judge_scale=scale,
-    )
+    ).row
 
 
 @pytest.mark.parametrize("scale", [(1, 5), (0, 1)])
@@ -117,10 +116,9 @@ def test_pairs_of_judges_under_weights(scale: Scale) -> None:
         for name, answers in (("one", said), ("two", other)):
             weights: Any = "none" if repeat else "curation"
             signature, question = f"judge:{name}|data:d", ComparedDimension("set", "x")
-            result = evaluate(
-                rows, answers, question, judge=name, signature=signature, weights=weights
+            judged.append(
+                evaluate(rows, answers, question, judge=name, signature=signature, weights=weights)
             )
-            judged.append(JudgedRows(result, align(rows, answers, "x", weights=weights)))
         title = ISSUES if scale == (0, 1) else GRADED
         (table,) = (t for t in comparison_tables(judged) if t.title == title)
         found.append(dict(zip(table.columns, table.rows[0], strict=True)))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from medal_judges.eval.page.arrangement import Arrangement, SetKey
 from medal_judges.rating import rescale
 from medal_judges.report.figure import OTHER_INDEX, Axis, Dot, Figure, Line, Plot, padded
 from medal_judges.report.numbers import number
 from medal_judges.report.page import Block, Fold, Legend, Section, Strip
-from medal_judges.stats.results import Point, ResultRow
+from medal_judges.stats.results import ResultRow
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 _GRADED_BINS = 8
 _BINARY_BINS = 10
@@ -41,17 +46,26 @@ def bins(row: ResultRow) -> list[Bin]:
     cannot be put on it (``off_scale``). Equal scores are never split between two bins."""
     if off_scale(row) is not None:
         return []
-    points = _rescaled(row)
-    parts = _tenths(points) if row.kind == "binary" else _equal_parts(points)
+    score, human, weight = (
+        np.array([getattr(p, name) for p in row.points]) for name in ("score", "human", "weight")
+    )
+    judge, people = row.judge_scale, row.human_scale
+    if row.kind == "binary":
+        member = np.clip((score * _BINARY_BINS).astype(int), 0, _BINARY_BINS - 1)
+    else:
+        if judge is not None and people is not None and judge != people:
+            score = np.array([rescale(value, judge, people) for value in score])
+        member = _equal_parts(score)
+    parts = (member == part for part in np.unique(member))
     return [
         Bin(
-            sum(p.weight * p.score for p in part) / weight,
-            sum(p.weight * p.human for p in part) / weight,
-            len(part),
-            weight,
+            float(np.average(score[part], weights=weight[part])),
+            float(np.average(human[part], weights=weight[part])),
+            int(part.sum()),
+            float(weight[part].sum()),
         )
         for part in parts
-        if (weight := sum(p.weight for p in part))
+        if weight[part].sum()
     ]
 
 
@@ -77,29 +91,16 @@ def off_scale(row: ResultRow) -> str | None:
     return None if inside else "its scores leave its own scale"
 
 
-def _rescaled(row: ResultRow) -> Sequence[Point]:
-    judge, people = row.judge_scale, row.human_scale
-    if row.kind == "binary" or judge is None or people is None or judge == people:
-        return row.points
-    return [replace(p, score=rescale(p.score, judge, people)) for p in row.points]
-
-
-def _tenths(points: Sequence[Point]) -> list[list[Point]]:
-    tenths: list[list[Point]] = [[] for _ in range(_BINARY_BINS)]
-    for point in points:
-        tenths[max(0, min(int(point.score * _BINARY_BINS), _BINARY_BINS - 1))].append(point)
-    return [part for part in tenths if part]
-
-
-def _equal_parts(points: Sequence[Point]) -> list[list[Point]]:
-    ordered = sorted(points, key=lambda p: p.score)
-    size = len(ordered) / min(_GRADED_BINS, max(1, len(ordered) // 5))
-    parts: list[list[Point]] = [[]]
-    for _, same in groupby(ordered, key=lambda p: p.score):
-        if len(parts[-1]) >= size - 1e-9:
-            parts.append([])
-        parts[-1].extend(same)
-    return parts
+def _equal_parts(scores: Floats) -> Ints:
+    """A bin for each score, of equal size as far as equal scores stay together."""
+    _, member, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    size = len(scores) / min(_GRADED_BINS, max(1, len(scores) // 5))
+    parts, filled = [0], 0
+    for count in counts:
+        full = filled >= size - 1e-9
+        parts.append(parts[-1] + full)
+        filled = count if full else filled + count
+    return np.array(parts[1:])[member]
 
 
 def calibration(view: Arrangement) -> Section:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from medal_judges.eval.metaeval.cascade import COSTS
@@ -77,11 +77,17 @@ def _estimate(estimate: Estimate) -> tuple[object, ...]:
     return tuple(getattr(estimate, name) for name in _ESTIMATE)
 
 
+def _lines(at: Line, figures: Mapping[str, Estimate]) -> Iterator[Line]:
+    """A line for each metric."""
+    for metric, estimate in figures.items():
+        yield *at, metric, *_estimate(estimate)
+
+
 def _figures(rows: Sequence[ResultRow]) -> Iterator[Line]:
     for row in rows:
-        covered = (row.n, row.scored, row.coverage, row.under_floor)
-        for metric, estimate in row.metrics.items():
-            yield *_at(row), *covered, metric, *_estimate(estimate)
+        yield from _lines(
+            (*_at(row), row.n, row.scored, row.coverage, row.under_floor), row.metrics
+        )
 
 
 def _ceilings(rows: Sequence[ResultRow]) -> Iterator[Line]:
@@ -89,32 +95,21 @@ def _ceilings(rows: Sequence[ResultRow]) -> Iterator[Line]:
     ``slice`` is empty for the whole set."""
     for row in rows:
         whole = (*_at(row), None, row.ceiling_rows)
-        sides = (("annotator", row.ceiling), ("judge", row.like_for_like))
-        for who, figures in sides:
-            for metric, estimate in figures.items():
-                yield *whole, who, metric, *_estimate(estimate)
+        yield from _lines((*whole, "annotator"), row.ceiling)
+        yield from _lines((*whole, "judge"), row.like_for_like)
         if row.ceiling_difference is not None:
-            metric = primary_metric(row.kind)
-            yield *whole, "judge minus annotator", metric, *_estimate(row.ceiling_difference)
+            difference = {primary_metric(row.kind): row.ceiling_difference}
+            yield from _lines((*whole, "judge minus annotator"), difference)
         sliced = (("annotator", row.slice_ceilings), ("judge", row.slice_like_for_like))
         for who, slices in sliced:
             for name, figures in slices.items():
-                for metric, estimate in figures.items():
-                    yield (
-                        *_at(row),
-                        name,
-                        row.slice_sizes.get(name),
-                        who,
-                        metric,
-                        *_estimate(estimate),
-                    )
+                yield from _lines((*_at(row), name, row.slice_sizes.get(name), who), figures)
 
 
 def _slices(rows: Sequence[ResultRow]) -> Iterator[Line]:
     for row in rows:
-        for name, metrics in row.slices.items():
-            for metric, estimate in metrics.items():
-                yield *_at(row), name, row.slice_sizes.get(name), metric, *_estimate(estimate)
+        for name, figures in row.slices.items():
+            yield from _lines((*_at(row), name, row.slice_sizes.get(name)), figures)
 
 
 def _cascades(curves: Sequence[CascadeCurve]) -> Iterator[Line]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from medal_judges.eval.page.arrangement import Arrangement, SetKey, shown
 from medal_judges.report.figure import (
     OTHER_INDEX,
@@ -88,14 +90,13 @@ def _dot(point: Point, colours: Mapping[str, int]) -> Dot:
 
 def trend(points: Sequence[Point]) -> tuple[float, float] | None:
     """(intercept, slope) of the least-squares line; None where people never differ."""
-    n = sum(p.weight for p in points)
-    mean_x = sum(p.weight * p.human for p in points) / n
-    mean_y = sum(p.weight * p.score for p in points) / n
-    square = sum(p.weight * (p.human - mean_x) ** 2 for p in points)
-    if square == 0:
+    humans, scores, weights = (
+        np.array([getattr(p, name) for p in points]) for name in ("human", "score", "weight")
+    )
+    if humans.min() == humans.max():
         return None
-    slope = sum(p.weight * (p.human - mean_x) * (p.score - mean_y) for p in points) / square
-    return mean_y - slope * mean_x, slope
+    slope, intercept = np.polyfit(humans, scores, 1, w=np.sqrt(weights))
+    return float(intercept), float(slope)
 
 
 def cascades(view: Arrangement) -> Section:

@@ -1,4 +1,4 @@
-"""``medal doctor``: what this machine brings, and whether a judge answers here as it should."""
+"""``medal doctor``: what is installed here, and whether a judge scores here as it should."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from medal_judges.models.base.golden import GoldenCheck, versions
 
 Fact = tuple[str, str]
 
-# Variables that hold a secret: only whether they are set is ever told.
+# Variables that hold a secret: it is only shown whether they are set.
 TOKENS = ("HF_TOKEN", "OPENAI_API_KEY")
 
 
@@ -106,7 +106,7 @@ def _tokens() -> list[Fact]:
 
 
 def judge_facts(check: GoldenCheck) -> list[Fact]:
-    """(what, value) of a judge beside its golden scores."""
+    """(what, value) of a judge and its golden scores."""
     where = f" at {check.where}" if check.where else ""
     share = f"{check.deviation:.2e} of the scale{where}; {check.tolerance:.0e} is allowed"
     found = [("deviation", share)]

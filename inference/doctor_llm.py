@@ -1,8 +1,8 @@
 """``medal doctor --llm``: whether a language model computes here what its weights say.
 
 Every line is a figure and a verdict. ``pass``: right. ``warn``: right, but slower, shorter or
-otherwise than one may think; what the note says is done. ``fail``: numbers from it would be wrong.
-``skip``: this backend does not let it be seen.
+different from what one may expect; the note says how. ``fail``: its numbers would be wrong.
+``skip``: this backend does not show it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.inference.doctor_boundary import boundary
 from medal_judges.models.llm.cache import CachedModel
+from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
 from medal_judges.models.llm.local.model import LocalModel
@@ -30,6 +30,7 @@ from medal_judges.models.llm.local.probes import (
     Finding,
     Probe,
 )
+from medal_judges.models.llm.local.token_model import TokenModel
 from medal_judges.models.llm.local.windows import smallest_window
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -40,12 +41,13 @@ from medal_judges.models.llm.protocol import (
 )
 
 Verdict = Literal["pass", "warn", "fail", "skip"]
+Result = tuple[Verdict, str, str]  # verdict, figure, note
 
 # Longer windows are not filled: reading them would take longer than all the rest.
 LONGEST_WINDOW = 8192
-# A dialogue of MEDAL with its prompt; below the second, most dialogues lose turns.
-ROOM, LITTLE_ROOM = 4096, 1024
-# bf16 against fp32, nats a token: what a mean over a follow-up's tokens can bear, and cannot.
+# A dialogue of MEDAL with its prompt fits; below the second, most dialogues lose turns.
+ENOUGH, LITTLE = 4096, 1024
+# bf16 against fp32, nats a token: what changes a mean over a follow-up's tokens little, and much.
 BF16_FINE, BF16_TOO_MUCH = 0.1, 0.5
 
 _TALK = (
@@ -82,10 +84,10 @@ def check_llm(setting: str | Mapping[str, Any] | LanguageModel) -> Iterator[Chec
     model = load_llm(setting)
     while isinstance(model, CachedModel):
         model = model.inner
-    lines: list[tuple[str, Callable[[Any], tuple[Verdict, str, str]]]] = [
+    lines: list[tuple[str, Callable[[Any], Result]]] = [
         ("chat: alone against in a batch", _chat_batch),
         ("likelihood: alone against in a batch", _likelihood_batch),
-        ("tokens at the boundary", lambda llm: boundary(llm, _TALK, _SAID)),
+        ("tokens at the boundary", _boundary),
         ("system role", _system),
         ("thinking", _thinking),
         ("grammar", _grammar),
@@ -98,11 +100,11 @@ def check_llm(setting: str | Mapping[str, Any] | LanguageModel) -> Iterator[Chec
         lines.append(("bf16 against fp32", _half))
     for name, line in lines:
         try:
-            found = line(model)
+            result = line(model)
         except (MedalError, RuntimeError, ValueError, TypeError, AttributeError) as error:
-            said = (str(error).strip().splitlines() or [""])[0][:200]
-            found = ("fail", "–", f"{type(error).__name__}: {said}")
-        yield Check(name, *found)
+            first = (str(error).strip().splitlines() or [""])[0][:200]
+            result = ("fail", "–", f"{type(error).__name__}: {first}")
+        yield Check(name, *result)
 
 
 # -- the ways of computing (transformers) ----------------------------------------------------------
@@ -132,7 +134,7 @@ def _way(name: str, finding: Finding, instead: str, refused: Verdict = "warn") -
     )
 
 
-def _half(llm: LocalModel | EncoderDecoderModel) -> tuple[Verdict, str, str]:
+def _half(llm: LocalModel | EncoderDecoderModel) -> Result:
     import torch
 
     half = llm.model.dtype != torch.float32
@@ -149,7 +151,7 @@ def _half(llm: LocalModel | EncoderDecoderModel) -> tuple[Verdict, str, str]:
     return ("fail" if too_much else "warn"), figure, "llm.dtype=fp32 is exact"
 
 
-def _window(llm: LocalModel) -> tuple[Verdict, str, str]:
+def _window(llm: LocalModel) -> Result:
     window = smallest_window(llm.model.config)
     if window is None:
         return "pass", "none", "every layer sees all before it, or keeps a state"
@@ -180,7 +182,7 @@ def _apart(llm: LanguageModel, pairs: Sequence[tuple[Sequence[float], Sequence[f
     return float(apart.mean() if _allowed(llm)[0] else apart.max())
 
 
-def _chat_batch(llm: LanguageModel) -> tuple[Verdict, str, str]:
+def _chat_batch(llm: LanguageModel) -> Result:
     requests = [
         ChatRequest((*_TALK[:end], Message("user", text)), 12, top_logprobs=5)
         for end, text in zip((4, 4, 0), _ASKED, strict=True)
@@ -215,7 +217,7 @@ def _both(a: Completion, b: Completion) -> tuple[list[float], list[float]]:
     return one, two
 
 
-def _likelihood_batch(llm: LanguageModel) -> tuple[Verdict, str, str]:
+def _likelihood_batch(llm: LanguageModel) -> Result:
     groups = [
         [Continuation(_TALK[:end], text, role="user") for end in ends for text in _SAID]
         for ends in ((2, 4), (1,))
@@ -234,10 +236,54 @@ def _likelihood_batch(llm: LanguageModel) -> tuple[Verdict, str, str]:
     return ("pass" if holds else "fail"), f"{deviation:.1e} nats", ""
 
 
-def _system(llm: LanguageModel) -> tuple[Verdict, str, str]:
-    template = getattr(llm, "template", None)
-    if template is None:
-        return "skip", "–", "roles are put by the server, or by none"
+def _boundary(llm: LanguageModel) -> Result:
+    """The tokens where a prompt ends and an answer begins, beside those that the tokenizer gives
+    the whole text."""
+    if not isinstance(llm, TokenModel):
+        return "skip", "–", "the prompt is not made here (a server's: llm.tokenizer shows it)"
+    template, first = llm.template, _TALK[0]
+    faults, other = [], 0
+    for text in _SAID:
+        sequence = template.sequence(Continuation((first,), text))
+        whole = _whole_chat(template, first, text)
+        other += sum(a != b for a, b in zip(sequence.ids, whole, strict=False))
+        bos = template.tokenizer.bos_token_id
+        if bos is not None and list(sequence.ids[:2]) == [bos, bos]:
+            faults.append("two beginning-of-sequence tokens")
+        if sequence.start < len(sequence.ids):
+            piece = template.tokenizer.convert_ids_to_tokens(sequence.ids[sequence.start - 1])
+            if piece in ("▁", "Ġ"):
+                faults.append("a word-start piece alone at the end of the prefix")
+    figure = f"{other} ids differ"
+    if faults:
+        return "fail", figure, "; ".join(dict.fromkeys(faults))
+    if other:
+        return "warn", figure, "in a whole chat the template writes the assistant's turn otherwise"
+    return "pass", figure, ""
+
+
+def _whole_chat(template: ChatTemplate, first: Message, text: str) -> list[int]:
+    """What the tokenizer makes of the whole chat, as its own apply_chat_template does."""
+    tokenizer: Any = template.tokenizer
+    if template.source is None:
+        name = {"user": "User", "assistant": "Assistant"}
+        whole = f"{name[first.role]}: {first.content}\nAssistant: {text}\n"
+        return template.encode(whole)
+    chat = [
+        {"role": first.role, "content": first.content},
+        {"role": "assistant", "content": text},
+    ]
+    ids = list(tokenizer.apply_chat_template(chat, return_dict=False))
+    bos = tokenizer.bos_token_id
+    # A tokenizer that adds one to each text where the template has none is given one here too.
+    known = template.encode("a")[:1] == [bos]
+    return [bos, *ids] if bos is not None and known and ids[:1] != [bos] else ids
+
+
+def _system(llm: LanguageModel) -> Result:
+    if not isinstance(llm, TokenModel):
+        return "skip", "–", "the server places the roles, or the model has none"
+    template = llm.template
     notes = {
         "native": "",
         "folded": "the template has no such role: put before the first user turn",
@@ -248,13 +294,13 @@ def _system(llm: LanguageModel) -> tuple[Verdict, str, str]:
     return verdict, template.system, notes[template.system] + turns
 
 
-def _thinking(llm: LanguageModel) -> tuple[Verdict, str, str]:
+def _thinking(llm: LanguageModel) -> Result:
     request = ChatRequest((Message("user", "Is 7 a prime number? Say yes or no."),), 16)
     (answer,) = llm.chat([request])
     if answer.finish == "failed":
         return "fail", "–", answer.failure or ""
     tokens = answer.usage.reasoning
-    thinking = getattr(llm, "thinking", None)
+    thinking = llm.thinking if isinstance(llm, TokenModel) else None
     figure = f"{tokens} tokens"
     if thinking is None:
         if "<think" in answer.text:
@@ -269,7 +315,7 @@ def _thinking(llm: LanguageModel) -> tuple[Verdict, str, str]:
     return "pass", figure, f"of {thinking.budget} (llm.thinking)"
 
 
-def _grammar(llm: LanguageModel) -> tuple[Verdict, str, str]:
+def _grammar(llm: LanguageModel) -> Result:
     ask = (Message("user", 'Rate the sentence "Trains are nice." as JSON, {"score": 1, 2 or 3}.'),)
     (answer,) = llm.chat([ChatRequest(ask, 40, schema=_SCHEMA)])
     if answer.finish == "failed":
@@ -285,9 +331,9 @@ def _grammar(llm: LanguageModel) -> tuple[Verdict, str, str]:
     return "warn", free, "the schema is not enforced: answers are read tolerantly"
 
 
-def _context(llm: LanguageModel) -> tuple[Verdict, str, str]:
-    verdict: Verdict = "pass" if llm.context >= ROOM else "warn"
+def _context(llm: LanguageModel) -> Result:
+    verdict: Verdict = "pass" if llm.context >= ENOUGH else "warn"
     note = "" if verdict == "pass" else "long dialogues lose their oldest turns"
-    if llm.context < LITTLE_ROOM:
+    if llm.context < LITTLE:
         note = "most dialogues lose their oldest turns"
     return verdict, f"{llm.context} tokens", note

@@ -137,9 +137,9 @@ class ScoreReport:
     def require_coverage(self, floor: float) -> None:
         """Raise CoverageError (exit code 3) when coverage is under ``floor``."""
         if self.coverage is not None and self.coverage < floor:
-            told = [(self.left_out, "bad line left out")] if self.left_out else []
-            told += [(n, reason) for reason, n in self.failures.most_common(5)]
-            reasons = "; ".join(f"{n} x {reason}" for n, reason in told)
+            listed = [("bad line left out", self.left_out)] if self.left_out else []
+            listed += self.failures.most_common(5)
+            reasons = "; ".join(f"{n} x {reason}" for reason, n in listed)
             written = "the judgements are written, unscored ones with their reason"
             parts = [written, self.next_try, "--min-coverage sets the floor"]
             raise CoverageError(

@@ -148,10 +148,10 @@ def _problems(kind: type[Config], error: ValidationError) -> Iterator[str]:
             yield f"unknown key {name!r}; {guess}".rstrip("; ")
         else:
             got = problem.get("input")
-            told = f"{name or '(config)'}: {problem['msg']} (got {got!r:.80})"
+            message = f"{name or '(config)'}: {problem['msg']} (got {got!r:.80})"
             unquoted = problem["type"] == "string_type" and isinstance(got, bool | int | float)
             # no, on, yes and 4 are no text to YAML, and a language is called "no".
-            yield f"{told}; write it in quotes" if unquoted else told
+            yield f"{message}; write it in quotes" if unquoted else message
 
 
 def _fields_at(kind: type[Config], path: Sequence[str]) -> list[str]:

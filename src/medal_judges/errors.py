@@ -61,7 +61,7 @@ class DataError(MedalError):
         super().__init__(f"{at}: {problem}", hint=hint)
         self.path = str(path)
         self.line = line
-        self.told = problem
+        self.problem = problem
 
 
 class ConfigError(MedalError):

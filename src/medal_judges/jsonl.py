@@ -32,7 +32,7 @@ class HasRecord(Protocol):
 
 Line = Mapping[str, object] | HasRecord
 STDIN = "-"
-_SKIP_HINT = "mend the line, or pass --skip-bad to leave such lines out and list them"
+_SKIP_HINT = "fix the line, or pass --skip-bad to leave such lines out and list them"
 _LONGEST = 1 << 26  # characters: no dialogue of a person and a chatbot is as long
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -60,7 +60,7 @@ class Skipped:
         if self.keep is None or len(self.messages) < self.keep:
             self.messages.append(error.message)
         if self.listed is not None:
-            entry = {"file": error.path, "line": error.line, "problem": error.told}
+            entry = {"file": error.path, "line": error.line, "problem": error.problem}
             self.listed.parent.mkdir(parents=True, exist_ok=True)
             with open_text(self.listed, "a") as stream:
                 stream.write(to_line(entry))

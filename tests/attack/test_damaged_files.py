@@ -124,7 +124,7 @@ def test_a_disk_without_room_is_told_and_the_run_resumes(tmp_path: Path) -> None
     asked = ("score", source, "--judge", "length", "--out", out)
     done = limited(*asked)
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    assert "no room left to write" in done.stderr and "make room" in done.stderr
+    assert "no space left to write" in done.stderr and "make space" in done.stderr
     done = CliRunner().invoke(app, list(map(str, asked)))
     assert done.exit_code == 0 and len(out.read_text().splitlines()) == 2000
     for command in (
@@ -133,5 +133,5 @@ def test_a_disk_without_room_is_told_and_the_run_resumes(tmp_path: Path) -> None
     ):
         done = limited(*command)
         assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-        assert "no room left to write" in done.stderr
+        assert "no space left to write" in done.stderr
         assert not list(tmp_path.glob(".partial*"))

@@ -131,7 +131,7 @@ def test_audit_names_the_bad_line_or_lists_what_it_left_out(file: Path) -> None:
         (["audit", "xdial:trun"], "is no part"),
     ],
 )
-def test_errors_are_ones_the_user_can_mend(words: list[str], problem: str) -> None:
+def test_errors_are_ones_the_user_can_fix(words: list[str], problem: str) -> None:
     result = medal(*words)
     assert isinstance(result.exception, MedalError)
     assert problem in str(result.exception)

@@ -79,7 +79,7 @@ def test_a_bad_line_is_named_and_loses_nothing(tmp_path: Path) -> None:
     assert "--skip-bad" in done.stderr and "Traceback" not in done.stderr
     kept = [j.id for j in read_judgements(out)]
     assert kept == [f"d{n}" for n in range(len(kept))] and len(kept) >= 2304
-    assert "mend the line" in done.stderr
+    assert "fix the line" in done.stderr
     assert f"{len(kept)} judgements made before it are kept in {out}" in done.stderr
     done = medal("score", source, "--judge", JUDGE, "--out", out, "--skip-bad", "--min-coverage", 0)
     assert done.returncode == 0

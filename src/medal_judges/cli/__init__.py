@@ -72,11 +72,11 @@ def options(
 
 
 def no_room(error: OSError) -> str:
-    """What a full disk is told as: a write that fails does not name its file."""
+    """The message for a full disk: a write that fails does not always name its file."""
     where = error.filename2 or error.filename
     return (
-        f"no room left to write{f' {where}' if where else ''}: {error.strerror}\n"
-        "  what was finished before is kept: make room and run the same command again"
+        f"no space left to write{f' {where}' if where else ''}: {error.strerror}\n"
+        "  what was finished before is kept: make space and run the same command again"
     )
 
 
@@ -107,5 +107,5 @@ def main() -> None:
     except (KeyboardInterrupt, SystemExit) as ended:  # newer typers make the one of the other
         if isinstance(ended, SystemExit) and ended.code != 130:
             raise
-        typer.echo("stopped; run the same command again to go on", err=True)
+        typer.echo("stopped; run the same command again to resume", err=True)
         sys.exit(130)

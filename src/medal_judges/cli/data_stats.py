@@ -35,7 +35,7 @@ def stats(
 
     skipped = opt.skipped_lines(skip_bad, out / "skipped.jsonl")
     for text in sources:
-        parse_spec(text)  # a misspelt name is told before the first set is read
+        parse_spec(text)  # a misspelt name is refused before the first set is read
     rows = chain.from_iterable(
         stream_spec(text, offline=offline or None, skipped=skipped) for text in sources
     )

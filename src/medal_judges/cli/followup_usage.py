@@ -35,7 +35,7 @@ def followup_usage(
     table = follow_up_usage(answers)
     if not table.rows:
         raise MedalError(
-            "no row of these files tells of a selection of follow-ups",
+            "no row of these files has a selection of follow-ups",
             hint="scores of a judge with select, such as configs/judges/diet.yaml",
         )
     print_table(table)

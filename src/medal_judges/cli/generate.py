@@ -55,7 +55,7 @@ def _run(
             advance(run.counts, 0)
             run.go(advance)
     finally:
-        with suppress(OSError):  # a full disk: what ended the run is said already
+        with suppress(OSError):  # a full disk: the error that ended the run is shown
             run.outputs.summarise(run.counts.to_record() | {"waiting": run.parked})
     _show(run, before)
     if run.parked:

@@ -14,7 +14,7 @@ def push(
     judge: Annotated[str, typer.Argument(help="Folder of a saved judge.")],
     repo_id: Annotated[str, typer.Argument(metavar="ORG/NAME", help="Where to on the Hub.")],
     public: Annotated[
-        bool, typer.Option("--public", help="For all to see; a new one is private otherwise.")
+        bool, typer.Option("--public", help="Visible to everyone; a new one is private otherwise.")
     ] = False,
     revision: Annotated[
         str | None, typer.Option("--revision", help="Tag of this version, such as v1.0.")

@@ -26,7 +26,7 @@ def train(
         str | None,
         typer.Option("--push", metavar="ORG/NAME", help="Push the judge when it is done."),
     ] = None,
-    public: Annotated[bool, typer.Option("--public", help="With --push: for all to see.")] = False,
+    public: Annotated[bool, typer.Option("--public", help="With --push: visible to all.")] = False,
     revision: Annotated[str | None, typer.Option("--revision", help="With --push: a tag.")] = None,
 ) -> None:
     """Train a judge, save it, and check it in a fresh process."""

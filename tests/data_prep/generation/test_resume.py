@@ -284,7 +284,7 @@ def test_ctrl_c_does_not_wait_for_a_silent_server(serve: Serve, tmp_path: Path) 
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=10)
     assert process.returncode == 130 and "Traceback" not in said
-    assert "stopped; run the same command again to go on" in said
+    assert "stopped; run the same command again to resume" in said
 
 
 def test_ctrl_c_asks_nothing_more_and_keeps_what_was_answered(serve: Serve, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_ctrl_c_asks_nothing_more_and_keeps_what_was_answered(serve: Serve, tmp_
     _, said = process.communicate(timeout=5)
     seen = server.total("seen")
     assert process.returncode == 130 and "Traceback" not in said
-    assert "stopped; run the same command again to go on" in said
+    assert "stopped; run the same command again to resume" in said
     assert seen < 12 and seen - len(answers(out / "journal.jsonl")) <= 2
     summary = json.loads((out / "summary.json").read_text())
     assert summary["usage"]["user:user-1"]["requests"] == len(answers(out / "journal.jsonl"))

@@ -8,7 +8,7 @@ another script is foreign by its characters, one of the same script when lingua 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from medal_judges.data_prep.labelling.passages import Passage, kana, passages, scripts_of
@@ -28,24 +28,15 @@ _OF_ONE_LANGUAGE = ("hangul", "greek", "hebrew", "bengali", "thai")
 _SHOWN = 80  # characters of a foreign passage that are kept
 Verdict = Literal["own", "foreign"]
 
-
-@dataclass(frozen=True, slots=True)
-class LanguageLimits:
-    """When a passage counts. ``letters`` and ``words``: the shortest that lingua is asked about.
-    ``sure``: the least confidence in a foreign language, ``own``: the most that may be left for the
-    dialogue's; ``window_*``: the same for words out of the middle of a sentence.
-    ``other_script``: letters of a script that the language does not use; ``latin``:
-    words of Latin script in a language of another one, where brands and titles are common."""
-
-    letters: int = 10
-    words: int = 3
-    sure: float = 0.4
-    own: float = 0.1
-    window_sure: float = 0.5
-    window_own: float = 0.05
-    other_script: Mapping[str, int] = field(default_factory=lambda: {"cjk": 2, "hangul": 2})
-    other_letters: int = 4
-    latin: int = 3
+# When a passage counts: the fewest letters and words that lingua is asked about; the least
+# confidence in a foreign language and the most that may be left for the dialogue's own, for a whole
+# passage and for words out of the middle of a sentence; letters of a script that the language does
+# not use; words of Latin script in a language of another one, where brands and titles are common.
+_LETTERS, _WORDS = 10, 3
+_SURE, _OWN = 0.4, 0.1
+_WINDOW_SURE, _WINDOW_OWN = 0.5, 0.05
+_OTHER_SCRIPT, _OTHER_LETTERS = {"cjk": 2, "hangul": 2}, 4
+_LATIN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +97,7 @@ class LanguageChecker:
     of ``CANDIDATES`` (about 200 MB, one second). Raises MissingExtraError without the extra lang.
     """
 
-    def __init__(self, langs: Iterable[str], limits: LanguageLimits | None = None) -> None:
+    def __init__(self, langs: Iterable[str]) -> None:
         try:
             from lingua import IsoCode639_1, LanguageDetectorBuilder
         except ImportError as error:
@@ -122,7 +113,6 @@ class LanguageChecker:
         ]
         self.known = {code.name.lower() for code in codes}
         self.detector = LanguageDetectorBuilder.from_iso_codes_639_1(*codes).build()
-        self.limits = limits or LanguageLimits()
 
     def check(self, dialogue: Dialogue) -> DialogueLanguages:
         """What each turn is written in."""
@@ -156,34 +146,30 @@ class LanguageChecker:
 
     def _passage(self, passage: Passage, lang: str) -> tuple[Verdict | None, str | None] | None:
         """(verdict, language) of a passage; None where it is too short to be asked about."""
-        limits = self.limits
         if passage.script not in scripts_of(lang):
             return self._of_other_script(passage)
         if passage.script == "cjk" and lang in ("zh", "ja"):
             return self._chinese_or_japanese(passage, lang)
         if passage.script in _OF_ONE_LANGUAGE:
             return ("own", lang) if passage.letters >= 2 else None
-        if passage.letters < limits.letters or passage.words < limits.words:
+        if passage.letters < _LETTERS or passage.words < _WORDS:
             return None
         return self._by_chances(passage, lang)
 
     def _by_chances(self, passage: Passage, lang: str) -> tuple[Verdict | None, str | None]:
-        limits, chances = self.limits, self._chances(passage.text)
+        chances = self._chances(passage.text)
         best = max(chances, key=lambda code: chances[code])
         if best == lang:
             return "own", lang
-        sure, own = (
-            (limits.window_sure, limits.window_own) if passage.window else (limits.sure, limits.own)
-        )
+        sure, own = (_WINDOW_SURE, _WINDOW_OWN) if passage.window else (_SURE, _OWN)
         foreign = chances[best] >= sure and chances[lang] <= own
         return ("foreign", best) if foreign else (None, None)
 
     def _of_other_script(self, passage: Passage) -> tuple[Verdict | None, str | None] | None:
-        limits = self.limits
         if passage.script == "latin":
-            enough = passage.words >= limits.latin and passage.letters >= 3 * limits.latin
+            enough = passage.words >= _LATIN and passage.letters >= 3 * _LATIN
         else:
-            least = limits.other_script.get(passage.script, limits.other_letters)
+            least = _OTHER_SCRIPT.get(passage.script, _OTHER_LETTERS)
             enough = passage.letters >= least
         if not enough:
             return None
@@ -205,7 +191,7 @@ class LanguageChecker:
         if passage.letters < 8:
             return None, None
         chances = self._chances(passage.text)
-        chinese = chances["zh"] >= self.limits.sure
+        chinese = chances["zh"] >= _SURE
         return ("foreign", "zh") if chinese else (None, None)
 
     def _chances(self, text: str) -> dict[str, float]:

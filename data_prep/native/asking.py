@@ -12,7 +12,7 @@ from medal_judges import __version__
 from medal_judges.config import Config
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import DryRun
-from medal_judges.models.llm.cost import Usage
+from medal_judges.models.llm.cost import Usage, spent
 from medal_judges.models.llm.counting import CountingModel
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel
@@ -61,7 +61,7 @@ class JsonQuestion(Generic[T]):
 
     values: Mapping[str, str | None]
     properties: Mapping[str, object]
-    read: Callable[[Mapping[str, Any]], T]
+    read: Callable[[Mapping[str, object]], T]
 
 
 @dataclass(slots=True)
@@ -73,34 +73,6 @@ class Outcome(Generic[T]):
     tries: int = 0
 
 
-@dataclass(slots=True)
-class Spending:
-    """What a run took: requests that were paid for this time, tokens, and dollars where known."""
-
-    requests: int = 0
-    cached: int = 0
-    input: int = 0
-    output: int = 0
-    money: float | None = None
-
-    def add(self, usage: Usage) -> None:
-        """Count one answer; a cached one took nothing this time."""
-        if usage.from_cache:
-            self.cached += 1
-            return
-        self.requests += 1
-        self.input += usage.input
-        self.output += usage.output
-        if usage.money is not None:
-            self.money = (self.money or 0.0) + usage.money
-
-    def __str__(self) -> str:
-        cached = f" ({self.cached} answers came from the cache)" if self.cached else ""
-        money = "" if self.money is None else f", ${self.money:.4f}"
-        requests = f"{self.requests} requests{cached}"
-        return f"{requests}, {self.input} tokens in and {self.output} out{money}"
-
-
 class JsonAsker:
     """Asks ``llm`` by the prompt file ``prompt``, which has ``placeholders`` and ``reason``, that
     of the attempt before. Raises ConfigError for a prompt file that does not fit."""
@@ -110,7 +82,7 @@ class JsonAsker:
     ) -> None:
         self.config, self.llm = config, llm
         self.prompt = load_prompt(prompt, {*placeholders, "reason"})
-        self.spending = Spending()
+        self._usages: list[Usage] = []
 
     def signature(self, judge: str, *settings: object, prompts: object = None) -> Signature:
         """What an answer depends on: the model, its decoding, ``settings`` and what is asked."""
@@ -126,6 +98,19 @@ class JsonAsker:
             version=__version__,
         )
 
+    @property
+    def spending(self) -> str:
+        """What was paid for so far, in words: requests, tokens, and dollars where known."""
+        paid = [usage for usage in self._usages if not usage.from_cache]
+        amounts = spent(paid)
+        cached = len(self._usages) - len(paid)
+        text = f"{len(paid)} requests" + (
+            f" ({cached} answers came from the cache)" if cached else ""
+        )
+        text += f", {amounts.get('input_tokens', 0):.0f} tokens in"
+        text += f" and {amounts.get('output_tokens', 0):.0f} out"
+        return text + (f", ${amounts['money']:.4f}" if "money" in amounts else "")
+
     def ask(self, questions: Sequence[JsonQuestion[T]]) -> list[Outcome[T]]:
         """One outcome a question, in order; all that wait for an answer are asked in one call.
 
@@ -138,7 +123,7 @@ class JsonAsker:
             completions = self.llm.chat(requests) if requests else []
             again = []
             for i, completion in zip(waiting, completions, strict=True):
-                self.spending.add(completion.usage)
+                self._usages.append(completion.usage)
                 _read(outcomes[i], questions[i], completion)
                 if outcomes[i].reason is not None and completion.finish != "failed":
                     again.append(i)

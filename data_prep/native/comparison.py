@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
@@ -116,11 +115,11 @@ class Comparer:
             "better": {"type": "string", "enum": self.choices},
         }
         return JsonQuestion(
-            values, properties, lambda found: _choice(found, native_first, self.config.ties)
+            values, properties, lambda fields: _choice(fields, native_first, self.config.ties)
         )
 
 
-def _choice(fields: Mapping[str, Any], native_first: bool, ties: bool) -> PairAnswer:
+def _choice(fields: Mapping[str, object], native_first: bool, ties: bool) -> PairAnswer:
     better, reason = fields.get("better"), fields.get("reason")
     why = " ".join(reason.split()) if isinstance(reason, str) else ""
     if not isinstance(better, str):

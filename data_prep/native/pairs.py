@@ -159,7 +159,7 @@ def parse_verdict(record: object) -> PairVerdict:
     )
 
 
-def _answer(record: Mapping[str, Any], field: str) -> PairAnswer:
+def _answer(record: Mapping[str, object], field: str) -> PairAnswer:
     value = record.get(field)
     if not isinstance(value, Mapping):
         raise RecordError(field, "an answer: an object with choice, reason and failure", value)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from medal_judges.data_prep.labelling.language_check import LanguageChecker, TurnLanguages
 from medal_judges.data_prep.native.asking import (
@@ -174,7 +174,7 @@ class Translator:
     ) -> JsonQuestion[list[str]]:
         """The translations of the turns from ``first`` on, each under its key."""
 
-        def read(fields: Mapping[str, Any]) -> list[str]:
+        def read(fields: Mapping[str, object]) -> list[str]:
             if missing := [key for key in keys if key not in fields]:
                 raise UnusableError(f"the entry {missing[0]!r} is missing")
             if unknown := [key for key in fields if key not in keys]:

@@ -55,7 +55,7 @@ def compare_native(
         verdicts = compare_to_file(matched.pairs, comparer, verdicts_file, progress=bar.advance)
     figures = rates(verdicts)
     print_rates(figures)
-    typer.echo(str(comparer.asker.spending), err=True)
+    typer.echo(comparer.asker.spending, err=True)
     facts = {"Native": native.name, "Translated": translated.name} | _facts(matched, comparer)
     typer.echo(write_report(figures, facts, out))
 

@@ -100,4 +100,4 @@ def _show(report: TranslateReport, translator: Translator, out: Path) -> None:
         typer.echo(f"{count} failed: {reason}", err=True)
     if report.failures:
         typer.echo(f"the failures are in {failed_path(out)}", err=True)
-    typer.echo(str(translator.asker.spending), err=True)
+    typer.echo(translator.asker.spending, err=True)

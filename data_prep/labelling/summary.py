@@ -22,29 +22,24 @@ _SHOWN = 10  # ids of each kind of difference that are printed
 @dataclass(slots=True)
 class LabelCounts:
     """The labels of the rows of one language or chatbot. ``values``: of each dimension, the mean
-    over the repeats of each row that has the label; ``issues``: in how many of these rows the
-    issue counts."""
+    over the repeats of each row that has the label."""
 
     rows: int = 0
-    issues: Counter[str] = field(default_factory=Counter)
     values: dict[str, list[float]] = field(default_factory=dict)
 
-    def add(self, row: LabelledDialogue, dimensions: Sequence[Dimension]) -> None:
-        """Count the labels of ``row`` on ``dimensions``."""
+    def add(self, row: LabelledDialogue) -> None:
+        """Count the labels of ``row``."""
         self.rows += 1
-        for d in dimensions:
-            given = [v for v in row.labels.get(d.name, ()) if v is not None]
-            if given:
-                mean = statistics.fmean(given)
-                self.values.setdefault(d.name, []).append(mean)
-                self.issues[d.name] += d.is_issue and mean >= 0.5
+        for name, values in row.labels.items():
+            if given := [v for v in values if v is not None]:
+                self.values.setdefault(name, []).append(statistics.fmean(given))
 
     def figure(self, d: Dimension) -> float | None:
         """Rows with the issue, the mean of another dimension; None where no row has the label."""
         values = self.values.get(d.name)
         if not values:
             return None
-        return self.issues[d.name] if d.is_issue else statistics.fmean(values)
+        return sum(v >= 0.5 for v in values) if d.is_issue else statistics.fmean(values)
 
 
 @dataclass(slots=True)
@@ -188,7 +183,7 @@ class Summary:
             (self.langs, row.dialogue.lang),
             (self.chatbots, row.dialogue.chatbot or UNNAMED),
         ):
-            counts.setdefault(name, LabelCounts()).add(row, self.asked.dimensions)
+            counts.setdefault(name, LabelCounts()).add(row)
         if self.asked.repeats > 1:
             self.consistency.add(row.labels)
 
@@ -211,7 +206,18 @@ class Summary:
             "repeats": self.asked.repeats,
             "by_language": _records(self.langs, dimensions),
             "by_chatbot": _records(self.chatbots, dimensions),
-            "users": [_user_record(key, users) for key, users in sorted(self.users.items())],
+            "users": [
+                {
+                    "lang": lang,
+                    "user": user,
+                    "rows": users.rows,
+                    "checked": users.checked,
+                    "malformed": users.malformed,
+                    "share": users.share(users.malformed),
+                    "reasons": dict(users.reasons),
+                }
+                for (lang, user), users in sorted(self.users.items())
+            ],
         }
         if self.asked.repeats > 1:
             record["std_over_repeats"] = self.consistency.to_record()
@@ -226,18 +232,6 @@ def _records(counts: dict[str, LabelCounts], dimensions: Sequence[Dimension]) ->
     return {
         name: {"rows": one.rows} | {d.name: one.figure(d) for d in dimensions}
         for name, one in sorted(counts.items())
-    }
-
-
-def _user_record(key: tuple[str, str], users: UserCounts) -> dict[str, Any]:
-    return {
-        "lang": key[0],
-        "user": key[1],
-        "rows": users.rows,
-        "checked": users.checked,
-        "malformed": users.malformed,
-        "share": users.share(users.malformed),
-        "reasons": dict(users.reasons),
     }
 
 

@@ -8,6 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from medal_judges.data_prep.annotation.assignment import (
+    PerDialogue,
+    assign,
+    parse_annotators,
+    parse_numbers,
+)
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.files import atomic_write
@@ -63,6 +69,32 @@ def keyed(rows: Sequence[LabelledDialogue]) -> dict[str, LabelledDialogue]:
     by_key = {key_of(row.id): row for row in rows}
     assert len(by_key) == len(rows), "two ids with one key"
     return by_key
+
+
+def new_project(
+    rows: Sequence[LabelledDialogue],
+    dimensions: Sequence[Dimension],
+    annotators: Sequence[str] = (),
+    per_dialogue: int = 2,
+    numbers: Sequence[str] = (),
+    seed: int = 0,
+) -> Project:
+    """The project of ``rows``, assigned to ``annotators`` (``NAME`` or ``NAME:LANG,LANG``) if any.
+
+    ``per_dialogue`` of them read each dialogue, other ``numbers`` (``LANG=N``) by language. Raises
+    ConfigError for texts of another form and where too few read a language.
+    """
+    by_key = keyed(rows)
+    wanted = PerDialogue(per_dialogue, parse_numbers(numbers))
+    people = parse_annotators(annotators)
+    if wanted.by_lang and not people:
+        raise ConfigError(
+            "--annotators says how many read each dialogue, but nobody is named",
+            hint="--annotator ana:en,de --annotator ben:en",
+        )
+    langs = {key: row.dialogue.lang for key, row in by_key.items()}
+    assignments = assign(langs, people, wanted, seed) if people else {}
+    return Project(by_key, dimensions, assignments, seed)
 
 
 def load_project(folder: Path) -> Project:

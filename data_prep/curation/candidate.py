@@ -11,7 +11,6 @@ from typing import Any, Literal
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.labelled import LabelledDialogue
-from medal_judges.rating import Rating
 
 Policy = Literal["balanced", "random"]
 Aggregate = Literal["majority", "any", "all"]
@@ -86,25 +85,20 @@ class LabelReading:
 
     def read(self, row: LabelledDialogue) -> Candidate | LeftOut:
         """The row as a candidate; left out where it has no answer to a question."""
-        missing = [
-            name
-            for name in (*self.issues, self.overall.name)
-            if not _given(row.labels.get(name, ()))
-        ]
-        if missing:
+        asked = (*self.issues, self.overall.name)
+        if missing := [name for name in asked if not _given(row.labels.get(name, ()))]:
             detail = f"no answer for {', '.join(missing)}"
             return LeftOut(row.id, row.dialogue.lang, "missing_label", detail)
         return self.unchecked(row)
 
     def unchecked(self, row: LabelledDialogue) -> Candidate:
         """The row as a candidate with the labels it has, for policies that need none."""
-        answers = {name: _given(values) for name, values in row.labels.items()}
-        asked = [name for name in (*self.issues, *self.faults) if answers.get(name)]
-        present = [name for name in asked if self._is_present(answers[name])]
-        whole = set(self.issues) <= set(asked)
+        answers = {name: _given(row.labels.get(name, ())) for name in (*self.issues, *self.faults)}
+        present = [name for name, given in answers.items() if given and self._is_present(given)]
         categories = [name for name in present if name in self.issues]
-        if whole and not present:
+        if not present and all(answers[name] for name in self.issues):
             categories = [CLEAN]
+        overall = _given(row.labels.get(self.overall.name, ()))
         return Candidate(
             id=row.id,
             lang=row.dialogue.lang,
@@ -112,18 +106,12 @@ class LabelReading:
             user=row.dialogue.models.get("user") or UNNAMED,
             chatbot=row.dialogue.chatbot or UNNAMED,
             categories=tuple(categories),
-            level=self._level(row.rating(self.overall.name)),
+            level=math.ceil(sum(overall) / len(overall) - 0.5) if overall else None,
         )
 
     def _is_present(self, values: Sequence[float]) -> bool:
         share = sum(value >= 0.5 for value in values) / len(values)
         return {"majority": share >= 0.5, "any": share > 0, "all": share == 1}[self.aggregate]
-
-    def _level(self, rating: Rating | None) -> int | None:
-        given = () if rating is None else rating.given
-        if not given:
-            return None
-        return math.ceil(sum(given) / len(given) - 0.5)
 
 
 def label_reading(rubric: str = "medal", aggregate: Aggregate = "majority") -> LabelReading:
@@ -132,13 +120,9 @@ def label_reading(rubric: str = "medal", aggregate: Aggregate = "majority") -> L
     overall = dimensions.get("overall")
     if overall is None:
         raise ConfigError(f"rubric {rubric}: curation needs a dimension 'overall'")
-    issues = [name for name, d in dimensions.items() if d.is_issue]
-    return LabelReading(
-        issues=tuple(name for name in issues if name != "other"),
-        faults=tuple(name for name in issues if name == "other"),
-        overall=overall,
-        aggregate=aggregate,
-    )
+    issues = {name for name, d in dimensions.items() if d.is_issue}
+    selected_by = tuple(name for name in dimensions if name in issues - {"other"})
+    return LabelReading(selected_by, tuple(issues & {"other"}), overall, aggregate)
 
 
 def shuffled(candidates: Iterable[Candidate], seed: int) -> list[Candidate]:

@@ -38,11 +38,10 @@ class ForeignLanguage:
     def __init__(self, keywords: ForeignKeywords) -> None:
         self.keywords = keywords
         self._phrases = [_compiled(rf"\b(?:{text})") for text in keywords.phrases]
-        self._words = {
-            name: frozenset(getattr(keywords, name)) for name in ("negations", "user", "assistant")
-        }
+        self._negations = frozenset(keywords.negations)
+        self._user, self._assistant = frozenset(keywords.user), frozenset(keywords.assistant)
         self._named = lru_cache(maxsize=None)(self._patterns)
-        self._named(UNKNOWN_LANGUAGE), self._named("en")  # a bad pattern is an error at once
+        self._named("en")  # a bad pattern is an error at once
 
     def match(self, row: LabelledDialogue) -> tuple[str, str] | None:
         """(keyword, comment) for a row to be left out, else None.
@@ -50,10 +49,7 @@ class ForeignLanguage:
         None also where the judge did not call the row uninterpretable. The keyword is the text
         that matched.
         """
-        values = row.labels.get(self.keywords.dimension, ())
-        if not any(value is not None and value >= 0.5 for value in values):
-            return None
-        for comment in self._comments(row):
+        for comment in self._comments(row) if self._is_uninterpretable(row) else ():
             keyword = self.find(comment, row.dialogue.lang)
             if keyword is not None:
                 return keyword, comment
@@ -61,19 +57,20 @@ class ForeignLanguage:
 
     def is_silent(self, row: LabelledDialogue) -> bool:
         """True where the row is called uninterpretable and no comment says why."""
-        values = row.labels.get(self.keywords.dimension, ())
-        return any(value is not None and value >= 0.5 for value in values) and not self._comments(
-            row
-        )
+        return self._is_uninterpretable(row) and not self._comments(row)
 
     def find(self, comment: str, lang: str) -> str | None:
         """The keyword in a comment on a dialogue in ``lang``, None where there is none."""
         text = comment[:_LONGEST]
         for pattern in (*self._phrases, *self._named(lang)):
             for hit in pattern.finditer(text):
-                if not self._taken_back(text, hit.start(), hit.end()):
+                if not self._is_taken_back(text, hit.start(), hit.end()):
                     return hit.group().strip()
         return None
+
+    def _is_uninterpretable(self, row: LabelledDialogue) -> bool:
+        values = row.labels.get(self.keywords.dimension, ())
+        return any(value is not None and value >= 0.5 for value in values)
 
     def _comments(self, row: LabelledDialogue) -> list[str]:
         comments = row.extra.get("comments")
@@ -89,21 +86,19 @@ class ForeignLanguage:
             return []
         own = base_language(lang)
         names = [n for code, all_ in self.keywords.languages.items() if code != own for n in all_]
-        parts = {
-            "{foreign}": rf"\b(?:{_either(names)})\b",
-            "{topic}": rf"[ -](?:{_either(self.keywords.topics)})\b",
-        }
-        return [_compiled(_filled(text, parts)) for text in self.keywords.named]
+        foreign = rf"\b(?:{_either(names)})\b"
+        topic = rf"[ -](?:{_either(self.keywords.topics)})\b"
+        named = self.keywords.named
+        filled = (t.replace("{foreign}", foreign).replace("{topic}", topic) for t in named)
+        return [_compiled(text) for text in filled]
 
-    def _taken_back(self, text: str, start: int, end: int) -> bool:
+    def _is_taken_back(self, text: str, start: int, end: int) -> bool:
         """True for a match that is denied, or that speaks of the user's words."""
         before = _CLAUSE.split(text[:start])[-1]
-        nearest = [w.lower().replace("’", "'") for w in _WORD.findall(before)][-_REACH:]
-        if self._words["negations"].intersection(nearest):
+        if self._negations.intersection(_words(before)[-_REACH:]):
             return True
-        clause = before + text[start:end] + _CLAUSE.split(text[end:])[0]
-        words = {w.lower().replace("’", "'") for w in _WORD.findall(clause)}
-        return bool(words & self._words["user"]) and not words & self._words["assistant"]
+        words = set(_words(before + text[start:end] + _CLAUSE.split(text[end:])[0]))
+        return bool(words & self._user) and not words & self._assistant
 
 
 def load_foreign(path: str = DEFAULT) -> ForeignLanguage:
@@ -111,14 +106,12 @@ def load_foreign(path: str = DEFAULT) -> ForeignLanguage:
     return ForeignLanguage(load_config(ForeignKeywords, path))
 
 
+def _words(text: str) -> list[str]:
+    return [word.lower().replace("’", "'") for word in _WORD.findall(text)]
+
+
 def _either(words: Sequence[str]) -> str:
     return "|".join(re.escape(word) for word in words) or "(?!)"
-
-
-def _filled(text: str, parts: Mapping[str, str]) -> str:
-    for name, pattern in parts.items():
-        text = text.replace(name, pattern)
-    return text
 
 
 def _compiled(text: str) -> re.Pattern[str]:

@@ -68,33 +68,18 @@ def export_project(
     Annotators see neither models nor labels nor ids. Everyone gets their own share in their own
     order.
     """
-    from medal_judges.data_prep.annotation.assignment import (
-        PerDialogue,
-        assign,
-        parse_annotators,
-        parse_numbers,
-    )
     from medal_judges.data_prep.annotation.export import export
-    from medal_judges.data_prep.annotation.project import Project, keyed
+    from medal_judges.data_prep.annotation.project import new_project
     from medal_judges.data_prep.annotation.questions import dimensions_to_ask, load_guidelines
     from medal_judges.data_prep.sources.registry import load_spec
-    from medal_judges.errors import ConfigError
 
-    wanted = PerDialogue(per_dialogue, parse_numbers(annotators or []))
-    people = parse_annotators(annotator or [])
-    if wanted.by_lang and not people:
-        raise ConfigError(
-            "--annotators says how many read each dialogue, but nobody is named",
-            hint="--annotator ana:en,de --annotator ben:en",
-        )
     asked = dimensions_to_ask(rubric, human_likeness=human_likeness)
-    rows = keyed(load_spec(source, offline=offline or None))
-    langs = {key: row.dialogue.lang for key, row in rows.items()}
-    assignments = assign(langs, people, wanted, seed) if people else {}
-    project = Project(rows, asked, assignments, seed)
+    rows = load_spec(source, offline=offline or None)
+    people, numbers = annotator or [], annotators or []
+    project = new_project(rows, asked, people, per_dialogue, numbers, seed)
     forms = [each.value for each in form or (Form.LABEL_STUDIO, Form.XLSX)]
     written = export(project, load_guidelines(guidelines), out, forms)
-    for name, keys in assignments.items():
+    for name, keys in project.assignments.items():
         typer.echo(f"{name}: {len(keys)} dialogues")
     typer.echo("for annotators:\n" + "\n".join(f"  {path}" for path in written))
     typer.echo(f"keep (names models and labels): {out}/project.json, {out}/rows.jsonl")

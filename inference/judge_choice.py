@@ -11,7 +11,7 @@ from medal_judges.config import overridden, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.placement import placed
-from medal_judges.models.llm.settings import OpenAILLM, llm_config
+from medal_judges.models.llm.settings import llm_config
 from medal_judges.shipped import judge_file
 
 
@@ -33,7 +33,7 @@ class JudgeChoice:
     @property
     def pays(self) -> bool:
         """Whether that language model is behind an API."""
-        return self.speaks and isinstance(llm_config(self.llm()), OpenAILLM)
+        return self.speaks and llm_config(self.llm()).api
 
     @property
     def _llm(self) -> str | Mapping[str, Any] | None:

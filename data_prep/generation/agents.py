@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, OnAnswer
+from medal_judges.models.llm.settings import LLMConfig
 
 GRACE = 3.0  # seconds that servers have to end after Ctrl-C
 # Where a model is found and how fast it is asked changes no dialogue; the rest does.
-_CONNECTION = frozenset(
-    (
-        *("base_url", "api_key_env", "max_in_flight", "timeout", "attempts", "longest_wait"),
-        *("max_cost", "prices", "cache", "batch", "device", "token_budget", "tokenizer"),
-    )
-)
+_CONNECTION = {
+    *("base_url", "api_key_env", "max_in_flight", "timeout", "attempts", "longest_wait"),
+    *("max_cost", "prices", "cache", "batch", "device", "token_budget", "tokenizer"),
+}
 
 
 @dataclass(slots=True)
@@ -34,37 +31,28 @@ class Call:
     on_answer: OnAnswer
 
 
-def settings_of(config: GenerateConfig) -> dict[str, Any]:
+def settings_of(config: GenerateConfig) -> dict[str, LLMConfig]:
     """Agent (``user:``, ``judge:`` or ``chatbot:`` and its name) -> its ``llm`` setting."""
     users = {f"user:{agent.name}": agent.llm for agent in config.users}
     judge = {f"judge:{config.user_judge.name}": config.user_judge.llm}
     return users | judge | {f"chatbot:{agent.name}": agent.llm for agent in config.chatbots}
 
 
-def identity(llm: Any) -> Any:
+def identity(llm: LLMConfig) -> dict[str, object]:
     """What of an ``llm`` setting a dialogue depends on: the model, not where it is served."""
-    if not isinstance(llm, Mapping):
-        return llm
-    return {name: value for name, value in llm.items() if name not in _CONNECTION}
-
-
-def is_served(llm: Any) -> bool:
-    """Whether an ``llm`` setting names a model behind a server; nothing is loaded to tell."""
-    backend = llm.get("backend") if isinstance(llm, Mapping) else None
-    name = str(llm.get("model") if isinstance(llm, Mapping) else llm)
-    return backend == "openai" or (backend is None and name.startswith("openai:"))
+    return llm.model_dump(mode="json", exclude=_CONNECTION, exclude_unset=True)
 
 
 @dataclass(slots=True)
 class Agents:
     """``get(agent)`` is its model; agents with the same setting share one."""
 
-    settings: Mapping[str, Any]
+    settings: Mapping[str, LLMConfig]
     loaded: dict[str, LanguageModel] = field(default_factory=dict)
 
     def get(self, agent: str) -> LanguageModel:
-        """The model of ``agent``. Raises ConfigError where it cannot be had."""
-        key = json.dumps(self.settings[agent], sort_keys=True, default=str)
+        """The model of ``agent``. Raises ConfigError where it is not available."""
+        key = self.settings[agent].model_dump_json()
         if key not in self.loaded:
             self.loaded[key] = load_llm(self.settings[agent])
         return self.loaded[key]

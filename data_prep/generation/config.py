@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field, model_validator
 
 from medal_judges.config import Config
 from medal_judges.data_prep.seeds.sampling import SeedsConfig
+from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.prompt import Prompt
 
 # Ids are names with "--" between them: a name with that, or a "-" at its end, could not be told
@@ -22,7 +22,7 @@ class AgentConfig(Config):
     """A language model with a name that stands in ids and tables. ``llm``: see load_llm."""
 
     name: str
-    llm: Any
+    llm: LLMConfig
 
     @model_validator(mode="after")
     def _usable(self) -> AgentConfig:

@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from medal_judges.config import Config
-from medal_judges.data_prep.generation.agents import Agents, is_served, settings_of
+from medal_judges.data_prep.generation.agents import Agents, settings_of
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.run import GenerationRun, prepare
 from medal_judges.errors import ConfigError
@@ -28,6 +27,7 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
     Message,
 )
+from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.llm.truncation import prompt_tokens_above
 
 SAMPLE = 6  # contexts that the stand-ins go through
@@ -146,9 +146,9 @@ def _scaled(run: GenerationRun, config: GenerateConfig, factor: float) -> list[A
     return costs
 
 
-def _price(llm: Any, usage: Usage) -> float | None:
+def _price(llm: LLMConfig, usage: Usage) -> float | None:
     """US dollars; a local model is not loaded to find out that it has no price."""
-    if not is_served(llm):
+    if not llm.api:
         return 0.0
     model = load_llm(llm)
     money = model.cost(usage)

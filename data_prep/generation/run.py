@@ -19,7 +19,6 @@ from medal_judges.data_prep.generation.agents import (
     Call,
     ask_all,
     identity,
-    is_served,
     settings_of,
 )
 from medal_judges.data_prep.generation.config import GenerateConfig
@@ -86,7 +85,7 @@ class GenerationRun:
         if self.budget.limit is None:
             return
         silent = {f"chatbot:{name}" for name in set(self.plan.chatbots) - set(self.plan.speaking)}
-        served = [a for a, llm in self.agents.settings.items() if is_served(llm)]
+        served = [a for a, llm in self.agents.settings.items() if llm.api]
         self.budget.share([self.agents.get(agent) for agent in served if agent not in silent])
 
     def _round(self, progress: Progress | None) -> bool:

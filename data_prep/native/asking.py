@@ -16,7 +16,7 @@ from medal_judges.models.llm.cost import Usage, spent
 from medal_judges.models.llm.counting import CountingModel
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel
-from medal_judges.models.llm.settings import OpenAILLM, llm_config
+from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.parsing.json_text import NotJson, objects_in, strict_json
 from medal_judges.models.prompted.parsing.thinking import after_thinking
 from medal_judges.models.prompted.prompt import load_prompt
@@ -29,7 +29,7 @@ class AskingConfig(Config):
     """How a model is asked. ``tries`` counts the requests for one answer; ``at_once`` is how many
     items are worked on together; ``enforce`` sends the answer's JSON schema along."""
 
-    llm: str | dict[str, Any]
+    llm: LLMConfig
     prompt: str
     tries: int = Field(default=3, ge=1)
     temperature: float = Field(default=0.0, ge=0)
@@ -44,10 +44,9 @@ class AskingConfig(Config):
         is paid: on a model that is not behind an API."""
         if max_cost is None:
             return load_llm(self.llm)
-        if not isinstance(llm_config(self.llm), OpenAILLM):
+        if not self.llm.api:
             raise ConfigError("--max-cost goes with models behind an API", hint="leave it out")
-        setting = self.llm if isinstance(self.llm, dict) else {"model": self.llm}
-        return load_llm({**setting, "max_cost": max_cost})
+        return load_llm(self.llm.model_copy(update={"max_cost": max_cost}))
 
 
 class UnusableError(ValueError):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config
+from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.rating import Scale
 from medal_judges.stats.weights import Weights
 
@@ -116,7 +117,7 @@ class BenchmarkConfig(Config):
     seed: int = 0
     min_coverage: float = Field(0.98, ge=0, le=1)
     disagreements: int = Field(6, ge=0)
-    llm: Any = None
+    llm: LLMConfig | None = None
     published: tuple[str, ...] = ()
     judges: tuple[JudgeConfig, ...] = ()
     sets: tuple[SetConfig, ...] = ()

@@ -167,7 +167,7 @@ def judge_all(run: BenchmarkRun, progress: Progress | None = None) -> None:
 def _judge_sets(run: BenchmarkRun, config: JudgeConfig, progress: Progress | None) -> None:
     choice = choose_judge(config.path, revision=config.revision)
     if choice.speaks and run.config.llm is not None:
-        choice = choice.with_options(llm=run.config.llm)
+        choice = choice.with_options(llm=run.config.llm.model_dump(exclude_unset=True))
     choice = choice.with_options(**config.options)
     if choice.speaks and run.no_cache:
         choice = choice.without_cache()

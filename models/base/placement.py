@@ -48,7 +48,7 @@ def placed(
     )
 
 
-def _placed_llm(llm: Any, given: Mapping[str, Any], name: str) -> Any:
+def _placed_llm(llm: object, given: Mapping[str, object], name: str) -> dict[str, object]:
     if not isinstance(llm, str | Mapping):
         raise ConfigError(
             f"{name}: its language model is loaded already, --{next(iter(given))} comes too late"

@@ -31,6 +31,7 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
     likelihood_usage,
 )
+from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.llm.truncation import chat_messages, first_turn_that_fits
 from medal_judges.signature import Signature, content_hash
 
@@ -61,7 +62,7 @@ class FollowUpConfig(Config):
     """
 
     name: str
-    llm: Any = "embedded:smollm2"
+    llm: LLMSetting = EMBEDDED
     rubric: str
     dimensions: tuple[str, ...] = ()
     pool: str

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.llm.settings import OpenAILLM, llm_config
+from medal_judges.models.llm.protocol import LanguageModel
+from medal_judges.models.llm.settings import llm_config
 
 MEMBERS = "members"
 FORBIDDEN_FAMILIES = ("hybrid",)  # a hybrid is saved as a folder of its own
@@ -75,7 +76,7 @@ def to_saved(
             config = llm_config(llm)
             needed["llm"] = f"{config.backend}:{Path(config.model).name}"
         else:
-            needed["llm"] = str(getattr(llm, "name", type(llm).__name__))
+            needed["llm"] = llm.name if isinstance(llm, LanguageModel) else type(llm).__name__
     return {k: v for k, v in saved.items() if k not in needed}, needed
 
 
@@ -141,7 +142,7 @@ def _foreign(llm: object) -> tuple[str, object] | None:
         if key not in _LLM:
             return f"llm.{key}", value
     config = llm_config(llm)
-    if isinstance(config, OpenAILLM):
+    if config.api:
         return "llm", f"{config.backend}:{config.model}"
     return None if _is_hub_id(config.model) else ("llm.model", config.model)
 

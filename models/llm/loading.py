@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 from weakref import WeakValueDictionary
 
 from medal_judges.errors import MissingExtraError
@@ -24,7 +23,7 @@ from medal_judges.signature import content_hash
 _IN_USE: WeakValueDictionary[str, LanguageModel] = WeakValueDictionary()
 
 
-def load_llm(setting: str | Mapping[str, Any] | LLMConfig | LanguageModel) -> LanguageModel:
+def load_llm(setting: str | Mapping[str, object] | LLMConfig | LanguageModel) -> LanguageModel:
     """The model that ``setting`` names; see llm_config for what it may say.
 
     A model that is in use is not loaded a second time. Raises ConfigError for a setting that is

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from ipaddress import ip_address
-from typing import Any, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, InstanceOf
 
 from medal_judges.config import Config, build_config
 from medal_judges.errors import ConfigError
+from medal_judges.models.llm.protocol import LanguageModel
 
 Dtype = Literal["fp32", "bf16", "fp16"]
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}  # as torch calls them
@@ -28,6 +29,7 @@ class TransformersLLM(Config):
     ``cache`` keeps answers: a folder, or true for the usual one.
     """
 
+    api: ClassVar[bool] = False
     backend: Literal["transformers"] = "transformers"
     model: str
     dtype: Dtype | None = None
@@ -49,6 +51,7 @@ class VLLMLLM(Config):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
+    api: ClassVar[bool] = False
     backend: Literal["vllm"] = "vllm"
     model: str
     dtype: Dtype | None = None
@@ -75,6 +78,7 @@ class OpenAILLM(Config):
     false, or a folder for the kept answers.
     """
 
+    api: ClassVar[bool] = True  # asked through a server, which may send a bill
     backend: Literal["openai"] = "openai"
     model: str
     base_url: str | None = None
@@ -108,15 +112,14 @@ class OpenAILLM(Config):
             return host == "localhost"
 
 
-LLMConfig = TransformersLLM | VLLMLLM | OpenAILLM
-BACKENDS: dict[str, type[LLMConfig]] = {
+BACKENDS: dict[str, type[TransformersLLM | VLLMLLM | OpenAILLM]] = {
     "transformers": TransformersLLM,
     "vllm": VLLMLLM,
     "openai": OpenAILLM,
 }
 
 
-def llm_config(setting: str | Mapping[str, Any] | LLMConfig) -> LLMConfig:
+def llm_config(setting: object) -> LLMConfig:
     """``setting`` as the settings of its backend.
 
     A text is ``[BACKEND:]MODEL``: ``embedded:smollm2``, a hub id or folder (both transformers),
@@ -124,13 +127,14 @@ def llm_config(setting: str | Mapping[str, Any] | LLMConfig) -> LLMConfig:
     backend's own settings. Raises ConfigError that says which key is wrong, with the nearest one or
     the backend that has it.
     """
-    if isinstance(setting, Config):
+    if isinstance(setting, TransformersLLM | VLLMLLM | OpenAILLM):
         return setting
-    given = {"model": setting} if isinstance(setting, str) else dict(setting)
-    if not isinstance(given.get("model"), str) or not given["model"]:
+    given = dict(setting) if isinstance(setting, Mapping) else {"model": setting}
+    name = given.get("model")
+    if not isinstance(name, str) or not name:
         raise ConfigError("llm: no model named", hint="llm: {backend: openai, model: NAME}")
     if given.get("backend") is None:
-        backend, colon, model = given["model"].partition(":")
+        backend, colon, model = name.partition(":")
         split = colon and backend in BACKENDS
         given |= {"backend": backend, "model": model} if split else {"backend": "transformers"}
     if not isinstance(given["backend"], str) or given["backend"] not in BACKENDS:
@@ -139,21 +143,27 @@ def llm_config(setting: str | Mapping[str, Any] | LLMConfig) -> LLMConfig:
             hint=f"known: {', '.join(sorted(BACKENDS))}",
         )
     kind = BACKENDS[given["backend"]]
-    for key in given.keys() - kind.model_fields.keys():
-        _refuse_misplaced(str(key), kind, given)
+    for key in map(str, given.keys() - kind.model_fields.keys()):
+        if others := [name for name, other in BACKENDS.items() if key in other.model_fields]:
+            raise ConfigError(
+                f"llm.{key} is a setting of the backend {' and '.join(others)}, and "
+                f"{name} is opened by {given['backend']}",
+                hint=f"llm.backend={others[0]} llm.model=NAME, or leave llm.{key} out",
+            )
+        # vLLM's engine takes any other key: one that is nearly one of ours is refused here.
+        if kind is VLLMLLM and (near := get_close_matches(key, kind.model_fields, 1, 0.8)):
+            raise ConfigError(f"llm: unknown key {key!r}; did you mean {near[0]!r}?")
     return build_config(kind, given, where="llm")
 
 
-def _refuse_misplaced(key: str, kind: type[LLMConfig], given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a key of another backend, and for one that is nearly one of vLLM's own
-    here: the engine takes any other."""
-    others = [name for name, other in BACKENDS.items() if key in other.model_fields]
-    backend, model = given["backend"], given["model"]
-    if others:
-        raise ConfigError(
-            f"llm.{key} is a setting of the backend {' and '.join(others)}, and {model} is opened "
-            f"by {backend}",
-            hint=f"llm.backend={others[0]} llm.model=NAME, or leave llm.{key} out",
-        )
-    if kind is VLLMLLM and (near := difflib.get_close_matches(key, kind.model_fields, 1, 0.8)):
-        raise ConfigError(f"llm: unknown key {key!r}; did you mean {near[0]!r}?")
+def _llm(value: object) -> object:
+    return value if value is None or isinstance(value, LanguageModel) else llm_config(value)
+
+
+# The field of a config that names a language model: a text or mapping, as llm_config takes it.
+LLMConfig = Annotated[
+    TransformersLLM | VLLMLLM | OpenAILLM, Field(discriminator="backend"), BeforeValidator(_llm)
+]
+# The same of a judge, which in Python may be given a model that is loaded already.
+LLMSetting = LLMConfig | InstanceOf[LanguageModel]
+EMBEDDED = TransformersLLM(model="embedded:smollm2")

@@ -19,6 +19,7 @@ from medal_judges.models.base.trained import TrainedState
 from medal_judges.models.device import torch_device, torch_dtype
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation
+from medal_judges.models.llm.settings import llm_config
 from medal_judges.models.lora.base import (
     TOKENIZER,
     adapted,
@@ -187,7 +188,7 @@ def _settings(
     load_prompt(prompt)  # a wrong name is told before weights are read
     return PromptedConfig(
         name=name,
-        llm=config.base,
+        llm=llm_config(config.base),
         rubric=rubric,
         dimensions=tuple(d.name for d in dimensions),
         prompt=prompt,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import Field
 
@@ -27,6 +26,7 @@ from medal_judges.models.llm.protocol import (
     usage_of,
 )
 from medal_judges.models.llm.server.errors import ServerStopError
+from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.llm.truncation import oldest_kept
 from medal_judges.models.prompted.builder import (
     DimensionValues,
@@ -68,7 +68,7 @@ class BasePromptedConfig(Config):
     """
 
     name: str
-    llm: Any = "embedded:smollm2"
+    llm: LLMSetting = EMBEDDED
     prompt: str
     variant: str | None = None
     layout: str | None = None
@@ -80,7 +80,7 @@ class BasePromptedConfig(Config):
     summary_from: int = Field(default=200, ge=1)
     summary_dialogue: int = Field(default=3000, ge=0)
     summary_prompt: str = "prompts/shorten"
-    summary_llm: Any = None
+    summary_llm: LLMSetting | None = None
     examples: str = "prompts/examples"
     excerpt_turns: int = Field(default=6, ge=0)
     seed: int = 0
@@ -114,8 +114,8 @@ class BasePromptedJudge(Judge):
         self.words = summary_words(config.context)
         self.shortening = resolve(load_prompt(config.summary_prompt)) if self.words else None
         self.llm: LanguageModel = load_llm(config.llm)
-        own = self.words is not None and config.summary_llm is not None
-        self.shortener = load_llm(config.summary_llm) if own else self.llm
+        summary = config.summary_llm if self.words is not None else None
+        self.shortener = self.llm if summary is None else load_llm(summary)
         if self.llm.capabilities.batch_api:
             self.window = DIALOGUES_PER_BATCH
             self.token_budget = DIALOGUES_PER_BATCH * self.llm.context

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from medal_judges.data_prep.generation.agents import Call, ask_all, is_served
+from medal_judges.data_prep.generation.agents import Call, ask_all
 from medal_judges.models.llm.cache import CachedModel
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -16,6 +16,7 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
     Message,
 )
+from medal_judges.models.llm.settings import llm_config
 
 
 class Local(LanguageModel):
@@ -64,4 +65,5 @@ def test_which_settings_are_behind_a_server() -> None:
         {"backend": "vllm", "model": "openai:m"},
         {"model": "a/b"},
     ]
-    assert all(map(is_served, served)) and not any(map(is_served, own))
+    assert all(llm_config(each).api for each in served)
+    assert not any(llm_config(each).api for each in own)

@@ -57,8 +57,8 @@ def started(port: int, folder: Path) -> GenerationRun:
     run = prepare(build_config(GenerateConfig, settings, where="test"))
     for setting in run.agents.settings.values():
         url = f"http://127.0.0.1:{port}/v1"
-        remote = RemoteModel(OpenAILLM(model=setting["model"], base_url=url))
-        key = json.dumps(setting, sort_keys=True, default=str)
+        remote = RemoteModel(OpenAILLM(model=setting.model, base_url=url))
+        key = setting.model_dump_json()
         run.agents.loaded[key] = BatchModel(remote, folder / "batches", poll=0.02)
     return run
 

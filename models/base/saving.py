@@ -71,7 +71,8 @@ def save_judge(judge: SavableJudge, path: Path) -> Path:
     What else stands in an earlier folder of that name (checkpoints, logs) stays; not the golden
     scores of the judge before.
     """
-    with atomic_path(path) as partial:
+    with atomic_path(path.resolve()) as partial:  # a link stays a link
+        shutil.rmtree(partial, ignore_errors=True)  # of a process of this number that was killed
         partial.mkdir()
         judge._save(partial)
         if path.is_dir():

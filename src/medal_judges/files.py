@@ -3,8 +3,10 @@ run at a time."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -45,19 +47,33 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
     partial = target.with_name(f".partial-{os.getpid()}-{target.name}")
     try:
         yield partial
-        if partial.is_dir() and target.exists():
-            # A folder cannot be renamed onto one that holds something.
-            earlier = target.with_name(f".earlier-{os.getpid()}-{target.name}")
-            target.replace(earlier)
-            partial.replace(target)
-            shutil.rmtree(earlier)
-        elif partial.exists():
-            partial.replace(target)
+        if partial.exists():
+            try:
+                partial.replace(target)
+            except OSError:  # a folder cannot be renamed onto one that holds something
+                if not (partial.is_dir() and target.is_dir()):
+                    raise
+                _exchange(partial, target)
     finally:
         if partial.is_dir():
             shutil.rmtree(partial)
         else:
             partial.unlink(missing_ok=True)
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Let two folders swap their names: in one step where the system can, so that a kill leaves
+    either of them under each name."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE: Python has no name for them
+        rename = getattr(libc, "renameat2", None)
+        if rename and rename(here, os.fsencode(one), here, os.fsencode(other), swap) == 0:
+            return
+    earlier = other.with_name(f".earlier-{os.getpid()}-{other.name}")
+    other.replace(earlier)
+    one.replace(other)
+    earlier.replace(one)
 
 
 def atomic_write(target: str | Path, content: str | bytes) -> Path:

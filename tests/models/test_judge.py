@@ -91,6 +91,8 @@ def test_arguments_are_checked_when_score_is_called() -> None:
         ({"level": "word"}, "level must be"),
         ({"dimensions": ["fun"]}, "no dimension 'fun'"),
         ({"token_budget": 0}, "token_budget must be 1 or more"),
+        ({"token_budget": "8"}, "token_budget must be 1 or more, not '8'"),
+        ({"unknown_language": "guess"}, "unknown_language must be"),
     ]:
         with pytest.raises(ConfigError, match=told):
             judge.score(dialogues(2), **options)  # type: ignore[arg-type]

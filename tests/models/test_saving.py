@@ -1,14 +1,24 @@
 """Judges as folders: what is saved comes back, and what is not whole says so."""
 
 import json
+import multiprocessing
+import random
+import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.judge import Judge as BaseJudge
 from medal_judges.models.feature.judge import FeatureJudge
+from medal_judges.models.hybrid.blend import Blend
+from medal_judges.models.hybrid.combination import Stack
+from medal_judges.models.hybrid.config import MemberConfig
+from medal_judges.models.hybrid.judge import HybridJudge
+from medal_judges.models.hybrid.members import open_member
 
 YAML = "configs/judges/repetition.yaml"
 SAME = Turn("assistant", "I like the sea a lot.")
@@ -68,6 +78,60 @@ def test_saving_that_breaks_off_leaves_no_judge_and_harms_none(tmp_path: Path) -
     with pytest.raises(OSError, match="no space"):
         broken.save_pretrained(path)
     assert scores(Judge.from_pretrained(path)) == scores(made)
+
+
+def numbered(number: int) -> HybridJudge:
+    """A judge of several files that all hold its number."""
+    member = open_member("one", MemberConfig(path=YAML))
+    line = Blend(("one",), *np.full((3, 1), float(number)), intercept=number)
+    dimension = member.judge.dimension("overall")
+    return HybridJudge({"one": member}, Stack({"overall": line}), [dimension], name=f"n{number}")
+
+
+def _save_forever(judges: list[HybridJudge], path: Path) -> None:
+    while True:
+        for judge in judges:
+            judge.save_pretrained(path)
+
+
+def _saving(judges: list[HybridJudge], path: Path) -> BaseProcess:
+    process = multiprocessing.get_context("fork").Process(target=_save_forever, args=(judges, path))
+    process.start()
+    return process
+
+
+def _is_whole(path: Path) -> bool:
+    loaded = Judge.from_pretrained(path)
+    assert isinstance(loaded, HybridJudge) and isinstance(loaded.combination, Stack)
+    return loaded.name == f"n{loaded.combination.blends['overall'].intercept:g}"
+
+
+def test_a_kill_while_saving_leaves_one_judge_whole(tmp_path: Path) -> None:
+    path, rng = tmp_path / "judge", random.Random(0)
+    judges = [numbered(1), numbered(2)]
+    judges[0].save_pretrained(path)
+    (path / "notes.txt").write_text("mine")
+    for _ in range(25):
+        process = _saving(judges, path)
+        time.sleep(rng.uniform(0.02, 0.06))
+        process.kill()
+        process.join()
+        assert _is_whole(path) and (path / "notes.txt").read_text() == "mine"
+    judges[0].save_pretrained(path)
+    assert [p.name for p in tmp_path.iterdir() if not p.name.startswith(".")] == ["judge"]
+
+
+def test_two_processes_that_save_one_folder_leave_one_judge_whole(tmp_path: Path) -> None:
+    path, seen = tmp_path / "judge", set[bytes]()
+    processes = [_saving([numbered(n)], path) for n in (1, 2)]
+    while len(seen) < 2 and all(process.is_alive() for process in processes):
+        if path.is_dir():  # there is always a whole config to be read
+            seen.add((path / "config.json").read_bytes())
+    assert all(process.is_alive() for process in processes)
+    for process in processes:
+        process.kill()
+        process.join()
+    assert len(seen) == 2 and _is_whole(path)
 
 
 def test_a_half_written_config_is_told(tmp_path: Path) -> None:

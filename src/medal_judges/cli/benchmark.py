@@ -40,7 +40,7 @@ def benchmark(
     """
     from medal_judges.eval.benchmark.benchmark import run_benchmark
     from medal_judges.eval.benchmark.compute import under_floor
-    from medal_judges.eval.benchmark.terminal import print_tables
+    from medal_judges.eval.benchmark.terminal import print_benchmark
 
     named = {"weights": weights, "output_dir": out}
     changed = [f"{name}={value}" for name, value in named.items() if value]
@@ -54,7 +54,7 @@ def benchmark(
             no_cache=no_cache,
             bar=bar,
         )
-    print_tables(figures, [*run.weighting, *run.notes, *run.kept])
+    print_benchmark(figures, [*run.weighting, *run.notes, *run.kept])
     typer.echo(str(run.config.output_dir / "report.html"))
     if under := under_floor(figures):
         raise CoverageError(

@@ -11,7 +11,7 @@ from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.followup_usage import follow_up_usage
 from medal_judges.jsonl import read_judgements
 from medal_judges.judgement import Judgement
-from medal_judges.report.table import write_csv
+from medal_judges.report.console import print_tables
 
 
 def followup_usage(
@@ -21,7 +21,6 @@ def followup_usage(
     out: Annotated[Path | None, typer.Option("--out", help="Also as a CSV file.")] = None,
 ) -> None:
     """Count which follow-ups were selected, by set and judge (DIET, Figure 3)."""
-    from medal_judges.eval.benchmark.terminal import print_table
 
     answers: list[tuple[str, str, list[Judgement]]] = []
     for text in scores:
@@ -38,7 +37,7 @@ def followup_usage(
             "no row of these files has a selection of follow-ups",
             hint="scores of a judge with select, such as configs/judges/diet.yaml",
         )
-    print_table(table)
+    print_tables([table], [table.note])
     if out is not None:
-        write_csv(out, table.columns, table.rows)
+        table.write_csv(out)
         typer.echo(f"{len(table.rows)} lines in {out}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from markupsafe import Markup
 from rich import box
@@ -32,26 +33,34 @@ def print_tables(
     """Print tables, then notes. Tables of ``brief_from`` columns or more leave out intervals."""
     console = wide_console(piped=piped)
     for table in tables:
-        console.print(rich_table(table, brief=len(table.columns) >= brief_from))
+        intervals = () if len(table.columns) >= brief_from else None
+        console.print(rich_table(table, intervals=intervals))
     for note in filter(None, notes):
         console.print(note, style="dim", highlight=False)
 
 
-def rich_table(table: Table, columns: Sequence[str] = (), *, brief: bool = False) -> RichTable:
-    """The table, or some of its ``columns``, for a console; ``brief`` leaves out intervals."""
-    shown = [i for i, name in enumerate(table.columns) if not columns or name in columns]
-    out = RichTable(title=table.title, title_justify="left", box=box.SIMPLE, pad_edge=False)
+def rich_table(
+    table: Table, columns: Sequence[str] = (), intervals: Sequence[str] | None = None
+) -> RichTable:
+    """The table, or some of its ``columns``, for a console, without bars. ``intervals`` names the
+    columns that show intervals, all unless given."""
     kinds = table.column_kinds()
-    for i in shown:
-        number = kinds[i] == "number"
-        justify = "right" if number else "left"
-        out.add_column(table.columns[i], justify=justify, overflow="fold", no_wrap=i == 0)  # type: ignore[arg-type]
+    shown = [
+        (i, intervals is not None and name not in intervals)
+        for i, name in enumerate(table.columns)
+        if kinds[i] != "bar" and (not columns or name in columns)
+    ]
+    out = RichTable(title=table.title, title_justify="left", box=box.SIMPLE, pad_edge=False)
+    for i, brief in shown:
+        justify: Literal["left", "right"] = "right" if kinds[i] == "number" else "left"
+        whole = i == 0 or (bool(intervals) and not brief)
+        out.add_column(table.columns[i], justify=justify, overflow="fold", no_wrap=whole)
     for heading, rows in table.groups():
         if heading:
             out.add_section()
             out.add_row(heading)
         for row, _ in rows:
-            out.add_row(*(cell_text(row[i], brief) for i in shown))
+            out.add_row(*(cell_text(row[i], brief) for i, brief in shown))
     return out
 
 

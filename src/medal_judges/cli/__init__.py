@@ -1,57 +1,75 @@
-"""The command ``medal``: each room brings its own commands, imported without heavy libraries."""
+"""The command ``medal``: its commands, each imported when it runs, and how errors are shown."""
 
 from __future__ import annotations
 
 import errno
 import logging
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 from medal_judges import __version__
-from medal_judges.cli.agreement import agreement
-from medal_judges.cli.annotate import app as annotate_app
-from medal_judges.cli.benchmark import benchmark
-from medal_judges.cli.calibrate import calibrate
-from medal_judges.cli.curate import curate
-from medal_judges.cli.data import app as data_app
-from medal_judges.cli.doctor import doctor
-from medal_judges.cli.export import export
-from medal_judges.cli.followup_usage import followup_usage
-from medal_judges.cli.generate import generate
-from medal_judges.cli.label import label
-from medal_judges.cli.listing import configs, judges
-from medal_judges.cli.push import push
-from medal_judges.cli.score import score
-from medal_judges.cli.train import train
 from medal_judges.errors import MedalError
 
-_NO_ROOM = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
+_NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
+
+# Command -> module of this folder that has it (a function, or a Typer ``app``), and what it is for.
+COMMANDS = {
+    "data": ("data", "Sources of labelled dialogues; seeds, planted issues, translations."),
+    "annotate": ("annotate", "Annotation by people: packages out, answers back."),
+    "generate": ("generate", "Generate dialogues between simulated users and chatbots."),
+    "curate": ("curate", "Select the dialogues that people annotate."),
+    "train": ("train", "Train a judge."),
+    "calibrate": ("calibrate", "Put a follow-up judge's raw values on a human scale."),
+    "score": ("score", "Judge dialogues."),
+    "label": ("label", "Label dialogues by a judge; malformed users apart."),
+    "benchmark": ("benchmark", "Compare judges with people on sets; write the page."),
+    "agreement": ("agreement", "How well annotators agree with one another."),
+    "followup-usage": ("followup_usage", "Which follow-ups DIET's selection chose."),
+    "doctor": ("doctor", "Check this machine, a saved judge or a language model."),
+    "export": ("export", "Write a judge as a plain model of transformers."),
+    "push": ("push", "Upload a saved judge to the Hub."),
+    "judges": ("listing", "List the shipped judges."),
+    "configs": ("listing", "List the shipped configs of each command."),
+}
+
+
+class _Lazy(TyperCommand):
+    """A command whose module is imported when it runs, not when ``medal --help`` lists it."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        assert self.name is not None
+        module = import_module(f"{__name__}.{COMMANDS[self.name][0]}")
+        command = getattr(module, "app", None)
+        if command is None:
+            command = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            command.command(self.name)(getattr(module, self.name.replace("-", "_")))
+        return get_command(command).make_context(info_name, args, parent, **extra)
+
+
+class _Commands(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
+        known = cmd_name in COMMANDS
+        return _Lazy(cmd_name, callback=None, help=COMMANDS[cmd_name][1]) if known else None
+
 
 app = typer.Typer(
     name="medal",
+    cls=_Commands,
     help="Train, benchmark and run judges of multilingual open-domain dialogue.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.add_typer(data_app, name="data")
-app.add_typer(annotate_app, name="annotate")
-app.command()(generate)
-app.command()(curate)
-app.command()(train)
-app.command()(calibrate)
-app.command()(score)
-app.command()(label)
-app.command()(benchmark)
-app.command()(agreement)
-app.command()(followup_usage)
-app.command()(doctor)
-app.command()(export)
-app.command()(push)
-app.command()(judges)
-app.command()(configs)
 
 
 def _version(wanted: bool) -> None:
@@ -61,7 +79,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def before_commands(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
 ) -> None:
@@ -71,7 +89,7 @@ def options(
     )
 
 
-def no_room(error: OSError) -> str:
+def no_space(error: OSError) -> str:
     """The message for a full disk: a write that fails does not always name its file."""
     where = error.filename2 or error.filename
     return (
@@ -96,8 +114,8 @@ def main() -> None:
     except OSError as error:
         if debug:
             raise
-        if error.errno in _NO_ROOM:
-            typer.echo(f"error: {no_room(error)}", err=True)
+        if error.errno in _NO_SPACE:
+            typer.echo(f"error: {no_space(error)}", err=True)
             sys.exit(2)
         if error.filename is None:
             raise

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from medal_judges.data_prep.annotation.answers import RawAnswer
     from medal_judges.data_prep.annotation.project import Project
 
-app = typer.Typer(help="Annotation by people.", no_args_is_help=True)
+app = typer.Typer(help="Annotation by people.", no_args_is_help=True, add_completion=False)
 
 
 class Form(str, Enum):

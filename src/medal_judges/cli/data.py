@@ -27,7 +27,7 @@ from medal_judges.labelled import LabelledDialogue
 from medal_judges.released import RELEASED_FORM
 from medal_judges.report.console import wide_console
 
-app = typer.Typer(help="Sources of labelled dialogues.", no_args_is_help=True)
+app = typer.Typer(help="Sources of labelled dialogues.", no_args_is_help=True, add_completion=False)
 app.command("plant")(plant)
 app.command("followups")(followups)
 app.command("seeds")(seeds)

@@ -33,7 +33,7 @@ _WRITTEN = (
 
 Settings = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FIELD=VALUE]...", help="Of --judge; user.FIELD of --user-judge."),
+    typer.Argument(metavar="FIELD=VALUE", help="Of --judge; user.FIELD of --user-judge."),
 ]
 UserJudge = Annotated[
     str | None,

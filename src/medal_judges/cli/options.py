@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from medal_judges.jsonl import Skipped
 
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Settings to change.")
+    list[str] | None, typer.Argument(metavar="FIELD=VALUE", help="Settings to change.")
 ]
 JudgeName = Annotated[
     str, typer.Option("--judge", help="Shipped name (medal judges), YAML file, folder or hub id.")

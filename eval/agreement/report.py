@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from markupsafe import Markup
 
 from medal_judges.eval.agreement.agreement import ALL, POSITIONS, Agreement
-from medal_judges.eval.page.arrangement import primary_metric
-from medal_judges.report.console import print_tables
-from medal_judges.report.numbers import DASH, interval, label, number
+from medal_judges.report.console import rich_table, wide_console
+from medal_judges.report.numbers import interval, label, number
 from medal_judges.report.page import Section, counted, facts_section, render_page, undefined
-from medal_judges.report.table import Cell, Heat, Percent, Row, Table, write_csv
+from medal_judges.report.table import Cell, Heat, Row, Table, write_csv
 from medal_judges.stats.results import Estimate
 
 _PERCENT = (
@@ -42,6 +42,7 @@ _CEILING = (
 )
 _ABOUT = ("dimension", "kind", "lang", "rows", "shared", "pairs", "annotators", "columns", "mean",
           "share_positive", "measurement")  # fmt: skip
+_PRINTED = ("Dimension", "with 2+ answers", "annotators", "mean answer", "exact", "±1", "α", "ρ")
 _ESTIMATE = ("value", "low", "high", "reason")
 
 Figure = Callable[[Agreement], Estimate]
@@ -109,23 +110,7 @@ def _page(heading: str, agreements: Sequence[Agreement], facts: Sequence[tuple[s
         for anchor, (name, lead, figure) in _GRIDS.items()
     ]
     sections.append(Section("figures", "All figures", [_figure_table(agreements)]))
-    ceilings = (
-        ("Graded dimensions", False, ("spearman", "pearson", "kendall")),
-        ("Issues", True, ("f1_present", "f1_absent", "precision", "recall", "accuracy")),
-    )
-    tables = [
-        _by_language(
-            title,
-            ("Dimension", *map(label, metrics)),
-            chosen,
-            lambda one, metrics=metrics: [  # type: ignore[misc]
-                one.ceiling.get(name, Estimate(None, reason="not computed")) for name in metrics
-            ],
-        )
-        for title, binary, metrics in ceilings
-        if (chosen := [a for a in agreements if a.ceiling and (a.kind == "binary") is binary])
-    ]
-    sections.append(Section("ceilings", "Human ceilings", tables, _CEILING))
+    sections.append(Section("ceilings", "Human ceilings", _ceiling_tables(agreements), _CEILING))
     return render_page(heading, said, [*sections, facts_section(facts)])
 
 
@@ -200,37 +185,41 @@ def _figure_table(agreements: Sequence[Agreement]) -> Table:
     return _by_language("Figures by language and dimension", columns, agreements, cells, note)
 
 
+def _ceiling_tables(agreements: Sequence[Agreement]) -> list[Table]:
+    """One annotator against the others, a table for graded dimensions and one for issues."""
+
+    def table(title: str, kinds: Sequence[str], metrics: Sequence[str]) -> Table:
+        chosen = [one for one in agreements if one.ceiling and one.kind in kinds]
+        none = Estimate(None, reason="not computed")
+        columns = ("Dimension", *map(label, metrics))
+        return _by_language(
+            title, columns, chosen, lambda one: [one.ceiling.get(m, none) for m in metrics]
+        )
+
+    tables = (
+        table("Graded dimensions", ("ordinal", "continuous"), ("spearman", "pearson", "kendall")),
+        table(
+            "Issues", ("binary",), ("f1_present", "f1_absent", "precision", "recall", "accuracy")
+        ),
+    )
+    return [table for table in tables if table.rows]
+
+
 def print_agreement(agreements: Sequence[Agreement]) -> None:
-    """One table a language; dimensions run down, so that their names fit a terminal."""
-    columns = ("dimension", "rows", "annotators", "positive", "exact", "±1", "α", "95%", "ρ",
-               "ceiling")  # fmt: skip
-    tables = [
-        Table(lang, columns, [_line(one) for one in agreements if one.lang == lang])
-        for lang in _langs(agreements)
-    ]
-    print_tables(tables, notes(agreements))
+    """The page's tables, α with its interval."""
+    console = wide_console()
+    console.print(rich_table(_figure_table(agreements), _PRINTED, intervals=("α",)))
+    for table in _ceiling_tables(agreements):
+        console.print(rich_table(replace(table, title=f"Human ceilings: {table.title}")))
+    for note in _notes(agreements):
+        console.print(note, style="dim", highlight=False)
 
 
-def _line(one: Agreement) -> Row:
-    alpha = one.figures["alpha"]
-    defined = alpha.low is not None and alpha.high is not None
-    span = f"{alpha.low:.2f} to {alpha.high:.2f}" if defined else DASH
-    ceiling = one.ceiling.get(primary_metric(one.kind), Estimate(None))
-    exact, adjacent = one.figures["exact"].value, one.figures.get("adjacent", Estimate(None)).value
-    shares = (None if v is None else Percent(v) for v in (one.share_positive, exact, adjacent))
-    digits = (_three_digits(e) for e in (one.figures["spearman"], ceiling))
-    return (one.dimension, one.shared, one.annotators, *shares, _three_digits(alpha), span, *digits)
-
-
-def _three_digits(estimate: Estimate) -> str:
-    return DASH if estimate.value is None else f"{estimate.value:.3f}"
-
-
-def notes(agreements: Sequence[Agreement]) -> list[str]:
+def _notes(agreements: Sequence[Agreement]) -> list[str]:
     """What a reader has to know of these figures, and why some are missing."""
     lines = [
-        "rows: those with two answers or more; α nominal for issues, ordinal for grades; ceiling: "
-        "one annotator against the others, F1+ for issues, Spearman for grades"
+        "α: nominal for issues, ordinal for graded dimensions; ceiling: one annotator against the "
+        "others; the mean answer of an issue is the share of answers that mark it"
     ]
     if any(one.columns == POSITIONS for one in agreements):
         lines.append(_POSITIONS)

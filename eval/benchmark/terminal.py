@@ -40,9 +40,8 @@ def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
             if not dimensions:
                 continue
             table = dimension_table(view, key, dimensions)
-            console.print(
-                rich_table(table, [n for n in table.columns if n != "Counts"], table.columns[:2])
-            )
+            columns = [name for name in table.columns if name not in _ON_PAGE]
+            console.print(rich_table(table, columns, intervals=columns[:2]))
             rows = [row for dimension in dimensions for row in view.rows(key, dimension)]
             for why in _without_interval(rows):
                 console.print(why, style="dim", highlight=False)
@@ -50,9 +49,9 @@ def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
         if table.title == PUBLISHED:  # the page has those that this run did not measure too
             column = table.columns.index(OURS)
             table = replace(table, rows=[row for row in table.rows if row[column] is not None])
-        some = _PLANTED if table.columns[0] == "Issue" else _COLUMNS.get(table.title)
-        if some is not None and table.rows:
-            console.print(rich_table(_brief(table), some, intervals=()))
+        printed = _PLANTED if table.columns[0] == "Issue" else _COLUMNS.get(table.title)
+        if printed is not None and table.rows:
+            console.print(rich_table(_brief(table), printed, intervals=()))
     for note in notes:
         console.print(note, style="dim", highlight=False)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from medal_judges.cli import options as opt
-
-if TYPE_CHECKING:
-    from medal_judges.data_prep.native.comparison import Comparer
-    from medal_judges.data_prep.native.pairs import Paired
+from medal_judges.config import load_config
+from medal_judges.data_prep.native.comparison import CompareConfig, Comparer, compare_to_file
+from medal_judges.data_prep.native.pairs import Paired, paired
+from medal_judges.files import only_run, require_other_file
+from medal_judges.jsonl import read_labelled
+from medal_judges.report.progress import progress_bar
 
 
 def compare_native(
@@ -30,14 +32,8 @@ def compare_native(
 
     OUT holds verdicts.jsonl, results.json, results.csv and report.html.
     """
-    from medal_judges.config import load_config
-    from medal_judges.data_prep.native.comparison import CompareConfig, Comparer, compare_to_file
-    from medal_judges.data_prep.native.pairs import paired
     from medal_judges.data_prep.native.rates import rates
     from medal_judges.data_prep.native.report import print_rates, write_report
-    from medal_judges.files import only_run, require_other_file
-    from medal_judges.jsonl import read_labelled
-    from medal_judges.report.progress import progress_bar
 
     verdicts_file = out / "verdicts.jsonl"
     require_other_file(verdicts_file, [native, translated], option="OUT/verdicts.jsonl:")

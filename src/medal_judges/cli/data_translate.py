@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from medal_judges.cli import options as opt
-
-if TYPE_CHECKING:
-    from medal_judges.data_prep.native.translate_run import TranslateReport
-    from medal_judges.data_prep.native.translation import Translator, TurnLanguage
+from medal_judges.config import load_config
+from medal_judges.data_prep.native.translate_run import (
+    TranslateReport,
+    failed_path,
+    translate_to_file,
+    translations_of,
+)
+from medal_judges.data_prep.native.translation import TranslateConfig, Translator, TurnLanguage
+from medal_judges.errors import MissingExtraError
+from medal_judges.files import only_run, require_other_file
+from medal_judges.jsonl import read_labelled
+from medal_judges.report.progress import progress_bar
 
 
 def translate(
@@ -38,17 +46,6 @@ def translate(
     Turns and roles stay as they are; what fails is listed in OUT.failed.jsonl with its reason. A
     turn in another language than asked for fails too, with the extra lang.
     """
-    from medal_judges.config import load_config
-    from medal_judges.data_prep.native.translate_run import (
-        TranslateReport,
-        translate_to_file,
-        translations_of,
-    )
-    from medal_judges.data_prep.native.translation import TranslateConfig, Translator
-    from medal_judges.files import only_run, require_other_file
-    from medal_judges.jsonl import read_labelled
-    from medal_judges.report.progress import progress_bar
-
     require_other_file(out, [source])
     settings = load_config(TranslateConfig, config, overrides or [], folder="native")
     translator = Translator(settings, settings.load_model(max_cost))
@@ -75,9 +72,6 @@ def translate(
 
 def _turn_language(languages: Sequence[str]) -> TurnLanguage | None:
     """The language check of translations; says on standard error where there is none."""
-    from medal_judges.data_prep.native.translation import TurnLanguage
-    from medal_judges.errors import MissingExtraError
-
     try:
         check = TurnLanguage(languages)
     except MissingExtraError as error:
@@ -90,8 +84,6 @@ def _turn_language(languages: Sequence[str]) -> TurnLanguage | None:
 
 
 def _show(report: TranslateReport, translator: Translator, out: Path) -> None:
-    from medal_judges.data_prep.native.translate_run import failed_path
-
     earlier = f", {report.earlier} were there before" if report.earlier else ""
     typer.echo(f"{report.written} dialogues written to {out}{earlier}")
     if report.skipped:

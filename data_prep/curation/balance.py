@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.data_prep.curation.candidate import Candidate, LabelReading, shuffled
-from medal_judges.data_prep.curation.policy import LanguageSelection, covered_share
+from medal_judges.data_prep.curation.selection import LanguageSelection, covered_share
 from medal_judges.stats.weights import effective_size
 
 Floats = npt.NDArray[np.float64]
@@ -111,10 +111,9 @@ def language_balance(
         seeds=sum(c.stage == "seed" for c in selection.chosen),
         effective=effective_size([c.weight for c in selection.chosen]),
     )
-    balanced = selection.balanced
-    if balanced is None:
+    if selection.policy != "balanced":
         return balance
-    skipped = sorted(balanced.skipped.items(), key=lambda item: (-item[1], item[0]))
+    skipped = sorted(selection.skipped.items(), key=lambda item: (-item[1], item[0]))
     return replace(
         balance,
         unmet=tuple(
@@ -123,7 +122,7 @@ def language_balance(
             for v in factor.values
             if v.selected < _MET * v.target
         ),
-        unseeded=balanced.unseeded,
+        unseeded=selection.unseeded,
         skipped=tuple((*wish, times) for wish, times in skipped),
         covered=covered_share(pool, chosen),
     )

@@ -17,7 +17,7 @@ from medal_judges.data_prep.curation.candidate import (
     by_language,
 )
 from medal_judges.data_prep.curation.foreign import ForeignLanguage
-from medal_judges.data_prep.curation.policy import LanguageSelection, select
+from medal_judges.data_prep.curation.selection import LanguageSelection, select
 from medal_judges.data_prep.sources.registry import load_spec, parse_spec
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.jsonl import Skipped, read_labelled

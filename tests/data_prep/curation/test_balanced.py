@@ -8,21 +8,21 @@ from collections import Counter
 import pytest
 
 from medal_judges.data_prep.curation.balance import factor_balances
-from medal_judges.data_prep.curation.balanced import BalancedSelection, select_balanced
 from medal_judges.data_prep.curation.candidate import CLEAN, Candidate, label_reading
+from medal_judges.data_prep.curation.selection import LanguageSelection, select
 
 from ...speed.curation import labelled_pool
-from .rows import CATEGORIES, candidate
+from .rows import candidate
 
 
 def chosen(
     pool: list[Candidate], n: int, seed: int = 0, per: int | None = None
-) -> BalancedSelection:
-    return select_balanced(pool, n, categories=CATEGORIES, best=5, seed=seed, per_context=per)
+) -> LanguageSelection:
+    return select("balanced", pool, n, label_reading(), seed=seed, per_context=per)
 
 
-def ids(selection: BalancedSelection) -> list[str]:
-    return [pick.candidate.id for pick in selection.picks]
+def ids(selection: LanguageSelection) -> list[str]:
+    return [pick.candidate.id for pick in selection.chosen]
 
 
 @pytest.fixture(scope="module")
@@ -45,20 +45,20 @@ def test_a_pool_with_one_answer(seed: int) -> None:
         candidate("r1", "repetitive", level=5), candidate("r2", "repetitive", level=4, chatbot="B"),
     ]  # fmt: skip
     found = chosen(rows, 4, seed)
-    assert {c for c in ids(found) if c in ("a1", "a2")} and len(found.picks) == 4
+    assert {c for c in ids(found) if c in ("a1", "a2")} and len(found.chosen) == 4
     assert set(ids(found)) - {"a1", "a2"} == {"b1", "x", "r2"}
-    assert [pick.stage for pick in found.picks] == ["seed", "seed", "balance", "balance"]
+    assert [pick.stage for pick in found.chosen] == ["seed", "seed", "balance", "balance"]
     assert found.unseeded == ()
 
 
-def test_which_of_equals_is_taken_hangs_on_the_seed_alone() -> None:
+def test_which_of_equals_is_taken_depends_on_the_seed_alone() -> None:
     rows = [candidate("a1"), candidate("a2"), candidate("a3")]
     taken = Counter(ids(chosen(rows, 1, seed))[0] for seed in range(600))
     assert set(taken) == {"a1", "a2", "a3"}
     assert all(150 < count < 250 for count in taken.values())
 
 
-def test_wishes_without_a_dialogue_are_passed_over_and_counted() -> None:
+def test_wishes_without_a_dialogue_are_skipped_and_counted() -> None:
     """When the third unsafe dialogue is due, B and the score 4 are lacking, and none has them."""
     rows = [candidate("b1", chatbot="B", level=4)]
     rows += [candidate(f"x{i}", "unsafe", level=3) for i in range(3)]
@@ -87,20 +87,20 @@ def test_fewer_places_than_pairs_go_to_each_chatbot_first() -> None:
     rows = [
         candidate(f"{user}{bot}", user=user, chatbot=bot) for user in "uvw" for bot in "ABCD"
     ]  # fmt: skip
-    bots = Counter(pick.candidate.chatbot for pick in chosen(rows, 4).picks)
+    bots = Counter(pick.candidate.chatbot for pick in chosen(rows, 4).chosen)
     assert bots == dict.fromkeys("ABCD", 1)
 
 
 def test_no_more_dialogues_of_one_context_than_allowed() -> None:
     rows = [candidate(f"c{i}", group=f"g{i % 3}") for i in range(12)]
     found = chosen(rows, 12, per=2)
-    assert len(found.picks) == 6
-    assert set(Counter(pick.candidate.group for pick in found.picks).values()) == {2}
+    assert len(found.chosen) == 6
+    assert set(Counter(pick.candidate.group for pick in found.chosen).values()) == {2}
 
 
 def test_contexts_not_chosen_yet_are_preferred() -> None:
     rows = [candidate(f"c{i}", group=f"g{i % 4}") for i in range(40)]
-    assert {pick.candidate.group for pick in chosen(rows, 4).picks} == {"g0", "g1", "g2", "g3"}
+    assert {pick.candidate.group for pick in chosen(rows, 4).chosen} == {"g0", "g1", "g2", "g3"}
 
 
 @pytest.mark.parametrize("n", [1, 16, 50, 100])
@@ -128,7 +128,7 @@ def test_a_smaller_selection_is_the_beginning_of_a_larger(pool: list[Candidate])
 
 def test_every_pair_with_a_clean_five_is_seeded(pool: list[Candidate]) -> None:
     pairs = {(c.user, c.chatbot) for c in pool if c.clean and c.level == 5}
-    seeds = [pick.candidate for pick in chosen(pool, 100).picks if pick.stage == "seed"]
+    seeds = [pick.candidate for pick in chosen(pool, 100).chosen if pick.stage == "seed"]
     assert len(seeds) == len(pairs) == 16
     assert {(c.user, c.chatbot) for c in seeds} == pairs
     assert all(c.clean and c.level == 5 for c in seeds)
@@ -136,7 +136,7 @@ def test_every_pair_with_a_clean_five_is_seeded(pool: list[Candidate]) -> None:
 
 def test_far_more_even_than_chance(pool: list[Candidate]) -> None:
     reading = label_reading()
-    picks = [pick.candidate for pick in chosen(pool, 100).picks]
+    picks = [pick.candidate for pick in chosen(pool, 100).chosen]
     factors = factor_balances("fr", pool, picks, 100, reading)
     for name, least in (("category", 0.9), ("level", 0.85), ("chatbot", 0.95), ("user", 0.99)):
         assert (factors[name].evenness or 0) > least

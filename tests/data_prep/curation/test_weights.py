@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from medal_judges.data_prep.curation.candidate import Candidate, label_reading
-from medal_judges.data_prep.curation.policy import cell_weights, covered_share, select
+from medal_judges.data_prep.curation.selection import cell_weights, covered_share, select
 from medal_judges.stats.weights import effective_size
 
 from .rows import candidate

@@ -1,74 +1,114 @@
-"""The two-stage balanced selection of one language (MEDAL, section 5.1).
+"""The selection of one language's dialogues by a policy, and the weight of each.
 
-First one clean dialogue with the best overall score for each pair of user and chatbot, at random.
-Then, until n are chosen: the category (an issue, or clean) of which the selection has fewest and
-the pool has more, and of its dialogues the one that suits best where overall scores, chatbots,
-users and the other issues stand so far. Where no dialogue of the category has the level or the
-chatbot that the selection lacks most, that wish is passed over and counted.
+``random`` is a simple random sample. ``balanced`` has two stages (MEDAL, section 5.1). First one
+clean dialogue with the best overall score for each pair of user and chatbot, at random. Then, until
+n are chosen: the category (an issue, or clean) of which the selection has fewest and the pool has
+more, and of its dialogues the one that suits best where overall scores, chatbots, users and the
+other issues stand so far. Where no dialogue of the category has the level or the chatbot that the
+selection lacks most, that wish is skipped and counted.
+
+A balanced selection over-represents what is rare, so a correlation or share counted on it is not
+that of the pool. Dialogues with the same labels, chatbot and user were equally likely to be chosen,
+so each chosen one stands for its cell: post-stratification (Holt and Smith 1979, "Post
+Stratification"). A cell of which nothing was chosen is counted with its nearest neighbours.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.data_prep.curation.candidate import CLEAN, Candidate, draw, shuffled
+from medal_judges.data_prep.curation.candidate import (
+    CLEAN,
+    Candidate,
+    LabelReading,
+    Policy,
+    draw,
+    shuffled,
+)
 
 Stage = Literal["seed", "balance"]
 Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Cell = Callable[[Candidate], Hashable]
 
 # What a dialogue costs: for each factor, how often its value was chosen, over an even share.
 # Overall and chatbot are the paper's; users are few and follow from the pairs; a context (or
 # opener) that is in the selection already is avoided where nothing else speaks against it.
 _WEIGHTS = {"level": 1.0, "chatbot": 1.0, "user": 0.5, "issues": 0.2, "group": 0.01}
 
+# From the finest cell to the whole pool: what was not chosen joins the first that was.
+_CELLS: tuple[Cell, ...] = (
+    lambda c: (c.categories, c.level, c.chatbot, c.user),
+    lambda c: (c.categories, c.level, c.chatbot),
+    lambda c: (c.categories, c.level),
+    lambda c: (c.clean, len(c.categories), c.level),
+    lambda c: (c.clean, c.level),
+    lambda c: c.level,
+    lambda c: c.clean,
+    lambda c: None,
+)
+
 
 @dataclass(frozen=True, slots=True)
-class Pick:
-    """A chosen dialogue, the stage that chose it and the category it was chosen for."""
+class Selected:
+    """A dialogue of the selection. ``weight`` is how many of its language's pool it stands for;
+    ``chance`` its inclusion probability, None where the policy has none; ``stage`` and ``category``
+    are what the balanced policy chose it for."""
 
     candidate: Candidate
-    stage: Stage
-    category: str
+    weight: float = 1.0
+    chance: float | None = None
+    stage: Stage | None = None
+    category: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class BalancedSelection:
-    """Dialogues in the order chosen: the first k are what a selection of k with as many seeds
-    would hold. ``skipped`` counts wishes without a candidate: (category, factor, value) -> how
-    often; factor ``category`` means that the whole pool had no more of it.
-    ``unseeded`` are (user, chatbot) pairs without a clean dialogue of the best score."""
+class LanguageSelection:
+    """The selection of one language, in the order chosen: the first k are what a selection of k
+    with as many seeds would hold. Of the balanced policy ``skipped`` counts wishes without a
+    candidate: (category, factor, value) -> how often; factor ``category`` means that the whole pool
+    had no more of it. ``unseeded`` are (user, chatbot) pairs without a clean dialogue of the best
+    score."""
 
-    picks: tuple[Pick, ...]
-    skipped: Mapping[tuple[str, str, str], int]
+    policy: Policy
+    chosen: tuple[Selected, ...]
+    skipped: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     unseeded: tuple[tuple[str, str], ...] = ()
 
 
-def select_balanced(
+def select(
+    policy: Policy,
     pool: Sequence[Candidate],
     n: int,
+    reading: LabelReading,
     *,
-    categories: Sequence[str],
-    best: int,
     seed: int = 0,
     per_context: int | None = None,
-) -> BalancedSelection:
-    """``n`` dialogues of ``pool`` (one language), or fewer where the pool has no more.
+) -> LanguageSelection:
+    """``n`` dialogues of ``pool`` (one language), or fewer where the pool has no more, each with
+    its weight.
 
-    ``categories`` are clean and the issues; ``best`` is the overall score of a seed. No more than
-    ``per_context`` dialogues of one group. The same pool gives the same selection in any order.
+    No more than ``per_context`` dialogues of one group (``balanced`` only). The same pool gives the
+    same selection in any order.
     """
-    state = _State(shuffled(pool, seed), categories, seed, per_context)
-    unseeded = _seed_pairs(state, n, best)
-    while len(state.picks) < n and state.add_next():
+    ordered = shuffled(pool, seed)
+    if policy == "random":
+        drawn = ordered[:n]
+        chance = len(drawn) / max(1, len(pool))
+        return LanguageSelection(policy, tuple(Selected(c, 1 / chance, chance) for c in drawn))
+    state = _State(ordered, reading.categories, seed, per_context)
+    unseeded = _seed_pairs(state, n, int(reading.overall.high))
+    while len(state.chosen) < n and state.add_next():
         pass
-    return BalancedSelection(tuple(state.picks), dict(state.skipped), unseeded)
+    weights = cell_weights(pool, [each.candidate for each in state.chosen])
+    weighted = (replace(c, weight=w) for c, w in zip(state.chosen, weights, strict=True))
+    return LanguageSelection(policy, tuple(weighted), dict(state.skipped), unseeded)
 
 
 def _seed_pairs(state: _State, n: int, best: int) -> tuple[tuple[str, str], ...]:
@@ -90,7 +130,7 @@ def _seed_pairs(state: _State, n: int, best: int) -> tuple[tuple[str, str], ...]
         free = [i for i in suitable[pair] if state.free[i]]
         if not free:
             unseeded.append(pair)
-        elif len(state.picks) < n:
+        elif len(state.chosen) < n:
             fresh = (i for i in free if not state.group_counts[state.groups[i]])
             state.take(next(fresh, free[0]), "seed", CLEAN)
     return tuple(sorted(unseeded))
@@ -104,7 +144,7 @@ class _State:
     ) -> None:
         self.pool, self.seed, self.limit = pool, seed, limit
         self.categories = tuple(categories)
-        self.picks: list[Pick] = []
+        self.chosen: list[Selected] = []
         self.skipped: Counter[tuple[str, str, str]] = Counter()
         self.free = np.ones(len(pool), dtype=bool)
         self.has = np.array(
@@ -155,7 +195,7 @@ class _State:
 
     def take(self, row: int, stage: Stage, category: str) -> None:
         """Choose one candidate and count it."""
-        self.picks.append(Pick(self.pool[row], stage, category))
+        self.chosen.append(Selected(self.pool[row], stage=stage, category=category))
         self.free[row] = False
         self.category_counts += self.has[row]
         for factor in self.factors.values():
@@ -182,3 +222,33 @@ class _Factor:
     def lacking(self) -> npt.NDArray[np.intp]:
         """The values chosen least often."""
         return np.flatnonzero(self.counts == self.counts.min())
+
+
+def cell_weights(pool: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[float]:
+    """How many dialogues of ``pool`` each of ``chosen`` stands for; they add up to the pool.
+
+    ``chosen`` is part of ``pool``.
+    """
+    weights = dict.fromkeys((c.id for c in chosen), 0.0)
+    left: list[Candidate] = list(pool)
+    for cell in _CELLS if chosen else ():
+        members = defaultdict(list)
+        for c in chosen:
+            members[cell(c)].append(c.id)
+        uncovered = []
+        for c in left:
+            ids = members.get(cell(c))
+            if ids is None:
+                uncovered.append(c)
+                continue
+            for id in ids:
+                weights[id] += 1 / len(ids)
+        left = uncovered
+    return [weights[c.id] for c in chosen]
+
+
+def covered_share(pool: Sequence[Candidate], chosen: Sequence[Candidate]) -> float | None:
+    """Share of the pool whose finest cell holds a chosen dialogue: what the weights correct
+    without borrowing from neighbours. None for an empty pool."""
+    cells = {_CELLS[0](c) for c in chosen}
+    return sum(_CELLS[0](c) in cells for c in pool) / len(pool) if pool else None

@@ -81,11 +81,9 @@ class Curation:
     """The selection of each language, the pool it came from, and what was asked for."""
 
     plan: CurationPlan
+    pool: LabelledPool
     selections: Mapping[str, LanguageSelection]
     balances: tuple[LanguageBalance, ...]
-    left_out: tuple[LeftOut, ...]
-    silent: int
-    data: str
 
     def facts(self) -> dict[str, Any]:
         """How the selection was made; no path in it."""
@@ -99,7 +97,7 @@ class Curation:
             "foreign-language filter": "off"
             if plan.foreign is None
             else content_hash(plan.foreign.keywords.model_dump()),
-            "pool": self.data,
+            "pool": content_hash(sorted(c.id for c in self.pool.candidates)),
             "version": __version__,
         }
 
@@ -135,6 +133,7 @@ def read_pool(
                 pool.add(row, plan)
     if not pool.candidates:
         raise _empty(specs, pool, plan.langs, present)
+    pool.left_out.sort(key=lambda out: (out.lang, out.id))
     return pool
 
 
@@ -168,9 +167,7 @@ def curate(pool: LabelledPool, plan: CurationPlan) -> Curation:
         balances.append(
             language_balance(lang, candidates, selection, plan.n, plan.reading, seed=plan.seed)
         )
-    data = content_hash(sorted(c.id for c in pool.candidates))
-    left_out = tuple(sorted(pool.left_out, key=lambda out: (out.lang, out.id)))
-    return Curation(plan, selections, tuple(balances), left_out, pool.silent, data)
+    return Curation(plan, pool, selections, tuple(balances))
 
 
 def selected_rows(

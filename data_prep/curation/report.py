@@ -39,7 +39,7 @@ def write_report(curation: Curation, folder: Path) -> None:
             {"lang": lang, "reason": reason, "dialogues": count}
             for (lang, reason), count in _left_out_counts(curation)
         ],
-        "uninterpretable_without_comment": curation.silent,
+        "uninterpretable_without_comment": curation.pool.silent,
         "languages": [balance.to_record() for balance in curation.balances],
     }
     text = json.dumps(record, ensure_ascii=False, indent=1) + "\n"
@@ -151,16 +151,16 @@ def _left_out(curation: Curation) -> list[Block]:
             Markup("<code>{}</code>").format(out.keyword or ""),
             out.comment or "",
         )
-        for out in curation.left_out[:_LISTED]
+        for out in curation.pool.left_out[:_LISTED]
     ]
     columns = ("Dialogue", "Language", "Why", "Keyword", "Comment")
-    table = Table(f"{len(rows)} of {len(curation.left_out)}", columns, rows)
-    return [Fold(f"{len(curation.left_out)} dialogues", [table])] if rows else []
+    table = Table(f"{len(rows)} of {len(curation.pool.left_out)}", columns, rows)
+    return [Fold(f"{len(curation.pool.left_out)} dialogues", [table])] if rows else []
 
 
 def _left_out_counts(curation: Curation) -> list[tuple[tuple[str, str], int]]:
     """((language, reason), dialogues), sorted."""
-    return sorted(Counter((out.lang, str(out.reason)) for out in curation.left_out).items())
+    return sorted(Counter((out.lang, str(out.reason)) for out in curation.pool.left_out).items())
 
 
 def _notes(curation: Curation) -> list[str]:
@@ -169,10 +169,10 @@ def _notes(curation: Curation) -> list[str]:
         f"left out: {count} in {lang}, {reason.replace('_', ' ')}"
         for (lang, reason), count in _left_out_counts(curation)
     ]
-    if curation.silent:
+    if silent := curation.pool.silent:
         lines.append(
-            f"{curation.silent} uninterpretable dialogues have no comment: the foreign-language "
-            "filter cannot judge them, they stay"
+            f"{silent} uninterpretable dialogues have no comment: the foreign-language filter cannot "
+            "judge them, they stay"
         )
     for b in curation.balances:
         if b.selected < b.wanted:

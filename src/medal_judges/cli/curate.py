@@ -81,7 +81,7 @@ def _run(files: list[str], out: Path, plan: CurationPlan, skipped: Skipped | Non
     curation = run(pool, plan)
     again = None if skipped is None else Skipped()
     count = write_records(out / SELECTION, selected_rows(files, curation, skipped=again))
-    write_records(out / "left_out.jsonl", curation.left_out)
+    write_records(out / "left_out.jsonl", curation.pool.left_out)
     write_report(curation, out)
     print_report(curation)
     if skipped is not None and skipped.count:

@@ -171,8 +171,8 @@ def _notes(curation: Curation) -> list[str]:
     ]
     if silent := curation.pool.silent:
         lines.append(
-            f"{silent} uninterpretable dialogues have no comment: the foreign-language filter cannot "
-            "judge them, they stay"
+            f"{silent} uninterpretable dialogues have no comment: the foreign-language filter "
+            "cannot judge them, they stay"
         )
     for b in curation.balances:
         if b.selected < b.wanted:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from medal_judges.jsonl import STDIN, open_text
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.base.kept_answers import answer_counts, told
 from medal_judges.report.console import wide_console
 from medal_judges.report.progress import progress_bar
 
@@ -20,9 +19,22 @@ def scoring_bar(file: str) -> Iterator[Callable[[int], None]]:
         yield bar.advance
 
 
+def kept_answers(judges: Sequence[Judge]) -> str | None:
+    """How many of the answers that ``judges`` were given came from the cache; None for none."""
+    models = {id(model): model for judge in judges for model in judge.language_models()}
+    counts = [model.answer_counts() for model in models.values()]
+    kept, asked = sum(each.kept for each in counts), sum(each.asked for each in counts)
+    if not kept:
+        return None
+    return (
+        f"{kept} of {kept + asked} answers were kept from before and not asked for; --no-cache "
+        "asks for all of them"
+    )
+
+
 def show_kept(judges: Sequence[Judge]) -> None:
     """Say how many answers came from the cache, if any."""
-    if line := told(answer_counts(judges)):
+    if line := kept_answers(judges):
         wide_console(stderr=True).print(line, soft_wrap=True)
 
 

@@ -24,11 +24,11 @@ from medal_judges.eval.benchmark.published import check_published
 from medal_judges.eval.benchmark.sets import BenchmarkSet, load_planted, load_set
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.predictions import judge_once
+from medal_judges.inference.progress import kept_answers
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.jsonl import read_judgements
 from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.base.kept_answers import answer_counts, told
 from medal_judges.rating import Scale
 from medal_judges.stats.weights import weighting_note
 
@@ -174,7 +174,7 @@ def _judge_sets(run: BenchmarkRun, config: JudgeConfig, progress: Progress | Non
     judge = choice.load()
     for name, (data, names) in _asked(run, config.dimensions).items():
         _judge(run, config, judge, name, data, names, progress)
-    if line := told(answer_counts([judge])):
+    if line := kept_answers([judge]):
         run.kept.append(f"{config.name}: {line}")
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.settings import VLLMLLM, TransformersLLM, llm_config
 from medal_judges.shipped import judge_file
@@ -16,8 +16,12 @@ _DEFAULT_LLM = "embedded:smollm2"
 
 
 def placed(
-    settings: Mapping[str, Any], options: Mapping[str, Any], name: str, *, strict: bool = True
-) -> dict[str, Any]:
+    settings: Mapping[str, object],
+    options: Mapping[str, object],
+    name: str,
+    *,
+    strict: bool = True,
+) -> dict[str, object]:
     """``options`` with ``device`` and ``dtype``, where they are given, put where the judge that the
     YAML ``settings`` describe reads them.
 
@@ -30,7 +34,10 @@ def placed(
     if not given or family in _OWN_FIELDS:
         return rest | given
     if family == "hybrid":
-        return rest | {"members": _members(rest.get("members", settings.get("members")), given)}
+        members = rest.get("members", settings.get("members"))
+        if isinstance(members, Mapping):
+            members = {key: _placed_member(member, given) for key, member in members.items()}
+        return rest | {"members": members}
     if family in _LLM_FAMILIES:
         llm = rest.get("llm", settings.get("llm", _DEFAULT_LLM))
         try:
@@ -67,19 +74,11 @@ def _placed_llm(llm: object, given: Mapping[str, object], name: str) -> dict[str
     return {**({"model": llm} if isinstance(llm, str) else llm), **given}
 
 
-def _members(members: Any, given: Mapping[str, Any]) -> Any:
-    """Each member's options with ``given``, where the member has a model of its own."""
-    if not isinstance(members, Mapping):
-        return members  # HybridSettings says what is wrong with it
-    return {name: _member(member, given) for name, member in members.items()}
-
-
-def _member(member: Any, given: Mapping[str, Any]) -> Any:
-    from medal_judges.config import read_yaml
-
-    if not isinstance(member, dict) or not isinstance(member.get("path"), str):
-        return member
-    path, options = member["path"], {**dict(member.get("options") or {}), **given}
+def _placed_member(member: object, given: Mapping[str, object]) -> object:
+    """A member's settings whose options have ``given``, where it has a model of its own."""
+    if not isinstance(member, dict) or not isinstance(path := member.get("path"), str):
+        return member  # HybridSettings says what is wrong with it
+    options = {**dict(member.get("options") or {}), **given}
     if (file := judge_file(path)) is not None:
         options = placed(read_yaml(file), options, path, strict=False)
     return member | {"options": options}

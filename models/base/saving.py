@@ -205,7 +205,7 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> SavableJudge:
     return judge
 
 
-def _load_yaml(name: str, options: Mapping[str, Any]) -> SavableJudge:
+def _load_yaml(name: str, options: Mapping[str, object]) -> SavableJudge:
     from medal_judges.config import read_yaml
 
     try:

@@ -18,8 +18,8 @@ from medal_judges.dimension import Dimension
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration, normal_bins
 from medal_judges.models.base.judge import Prediction, ScoreRequest
+from medal_judges.models.base.learned import LearnedJudge, learned_state
 from medal_judges.models.base.saving import read_config
-from medal_judges.models.base.trained import TrainedJudge, trained_state
 from medal_judges.models.base.weights import WEIGHTS_NAME, read_weights, write_weights
 from medal_judges.models.embedding.config import EmbeddingConfig
 from medal_judges.models.embedding.net import FittedNet, Floats, on_levels
@@ -35,7 +35,7 @@ GRID_NAME = "grid.csv"
 ENCODER_FOLDER = "encoder"
 
 
-class EmbeddingJudge(TrainedJudge):
+class EmbeddingJudge(LearnedJudge):
     """Scores dialogues by their sentence embeddings and surface features.
 
     Distributions: of an MLP classifier its classes', brought to the dimension's levels; of the
@@ -98,7 +98,7 @@ class EmbeddingJudge(TrainedJudge):
                 search += csv.DictReader(stream)
         config = EmbeddingConfig(**saved["embedding"])
         encoder = SentenceEncoder.load(folder / ENCODER_FOLDER, device)
-        return cls(config, encoder, nets=nets, search=search, **trained_state(saved))
+        return cls(config, encoder, nets=nets, search=search, **learned_state(saved))
 
     # -- the hooks of Judge ----------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit, softmax
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.embedding.config import EmbeddingHead
@@ -47,19 +48,18 @@ class FittedNet:
     def probabilities(self, x: Floats) -> Floats:
         """Probability [n, top + 1] of each class 0 to ``top`` of a classifier: what
         ``predict_proba`` gives, with 0 for the classes that no training row had."""
-        found = np.zeros((len(x), self.top + 1))
-        found[:, list(self.classes)] = self._known_classes(x)
-        return found
+        chances = np.zeros((len(x), self.top + 1))
+        chances[:, list(self.classes)] = self._known_classes(x)
+        return chances
 
     def _known_classes(self, x: Floats) -> Floats:
         if len(self.classes) == 1:
             return np.ones((len(x), 1))
         raw = self.raw(x)
         if len(self.classes) == 2:  # scikit-learn has one logistic output for two classes
-            p = 1 / (1 + np.exp(-np.clip(raw, -700, 700)))
+            p: Floats = expit(raw)
             return np.concatenate([1 - p, p], axis=1)
-        powers = np.exp(raw - raw.max(axis=1, keepdims=True))
-        chances: Floats = powers / powers.sum(axis=1, keepdims=True)
+        chances: Floats = softmax(raw, axis=1)
         return chances
 
     def units(self, x: Floats, decode: str) -> Floats:
@@ -85,10 +85,10 @@ class FittedNet:
 
     def tensors(self, name: str) -> dict[str, Floats]:
         """The arrays of the net, under names that begin with the dimension's."""
-        found = {f"{name}.mean": self.mean, f"{name}.scale": self.scale}
+        arrays = {f"{name}.mean": self.mean, f"{name}.scale": self.scale}
         for i, (weight, bias) in enumerate(self.layers):
-            found |= {f"{name}.{i}.weight": weight, f"{name}.{i}.bias": bias}
-        return found
+            arrays |= {f"{name}.{i}.weight": weight, f"{name}.{i}.bias": bias}
+        return {key: np.ascontiguousarray(array) for key, array in arrays.items()}
 
     @classmethod
     def of(cls, name: str, record: Mapping[str, Any], tensors: Mapping[str, Floats]) -> FittedNet:
@@ -116,14 +116,7 @@ class FittedNet:
 def on_levels(probabilities: Floats, levels: int) -> Floats:
     """Distributions [n, levels] from those over classes [n, k + 1]: each class's share goes to the
     two levels it stands between, so that the expected place on the scale stays."""
-    classes = probabilities.shape[1]
-    if classes == levels:
-        return probabilities
-    places = np.linspace(0, levels - 1, classes)
-    below = np.minimum(places.astype(int), levels - 2)
-    found = np.zeros((len(probabilities), levels))
-    for k in range(classes):
-        share = places[k] - below[k]
-        found[:, below[k]] += probabilities[:, k] * (1 - share)
-        found[:, below[k] + 1] += probabilities[:, k] * share
-    return found
+    places = np.linspace(0, levels - 1, probabilities.shape[1])
+    distances = np.abs(places[:, None] - np.arange(levels))
+    shares: Floats = probabilities @ np.clip(1 - distances, 0, None)
+    return shares

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from medal_judges.errors import JudgeLoadError
+from medal_judges.models.embedded import resolve
 from medal_judges.models.embedding.net import Floats
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 
 class SentenceEncoder:
@@ -17,17 +21,15 @@ class SentenceEncoder:
     and its vector is their mean weighted by tokens: nothing is cut off (the paper's SBERT reads
     the first 256 tokens)."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: SentenceTransformer) -> None:
         self.model = model.eval()
         # sentence-transformers 5 has the longer name
-        width = getattr(model, "get_embedding_dimension", None)
-        self.width = int((width or model.get_sentence_embedding_dimension)())
+        width: Callable[[], int] | None = getattr(model, "get_embedding_dimension", None)
+        self.width = int((width or model.get_sentence_embedding_dimension)() or 0)
 
     @classmethod
     def create(cls, base: str, revision: str | None, device: str | None = None) -> SentenceEncoder:
         """The model of a hub id, a folder or ``embedded:minilm``. Raises JudgeLoadError."""
-        from medal_judges.models.embedded import resolve
-
         return cls(_load(resolve(base), base, revision=revision, device=device))
 
     @classmethod
@@ -57,14 +59,14 @@ class SentenceEncoder:
             return vectors
         pieces = [p for row, text in enumerate(texts) for p in self._pieces(row, text)]
         size = max(1, budget // max(1, self._window))
-        found = self.model.encode(
+        encoded = self.model.encode(
             [piece for _, piece, _ in pieces],
             batch_size=size,
             show_progress_bar=False,
             convert_to_numpy=True,
         )
         weights = np.zeros(len(texts))
-        for (row, _, tokens), vector in zip(pieces, found, strict=True):
+        for (row, _, tokens), vector in zip(pieces, encoded, strict=True):
             vectors[row] += vector.astype(np.float64) * tokens
             weights[row] += tokens
         return vectors / weights[:, None]
@@ -95,15 +97,24 @@ class SentenceEncoder:
         )
 
 
-def _load(source: str, name: str, **options: Any) -> Any:
+def _load(
+    source: str,
+    name: str,
+    *,
+    device: str | None,
+    revision: str | None = None,
+    local_files_only: bool = False,
+) -> SentenceTransformer:
     from sentence_transformers import SentenceTransformer
 
     try:
         return SentenceTransformer(
             source,
+            device=device,
+            revision=revision,
+            local_files_only=local_files_only,
             trust_remote_code=False,
             model_kwargs={"use_safetensors": True},
-            **options,
         )
     except (OSError, ValueError) as error:
         raise JudgeLoadError(

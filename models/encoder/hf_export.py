@@ -9,7 +9,7 @@ dimensions, which such a model does not know.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -64,23 +64,22 @@ def require_exportable(judge: Judge) -> EncoderJudge:
     return judge
 
 
-def _reasons(judge: EncoderJudge) -> list[str]:
+def _reasons(judge: EncoderJudge) -> Iterator[str]:
     config, kind = judge.config, judge.net.body.config.model_type
-    found = []
     if config.net != "sequence":
-        return [f"net {config.net} looks at single turns"]
+        yield f"net {config.net} looks at single turns"
+        return
     if config.pooling not in KINDS.get(kind, ()):
-        found.append(f"pooling {config.pooling} on a {kind} body")
+        yield f"pooling {config.pooling} on a {kind} body"
     if config.members > 1:
-        found.append(f"{config.members} members")
+        yield f"{config.members} members"
     if len(judge.dimensions) > 1:
-        found.append(f"{len(judge.dimensions)} dimensions")
+        yield f"{len(judge.dimensions)} dimensions"
     kinds = {head.config.kind for head in judge.net.heads[0].values()}
     if kinds != {"regression"}:
-        found.append(f"a {', '.join(sorted(kinds - {'regression'}))} head")
+        yield f"a {', '.join(sorted(kinds - {'regression'}))} head"
     if any(c.isotonic is not None for c in judge.calibration.values()):
-        found.append("an isotonic calibration")
-    return found
+        yield "an isotonic calibration"
 
 
 def as_text(judge: EncoderJudge, dialogue: Dialogue) -> str:
@@ -98,17 +97,16 @@ def pipeline_scores(
 
     made = pipeline("text-classification", model=str(folder), device="cpu")
     limit = {"truncation": True, "max_length": judge.config.max_tokens}
-    return [
-        float(found["score"]) for found in made([as_text(judge, d) for d in dialogues], **limit)
-    ]
+    answers = made([as_text(judge, dialogue) for dialogue in dialogues], **limit)
+    return [float(answer["score"]) for answer in answers]
 
 
 def _difference(judge: EncoderJudge, folder: Path) -> float:
     (dimension,) = judge.dimensions
     dialogues = [d for d in golden_dialogues() if d.assistant_turns]
-    found = pipeline_scores(judge, folder, dialogues)
+    exported = pipeline_scores(judge, folder, dialogues)
     own = [j.scores[dimension.name] for j in judge.score(dialogues)]
-    clipped = [min(dimension.high, max(dimension.low, value)) for value in found]
+    clipped = [min(dimension.high, max(dimension.low, value)) for value in exported]
     pairs = zip(clipped, own, strict=True)
     return max(abs(dimension.to_unit(a) - dimension.to_unit(b)) for a, b in pairs if b is not None)
 
@@ -129,24 +127,19 @@ def _model_of(judge: EncoderJudge) -> Any:
     net: Any = judge.net.nets[0]
     body = getattr(model, model.base_model_prefix)
     body.load_state_dict(judge.net.body.state_dict(), strict=config.model_type != "bert")
-    dense, output = _head_of(model, config.model_type)
-    dense.load_state_dict(net.dense.state_dict())
-    if config.model_type == "modernbert":
+    if config.model_type == "bert":  # its dense layer is the body's pooler
+        dense, output = model.bert.pooler.dense, model.classifier
+    elif config.model_type == "modernbert":
+        dense, output = model.head.dense, model.classifier
         model.head.norm.load_state_dict(net.norm.state_dict())
+    else:
+        dense, output = model.classifier.dense, model.classifier.out_proj
+    dense.load_state_dict(net.dense.state_dict())
     head, scale = net.heads[dimension.name], dimension.high - dimension.low
     with torch.no_grad():  # the judge's head is on the scale [0, 1]
         output.weight.copy_(head.value.weight * scale)
         output.bias.copy_(dimension.low + head.bias * scale)
     return model.eval()
-
-
-def _head_of(model: Any, kind: str) -> tuple[Any, Any]:
-    """(dense layer, output layer) of a ForSequenceClassification."""
-    if kind == "bert":  # its dense layer is the body's pooler
-        return model.bert.pooler.dense, model.classifier
-    if kind == "modernbert":
-        return model.head.dense, model.classifier
-    return model.classifier.dense, model.classifier.out_proj
 
 
 def _readme(judge: EncoderJudge) -> str:

@@ -14,8 +14,8 @@ from medal_judges.contributions import Contributions, Unit, centred, unit_of
 from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration, Head, HeadKind
 from medal_judges.models.base.judge import Prediction, ScoreRequest
+from medal_judges.models.base.learned import NetworkJudge, learned_state
 from medal_judges.models.base.saving import read_config
-from medal_judges.models.base.trained import NetworkJudge, trained_state
 from medal_judges.models.base.weights import WEIGHTS_NAME, load_weights, write_weights
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
 from medal_judges.models.encoder.body import check_window, load_body, without_pooler
@@ -108,7 +108,7 @@ class EncoderJudge(NetworkJudge):
         from transformers import AutoConfig, AutoModel, AutoTokenizer
 
         saved = read_config(folder)
-        state = trained_state(saved)
+        state = learned_state(saved)
         shape = AutoConfig.for_model(**saved["body"])
         body = without_pooler(AutoModel.from_config(shape, trust_remote_code=False))  # type: ignore[no-untyped-call]
         config = EncoderConfig(**saved["encoder"])

@@ -52,7 +52,7 @@ def member_folder(folder: Path, name: str) -> Path:
 
 
 def to_saved(
-    settings: Mapping[str, Any], name: str, folder: Path | None
+    settings: Mapping[str, object], name: str, folder: Path | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """(settings for config.json, what the user has to give: setting -> what was used).
 
@@ -81,7 +81,7 @@ def to_saved(
 
 
 def from_saved(
-    saved: Mapping[str, Any], name: str, folder: Path, own: Mapping[str, Any]
+    saved: Mapping[str, Any], name: str, folder: Path, own: Mapping[str, object]
 ) -> dict[str, Any]:
     """The settings in ``saved`` (config.json's of a member), files as paths in ``folder``.
 
@@ -111,7 +111,7 @@ def from_saved(
     return settings
 
 
-def _files(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+def _files(settings: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], str]]:
     """(place, value) of each setting that names a file."""
     # ``pool`` is a way to put repeats together, but for the follow-up judge, whose pool is a file.
     names = (*_FILES, "pool") if settings.get("family") == "followup" else _FILES

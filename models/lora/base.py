@@ -14,6 +14,8 @@ from medal_judges.models.lora.config import LoraConfig
 
 if TYPE_CHECKING:
     import torch
+    from peft import PeftModel
+    from transformers import PreTrainedModel
 
 ADAPTER = "adapter"
 MERGED = "model"
@@ -85,15 +87,15 @@ def load_tokenizer(config: LoraConfig, source: str | Path | None = None) -> Any:
     """The base model's tokenizer, or the one saved in ``source``."""
     from transformers import AutoTokenizer
 
-    found = model_path(config.base) if source is None else str(source)
+    place = model_path(config.base) if source is None else str(source)
     revision = config.base_revision if source is None else None
-    tokenizer = AutoTokenizer.from_pretrained(found, revision=revision, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(place, revision=revision, trust_remote_code=False)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
 
 
-def adapted(base: Any, config: LoraConfig) -> Any:
+def adapted(base: PreTrainedModel, config: LoraConfig) -> Any:
     """``base`` with fresh adapters: they change nothing before training."""
     need_peft()
     from peft import LoraConfig as PeftConfig
@@ -122,17 +124,18 @@ def adapted(base: Any, config: LoraConfig) -> Any:
     return model
 
 
-def save_adapter(model: Any, config: LoraConfig, folder: Path) -> None:
+def save_adapter(model: PeftModel | PreTrainedModel, config: LoraConfig, folder: Path) -> None:
     """``folder/adapter`` in PEFT's format, or the merged model in ``folder/model``.
 
     The adapter names its base by its id (of a folder by the last part): a path helps nobody.
     """
     if config.merge:
-        merged = model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
+        merge = getattr(model, "merge_and_unload", None)
+        merged: Any = model if merge is None else merge()
         merged.config.name_or_path = _id(config.base)
         merged.save_pretrained(folder / MERGED)
         return
-    model.save_pretrained(folder / ADAPTER, safe_serialization=True)
+    model.save_pretrained(str(folder / ADAPTER), safe_serialization=True)
     path = folder / ADAPTER / "adapter_config.json"
     settings = json.loads(path.read_text(encoding="utf-8"))
     settings["base_model_name_or_path"] = _id(config.base)

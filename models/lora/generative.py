@@ -14,8 +14,8 @@ from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import ScoreRequest
+from medal_judges.models.base.learned import LearnedState
 from medal_judges.models.base.saving import weights_hash, write_config
-from medal_judges.models.base.trained import TrainedState
 from medal_judges.models.device import torch_device, torch_dtype
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation
@@ -101,7 +101,7 @@ class GenerativeLoraJudge(PromptedJudge):
         cls,
         folder: Path,
         config: LoraConfig,
-        state: TrainedState,
+        state: LearnedState,
         device: str | torch.device | None,
         dtype: str,
     ) -> GenerativeLoraJudge:

@@ -13,8 +13,8 @@ from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration, Head, heads_of
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
+from medal_judges.models.base.learned import NetworkJudge, learned_state
 from medal_judges.models.base.saving import read_config
-from medal_judges.models.base.trained import NetworkJudge, trained_state
 from medal_judges.models.base.weights import load_weights, write_weights
 from medal_judges.models.batching import pad_rows
 from medal_judges.models.device import set_attention, torch_device
@@ -137,7 +137,7 @@ class LoraJudge(NetworkJudge):
         Raises JudgeLoadError when weights are missing or any key of adapters or heads does not fit.
         """
         saved = read_config(folder)
-        config, state = LoraConfig(**saved["lora"]), trained_state(saved)
+        config, state = LoraConfig(**saved["lora"]), learned_state(saved)
         if config.head == "generative":
             from medal_judges.models.lora.generative import GenerativeLoraJudge
 

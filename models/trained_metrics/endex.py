@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ from medal_judges.models.trained_metrics.turn_metric import Queries, Query, Turn
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 ENGAGING = 1  # label of the class "engaging" (the published model's documentation)
 
@@ -42,7 +42,7 @@ class EnDexJudge(TurnMetric[EnDexConfig]):
     network_class = "RobertaForSequenceClassification"
 
     def __init__(
-        self, config: EnDexConfig, network: Any, tokenizer: PreTrainedTokenizerBase
+        self, config: EnDexConfig, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
     ) -> None:
         super().__init__(config, network, tokenizer)
         if network.config.num_labels != 2:

@@ -17,7 +17,7 @@ from medal_judges.details import Details
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
-from medal_judges.models.base.trained import rubric_hash
+from medal_judges.models.base.learned import rubric_hash
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
 from medal_judges.models.trained_metrics.checkpoint import (
     CheckpointConfig,
@@ -29,7 +29,7 @@ from medal_judges.signature import Signature
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 TokenIds = tuple[int, ...]
 C = TypeVar("C", bound=CheckpointConfig)
@@ -82,7 +82,9 @@ class TurnMetric(Judge, Generic[C]):
     prompt_hash: str | None = None
     truncation: str
 
-    def __init__(self, config: C, network: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(
+        self, config: C, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    ) -> None:
         self.config, self.name = config, config.name
         self.network, self.tokenizer = network, tokenizer
         self._weights = weights_hash(network)

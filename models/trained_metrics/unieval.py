@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ from medal_judges.signature import content_hash
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 OVERALL = "overall"
 FieldName = Literal["response", "dialogue history", "fact"]
@@ -86,7 +86,7 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
     network_class = "T5ForConditionalGeneration"
 
     def __init__(
-        self, config: UniEvalConfig, network: Any, tokenizer: PreTrainedTokenizerBase
+        self, config: UniEvalConfig, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
     ) -> None:
         super().__init__(config, network, tokenizer)
         self.layout = build_config(InputLayout, read_yaml(config.prompt), where=config.prompt)

@@ -16,8 +16,8 @@ import pytest
 
 pytest.importorskip("openai", reason="the API's client is in the extra api")
 
+from medal_judges.inference.progress import kept_answers
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.base.kept_answers import answer_counts, told
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
 from medal_judges.models.llm.server.wire import identity_in
@@ -114,7 +114,7 @@ def test_kept_answers_are_announced_and_can_be_refused(serve: Serve, tmp_path: P
     wrong = _medal("score", file, "--judge", "configs/judges/length.yaml", "--no-cache")
     assert wrong.returncode == 2 and "Traceback" not in wrong.stderr
     judge = Judge.from_pretrained("judges/dstc12_baseline.yaml", llm=json.loads(llm))
-    assert told(answer_counts([judge, judge])) is None
+    assert kept_answers([judge, judge]) is None
 
 
 BAD = [

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-class TrainedState(TypedDict):
+class LearnedState(TypedDict):
     """Constructor arguments that config.json holds for every trained judge."""
 
     dimensions: list[Dimension]
@@ -28,7 +28,7 @@ class TrainedState(TypedDict):
     facts: dict[str, object]
 
 
-def trained_state(saved: Mapping[str, Any]) -> TrainedState:
+def learned_state(saved: Mapping[str, Any]) -> LearnedState:
     """The arguments in ``saved`` (config.json). Raises KeyError and ValueError."""
     return {
         "dimensions": [Dimension(**d) for d in saved["dimensions"]],
@@ -43,7 +43,7 @@ def rubric_hash(dimensions: Sequence[Dimension]) -> str:
     return content_hash([d.to_record() for d in dimensions])
 
 
-class TrainedConfig(Protocol):
+class LearnedConfig(Protocol):
     """Settings of a trained judge."""
 
     @property
@@ -52,12 +52,12 @@ class TrainedConfig(Protocol):
     def model_dump(self) -> dict[str, Any]: ...
 
 
-class TrainedJudge(Judge):
+class LearnedJudge(Judge):
     """A judge with ``config`` (its settings, under the family's name in config.json),
     ``calibration`` by dimension, and ``facts`` of its run: seed, data, once it is saved the hash
     of its weights."""
 
-    config: TrainedConfig
+    config: LearnedConfig
     name: str
     calibration: dict[str, Calibration]
     facts: dict[str, object]
@@ -71,7 +71,7 @@ class TrainedJudge(Judge):
         calibration: Mapping[str, Calibration] | None,
         facts: Mapping[str, object] | None,
     ) -> None:
-        """Set what ``TrainedState`` names."""
+        """Set what ``LearnedState`` names."""
         self.dimensions, self.name = tuple(dimensions), name
         self.calibration, self.facts = dict(calibration or {}), dict(facts or {})
 
@@ -108,12 +108,12 @@ class TrainedJudge(Judge):
         )
 
 
-class NetworkConfig(TrainedConfig, Protocol):
+class NetworkConfig(LearnedConfig, Protocol):
     @property
     def attention(self) -> Attention: ...
 
 
-class NetworkJudge(TrainedJudge):
+class NetworkJudge(LearnedJudge):
     """A trained judge whose network, ``net``, has a transformer as ``body`` and heads in fp32."""
 
     config: NetworkConfig

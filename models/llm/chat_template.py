@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import ChatRole, Continuation, Message
 from medal_judges.signature import content_hash
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 # Stands for the text of a turn while the template is asked what it puts around it.
 _MARK = "\u2063medal-judges-mark\u2063"
@@ -37,7 +40,7 @@ class ChatTemplate:
     assistant gets an empty user turn before it.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
         self.source: str | None = tokenizer.chat_template
         if isinstance(self.source, dict):  # several named templates
@@ -68,7 +71,7 @@ class ChatTemplate:
         head, _, _ = self._around(tuple(messages), role, prefill.strip())
         return self.encode(head)
 
-    def asked(self, messages: Sequence[Message], **settings: Any) -> str:
+    def asked(self, messages: Sequence[Message], **settings: bool) -> str:
         """The text by which the template itself asks for the assistant's turn, which some models
         begin otherwise than a turn that stands there whole; ``settings`` are the template's."""
         return self._apply(self._fit(messages), asks=True, **settings)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.local.generation import completions, processors, written
+from medal_judges.models.llm.local.generation import to_completion, write
+from medal_judges.models.llm.local.weights import weights_hash
 from medal_judges.models.llm.local.windows import context_of
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -18,11 +18,12 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Likelihood,
     Message,
+    failed,
 )
 from medal_judges.signature import content_hash
 
 if TYPE_CHECKING:
-    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # What BlenderBot was trained with between turns.
 BETWEEN = "  "
@@ -37,8 +38,8 @@ class EncoderDecoderModel(LanguageModel):
 
     def __init__(
         self,
-        model: Any,
-        tokenizer: Any,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
         *,
         name: str,
         context: int | None = None,
@@ -126,24 +127,17 @@ class EncoderDecoderModel(LanguageModel):
                 f"{longest} tokens do not fit the {self.context} tokens of {self.name}",
                 hint="drop the oldest turns first (a judge does)",
             )
-        found: list[list[float]] = []
+        device, begin = self.model.device, self.model.config.decoder_start_token_id
+        scored: list[list[float]] = []
         with torch.inference_mode():
-            source = torch.tensor([list(ids)], device=self.model.device)
-            states = self.model.get_encoder()(input_ids=source)
+            states = self.model.get_encoder()(input_ids=torch.tensor([list(ids)], device=device))
             for said, start in targets:  # alone: padding would have to be masked in each decoder
-                values = self._logprobs(states, said)
-                found.append(values[start:])
-        return found
-
-    def _logprobs(self, states: Any, said: Sequence[int]) -> list[float]:
-        import torch
-
-        begin = self.model.config.decoder_start_token_id
-        given = torch.tensor([[begin, *said[:-1]]], device=self.model.device)
-        logits = self.model(encoder_outputs=states, decoder_input_ids=given, use_cache=False).logits
-        wanted = torch.tensor(said, device=self.model.device)[:, None]
-        picked: torch.Tensor = torch.log_softmax(logits[0].float(), -1).gather(1, wanted)[:, 0]
-        return [float(value) for value in picked]
+                given = torch.tensor([[begin, *said[:-1]]], device=device)
+                out = self.model(encoder_outputs=states, decoder_input_ids=given, use_cache=False)
+                wanted = torch.tensor(said, device=device)[:, None]
+                picked = torch.log_softmax(out.logits[0].float(), -1).gather(1, wanted)[:, 0]
+                scored.append(picked[start:].tolist())
+        return scored
 
     # -- chat -------------------------------------------------------------------------------
 
@@ -156,30 +150,11 @@ class EncoderDecoderModel(LanguageModel):
             raise ConfigError(f"{self.name} has no turn of its own to begin (prefill)")
         ids = self._read(request.messages)
         if max(len(ids), request.max_tokens) > self.context:
-            reason = (
+            return failed(
                 f"a prompt of {len(ids)} tokens, or an answer of {request.max_tokens}, does not "
                 f"fit the {self.context} tokens of {self.name}"
             )
-            return Completion("", finish="failed", failure=reason)
         start = time.perf_counter()
-        new, logits = written(
-            self.model,
-            [ids],
-            0,
-            pad=int(self.tokenizer.pad_token_id or 0),
-            shaped=processors(self.tokenizer, [request], 1),
-            tokens=request.max_tokens,
-            logits=request.top_logprobs > 0,
-        )
-        (done,) = completions(self.model, self.tokenizer, new, logits, [request], [len(ids)], 0)
-        seconds = time.perf_counter() - start
-        return replace(done, usage=replace(done.usage, seconds=seconds))
-
-
-def weights_hash(model: Any) -> str:
-    """A hash that changes with the weights: exact for a sample of every parameter's values."""
-    sample = [
-        [name, list(p.shape), p.detach().flatten()[:: max(1, p.numel() // 8)][:8].float().tolist()]
-        for name, p in model.named_parameters()
-    ]
-    return content_hash(sample)
+        (row,) = write(self.model, self.tokenizer, [ids], [request])
+        done = to_completion(self.tokenizer, row, request, len(ids))
+        return done.with_usage(seconds=time.perf_counter() - start)

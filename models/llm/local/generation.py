@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,9 +12,11 @@ from medal_judges.models.llm.protocol import ChatRequest, Completion, TokenChoic
 
 if TYPE_CHECKING:
     import torch
+    from transformers import LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerBase
 
 # A common beginning shorter than this is not worth a pass of its own.
 SHARED_TOKENS = 64
+Prompts = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,54 +33,125 @@ class Batching:
     shared: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was written after one prompt: the ``ids`` up to the end or to the request's limit,
+    whether the model ``ended`` there, the model's own ``logits`` [words] of each where they were
+    asked for, and how many tokens of the prompt were ``shared``: read for another row."""
+
+    ids: list[int]
+    ended: bool
+    logits: list[torch.Tensor]
+    shared: int
+
+
 def generate(
-    model: Any,
-    tokenizer: Any,
-    prompts: Sequence[Sequence[int]],
-    requests: Sequence[ChatRequest],
-    *,
-    budget: int,
-    batching: Batching | None = None,
-) -> list[Completion]:
-    """One completion per prompt (token ids), in order. An answer does not depend on its batch."""
-    batching = batching or Batching()
-    answers: dict[int, Completion] = {}
-    for batch in batches(prompts, requests, budget, batching):
-        asked, own = [requests[i] for i in batch], [prompts[i] for i in batch]
-        new, logits, shared = _batch(model, tokenizer, own, asked, batching)
-        done = completions(model, tokenizer, new, logits, asked, [len(p) for p in own], shared)
-        answers.update(zip(batch, done, strict=True))
-    return [answers[i] for i in range(len(prompts))]
-
-
-def generate_until(
-    model: Any,
-    tokenizer: Any,
-    prompts: Sequence[Sequence[int]],
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Prompts,
     requests: Sequence[ChatRequest],
     *,
     budget: int,
     batching: Batching,
-    stop: str,
-) -> list[list[int]]:
-    """The token ids that follow each prompt, up to the text ``stop`` (it is part of them), the end
-    of the answer or the request's limit."""
-    written_ids: dict[int, list[int]] = {}
+    stop: str = "",
+) -> Iterator[tuple[int, Row]]:
+    """(index, row) for each prompt (token ids), a batch at a time; with ``stop`` a row also ends
+    behind that text. A row does not depend on its batch."""
     for batch in batches(prompts, requests, budget, batching):
         asked, own = [requests[i] for i in batch], [prompts[i] for i in batch]
-        new, _, _ = _batch(model, tokenizer, own, asked, batching, stop)
-        ends = _end_ids(model, tokenizer)
-        for row, i in zip(new.tolist(), batch, strict=True):
-            length = next((k for k, token in enumerate(row) if token in ends), len(row))
-            written_ids[i] = row[: min(length, requests[i].max_tokens)]
-    return [written_ids[i] for i in range(len(prompts))]
+        shared = shared_length(own, batching)
+        yield from zip(batch, write(model, tokenizer, own, asked, shared, stop), strict=True)
+
+
+def write(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Prompts,
+    requests: Sequence[ChatRequest],
+    shared: int = 0,
+    stop: str = "",
+) -> Iterator[Row]:
+    """The rows of one batch, whose prompts begin with the same ``shared`` tokens."""
+    pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+    # An encoder's prompt is no part of what its decoder writes, which begins with one token.
+    begin = 1 if model.config.is_encoder_decoder else max(map(len, prompts))
+    new, logits = written(
+        model,
+        prompts,
+        shared,
+        pad=int(pad or 0),
+        shaped=processors(tokenizer, requests, begin, stop),
+        tokens=max(r.max_tokens for r in requests),
+        logits=requests[0].top_logprobs > 0,
+    )
+    own: Any = model.generation_config.eos_token_id
+    ends = {*(own if isinstance(own, list) else [own]), tokenizer.eos_token_id}
+    for index, (tokens, request) in enumerate(zip(new.tolist(), requests, strict=True)):
+        limit = min(len(tokens), request.max_tokens)
+        length = next((k for k in range(limit) if tokens[k] in ends), limit)
+        steps = [] if logits is None else [step[index] for step in logits[:length]]
+        yield Row(tokens[:length], length < limit, steps, shared if index else 0)
+
+
+def to_completion(
+    tokenizer: PreTrainedTokenizerBase, row: Row, request: ChatRequest, prompt: int
+) -> Completion:
+    """The answer in ``row`` to a prompt of ``prompt`` tokens."""
+    pairs = zip(row.ids, row.logits, strict=False)
+    return Completion(
+        str(tokenizer.decode(row.ids, skip_special_tokens=True)),
+        finish="stop" if row.ended else "length",
+        enforced=request.schema is not None,
+        tokens=tuple(_choice(tokenizer, *pair, request.top_logprobs) for pair in pairs),
+        usage=Usage(input=prompt, cached=row.shared, output=len(row.ids)),
+    )
+
+
+def _choice(
+    tokenizer: PreTrainedTokenizerBase, token: int, logits: torch.Tensor, count: int
+) -> TokenChoice:
+    """Probabilities before any grammar or temperature: what the model itself thinks."""
+    import torch
+
+    logprobs = torch.log_softmax(logits.float(), dim=-1)
+    values, ids = logprobs.topk(min(count, logprobs.shape[-1]))
+    text, own = str(tokenizer.decode([token])), float(logprobs[token])
+    # Ascending: where two tokens are spelt alike, the likelier one stays.
+    likeliest = reversed(list(zip(ids.tolist(), values.tolist(), strict=True)))
+    alternatives = {str(tokenizer.decode([i])): value for i, value in likeliest}
+    alternatives.setdefault(text, own)
+    return TokenChoice(text, own, alternatives)
+
+
+def processors(
+    tokenizer: PreTrainedTokenizerBase, requests: Sequence[ChatRequest], begin: int, stop: str
+) -> LogitsProcessorList:
+    """What shapes the answers, which begin after ``begin`` tokens; a row a request."""
+    from transformers import LogitsProcessorList
+
+    from medal_judges.models.llm.local.processors import (
+        MaxTokens,
+        PresencePenalty,
+        SeededSampling,
+        StopAfter,
+        grammar_processor,
+    )
+
+    made = LogitsProcessorList()
+    if any(r.schema is not None for r in requests):
+        made.append(grammar_processor(tokenizer, [r.schema for r in requests]))
+    if any(r.presence_penalty for r in requests):
+        made.append(PresencePenalty(requests, begin))
+    if any(r.temperature > 0 for r in requests):
+        made.append(SeededSampling(requests))
+    if stop:
+        made.append(StopAfter(stop, begin, tokenizer))
+    made.append(MaxTokens([r.max_tokens for r in requests], begin, tokenizer.eos_token_id))
+    return made
 
 
 def batches(
-    prompts: Sequence[Sequence[int]],
-    requests: Sequence[ChatRequest],
-    budget: int,
-    batching: Batching,
+    prompts: Prompts, requests: Sequence[ChatRequest], budget: int, batching: Batching
 ) -> Iterator[list[int]]:
     """Indices of prompts that are answered together, within ``budget`` padded tokens.
 
@@ -87,52 +159,43 @@ def batches(
     Requests that want another number of alternatives are kept apart: that setting is a batch's.
     """
 
-    def alike(a: int, b: int) -> bool:
-        """Whether most of the shorter prompt is the beginning of the other, and worth sharing."""
-        same = len(prompts[a]) == len(prompts[b])
-        if _kind(requests[a]) != _kind(requests[b]) or not (same or batching.padding == "middle"):
-            return False
-        common = common_length([prompts[a], prompts[b]])
-        return common >= max(SHARED_TOKENS, min(len(prompts[a]), len(prompts[b])) // 2)
-
-    order = sorted(range(len(prompts)), key=lambda i: (_kind(requests[i]), tuple(prompts[i])))
-    groups: list[list[int]] = []
-    for i in order:
-        if not batching.shared or not groups or not alike(groups[-1][-1], i):
-            groups.append([])
-        groups[-1].append(i)
-    single = [group[0] for group in groups if len(group) == 1]
-    single.sort(key=lambda i: (_kind(requests[i]), -len(prompts[i])))
-
     def fits(batch: Sequence[int], i: int) -> bool:
         same = len(prompts[i]) == len(prompts[batch[0]])
-        return (
-            _kind(requests[i]) == _kind(requests[batch[0]])
-            and batching.padding != "alone"
-            and (same or batching.padding != "none")
-            and _cost([*batch, i], prompts, requests) <= budget
-        )
+        longest = max(len(prompts[k]) + requests[k].max_tokens for k in (*batch, i))
+        together = batching.padding != "alone" and (same or batching.padding != "none")
+        return together and (len(batch) + 1) * longest <= budget
 
-    for group in [*(g for g in groups if len(g) > 1), single]:
-        batch: list[int] = []
-        for i in group:
-            if batch and not fits(batch, i):
+    for kind in sorted({request.top_logprobs for request in requests}):
+        members = [i for i, request in enumerate(requests) if request.top_logprobs == kind]
+        groups = _alike(members, prompts, batching)
+        single = sorted((g[0] for g in groups if len(g) == 1), key=lambda i: -len(prompts[i]))
+        for group in [*(g for g in groups if len(g) > 1), single]:
+            batch: list[int] = []
+            for i in group:
+                if batch and not fits(batch, i):
+                    yield batch
+                    batch = []
+                batch.append(i)
+            if batch:
                 yield batch
-                batch = []
-            batch.append(i)
-        if batch:
-            yield batch
 
 
-def _kind(request: ChatRequest) -> int:
-    return request.top_logprobs
-
-
-def _cost(
-    batch: Sequence[int], prompts: Sequence[Sequence[int]], requests: Sequence[ChatRequest]
-) -> int:
-    longest = max(len(prompts[i]) + requests[i].max_tokens for i in batch)
-    return len(batch) * longest
+def _alike(members: Sequence[int], prompts: Prompts, batching: Batching) -> list[list[int]]:
+    """``members`` in groups, in which most of the shorter of two neighbours is the beginning of the
+    other, and worth sharing."""
+    groups: list[list[int]] = []
+    for i in sorted(members, key=lambda i: tuple(prompts[i])):
+        joins = False
+        if groups and batching.shared:
+            before, own = prompts[groups[-1][-1]], prompts[i]
+            if len(before) == len(own) or batching.padding == "middle":
+                enough = max(SHARED_TOKENS, min(len(before), len(own)) // 2)
+                joins = common_length([before, own]) >= enough
+        if joins:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return groups
 
 
 def common_length(prompts: Sequence[Sequence[int]]) -> int:
@@ -144,29 +207,7 @@ def common_length(prompts: Sequence[Sequence[int]]) -> int:
     return shortest - 1
 
 
-def _batch(
-    model: Any,
-    tokenizer: Any,
-    prompts: Sequence[Sequence[int]],
-    requests: Sequence[ChatRequest],
-    batching: Batching,
-    stop: str = "",
-) -> tuple[torch.Tensor, Sequence[torch.Tensor] | None, int]:
-    """(new ids [batch, steps], logits of each step where asked for, tokens that were shared)."""
-    shared = shared_length(prompts, batching)
-    new, logits = written(
-        model,
-        prompts,
-        shared,
-        pad=_pad(tokenizer),
-        shaped=processors(tokenizer, requests, max(map(len, prompts)), stop),
-        tokens=max(r.max_tokens for r in requests),
-        logits=requests[0].top_logprobs > 0,
-    )
-    return new, logits, shared
-
-
-def shared_length(prompts: Sequence[Sequence[int]], batching: Batching) -> int:
+def shared_length(prompts: Prompts, batching: Batching) -> int:
     """How many tokens of a batch's common beginning are read once."""
     if len(prompts) == 1 or not batching.shared:
         return 0
@@ -177,12 +218,12 @@ def shared_length(prompts: Sequence[Sequence[int]], batching: Batching) -> int:
 
 
 def written(
-    model: Any,
-    prompts: Sequence[Sequence[int]],
+    model: PreTrainedModel,
+    prompts: Prompts,
     shared: int,
     *,
     pad: int,
-    shaped: Any,
+    shaped: LogitsProcessorList,
     tokens: int,
     logits: bool,
 ) -> tuple[torch.Tensor, Sequence[torch.Tensor] | None]:
@@ -190,12 +231,13 @@ def written(
     with ``logits`` also the model's own logits [batch, words] of each step."""
     import torch
 
-    ids, mask = _padded(prompts, shared, pad, model.device)
+    ids, mask = (row.to(model.device) for row in _padded(prompts, shared, pad))
     extra: dict[str, Any] = {}
     with torch.inference_mode():
         if shared:
             extra["past_key_values"] = _read(model, prompts[0][:shared], len(prompts))
-        out = model.generate(
+        generator: Any = model  # its annotations know no ``generate``
+        out = generator.generate(
             input_ids=ids,
             attention_mask=mask,
             max_new_tokens=tokens,
@@ -219,9 +261,7 @@ def written(
     return out.sequences[:, own:], out.logits
 
 
-def _padded(
-    prompts: Sequence[Sequence[int]], shared: int, pad: int, device: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _padded(prompts: Prompts, shared: int, pad: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Ids and mask [batch, longest]: the shared beginning, padding, then what is each prompt's own.
 
     Padding stands between: the beginning's cache is the same for all rows.
@@ -234,109 +274,13 @@ def _padded(
         gap = longest - len(prompt)
         ids.append([*prompt[:shared], *[pad] * gap, *prompt[shared:]])
         mask.append([1] * shared + [0] * gap + [1] * (len(prompt) - shared))
-    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+    return torch.tensor(ids), torch.tensor(mask)
 
 
-def _read(model: Any, beginning: Sequence[int], rows: int) -> Any:
+def _read(model: PreTrainedModel, beginning: Sequence[int], rows: int) -> Any:
     import torch
 
     tokens = torch.tensor([list(beginning)], device=model.device)
     cache = logits_at(model, tokens, [0], use_cache=True)[1].past_key_values
     cache.batch_repeat_interleave(rows)
     return cache
-
-
-def _pad(tokenizer: Any) -> int:
-    pad = tokenizer.pad_token_id
-    return int(tokenizer.eos_token_id if pad is None else pad)
-
-
-def _end_ids(model: Any, tokenizer: Any) -> set[int]:
-    own = model.generation_config.eos_token_id
-    ends = own if isinstance(own, list) else [own]
-    return {int(e) for e in [*ends, tokenizer.eos_token_id] if e is not None}
-
-
-def processors(tokenizer: Any, requests: Sequence[ChatRequest], prompt: int, stop: str = "") -> Any:
-    """What shapes the answers, which begin after ``prompt`` tokens; a row a request."""
-    from transformers import LogitsProcessorList
-
-    from medal_judges.models.llm.local.sampling import (
-        MaxTokens,
-        PresencePenalty,
-        SeededSampling,
-        StopAfter,
-    )
-
-    made = LogitsProcessorList()
-    if any(r.schema is not None for r in requests):
-        from medal_judges.models.llm.local.structured import grammar_processor
-
-        made.append(grammar_processor(tokenizer, [r.schema for r in requests]))
-    if any(r.presence_penalty for r in requests):
-        made.append(PresencePenalty(requests, prompt))
-    if any(r.temperature > 0 for r in requests):
-        made.append(SeededSampling(requests))
-    if stop:
-        made.append(StopAfter(stop, prompt, tokenizer))
-    made.append(MaxTokens([r.max_tokens for r in requests], prompt, tokenizer.eos_token_id))
-    return made
-
-
-def completions(
-    model: Any,
-    tokenizer: Any,
-    new: torch.Tensor,
-    logits: Sequence[torch.Tensor] | None,
-    requests: Sequence[ChatRequest],
-    lengths: Sequence[int],
-    shared: int,
-) -> list[Completion]:
-    """The answers in the ids ``new`` [batch, steps] to prompts of ``lengths`` tokens."""
-    ends = _end_ids(model, tokenizer)
-    return [
-        _completion(tokenizer, new[row], logits, row, request, lengths[row], shared, ends)
-        for row, request in enumerate(requests)
-    ]
-
-
-def _completion(
-    tokenizer: Any,
-    row: torch.Tensor,
-    logits: Sequence[torch.Tensor] | None,
-    index: int,
-    request: ChatRequest,
-    prompt: int,
-    shared: int,
-    ends: set[int],
-) -> Completion:
-    tokens = row.tolist()
-    length = next((k for k, token in enumerate(tokens) if token in ends), len(tokens))
-    length = min(length, request.max_tokens)
-    finished = length < min(len(tokens), request.max_tokens)
-    choices: tuple[TokenChoice, ...] = ()
-    if request.top_logprobs and logits is not None:
-        choices = tuple(
-            _choice(tokenizer, tokens[k], logits[k][index], request.top_logprobs)
-            for k in range(length)
-        )
-    return Completion(
-        tokenizer.decode(tokens[:length], skip_special_tokens=True),
-        finish="stop" if finished else "length",
-        enforced=request.schema is not None,
-        tokens=choices,
-        usage=Usage(input=prompt, cached=shared if index else 0, output=length),
-    )
-
-
-def _choice(tokenizer: Any, token: int, logits: torch.Tensor, count: int) -> TokenChoice:
-    """Probabilities before any grammar or temperature: what the model itself thinks."""
-    import torch
-
-    logprobs = torch.log_softmax(logits.float(), dim=-1)
-    values, ids = logprobs.topk(min(count, logprobs.shape[-1]))
-    own = float(logprobs[token])
-    likeliest = zip(ids.tolist(), values.tolist(), strict=True)
-    alternatives = {tokenizer.decode([i]): v for i, v in reversed(list(likeliest))}
-    alternatives.setdefault(tokenizer.decode([token]), own)
-    return TokenChoice(tokenizer.decode([token]), own, copy.copy(alternatives))

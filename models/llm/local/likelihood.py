@@ -22,6 +22,7 @@ from medal_judges.models.llm.chat_template import TokenSequence
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedModel
 
 # Packed tokens of one masked pass. Attention is computed densely over spine and pass, so one huge
 # pass would spend most of its time on pairs that the mask forbids.
@@ -112,7 +113,11 @@ def passes(tree: Tree, limit: int = PASS_TOKENS) -> Iterator[list[int]]:
 
 
 def tree_logprobs(
-    model: Any, sequences: Sequence[TokenSequence], *, joint: bool = False, limit: int = PASS_TOKENS
+    model: PreTrainedModel,
+    sequences: Sequence[TokenSequence],
+    *,
+    joint: bool = False,
+    limit: int = PASS_TOKENS,
 ) -> tuple[list[np.ndarray], list[float | None]]:
     """Natural-log probabilities [scored tokens] of each sequence, and the sum over its prefix.
 
@@ -151,7 +156,9 @@ def _wanted(tree: Tree, sequences: Sequence[TokenSequence], joint: bool) -> dict
     return wanted
 
 
-def _forward(model: Any, tree: Tree, wanted: dict[int, list[int]], limit: int) -> dict[int, float]:
+def _forward(
+    model: PreTrainedModel, tree: Tree, wanted: dict[int, list[int]], limit: int
+) -> dict[int, float]:
     """Log-probability of every wanted node."""
     import torch
 
@@ -168,7 +175,7 @@ def _forward(model: Any, tree: Tree, wanted: dict[int, list[int]], limit: int) -
             continue  # last tokens only: their probabilities stand with their parents
         tokens = torch.tensor([[tree.tokens[i] for i in members]], device=model.device)
         depths = torch.tensor([[tree.depths[i] for i in members]], device=model.device)
-        mask = _mask(tree, members, model.dtype, model.device)
+        mask = _mask(tree, members, model)
         placed = {"position_ids": depths, "attention_mask": mask, "past_key_values": cache}
         found, cache = _read(model, tokens, nodes, tree, wanted, **placed)
         values |= found
@@ -189,7 +196,7 @@ def _stretches(base: int, wanted: dict[int, list[int]]) -> Iterator[tuple[int, i
 
 
 def _read(
-    model: Any,
+    model: PreTrainedModel,
     tokens: torch.Tensor,
     nodes: Sequence[int],
     tree: Tree,
@@ -213,7 +220,7 @@ def _read(
     return dict(zip(flat, found.tolist(), strict=True)), out.past_key_values
 
 
-def _mask(tree: Tree, members: Sequence[int], dtype: Any, device: Any) -> torch.Tensor:
+def _mask(tree: Tree, members: Sequence[int], model: PreTrainedModel) -> torch.Tensor:
     """Additive mask [1, 1, pass, spine + pass]: each token sees its ancestors and itself."""
     import torch
 
@@ -227,16 +234,16 @@ def _mask(tree: Tree, members: Sequence[int], dtype: Any, device: Any) -> torch.
         own[row, row] = True
     attach = np.array([tree.attach[i] for i in members])
     seen = np.concatenate([np.arange(base)[None, :] < attach[:, None], own], axis=1)
-    mask = torch.full(seen.shape, torch.finfo(dtype).min, dtype=dtype)
+    mask = torch.full(seen.shape, torch.finfo(model.dtype).min, dtype=model.dtype)
     mask[torch.from_numpy(seen)] = 0
-    return mask[None, None].to(device)
+    return mask[None, None].to(model.device)
 
 
 # -- one pass a sequence -----------------------------------------------------------------------
 
 
 def plain_logprobs(
-    model: Any, sequences: Sequence[TokenSequence], *, joint: bool = False
+    model: PreTrainedModel, sequences: Sequence[TokenSequence], *, joint: bool = False
 ) -> tuple[list[np.ndarray], list[float | None]]:
     """As ``tree_logprobs``, sequence by sequence."""
     scored: list[np.ndarray] = []
@@ -249,7 +256,7 @@ def plain_logprobs(
     return scored, prefix
 
 
-def _token_logprobs(model: Any, ids: Sequence[int], first: int) -> np.ndarray:
+def _token_logprobs(model: PreTrainedModel, ids: Sequence[int], first: int) -> np.ndarray:
     """Log-probabilities [len(ids) - first] of the tokens from ``first`` (at least 1) on."""
     import torch
 
@@ -264,7 +271,7 @@ def _token_logprobs(model: Any, ids: Sequence[int], first: int) -> np.ndarray:
 
 
 def logits_at(
-    model: Any, ids: torch.Tensor, rows: Sequence[int], **settings: Any
+    model: PreTrainedModel, ids: torch.Tensor, rows: Sequence[int], **settings: Any
 ) -> tuple[torch.Tensor, Any]:
     """(logits [len(rows), words] in fp32 at the places ``rows`` of the one sequence ``ids`` [1, n],
     the model's output), made by the model's own forward: nothing is left out after its last layer.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
-from medal_judges.models.llm.local.generation import generate, generate_until
+from medal_judges.models.llm.local.generation import Prompts, Row, generate, to_completion
 from medal_judges.models.llm.local.likelihood import plain_logprobs, tree_logprobs
 from medal_judges.models.llm.local.paths import Paths, quick_paths
-from medal_judges.models.llm.local.token_model import Prompts, TokenModel
+from medal_judges.models.llm.local.token_model import TokenModel
 from medal_judges.models.llm.local.weights import (
     converted_bin,
     model_name,
@@ -142,19 +142,22 @@ class LocalModel(TokenModel):
         return super().chat(requests)
 
     def _complete(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[Completion]:
-        return generate(
-            self.model,
-            self.tokenizer,
-            prompts,
-            requests,
-            budget=self.token_budget,
-            batching=self.paths.batching,
-        )
+        done = {
+            i: to_completion(self.tokenizer, row, requests[i], len(prompts[i]))
+            for i, row in self._rows(prompts, requests)
+        }
+        return [done[i] for i in range(len(prompts))]
 
     def _write_until(
         self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str
     ) -> list[list[int]]:
-        return generate_until(
+        rows = dict(self._rows(prompts, requests, stop))
+        return [rows[i].ids for i in range(len(prompts))]
+
+    def _rows(
+        self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str = ""
+    ) -> Iterator[tuple[int, Row]]:
+        return generate(
             self.model,
             self.tokenizer,
             prompts,

@@ -15,13 +15,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from medal_judges.files import cache_folder
 from medal_judges.models.llm.local.generation import Batching
 from medal_judges.models.llm.local.probes import COMMON, LONGEST, Finding, Probe
 from medal_judges.models.llm.local.windows import attends_to_all, context_of, smallest_window
 from medal_judges.signature import content_hash
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +57,7 @@ class Paths:
         return Batching("left" if self.findings["left"].holds else "none", shared=shared)
 
 
-def quick_paths(model: Any) -> Paths:
+def quick_paths(model: PreTrainedModel) -> Paths:
     """The ways that hold for ``model``, from the cache where it was tried before: with this config,
     precision, device, attention and these versions of torch and transformers."""
     key = _key(model)
@@ -64,7 +67,7 @@ def quick_paths(model: Any) -> Paths:
     return _KNOWN[key]
 
 
-def _key(model: Any) -> str:
+def _key(model: PreTrainedModel) -> str:
     config = model.config.to_dict()
     for name in ("_name_or_path", "transformers_version"):
         config.pop(name, None)
@@ -82,7 +85,7 @@ def _kept(file: Path) -> Paths | None:
         return None  # not tried yet, or not written whole
 
 
-def _tried(model: Any, file: Path) -> Paths:
+def _tried(model: PreTrainedModel, file: Path) -> Paths:
     paths = try_paths(model)
     for name, finding in paths.findings.items():
         if not finding.holds:
@@ -95,13 +98,13 @@ def _tried(model: Any, file: Path) -> Paths:
     return paths
 
 
-def try_paths(model: Any) -> Paths:
+def try_paths(model: PreTrainedModel) -> Paths:
     """As ``quick_paths``, tried now whatever was kept."""
     window = smallest_window(model.config)
     common = COMMON if window is None or window > WINDOW_TRIED else max(COMMON, window + 16)
     common = min(common, (context_of(model.config) or common + LONGEST) - LONGEST)
     training = model.training
-    model.eval()
+    model.train(False)
     try:
         probe = Probe(model, common=common)
         no_tree = None if attends_to_all(model.config) else "not every layer sees all before it"

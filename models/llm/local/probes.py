@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from transformers import LogitsProcessor, LogitsProcessorList
@@ -21,6 +21,7 @@ from medal_judges.models.llm.local.windows import decoder_config
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedModel
 
 COMMON = 40  # tokens that the prompts of a probe begin with
 OWN = (1, 4, 11, 11)  # tokens of each prompt behind these
@@ -54,7 +55,7 @@ class Probe:
     ``common`` tokens begin all prompts; their own parts have different lengths.
     """
 
-    def __init__(self, model: Any, *, common: int = COMMON, seed: int = 0) -> None:
+    def __init__(self, model: PreTrainedModel, *, common: int = COMMON, seed: int = 0) -> None:
         self.model = model
         rng = np.random.default_rng(seed)
         words = _ordinary_ids(model)
@@ -193,7 +194,7 @@ class _Forced(LogitsProcessor):
         return forced
 
 
-def _ordinary_ids(model: Any) -> np.ndarray:
+def _ordinary_ids(model: PreTrainedModel) -> np.ndarray:
     """Token ids that neither end an answer nor pad."""
     config = decoder_config(model.config)
     ends = model.generation_config.eos_token_id
@@ -203,7 +204,7 @@ def _ordinary_ids(model: Any) -> np.ndarray:
     return np.array([i for i in range(first, config.vocab_size) if i not in special])
 
 
-def _takes_positions(model: Any) -> bool:
+def _takes_positions(model: PreTrainedModel) -> bool:
     import inspect
 
     return "position_ids" in inspect.signature(model.forward).parameters

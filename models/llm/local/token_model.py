@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.chat_template import ChatTemplate, TokenSequence
+from medal_judges.models.llm.local.generation import Prompts
 from medal_judges.models.llm.local.thinking import Thinking, Thought, counted
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -22,8 +23,6 @@ from medal_judges.models.llm.protocol import (
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-Prompts = Sequence[Sequence[int]]
 
 
 class TokenModel(LanguageModel):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 # The names under which configs of transformers keep a window, in tokens.
 _WINDOWS = (
@@ -13,19 +16,19 @@ _CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_lengt
 _LIMITED = ("sliding", "chunked", "local", "window")
 
 
-def decoder_config(config: Any) -> Any:
+def decoder_config(config: PreTrainedConfig) -> Any:
     """The part of ``config`` that is of the text decoder (models that also see have several)."""
     return config.get_text_config(decoder=True)
 
 
-def context_of(config: Any) -> int | None:
+def context_of(config: PreTrainedConfig) -> int | None:
     """Tokens that the model's positions reach; None where its config sets no bound."""
     own = decoder_config(config)
     found = (getattr(own, name, None) for name in _CONTEXTS)
     return next((int(n) for n in found if isinstance(n, int) and n > 0), None)
 
 
-def smallest_window(config: Any) -> int | None:
+def smallest_window(config: PreTrainedConfig) -> int | None:
     """The shortest window of any layer, in tokens; None where every layer sees all before it."""
     own = decoder_config(config)
     kinds = layer_kinds(own)
@@ -38,7 +41,7 @@ def smallest_window(config: Any) -> int | None:
     return min(sizes, default=None)
 
 
-def attends_to_all(config: Any) -> bool:
+def attends_to_all(config: PreTrainedConfig) -> bool:
     """Whether every layer of a model attends to all that stands before: a tree mask needs that.
 
     Sliding windows, chunks and recurrent layers do not.
@@ -51,7 +54,7 @@ def attends_to_all(config: Any) -> bool:
     return smallest_window(config) is None and not recurrent
 
 
-def layer_kinds(config: Any) -> list[str] | None:
+def layer_kinds(config: PreTrainedConfig) -> list[str] | None:
     """The kind of each layer by its config's own words; None where it does not tell."""
     # GPT-Neo, the oldest of them, calls the list otherwise.
     kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from medal_judges.models.llm.local.sampling import FEW, _nucleus
+from medal_judges.models.llm.local.processors import FEW, _nucleus
 
 
 def by_definition(logits: torch.Tensor, top_p: float) -> set[int]:

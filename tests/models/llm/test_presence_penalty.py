@@ -13,7 +13,7 @@ import torch
 
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.local.sampling import PresencePenalty
+from medal_judges.models.llm.local.processors import PresencePenalty
 from medal_judges.models.llm.protocol import ChatRequest, Message
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.local.structured import grammar_processor
+from medal_judges.models.llm.local.processors import grammar_processor
 from medal_judges.models.llm.protocol import ChatRequest, Message
 
 pytest.importorskip("llguidance")

@@ -26,7 +26,7 @@ _NAMED = 12  # keys named in one problem
 
 @dataclass(frozen=True, slots=True)
 class RawAnswer:
-    """What one annotator said of one dialogue, unchecked.
+    """What one annotator answered about one dialogue, unchecked.
 
     ``where`` names file and row or task. ``values`` holds the text given for each dimension, empty
     where nothing was entered; ``texts`` the free texts (``other_text``, ``comment``).
@@ -109,7 +109,7 @@ def _misplaced(answer: RawAnswer, project: Project) -> tuple[str, str] | None:
     """Why nobody can say whose answer it is or what it is about, and what to type instead."""
     if answer.key not in project.rows:
         problem = f"field 'key': expected a key of this project, got {answer.key!r}"
-        return problem, "type the key as it stood in the exported file"
+        return problem, "type the key of the exported file"
     if not answer.annotator:
         problem = "field 'annotator': expected the name of who answered, got nothing"
         return problem, "type a name in that column"
@@ -209,7 +209,7 @@ def _labelled(
     extra[ANNOTATORS] = [answer.annotator for answer in given]
     texts = {a.annotator: {k: text for k, text in a.texts.items() if text} for a in given}
     if any(texts.values()):
-        extra["annotator_comments"] = {who: said for who, said in texts.items() if said}
+        extra["annotator_comments"] = {who: given for who, given in texts.items() if given}
     return replace(
         row,
         labels={d.name: tuple(a.values[d.name] for a in given) for d in dimensions},

@@ -78,7 +78,7 @@ def _code(lang: str, where: str) -> str:
     try:
         return language_code(lang)
     except RecordError as error:
-        raise ConfigError(f"{where}: {lang!r} is no language code such as 'en'") from error
+        raise ConfigError(f"{where}: {lang!r} is not a language code such as 'en'") from error
 
 
 def assign(

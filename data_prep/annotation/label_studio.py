@@ -92,9 +92,9 @@ def _add_question(parent: ET.Element, question: AnnotationQuestion, asks: Asks) 
         requiredMessage=f"{question.title}: choose an answer",
     )
     for i, answer in enumerate(question.answers):
-        said = f"{answer}. {question.grades[i]}" if question.grades else answer
+        words = f"{answer}. {question.grades[i]}" if question.grades else answer
         # what is exported is the alias, so that the words may change
-        choice = ET.SubElement(choices, "Choice", value=said, alias=answer)
+        choice = ET.SubElement(choices, "Choice", value=words, alias=answer)
         if hint := _hint(question, answer):
             choice.set("hint", hint)
     if question.name == OTHER:
@@ -141,7 +141,7 @@ def read_label_studio(path: Path) -> Iterator[RawAnswer]:
 
     The annotator is the one to whom the task was assigned, else who completed it: the e-mail
     address where the export has it, or ``account-`` and the number of the account. Drafts,
-    predictions and skipped tasks are no answers. Raises DataError for a file of another form.
+    predictions and skipped tasks are not answers. Raises DataError for a file of another form.
     """
     try:
         tasks = json.loads(path.read_text(encoding="utf-8-sig"))

@@ -248,8 +248,8 @@ def _plain(cell: str) -> str:
 
 
 def _csv(path: Path) -> Iterator[Sequence[str]]:
-    """Rows, whichever of comma, semicolon and tab stands between cells (Excel's choice hangs on the
-    country)."""
+    """Rows, whichever of comma, semicolon and tab stands between cells (Excel's choice depends on
+    the country)."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

@@ -43,7 +43,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A dialogue that is no candidate, and why; ``keyword`` is what matched in ``comment``."""
+    """A dialogue that is not a candidate, and why; ``keyword`` is what matched in ``comment``."""
 
     id: str
     lang: str
@@ -126,7 +126,7 @@ def label_reading(rubric: str = "medal", aggregate: Aggregate = "majority") -> L
 
 
 def shuffled(candidates: Iterable[Candidate], seed: int) -> list[Candidate]:
-    """The candidates in a random order that hangs on ``seed`` and their ids alone, so that
+    """The candidates in a random order that depends on ``seed`` and their ids alone, so that
     neither the order of the file nor other rows of it change who comes before whom."""
     return sorted(candidates, key=lambda c: (draw(seed, c.id), c.id))
 

@@ -118,4 +118,6 @@ def _compiled(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text, re.IGNORECASE)
     except re.error as error:
-        raise ConfigError(f"keyword pattern {text!r} is no regular expression: {error}") from error
+        raise ConfigError(
+            f"keyword pattern {text!r} is not a regular expression: {error}"
+        ) from error

@@ -3,7 +3,7 @@
 ``random`` is a simple random sample. ``balanced`` has two stages (MEDAL, section 5.1). First one
 clean dialogue with the best overall score for each pair of user and chatbot, at random. Then, until
 n are chosen: the category (an issue, or clean) of which the selection has fewest and the pool has
-more, and of its dialogues the one that suits best where overall scores, chatbots, users and the
+more, and of its dialogues the one that fits best given how overall scores, chatbots, users and the
 other issues stand so far. Where no dialogue of the category has the level or the chatbot that the
 selection lacks most, that wish is skipped and counted.
 

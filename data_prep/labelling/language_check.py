@@ -43,7 +43,7 @@ _LATIN = 3
 class TurnLanguages:
     """``languages``: letters found of each language; ``foreign``: passages of another language as
     (language or None, text). ``mixed``: whether there are any, None with the ``reason`` where it
-    cannot be told."""
+    is not known."""
 
     turn: int
     role: Role
@@ -73,7 +73,8 @@ class DialogueLanguages:
     turns: tuple[TurnLanguages, ...]
 
     def mixed(self, role: Role) -> bool | None:
-        """Whether a turn of ``role`` holds another language; None where no turn can be told."""
+        """Whether a turn of ``role`` holds another language; None where it is not known
+        of any turn."""
         known = [t.mixed for t in self.turns if t.role == role and t.mixed is not None]
         return any(known) if known else None
 

@@ -110,8 +110,8 @@ class LabellingRun:
 
 @dataclass(slots=True)
 class Sorter:
-    """Sorts rows into files by what was said of them; ``checker`` is None where languages are not
-    looked at."""
+    """Sorts rows into files by the judges' answers; ``checker`` is None where languages are not
+    checked."""
 
     asked: Labelling
     checker: LanguageChecker | None = None

@@ -97,7 +97,7 @@ class Comparison:
     no_verdict: dict[str, int] = field(default_factory=lambda: {"judge": 0, "library": 0})
 
     def add(self, id: str, judge: bool | None, library: bool | None) -> None:
-        """Count one dialogue; None is no verdict."""
+        """Count one dialogue; None means no verdict."""
         if judge is None or library is None:
             self.no_verdict["judge"] += judge is None
             self.no_verdict["library"] += library is None

@@ -80,7 +80,7 @@ def _by_key(
         if same is not row:
             raise MedalError(
                 f"{side} rows {same.id!r} and {row.id!r} have the same context, language, user and "
-                "chatbot: which one to compare is not said",
+                "chatbot: it is not clear which one to compare",
                 hint="leave one of them out",
             )
     return by_key
@@ -97,9 +97,8 @@ class PairAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PairVerdict:
-    """What a judge said of one pair and criterion. ``native_first`` and ``translated_first`` are
-    the answers by which dialogue was shown first; ``native`` and ``translated`` the ids of the two.
-    """
+    """The answers on one pair and criterion: ``native_first`` and ``translated_first`` by which
+    dialogue was shown first. ``native`` and ``translated`` are the ids of the two."""
 
     id: str
     criterion: str

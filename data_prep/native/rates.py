@@ -38,7 +38,7 @@ class Rates:
     """One criterion and language (or ``all``).
 
     ``figures``: ``win``, ``tie``, ``loss`` and ``inconsistent`` are shares of the scored pairs,
-    ``first_shown`` the share of answers that chose the dialogue shown first (0.5 is no bias),
+    ``first_shown`` the share of answers that chose the dialogue shown first (0.5 means no bias),
     ``net`` is win minus loss, from -1 to 1. ``unscored`` counts reasons, the
     most frequent first.
     """

@@ -30,7 +30,7 @@ _NOTE = (
     "where several pairs share one (languages, chatbots), by a jackknife that leaves out contexts, "
     "and for a share of 0 or 1 Wilson's with one trial a context. Win − loss and First shown have "
     "the jackknife's throughout. Order decided: the judge changed its answer when the order "
-    "changed. First shown: share of its answers for the dialogue shown first; 0.5 is no bias."
+    "changed. First shown: share of its answers for the dialogue shown first; 0.5 means no bias."
 )
 
 

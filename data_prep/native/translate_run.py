@@ -18,7 +18,7 @@ from medal_judges.models.batching import windows
 
 @dataclass(slots=True)
 class TranslateReport:
-    """``skipped``: rows that are not in English. ``earlier`` stood in the file before;
+    """``skipped``: rows that are not in English. ``earlier`` were in the file before;
     ``failures`` are reasons with their counts."""
 
     written: int = 0

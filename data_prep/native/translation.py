@@ -74,12 +74,12 @@ class TurnLanguage:
         self.unknown = tuple(lang for lang in wanted if not self.knows(lang))
 
     def knows(self, lang: str) -> bool:
-        """Whether the library can tell ``lang``."""
+        """Whether the library knows ``lang``."""
         return ("nb" if lang == "no" else lang) in self.checker.known
 
     def fault(self, text: str, lang: str, source: Turn, source_lang: str) -> str | None:
         """``is in English, not in German``, or ``has English in it``; None where ``text`` is in
-        ``lang``, where it cannot be told, and where ``source`` holds that other language too: a
+        ``lang``, where that is not known, and where ``source`` holds that other language too: a
         dialogue about Japanese keeps its Japanese words."""
         languages = self._languages(Turn(source.role, text), lang)
         if not languages.mixed:
@@ -183,8 +183,8 @@ class Translator:
                 self._checked(fields[key], translation, first + i) for i, key in enumerate(keys)
             ]
 
-        told = {"language": language_name(translation.lang), **values}
-        return JsonQuestion(told, {key: {"type": "string"} for key in keys}, read)
+        values = {"language": language_name(translation.lang), **values}
+        return JsonQuestion(values, {key: {"type": "string"} for key in keys}, read)
 
     def _checked(self, text: object, translation: Translation, place: int) -> str:
         """The translation of one turn. Raises UnusableError for none, for one left as it was, and
@@ -192,7 +192,7 @@ class Translator:
         turn = translation.source[place]
         where = f"turn {place + 1} ({turn.role})"
         if not isinstance(text, str):
-            raise UnusableError(f"{where} is no text")
+            raise UnusableError(f"{where} is not a text")
         if bool(text.strip()) != bool(turn.content.strip()):
             raise UnusableError(f"{where} is {'not ' if text.strip() else ''}empty")
         if _WORD.search(turn.content) and not _WORD.search(text):

@@ -129,7 +129,7 @@ def import_answers(
         lines = [f"{len(problems)} left out:", *map(str, problems)]
         typer.echo("\n  ".join(lines), err=True)
     if not checked:
-        raise MedalError("there is no answer to take", hint="give the files that annotators filled")
+        raise MedalError("there is no valid answer", hint="give the files that annotators filled")
     count = write_records(out, merge(checked, project))
     people = len({one.annotator for one in checked})
     typer.echo(f"{count} of {len(project.rows)} dialogues, {people} annotators, written to {out}")

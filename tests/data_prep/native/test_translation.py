@@ -86,7 +86,7 @@ def test_structure_speakers_and_context_are_kept(serve: Serve, tmp_path: Path, s
         ("ADD", "there is an entry '9_user' that was not asked for"),
         ("EMPTY", "turn 1 (user) is empty"),
         ("DOTS", "turn 1 (user) has no word in it"),
-        ("NUMBER", "turn 1 (user) is no text"),
+        ("NUMBER", "turn 1 (user) is not a text"),
         ("LEAVE", "turn 1 (user) was left in the original language"),
         ("PROSE", "no JSON object was in the answer"),
     ],

@@ -6,13 +6,12 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-
-from markupsafe import Markup
+from typing import Literal
 
 from medal_judges.eval.agreement.agreement import ALL, POSITIONS, Agreement
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.numbers import interval, label, number
-from medal_judges.report.page import Section, counted, facts_section, render_page, undefined
+from medal_judges.report.page import Section, counted, facts_section, render_page
 from medal_judges.report.table import Cell, Heat, Row, Table, write_csv
 from medal_judges.stats.results import Estimate
 
@@ -136,13 +135,12 @@ def _grid(name: str, agreements: Sequence[Agreement], figure: Figure) -> Table:
 
 def _heat(estimate: Estimate) -> Cell:
     """The figure over its interval, or over a dash that says why there is none."""
-    if estimate.value is None:
+    value, reason = estimate.value, estimate.reason
+    if value is None:
         return estimate
-    below = interval(estimate) or (undefined(estimate.reason) if estimate.reason else "")
-    line = Markup('<br><span class="ci">{}</span>').format(below) if below else ""
-    shown = Markup("{}{}").format(number(estimate.value), line)
-    value = estimate.value
-    return Heat(shown, abs(value), "neg" if value < 0 else "pos", estimate.reason or "", value)
+    below = estimate if reason or interval(estimate) else None
+    sign: Literal["pos", "neg"] = "neg" if value < 0 else "pos"
+    return Heat(number(value), abs(value), sign, reason or "", value, below)
 
 
 def _by_language(

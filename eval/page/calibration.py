@@ -55,17 +55,19 @@ def bins(row: ResultRow) -> list[Bin]:
     else:
         if judge is not None and people is not None and judge != people:
             score = np.array([rescale(value, judge, people) for value in score])
+        order = np.argsort(score, kind="stable")
+        score, human, weight = score[order], human[order], weight[order]
         member = _equal_parts(score)
     parts = (member == part for part in np.unique(member))
     return [
         Bin(
-            float(np.average(score[part], weights=weight[part])),
-            float(np.average(human[part], weights=weight[part])),
+            float(sum(weight[part] * score[part]) / total),
+            float(sum(weight[part] * human[part]) / total),
             int(part.sum()),
-            float(weight[part].sum()),
+            total,
         )
         for part in parts
-        if weight[part].sum()
+        if (total := float(sum(weight[part])))
     ]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,21 +15,17 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
-from medal_judges.report.figure import Bars, Figure
-from medal_judges.report.numbers import DASH, checked, interval, number, p_value_text
-from medal_judges.report.svg import bars_svg, interval_svg, plot_svg, tag
-from medal_judges.report.table import (
-    Cell,
-    Figured,
-    Heat,
-    IntervalBar,
-    Percent,
-    PValue,
-    Table,
-)
-from medal_judges.stats.results import Estimate
+from medal_judges.report.figure import Bars, Figure, Plot
+from medal_judges.report.numbers import checked, interval, number, p_value_text
+from medal_judges.report.svg import bars_svg, interval_svg, plot_svg
+from medal_judges.report.table import IntervalBar, Table
 
 _PACKAGE = "medal_judges.report"
+_SVG: dict[type, Callable[..., Markup]] = {
+    Plot: plot_svg,
+    Bars: bars_svg,
+    IntervalBar: interval_svg,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,62 +122,6 @@ def folded(tables: Sequence[Table], in_sight: int) -> list[Block]:
     return [*tables[:in_sight], *folds]
 
 
-def undefined(reason: str | None) -> Markup:
-    """A dash whose tooltip, and text for screen readers, says why there is no number."""
-    text = '<abbr class="undef" title="{0}">{1}<span class="hidden"> {0}</span></abbr>'
-    return Markup(text).format(reason or "undefined", DASH)
-
-
-def estimate_html(estimate: Estimate | None, *, brief: bool = False) -> Markup:
-    """The value and its interval (``brief``: as tooltip), or a dash with the reason."""
-    known = checked(estimate)
-    if known.value is None:
-        return undefined(known.reason)
-    span = interval(known)
-    p_value = "" if known.p_value is None else f"p {p_value_text(known.p_value)}"
-    title = " ".join(part for part in (span if brief else known.reason or "", p_value) if part)
-    hover = {"title": title} if title else {}
-    value = tag("span", number(known.value), class_="value", **hover)
-    return value if brief or not span else value + " " + tag("span", span, class_="ci")
-
-
-def cell_html(cell: Cell, *, first: bool = False) -> Markup:
-    """A table cell with what it is sorted by; the first text of a row is its head."""
-    if isinstance(cell, str):
-        if first:
-            return tag("th", cell, scope="row", dir="auto")
-        return tag("td", cell, class_="words", dir="auto") if cell else Markup("<td></td>")
-    if isinstance(cell, Estimate):
-        return cell_html(Figured(cell))
-    if isinstance(cell, Figured):
-        value = checked(cell.estimate).value
-        below = ""
-        if cell.like is not None:
-            below = Markup('<br><span class="ci">○ {}</span>').format(
-                estimate_html(cell.like, brief=True)
-            )
-        body = estimate_html(cell.estimate, brief=cell.brief) + below
-        key = "" if value is None else repr(value)
-        return tag("td", body, class_="num best" if cell.best else "num", data_sort=key)
-    if isinstance(cell, Heat):
-        percent = round(100 * min(max(cell.strength, 0.0), 1.0))
-        hover = {"title": cell.tooltip} if cell.tooltip else {}
-        return tag("td", cell.shown, class_=cell.sign, style=f"--s:{percent}%", **hover)
-    if isinstance(cell, IntervalBar):
-        return tag("td", interval_svg(cell), class_="barcell")
-    if isinstance(cell, Percent):
-        badge = Markup(' <span class="badge">{}</span>').format(cell.badge) if cell.badge else ""
-        hover = {"title": cell.tooltip} if cell.tooltip else {}
-        body = Markup("{}%{}").format(number(100 * cell.value, 1), badge)
-        return tag("td", body, class_="num", data_sort=repr(cell.value), **hover)
-    if isinstance(cell, PValue):
-        return tag("td", p_value_text(cell.value), class_="num", data_sort=repr(cell.value))
-    if cell is None:
-        return tag("td", undefined(None), class_="num", data_sort="")
-    shown = f"{cell:,}" if isinstance(cell, int) else number(cell)
-    return tag("td", shown, class_="num", data_sort=repr(cell))
-
-
 @cache
 def _environment(package: str) -> Environment:
     environment = Environment(
@@ -190,9 +130,14 @@ def _environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"cell": cell_html, "estimate": estimate_html, "number": number}
-    environment.filters |= {"svg": lambda p: bars_svg(p) if isinstance(p, Bars) else plot_svg(p)}
-    environment.filters |= {"kind": lambda block: type(block).__name__}
+    environment.filters |= {
+        "kind": lambda block: type(block).__name__,
+        "checked": checked,
+        "number": number,
+        "interval": interval,
+        "p_value": p_value_text,
+        "svg": lambda drawn: _SVG[type(drawn)](drawn),
+    }
     return environment
 
 

@@ -177,7 +177,7 @@ def _bars(axes: Axes, panel: Bars) -> None:
 def _heat(axes: Axes, table: Table) -> None:
     cells = [row[1:] for row in table.rows]
     colours = [
-        [_mixed((c.sign, round(100 * c.strength))) if isinstance(c, Heat) else (1.0, 1.0, 1.0)
+        [_mixed((c.sign, c.percent)) if isinstance(c, Heat) else (1.0, 1.0, 1.0)
          for c in row]
         for row in cells
     ]  # fmt: skip
@@ -230,6 +230,6 @@ def _mixed(colour: int | Tone) -> str | tuple[float, float, float]:
 
     if isinstance(colour, int):
         return colour_of(colour)
-    share = min(max(colour[1], 0), 100) / 100
+    share = colour[1] / 100
     r, g, b = to_rgb(NEGATIVE if colour[0] == "neg" else POSITIVE)
     return 1 - share * (1 - r), 1 - share * (1 - g), 1 - share * (1 - b)

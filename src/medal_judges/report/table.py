@@ -1,7 +1,7 @@
 """Table: one object that makes the HTML of a page, the terminal's table, CSV and JSON.
 
 How each kind of cell is written stands in one place a form: ``plain`` for CSV and JSON,
-``cell_text`` in console.py for the terminal, ``cell_html`` in page.py for the page.
+``cell_text`` in console.py for the terminal, ``cell`` in templates/page.html for the page.
 """
 
 from __future__ import annotations
@@ -51,13 +51,20 @@ class Figured:
 @dataclass(frozen=True, slots=True)
 class Heat:
     """A coloured cell that prints ``shown``; ``strength`` of the colour runs from 0 to 1, blue for
-    positive and orange for negative ones. ``value`` is what a file gets."""
+    positive and orange for negative ones. ``below`` stands with its interval, or why it has none,
+    under it. ``value`` is what a file gets."""
 
     shown: str
     strength: float
     sign: Literal["pos", "neg"] = "pos"
     tooltip: str = ""
     value: float | int | None = None
+    below: Estimate | None = None
+
+    @property
+    def percent(self) -> int:
+        """The strength in percent."""
+        return round(100 * min(max(self.strength, 0.0), 1.0))
 
 
 @dataclass(frozen=True, slots=True)

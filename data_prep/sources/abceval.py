@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 
@@ -116,7 +116,7 @@ ABCEVAL = Source(
     "of ChatGPT)",
     languages=("en",),
     parts=(
-        Part(
+        SourceFile(
             "turn",
             "turn",
             "abceval_turn.jsonl.gz",

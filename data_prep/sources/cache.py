@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from medal_judges.data_prep.sources.source import Part
+from medal_judges.data_prep.sources.source import SourceFile
 from medal_judges.errors import SourceError
 from medal_judges.files import atomic_path, cache_folder
 
@@ -33,7 +33,7 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def fetch(part: Part, *, offline: bool | None = None) -> Path:
+def fetch(part: SourceFile, *, offline: bool | None = None) -> Path:
     """The public file of ``part`` in the cache, downloaded where it is not there yet.
 
     Raises SourceError when offline, when there is no public address, when the download fails, or

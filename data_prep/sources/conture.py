@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from medal_judges.data_prep.sources.lines import numbers, text_defects
-from medal_judges.data_prep.sources.source import Part, Source
-from medal_judges.data_prep.sources.splits import hash_split
-from medal_judges.dialogue import Dialogue, Role, Turn
+from medal_judges.data_prep.sources.public_form import rated, text_defects
+from medal_judges.data_prep.sources.source import Source, SourceFile
+from medal_judges.dialogue import Turn
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Scale
 
@@ -30,18 +29,16 @@ def read_conture_dialogues(path: Path) -> Iterator[LabelledDialogue]:
     """
     for entry in json.loads(path.read_text(encoding="utf-8")):
         number = entry["dialog_id"]
-        names = list(entry["dialog_ratings"][0])
-        labels = {
-            _NAMES.get(k, k): numbers([r.get(k) for r in entry["dialog_ratings"]]) for k in names
-        }
-        dialogue, group = _dialogue(entry, f"conture-dial-{number:04d}"), f"conture-{number:04d}"
-        yield LabelledDialogue(
-            dialogue=dialogue,
-            labels=labels,
-            scales={name: _scale(name) for name in labels},
-            split=hash_split(group, seed=0),
-            group=group,
-            extra=text_defects(dialogue.turns, "dialogue"),
+        turns, answers = _turns(entry), entry["dialog_ratings"]
+        ratings = {_NAMES.get(k, k): [rater.get(k) for rater in answers] for k in answers[0]}
+        yield rated(
+            f"conture-dial-{number:04d}",
+            turns,
+            ratings,
+            {name: _scale(name) for name in ratings},
+            source="conture",
+            group=f"conture-{number:04d}",
+            extra=text_defects(turns, "dialogue"),
         )
 
 
@@ -50,42 +47,31 @@ def read_conture_turns(path: Path) -> Iterator[LabelledDialogue]:
     are those of its dialogue."""
     for entry in json.loads(path.read_text(encoding="utf-8")):
         number = entry["dialog_id"]
-        group = f"conture-{number:04d}"
-        whole = _dialogue(entry, "")
+        whole = _turns(entry)
         for i, turn in enumerate(entry["turns"]):
-            dialogue = Dialogue(
-                id=f"conture-turn-{number:04d}-{i:02d}",
-                turns=whole.turns[: 2 * i + 2],
-                lang="en",
+            turns = whole[: 2 * i + 2]
+            yield rated(
+                f"conture-turn-{number:04d}-{i:02d}",
+                turns,
+                {"overall": [turn["overall impression"]]},
+                {"overall": (0.0, 2.0)},
                 source="conture",
-            )
-            yield LabelledDialogue(
-                dialogue=dialogue,
-                labels={"overall": numbers([turn["overall impression"]])},
-                scales={"overall": (0.0, 2.0)},
+                group=f"conture-{number:04d}",
                 level="turn",
-                split=hash_split(group, seed=0),
-                group=group,
                 aggregated=True,
-                extra=text_defects(dialogue.turns, "turn"),
+                extra=text_defects(turns, "turn"),
             )
 
 
-def _dialogue(entry: dict[str, Any], id: str) -> Dialogue:
-    turns = [
-        _turn(text, mark, role)
+def _turns(entry: dict[str, Any]) -> list[Turn]:
+    return [
+        turn
         for pair in entry["turns"]
-        for text, mark, role in (
-            (pair["user"], "User:", "user"),
-            (pair["chatbot"], "Chatbot:", "assistant"),
+        for turn in (
+            Turn("user", pair["user"].removeprefix("User:").strip()),
+            Turn("assistant", pair["chatbot"].removeprefix("Chatbot:").strip()),
         )
     ]
-    return Dialogue(id=id, turns=tuple(turns), lang="en", source="conture")
-
-
-def _turn(text: str, mark: str, role: str) -> Turn:
-    known: Role = "user" if role == "user" else "assistant"
-    return Turn(known, text.removeprefix(mark).strip())
 
 
 def _scale(name: str) -> Scale:
@@ -103,7 +89,7 @@ CONTURE = Source(
     "Sentiment for Automatic Dialog Evaluation",
     languages=("en",),
     parts=(
-        Part(
+        SourceFile(
             "dialogue",
             "dialogue",
             "conture_dialogue.jsonl.gz",
@@ -113,7 +99,7 @@ CONTURE = Source(
             _SHA,
             read_conture_dialogues,
         ),
-        Part(
+        SourceFile(
             "turn",
             "turn",
             "conture_turn.jsonl.gz",

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.data_prep.sources.public_form import rated
+from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.data_prep.sources.splits import hash_split
-from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.dialogue import Turn
 from medal_judges.labelled import LabelledDialogue
 
 QUALITY_CONTROL = "quality_control"  # the degraded bot that catches careless workers
@@ -56,19 +57,15 @@ def _row(chat: dict[str, Any], number: int, worker: str) -> LabelledDialogue:
     }
     if base == QUALITY_CONTROL:
         extra[QUALITY_CONTROL] = True
-    dialogue = Dialogue(
-        id=f"dialogue-eval-dial-{number:04d}",
-        turns=tuple(turns),
-        lang="en",
+    return rated(
+        f"dialogue-eval-dial-{number:04d}",
+        turns,
+        {name: [float(score)] for name, score in z.items()},
+        dict.fromkeys(z),
         source="dialogue_eval",
-        models={"assistant": base},
-    )
-    return LabelledDialogue(
-        dialogue=dialogue,
-        labels={k: (float(v),) for k, v in z.items()},
-        scales=dict.fromkeys(z),
-        split=hash_split(worker, seed=0),
         group=f"dialogue-eval-{number:04d}",
+        model=base,
+        split=hash_split(worker, seed=0),
         extra=extra,
     )
 
@@ -86,7 +83,7 @@ DIALOGUE_EVAL = Source(
     "Systems",
     languages=("en",),
     parts=(
-        Part(
+        SourceFile(
             "dialogue",
             "dialogue",
             "dialogue_eval.jsonl.gz",

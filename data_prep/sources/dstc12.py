@@ -1,4 +1,5 @@
-"""DSTC-12, track 1: dialogues with up to ten dimensions each; and FED and ConTurE mapped onto them.
+"""DSTC-12, track 1: dialogues with up to ten dimensions each; and FED and ConTurE mapped onto them
+(ORALIS, section 3.2, Table 2, Equation 1).
 
 The organisers hand the files out to participants; nothing of them is public. The paper describes
 what they hold and not how its fields are spelt, so the reader goes by what must be there.
@@ -7,27 +8,56 @@ what they hold and not how its fields are spelt, so the reader goes by what must
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from medal_judges.data_prep.sources.conture import CONTURE
-from medal_judges.data_prep.sources.dstc12_mapping import (
-    TEST_SCALES,
-    TRAIN_SCALES,
-    halve,
-    map_and_halve,
-    map_rows,
-)
 from medal_judges.data_prep.sources.fed import FED
-from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.dialogue import Dialogue, Role, Turn
 from medal_judges.errors import DataError, RecordError
 from medal_judges.fields import number
 from medal_judges.labelled import LabelledDialogue
-from medal_judges.rating import Scale
+from medal_judges.rating import Scale, mean, rescale
 
+# Dimension of DSTC-12 -> what it is the average of; `depth` is FED's name for topic depth.
+# Overall is not in Table 2; section 3.2 has it in both sources, so it maps to itself.
+TABLE: dict[str, tuple[tuple[str, ...], ...]] = {
+    "empathy": (("likeable",),),
+    "trust": (("consistent",),),
+    "skill": (("error_recovery",),),
+    "talent": (("topic_depth", "depth"),),
+    "capability": (("understanding",),),
+    "relevance": (("informative",), ("coherent",)),
+    "nonrepetition": (("diverse",),),
+    "proactivity": (("flexible",),),
+    "curiosity": (("inquisitive",),),
+    "overall": (("overall",),),
+}
+_HUNDRED, _FIVE = (0.0, 100.0), (0.0, 5.0)
+# Section 3.1: the ranges of the training set, and those of the test set, which are others.
+TRAIN_SCALES: dict[str, Scale] = {
+    "empathy": (1.0, 12.0),
+    "trust": _FIVE,
+    "skill": _FIVE,
+    "talent": _FIVE,
+    "capability": _FIVE,
+    "relevance": _HUNDRED,
+    "nonrepetition": _HUNDRED,
+    "proactivity": _HUNDRED,
+    "curiosity": _HUNDRED,
+    "overall": _HUNDRED,
+}
+_TO_FIVE = ("skill", "talent", "capability", "trust", "overall")
+TEST_SCALES: dict[str, Scale] = {
+    name: (1.0, 5.0) if name in _TO_FIVE else (1.0, 10.0) for name in TABLE
+}
 _TURNS = ("dialogue", "dialog", "turns", "conversation")
 _SCORES = ("annotations", "scores", "labels", "ratings")
 _TEXT = ("content", "text", "utterance")
@@ -123,6 +153,96 @@ def _first(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return next((record[name] for name in names if name in record), None)
 
 
+def nearest_whole(value: float) -> float:
+    """``value`` rounded to the nearest whole number, a half upwards."""
+    return float(math.floor(value + 0.5))
+
+
+def to_dstc12(
+    row: LabelledDialogue, scales: Mapping[str, Scale] = TRAIN_SCALES
+) -> LabelledDialogue:
+    """``row`` of FED or ConTurE with DSTC-12's dimensions, one whole number each on ``scales``.
+
+    Annotators are averaged first, then the parts of a dimension (Table 2), then comes Equation 1
+    and the rounding. A dimension is left out where one of its parts has no answer.
+    """
+    labels = {}
+    for name, parts in TABLE.items():
+        units = [_unit_mean(row, names) for names in parts]
+        known = [unit for unit in units if unit is not None]
+        if len(known) == len(parts):
+            unit = sum(known) / len(known)
+            labels[name] = (nearest_whole(rescale(unit, (0, 1), scales[name])),)
+    return replace(
+        row, labels=labels, scales={name: scales[name] for name in labels}, aggregated=True
+    )
+
+
+def _unit_mean(row: LabelledDialogue, names: Sequence[str]) -> float | None:
+    """Mean over annotators on [0, 1] of the first of ``names`` that the row has."""
+    rating = next((r for name in names if (r := row.rating(name)) is not None), None)
+    if rating is None or rating.scale is None:
+        return None
+    average = mean(rating)
+    return None if average is None else rescale(average, rating.scale, (0, 1))
+
+
+def map_rows(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
+    """``to_dstc12`` of every row; splits as they are."""
+    return (to_dstc12(row) for row in rows)
+
+
+def map_and_halve(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
+    """``to_dstc12`` of every row, half of them ``train`` and half ``validation``."""
+    yield from halve(list(map_rows(rows)))
+
+
+def halve(rows: Sequence[LabelledDialogue], *, seed: int = 0) -> list[LabelledDialogue]:
+    """``rows`` with split ``train`` or ``validation``, each dimension's labels halved (section
+    3.2: "for each dimension"), in the order given.
+
+    A conversation is on one side for all dimensions, because a judge of several would otherwise be
+    validated on dialogues it was trained on. Where dimensions cover different rows, the scarcest
+    dimension chooses first (iterative stratification, Sechidis et al., 2011).
+    """
+    groups: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        groups[row.group] |= set(row.labels)
+    names = sorted(groups)
+    drawn = np.random.default_rng(seed).permutation(len(names))
+    waiting = {names[i]: groups[names[i]] for i in drawn}
+    sides = _Sides()
+    while waiting:
+        left = defaultdict(list)
+        for group, dimensions in waiting.items():
+            for dimension in dimensions:
+                left[dimension].append(group)
+        scarce = min(left, key=lambda name: (len(left[name]), name), default=None)
+        for group in left[scarce] if scarce is not None else list(waiting):
+            sides.add(group, waiting.pop(group), scarce)
+    return [replace(row, split=sides.of[row.group]) for row in rows]
+
+
+class _Sides:
+    """Which side each group is on, and by how much train leads over validation."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, str] = {}
+        self.lead: dict[str, int] = defaultdict(int)  # in labels of each dimension
+        self.groups = 0
+
+    def add(self, group: str, dimensions: set[str], scarce: str | None) -> None:
+        """Put ``group`` where dimension ``scarce`` has fewer labels, then where all have fewer,
+        then where there are fewer groups."""
+        own = 0 if scarce is None else self.lead[scarce]
+        lead = own or sum(self.lead[name] for name in dimensions) or self.groups
+        side, step = ("train", 1) if lead <= 0 else ("validation", -1)
+        self.of[group] = side
+        self.groups += step
+        for name in dimensions:
+            self.lead[name] += step
+
+
 _WHY = "the organisers of the track hand it out to participants"
 
 DSTC12 = Source(
@@ -133,7 +253,7 @@ DSTC12 = Source(
     "Language, Culture and Safety at DSTC 12; mapping: Elizabeth et al., 2025 (ORALIS), Table 2",
     languages=("en",),
     parts=(
-        Part(
+        SourceFile(
             "official",
             "dialogue",
             "dstc12_train.jsonl.gz",
@@ -142,7 +262,7 @@ DSTC12 = Source(
             why=_WHY,
             splits=("train", "validation"),
         ),
-        Part(
+        SourceFile(
             "official",
             "dialogue",
             "dstc12_test.jsonl.gz",

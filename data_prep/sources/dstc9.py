@@ -6,10 +6,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from medal_judges.data_prep.sources.lines import alternating
-from medal_judges.data_prep.sources.source import Part, Source
-from medal_judges.data_prep.sources.splits import hash_split
-from medal_judges.dialogue import Dialogue
+from medal_judges.data_prep.sources.public_form import alternating, rated
+from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.errors import SourceError
 from medal_judges.labelled import LabelledDialogue
 
@@ -27,20 +25,15 @@ def read_dstc9(path: Path) -> Iterator[LabelledDialogue]:
         raise SourceError(f"{path}: not the form of DialEvalMetrics, it lacks {sorted(missing)}")
     columns = (data["contexts"], data["responses"], data["scores"], data["models"])
     for number, (context, response, score, model) in enumerate(zip(*columns, strict=True)):
-        group = f"dstc9-{number:04d}"
-        dialogue = Dialogue(
-            id=group,
-            turns=alternating([*context, response], "assistant"),
-            lang="en",
+        id = f"dstc9-{number:04d}"
+        yield rated(
+            id,
+            alternating([*context, response], "assistant"),
+            {"overall": [float(score)]},
+            {"overall": (1.0, 5.0)},
             source="dstc9",
-            models={"assistant": model},
-        )
-        yield LabelledDialogue(
-            dialogue=dialogue,
-            labels={"overall": (float(score),)},
-            scales={"overall": (1.0, 5.0)},
-            split=hash_split(group, seed=0),
-            group=group,
+            group=id,
+            model=model,
             aggregated=True,
         )
 
@@ -52,7 +45,7 @@ DSTC9 = Source(
     citation="Gunasekara et al., 2020: Overview of the Ninth Dialog System Technology Challenge",
     languages=("en",),
     parts=(
-        Part(
+        SourceFile(
             "dialogue",
             "dialogue",
             "dstc9.jsonl.gz",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from medal_judges.data_prep.sources.lines import marked_turns, numbers
-from medal_judges.data_prep.sources.source import Part, Source
-from medal_judges.dialogue import Dialogue, Role
+from medal_judges.data_prep.sources.public_form import marked_turns, rated
+from medal_judges.data_prep.sources.source import Source, SourceFile
+from medal_judges.dialogue import Role
 from medal_judges.labelled import LabelledDialogue, Level
 from medal_judges.rating import Scale
 
@@ -17,17 +18,9 @@ _MARKS: dict[str, Role] = {"User:": "user", "System:": "assistant"}
 _BINARY = ("consistent", "understandable")  # 0 or 1; overall 0 to 4; the rest 0 to 2
 
 
-def read_fed_dialogues(path: Path) -> Iterator[LabelledDialogue]:
-    """Dialogue-level rows of fed_data.json (entries without ``response``)."""
-    return _read(path, "dialogue")
-
-
-def read_fed_turns(path: Path) -> Iterator[LabelledDialogue]:
-    """Turn-level rows of fed_data.json; the judged reply is the last turn."""
-    return _read(path, "turn")
-
-
-def _read(path: Path, level: Level) -> Iterator[LabelledDialogue]:
+def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
+    """Rows of fed_data.json at one level: an entry without ``response`` is a whole dialogue, in the
+    others the judged reply is the last turn."""
     entries = json.loads(path.read_text(encoding="utf-8"))
     group = row = 0
     for entry in entries:
@@ -40,21 +33,17 @@ def _read(path: Path, level: Level) -> Iterator[LabelledDialogue]:
 
 def _row(entry: dict[str, Any], level: Level, row: int, group: int) -> LabelledDialogue:
     text = entry["context"] + ("\n" + entry["response"] if level == "turn" else "")
-    labels = {k.lower().replace(" ", "_"): numbers(v) for k, v in entry["annotations"].items()}
-    dialogue = Dialogue(
-        id=f"fed-{'dial' if level == 'dialogue' else 'turn'}-{row:04d}",
-        turns=marked_turns(text, _MARKS),
-        lang="en",
+    ratings = {k.lower().replace(" ", "_"): v for k, v in entry["annotations"].items()}
+    return rated(
+        f"fed-{'dial' if level == 'dialogue' else 'turn'}-{row:04d}",
+        marked_turns(text, _MARKS),
+        ratings,
+        {name: _scale(name) for name in ratings},
         source="fed",
-        models={"assistant": entry["system"]},
-    )
-    return LabelledDialogue(
-        dialogue=dialogue,
-        labels=labels,
-        scales={name: _scale(name) for name in labels},
+        group=f"fed-{group:04d}",
+        model=entry["system"],
         level=level,
         split="test",
-        group=f"fed-{group:04d}",
     )
 
 
@@ -73,7 +62,7 @@ FED = Source(
     "with DialoGPT",
     languages=("en",),
     parts=(
-        Part(
+        SourceFile(
             "dialogue",
             "dialogue",
             "fed_dialogue.jsonl.gz",
@@ -81,9 +70,9 @@ FED = Source(
             _URL,
             "fed_data.json",
             _SHA,
-            read_fed_dialogues,
+            partial(read_fed, level="dialogue"),
         ),
-        Part(
+        SourceFile(
             "turn",
             "turn",
             "fed_turn.jsonl.gz",
@@ -91,7 +80,7 @@ FED = Source(
             _URL,
             "fed_data.json",
             _SHA,
-            read_fed_turns,
+            partial(read_fed, level="turn"),
         ),
     ),
 )

@@ -16,7 +16,7 @@ from medal_judges.data_prep.sources.dstc9 import DSTC9
 from medal_judges.data_prep.sources.dstc12 import DSTC12
 from medal_judges.data_prep.sources.fed import FED
 from medal_judges.data_prep.sources.medal import MEDAL
-from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.data_prep.sources.usr import USR
 from medal_judges.data_prep.sources.xdial import XDIAL
 from medal_judges.errors import SourceError, did_you_mean
@@ -122,7 +122,7 @@ def _rows(
         yield from read_part(source, part, offline=offline, skipped=skipped)
 
 
-def _parts(source: Source, spec: DataSpec) -> list[Part]:
+def _parts(source: Source, spec: DataSpec) -> list[SourceFile]:
     wanted = [
         part
         for part in source.parts
@@ -137,7 +137,7 @@ def _parts(source: Source, spec: DataSpec) -> list[Part]:
 
 
 def read_part(
-    source: Source, part: Part, *, offline: bool | None = None, skipped: Skipped | None = None
+    source: Source, part: SourceFile, *, offline: bool | None = None, skipped: Skipped | None = None
 ) -> Iterator[LabelledDialogue]:
     """Rows of one file: the line format in $MEDAL_JUDGES_DATA, else the public file.
 
@@ -148,7 +148,7 @@ def read_part(
 
 
 def _file_rows(
-    source: Source, part: Part, offline: bool | None, skipped: Skipped | None
+    source: Source, part: SourceFile, offline: bool | None, skipped: Skipped | None
 ) -> Iterator[LabelledDialogue]:
     local = find_local(part)
     if local is not None and local.name == part.line_file:
@@ -183,7 +183,7 @@ def files_of(text: str) -> list[Path]:
     return [path for path in found if path is not None]
 
 
-def find_local(part: Part) -> Path | None:
+def find_local(part: SourceFile) -> Path | None:
     """The part's file on this machine, line format first; None where there is none."""
     folder = data_folder()
     candidates = [folder / part.line_file] if folder else []
@@ -192,10 +192,10 @@ def find_local(part: Part) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _line_place(part: Part) -> str:
+def _line_place(part: SourceFile) -> str:
     return f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} names"
 
 
-def _where(part: Part) -> str:
+def _where(part: SourceFile) -> str:
     public = f", or {part.public_file} (public form) in {cache_folder()}"
     return _line_place(part) + (public if part.public_file else "")

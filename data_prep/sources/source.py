@@ -1,4 +1,4 @@
-"""Source: where a set of labelled dialogues comes from, under which terms, and how to read it."""
+"""Source: where a set of labelled dialogues comes from, under which terms, and how it is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ View = Callable[[Iterable[LabelledDialogue]], Iterator[LabelledDialogue]]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SourceFile:
     """One file of a source.
 
     ``line_file`` is its name in the line format (found in $MEDAL_JUDGES_DATA); ``line_sha256``
@@ -52,7 +52,7 @@ class Source:
     licence: str
     citation: str
     languages: tuple[str, ...]
-    parts: tuple[Part, ...] = ()
+    parts: tuple[SourceFile, ...] = ()
     notes: tuple[str, ...] = field(default=())
     package_read: PackageReader | None = None
     package: str | None = None

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from medal_judges.data_prep.sources.lines import alternating
-from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.data_prep.sources.public_form import alternating, rated
+from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.data_prep.sources.xdial import read_xdial_turns
-from medal_judges.dialogue import Dialogue
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Scale
 
@@ -34,21 +33,17 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
 
 def _row(entry: dict[str, Any], number: int, context: int) -> LabelledDialogue:
     lines = [line for line in entry["source"].split("\n") if line.strip()]
-    dialogue = Dialogue(
-        id=f"topical-chat-{number:04d}",
-        turns=alternating([*lines, entry["system_output"]], "assistant"),
-        lang="en",
-        source="topical_chat_usr",
-        models={"assistant": entry["system_id"]},
-    )
     knowledge = entry["context"].strip()
-    return LabelledDialogue(
-        dialogue=dialogue,
-        labels={k: (float(v),) for k, v in entry["scores"].items()},
-        scales={k: _SCALES[k] for k in entry["scores"]},
+    return rated(
+        f"topical-chat-{number:04d}",
+        alternating([*lines, entry["system_output"]], "assistant"),
+        {name: [float(score)] for name, score in entry["scores"].items()},
+        _SCALES,
+        source="topical_chat_usr",
+        group=f"topical-chat-ctx-{context:04d}",
+        model=entry["system_id"],
         level="turn",
         split="test",
-        group=f"topical-chat-ctx-{context:04d}",
         aggregated=True,
         extra={"knowledge": knowledge} if knowledge and knowledge != "_nofact" else {},
     )
@@ -62,7 +57,7 @@ USR = Source(
     "Metric for Dialog Generation",
     languages=("en",),
     parts=(
-        Part(
+        SourceFile(
             "topical",
             "turn",
             "topical_chat_usr.jsonl.gz",
@@ -73,7 +68,7 @@ USR = Source(
             "f6361daa6fe162f636d2071a60322a784acd770be0bf3a6920ac949d751b978a",
             read_topical_chat,
         ),
-        Part(
+        SourceFile(
             "persona",
             "turn",
             "persona_usr.jsonl.gz",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from medal_judges.data_prep.sources.lines import alternating, text_defects
-from medal_judges.data_prep.sources.source import Part, Source
-from medal_judges.dialogue import Dialogue, Role, Turn
+from medal_judges.data_prep.sources.public_form import alternating, rated, read_csv, text_defects
+from medal_judges.data_prep.sources.source import Source, SourceFile
+from medal_judges.dialogue import Role, Turn
 from medal_judges.errors import SourceError
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Scale
@@ -41,7 +40,7 @@ def read_xdial_dialogues(
     ``not_parallel``. Chatbots are not in the file: ``models`` is empty. For ConTurE ``group`` is
     the ConTurE id, as in that set's public file.
     """
-    rows = _csv(path)
+    rows = read_csv(path)
     for lang in _LANGUAGES:
         seen: dict[tuple[Turn, ...], str] = {}
         for number, row in enumerate(rows):
@@ -50,17 +49,15 @@ def read_xdial_dialogues(
             copied = seen.setdefault(turns, english) != english
             defects = text_defects(turns, "dialogue").get("defects", [])
             defects += ["not_parallel"] if copied else []
-            yield LabelledDialogue(
-                dialogue=Dialogue(
-                    id=f"xdial-{set_name}-{lang}-{number:04d}",
-                    turns=turns,
-                    lang=lang,
-                    source=f"xdial-{set_name}",
-                ),
-                labels={"overall": (float(row["ratings"]),)},
-                scales={"overall": scale},
-                split="test",
+            yield rated(
+                f"xdial-{set_name}-{lang}-{number:04d}",
+                turns,
+                {"overall": [float(row["ratings"])]},
+                {"overall": scale},
+                source=f"xdial-{set_name}",
                 group=f"{set_name}-{number:04d}",
+                lang=lang,
+                split="test",
                 aggregated=True,
                 extra={
                     "parallel_id": f"xdial-{set_name}-{number:04d}",
@@ -87,7 +84,7 @@ def read_xdial_turns(path: Path) -> Iterator[LabelledDialogue]:
     Written from the project's description and tested on a fixture of that form; the file itself was
     not at hand. The source does not say which question the rating answers.
     """
-    rows = _csv(path)
+    rows = read_csv(path)
     needed = {"english_ctx", "english_res", "ratings"}
     if rows and (missing := needed - set(rows[0])):
         raise SourceError(f"{path}: no column {sorted(missing)}; there are {sorted(rows[0])}")
@@ -95,26 +92,17 @@ def read_xdial_turns(path: Path) -> Iterator[LabelledDialogue]:
     for number, row in enumerate(rows):
         context = contexts.setdefault(row["english_ctx"], len(contexts))
         lines = [line for line in row["english_ctx"].split("\n") if line.strip()]
-        yield LabelledDialogue(
-            dialogue=Dialogue(
-                id=f"persona_usr-{number:04d}",
-                turns=alternating([*lines, row["english_res"]], "assistant"),
-                lang="en",
-                source="persona_usr",
-            ),
-            labels={"rating": (float(row["ratings"]),)},
-            scales={"rating": (1.0, 3.0)},
+        yield rated(
+            f"persona_usr-{number:04d}",
+            alternating([*lines, row["english_res"]], "assistant"),
+            {"rating": [float(row["ratings"])]},
+            {"rating": (1.0, 3.0)},
+            source="persona_usr",
+            group=f"persona_usr-ctx-{context:04d}",
             level="turn",
             split="test",
-            group=f"persona_usr-ctx-{context:04d}",
             aggregated=True,
         )
-
-
-def _csv(path: Path) -> list[dict[str, str]]:
-    csv.field_size_limit(10_000_000)
-    with open(path, encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
 
 
 _BASE = "https://raw.githubusercontent.com/e0397123/xDial-Eval/main/data/dial"
@@ -127,7 +115,7 @@ XDIAL = Source(
     "Dialogue Evaluation Benchmark",
     languages=tuple(_LANGUAGES),
     parts=(
-        Part(
+        SourceFile(
             "fed",
             "dialogue",
             "xdial_fed_dialogue.jsonl.gz",
@@ -137,7 +125,7 @@ XDIAL = Source(
             "3bed4c22f891915292d0e1713aad8023abf4ce2a5317cb9f5fccc3c482a138d8",
             partial(read_xdial_dialogues, set_name="fed", scale=(0.0, 4.0), last="user"),
         ),
-        Part(
+        SourceFile(
             "conture",
             "dialogue",
             "xdial_conture_dialogue.jsonl.gz",

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.sources.dstc12 import read_dstc12_test, read_dstc12_train
-from medal_judges.data_prep.sources.dstc12_mapping import (
+from medal_judges.data_prep.sources.dstc12 import (
     TABLE,
     TRAIN_SCALES,
     halve,
     nearest_whole,
+    read_dstc12_test,
+    read_dstc12_train,
     to_dstc12,
 )
 from medal_judges.data_prep.sources.leaks import check_leaks

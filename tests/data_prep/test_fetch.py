@@ -23,7 +23,7 @@ from medal_judges.data_prep.sources.registry import (
     parse_spec,
     read_part,
 )
-from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.errors import SourceError
 from medal_judges.files import CACHE_VARIABLE, DATA_VARIABLE
 
@@ -71,10 +71,12 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     thread.join()
 
 
-def part(server: Server, path: str = "whole") -> Part:
+def part(server: Server, path: str = "whole") -> SourceFile:
     checksum = hashlib.sha256(BODY).hexdigest()
     url = server.url(path)
-    return Part("p", "dialogue", "p.jsonl.gz", None, url, "p.json", checksum, lambda path: iter(()))
+    return SourceFile(
+        "p", "dialogue", "p.jsonl.gz", None, url, "p.json", checksum, lambda path: iter(())
+    )
 
 
 def left(tmp_path: Path) -> list[str]:
@@ -154,7 +156,7 @@ def test_a_wrong_file_put_there_by_hand_is_refused_and_kept(server: Server, tmp_
     assert target.read_text() == "[]" and server.hits == []
 
 
-def raise_flat(wanted: Part) -> None:
+def raise_flat(wanted: SourceFile) -> None:
     """The message and hint of ``fetch`` in one line, for one pattern."""
     try:
         fetch(wanted)

@@ -21,7 +21,7 @@ from medal_judges.cli.data_translate import translate
 from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.cache import fetch as fetch_part
 from medal_judges.data_prep.sources.cache import sha256
-from medal_judges.data_prep.sources.source import Part, Source
+from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.errors import SourceError
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.released import RELEASED_FORM
@@ -93,7 +93,7 @@ def show(
             console.print(f"  {turn.role}: {turn.content}", highlight=False)
 
 
-def _file_here(part: Part) -> str:
+def _file_here(part: SourceFile) -> str:
     """Which file of the part is on this machine, and whether it is the one this version knows."""
     from medal_judges.data_prep.sources.registry import find_local
 

@@ -1,0 +1,91 @@
+"""What the readers of public files share: turns out of text, answers of annotators, rows."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medal_judges.data_prep.sources.splits import hash_split
+from medal_judges.dialogue import Dialogue, Role, Turn
+from medal_judges.labelled import LabelledDialogue, Level
+from medal_judges.rating import Scale
+
+
+def rated(
+    id: str,
+    turns: Sequence[Turn],
+    ratings: Mapping[str, Sequence[object]],
+    scales: Mapping[str, Scale | None],
+    *,
+    source: str,
+    group: str,
+    model: str | None = None,
+    lang: str = "en",
+    level: Level = "dialogue",
+    split: str | None = None,
+    aggregated: bool = False,
+    extra: Mapping[str, Any] | None = None,
+) -> LabelledDialogue:
+    """A row with the answers of annotators by dimension (``numbers``), each on its scale.
+
+    ``model`` is the chatbot; ``split`` goes by a hash of ``group`` where the source has none.
+    """
+    models = {} if model is None else {"assistant": model}
+    return LabelledDialogue(
+        dialogue=Dialogue(id=id, turns=tuple(turns), lang=lang, source=source, models=models),
+        labels={name: numbers(values) for name, values in ratings.items()},
+        scales={name: scales[name] for name in ratings},
+        level=level,
+        split=split or hash_split(group, seed=0),
+        group=group,
+        aggregated=aggregated,
+        extra=extra or {},
+    )
+
+
+def marked_turns(text: str, marks: Mapping[str, Role]) -> tuple[Turn, ...]:
+    """Turns of ``text`` whose lines start with a mark such as ``User:``; a line without one belongs
+    to the turn before it. Spaces at both ends of a turn are removed."""
+    turns: list[tuple[Role, str]] = []
+    for line in text.split("\n"):
+        mark = next((m for m in marks if line.startswith(m)), None)
+        if mark is not None:
+            turns.append((marks[mark], line[len(mark) :]))
+        elif turns:
+            role, content = turns[-1]
+            turns[-1] = (role, f"{content}\n{line}")
+    return tuple(Turn(role, content.strip()) for role, content in turns)
+
+
+def alternating(contents: Sequence[str], last: Role) -> tuple[Turn, ...]:
+    """Turns whose speakers alternate backwards from ``last``, for files without speakers."""
+    roles: tuple[Role, Role] = (
+        ("assistant", "user") if last == "assistant" else ("user", "assistant")
+    )
+    count = len(contents)
+    return tuple(Turn(roles[(count - 1 - i) % 2], c.strip()) for i, c in enumerate(contents))
+
+
+def text_defects(turns: Sequence[Turn], level: Level) -> dict[str, list[str]]:
+    """``{"defects": [...]}`` with the codes ``empty_response`` (the judged reply has no text) and
+    ``empty_turn`` (any turn has none); empty where there is no defect."""
+    codes = ["empty_response"] if level == "turn" and not turns[-1].content else []
+    if any(not turn.content for turn in turns):
+        codes.append("empty_turn")
+    return {"defects": codes} if codes else {}
+
+
+def numbers(values: Sequence[object]) -> tuple[float | None, ...]:
+    """Answers of annotators; free text such as 'N/A (no errors)' is no number: None."""
+    return tuple(
+        float(v) if isinstance(v, int | float) and not isinstance(v, bool) else None for v in values
+    )
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file with a header."""
+    csv.field_size_limit(10_000_000)
+    with open(path, encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))

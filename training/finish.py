@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,13 @@ from medal_judges.files import atomic_write
 from medal_judges.models.base.golden import GoldenSetting, check_in_fresh_process, write_golden
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.judged_languages import languages_of
-from medal_judges.training.agreement import AGREEMENT_NAME, Scored, agreement, judge_scores
-from medal_judges.training.baselines import baseline_scores
+from medal_judges.training.agreement import (
+    AGREEMENT_NAME,
+    ScoredExamples,
+    agreement,
+    baseline_scores,
+    judge_scores,
+)
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.rows import RunRows
@@ -27,7 +33,7 @@ def finish(
     judge: Judge,
     rows: RunRows,
     figures: Mapping[str, float],
-    scored: Mapping[str, Scored] | None = None,
+    scored: Mapping[str, ScoredExamples] | None = None,
     setting: GoldenSetting | None = None,
 ) -> Path:
     """Save the judge and the facts of its run, and check it in a fresh process; its folder.
@@ -47,16 +53,16 @@ def finish(
             logger.warning("a hybrid is not asked for its %s rows: medal benchmark does that", part)
             continue
         known[part] = ask(judge, examples, config)
-    told = []
+    agreements = []
     for part, one in known.items():
         dimensions = [d for d in judge.dimensions if d.name in one.scores]
         plain = baseline_scores(rows.train, one.examples, dimensions, config.seed)
-        told += agreement(one, plain, dimensions, part)
-    # The folder may be published; where it stood on this disk is nobody's business.
+        agreements += agreement(one, plain, dimensions, part)
+    # The folder may be published; where it was on this disk is nobody's business.
     public = config.model_copy(update={"output_dir": folder.name})
     _write(folder / "train_config.json", public.model_dump(mode="json"))
     _write(folder / "validation.json", dict(figures))
-    _write(folder / AGREEMENT_NAME, told)
+    _write(folder / AGREEMENT_NAME, [asdict(row) for row in agreements])
     _write(folder / "data.json", rows.facts)
     setting = setting or GoldenSetting()
     judge.place(setting.device, setting.dtype)
@@ -65,7 +71,7 @@ def finish(
     return folder
 
 
-def ask(judge: Judge, examples: Sequence[TrainingExample], config: TrainConfig) -> Scored:
+def ask(judge: Judge, examples: Sequence[TrainingExample], config: TrainConfig) -> ScoredExamples:
     """The judge's scores of ``examples``; of ``answered_rows`` drawn ones where it writes its
     answers, which takes seconds a dialogue."""
     from medal_judges.models.prompted.judge import PromptedJudge
@@ -74,7 +80,7 @@ def ask(judge: Judge, examples: Sequence[TrainingExample], config: TrainConfig) 
     if isinstance(judge, PromptedJudge) and len(examples) > config.answered_rows:
         order = np.random.default_rng(config.seed).permutation(len(examples))
         chosen = [examples[i] for i in sorted(order[: config.answered_rows])]
-    return Scored(chosen, judge_scores(judge, chosen))
+    return ScoredExamples(chosen, judge_scores(judge, chosen))
 
 
 def _write(path: Path, value: object) -> None:

@@ -26,7 +26,7 @@ from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.signature import content_hash
-from medal_judges.training.agreement import Scored, joined, scores_of_logits
+from medal_judges.training.agreement import ScoredExamples, scores_of_logits
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.encoder.fitting import balance_heads, fit_turn_means
 from medal_judges.training.encoder.task import EncoderTask
@@ -48,7 +48,7 @@ SteppedJudge = EncoderJudge | LoraJudge | GenerativeLoraJudge
 
 
 @dataclass(slots=True)
-class TrainedJudge:
+class TrainingResult:
     """A judge after its steps, whole on the main process only, and what is known of it: its figures
     of validation, and its scores by part of the data (validation, test)."""
 
@@ -56,7 +56,7 @@ class TrainedJudge:
     judge: SteppedJudge
     precision: str
     figures: dict[str, float] = field(default_factory=dict)
-    scored: dict[str, Scored] = field(default_factory=dict)
+    scored: dict[str, ScoredExamples] = field(default_factory=dict)
 
 
 def train_by_steps(
@@ -71,7 +71,6 @@ def train_by_steps(
     _close_group(accelerator)
     if accelerator.is_main_process:
         judge = trained.judge
-        _score(judge, config, trained.scored, rows)
         setting = setting_for(judge.net, judge.device.type, trained.precision)
         finish(config, judge, rows, trained.figures, trained.scored, setting)
 
@@ -82,7 +81,7 @@ def _train_per_dimension(
     """A judge for each dimension (ORALIS, sections 4.3 and 4.4), in one group of processes; then
     all are saved as one."""
     figures: dict[str, float] = {}
-    scored: list[dict[str, Scored]] = []
+    scored: list[dict[str, ScoredExamples]] = []
     configs = {d.name: dimension_config(config, d.name) for d in dimensions}
     for dimension in dimensions:
         one = configs[dimension.name]
@@ -99,7 +98,9 @@ def _train_per_dimension(
         return
     for name, known in zip(configs, scored, strict=True):
         judge = Judge.from_pretrained(configs[name].output_dir, device=accelerator.device)
-        _score(judge, configs[name], known, rows)
+        for part, examples in (("validation", rows.validation), ("test", rows.test)):
+            if part not in known and examples:
+                known[part] = ask(judge, examples, configs[name])
     members = {
         name: Member(name, Judge.from_pretrained(one.output_dir), {})
         for name, one in configs.items()
@@ -107,7 +108,12 @@ def _train_per_dimension(
     choices = MemberSelection({name: name for name in members})
     facts = {"seed": config.seed, "per_dimension": True}
     whole = HybridJudge(members, choices, dimensions, name=config.name, facts=facts)
-    together = {part: joined([known[part] for known in scored]) for part in scored[0]}
+    together = {
+        part: ScoredExamples(
+            first.examples, {k: v for known in scored for k, v in known[part].scores.items()}
+        )
+        for part, first in scored[0].items()
+    }
     finish(config, whole, rows, figures | means_over_dimensions(figures), together)
 
 
@@ -129,7 +135,7 @@ def train_one(
     rows: RunRows,
     resume: bool,
     accelerator: Accelerator,
-) -> TrainedJudge:
+) -> TrainingResult:
     """Take the steps of one judge, on every process, and calibrate it."""
     torch.manual_seed(config.seed)
     with whole_weights(accelerator):
@@ -138,14 +144,14 @@ def train_one(
     run_hash = content_hash([_settings(config), rows.facts])
     loop = start_loop(config, judge, rows.train, rows.validation, run_hash, accelerator)
     progress = loop.run(resume)
-    trained = TrainedJudge(config, judge, loop.precision)
+    trained = TrainingResult(config, judge, loop.precision)
     if rows.validation:
         trained.figures, logits = loop.validate()
         heads = loop.task.heads
         judge.calibration = fit_calibrations(rows.validation, logits, heads, config.calibration)
         if heads:  # a judge that writes its numbers has none, and is asked later
             scores = scores_of_logits(heads, logits, judge.calibration)
-            trained.scored["validation"] = Scored(rows.validation, scores)
+            trained.scored["validation"] = ScoredExamples(rows.validation, scores)
     judge.facts = {
         "seed": config.seed,
         "steps": progress.step,
@@ -190,13 +196,6 @@ def _close_group(accelerator: Accelerator) -> None:
     other waits for it (NCCL would give up after minutes)."""
     accelerator.wait_for_everyone()
     accelerator.end_training()
-
-
-def _score(judge: Judge, config: TrainConfig, scored: dict[str, Scored], rows: RunRows) -> None:
-    """Score the held-out rows that are not scored yet, where the judge was trained."""
-    for part, examples in (("validation", rows.validation), ("test", rows.test)):
-        if part not in scored and examples:
-            scored[part] = ask(judge, examples, config)
 
 
 def new_judge(

@@ -25,7 +25,7 @@ def push(
     ] = None,
 ) -> None:
     """Check a judge, write its card, and upload it; refuses to upload secrets."""
-    from medal_judges.training.card.push import push_judge_folder
+    from medal_judges.training.card.card import push_judge_folder
 
     if not Path(judge).is_dir():
         raise JudgeLoadError(f"no folder {judge}", hint="give the folder that medal train wrote")

@@ -39,13 +39,14 @@ def train(
     folder = train_judge(config, changed, resume=resume)
     if not is_main():
         return
-    from medal_judges.training.card.summary import summary_table
+    from medal_judges.report.console import print_tables
+    from medal_judges.training.agreement import summary_table
 
     if table := summary_table(folder):
-        wide_console().print(table)
+        print_tables([table], [table.note])
     typer.echo(f"judge saved and checked in a fresh process: {folder}")
     if push is not None:
-        from medal_judges.training.card.push import push_judge_folder
+        from medal_judges.training.card.card import push_judge_folder
 
         address = push_judge_folder(folder, push, private=not public, revision=revision)
         typer.echo(f"pushed: {address}")

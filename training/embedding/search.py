@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
@@ -51,60 +51,53 @@ class SearchData:
 
 
 def folds_of(
-    examples: Sequence[TrainingExample], train: int, parts: int, seed: int
+    examples: Sequence[TrainingExample], train: int, parts: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """One fold where there are rows after the first ``train``: they are the validation rows.
     Otherwise ``parts`` folds of the training rows, whole groups together."""
     if len(examples) > train:
         return [(np.arange(train), np.arange(train, len(examples)))]
+    from sklearn.model_selection import GroupKFold
+
     groups = [example.group or example.dialogue.id for example in examples]
-    names = sorted(set(groups))
-    if len(names) < 2:
+    count = len(set(groups))
+    if count < 2:
         raise ConfigError(
             "an embedding judge chooses its settings on held-out rows: one conversation is too few"
         )
-    order = np.random.default_rng(seed).permutation(len(names))
-    home = {names[i]: place % parts for place, i in enumerate(order)}
-    homes = np.array([home[group] for group in groups])
-    return [(np.flatnonzero(homes != k), np.flatnonzero(homes == k)) for k in sorted(set(homes))]
+    return list(GroupKFold(min(parts, count)).split(groups, groups=groups))
 
 
-def fit_net(problem: SearchData, rows: np.ndarray, name: str, setting: FitSetting) -> FittedNet:
+def fit_net(data: SearchData, rows: np.ndarray, name: str, setting: FitSetting) -> FittedNet:
     """The net of dimension ``name`` fitted on ``rows``, as plain arrays.
 
     Raises ConfigError when none of them has a label.
     """
-    rows = problem.labelled(rows, name)
+    rows = data.labelled(rows, name)
     if not len(rows):
         raise ConfigError(
             f"{name!r} has no label in a part of the training rows",
             hint="give validation rows, or fewer model.folds",
         )
-    x = problem.table[rows]
-    units = np.array([problem.examples[i].targets[name] for i in rows], dtype=float)
-    weights = np.array([problem.examples[i].weight for i in rows])
+    x = data.table[rows]
+    units = np.array([data.examples[i].targets[name] for i in rows], dtype=float)
+    weights = np.array([data.examples[i].weight for i in rows])
     mean, deviation = np.average(x, axis=0, weights=weights), x.std(axis=0)
     scale = np.where(deviation > _FLOOR, 1 / np.maximum(deviation, _FLOOR), 0.0)
     if setting.share is not None:
-        scale = scale * np.where(problem.is_feature, 1.0, setting.share)
+        scale = scale * np.where(data.is_feature, 1.0, setting.share)
     inputs = (x - mean) * scale
     if setting.head == "ridge":
-        return _ridge(inputs, units, weights, setting, mean, scale)
+        from sklearn.linear_model import Ridge
+
+        fitted = Ridge(alpha=setting.alpha).fit(inputs, units, sample_weight=weights)
+        layer = (fitted.coef_[:, None].astype(float), np.array([fitted.intercept_], dtype=float))
+        return FittedNet("ridge", mean, scale, (layer,))
     if len(set(weights)) > 1:
         raise ConfigError(
             "the weights of entries count for model.head: ridge only", hint="leave weight out"
         )
-    return _mlp(inputs, units, setting, problem.seed, mean, scale)
-
-
-def _ridge(
-    x: Floats, y: Floats, weights: Floats, setting: FitSetting, mean: Floats, scale: Floats
-) -> FittedNet:
-    from sklearn.linear_model import Ridge
-
-    fitted = Ridge(alpha=setting.alpha).fit(x, y, sample_weight=weights)
-    layer = (fitted.coef_[:, None].astype(float), np.array([fitted.intercept_], dtype=float))
-    return FittedNet("ridge", mean, scale, (layer,))
+    return _mlp(inputs, units, setting, data.seed, mean, scale)
 
 
 def _mlp(
@@ -137,59 +130,35 @@ def _mlp(
     return FittedNet(setting.head, mean, scale, layers, setting.top, known if classifier else ())
 
 
-def agreement(problem: SearchData, dimension: Dimension, setting: FitSetting) -> float | None:
-    """Spearman (AUC of a binary dimension) on held-out rows, the mean over folds and sources; None
-    where undefined everywhere. Its sign counts (ORALIS tunes for positive correlation)."""
-    name, binary = dimension.name, dimension.kind == "binary"
-    found = []
-    for train, held_out in problem.folds:
-        scores = fit_net(problem, train, name, setting).units(
-            problem.table[held_out], problem.decode
-        )
-        examples = [problem.examples[i] for i in held_out]
-        figures = validation_figures(examples, {name: scores}, {name} if binary else set())
-        found += [v for k, v in figures.items() if k.endswith(f"/{name}")]
-    return float(np.mean(found)) if found else None
-
-
 class Search:
     """Chooses each dimension's FitSetting, and remembers what was tried (``rows``)."""
 
-    def __init__(self, config: EmbeddingConfig, problem: SearchData) -> None:
-        self.config, self.problem = config, problem
+    def __init__(self, config: EmbeddingConfig, data: SearchData) -> None:
+        self.config, self.data = config, data
         self.rows: list[dict[str, Any]] = []
 
     def run(self, dimensions: Sequence[Dimension]) -> dict[str, FitSetting]:
         """Dimension -> its setting: ridge by its own grid; MLPs by the class range, then theirs."""
-        config = self.config
-        ridges = [d for d in dimensions if config.head_of(d.name) == "ridge"]
-        chosen = {d.name: self._best("ridge", d, self._ridge_grid()) for d in ridges}
-        nets = [d for d in dimensions if config.head_of(d.name) != "ridge"]
+        heads = {d.name: self.config.head_of(d.name) for d in dimensions}
+        grid = self.config.ridge
+        ridges = [
+            FitSetting("ridge", alpha=a, share=s) for s, a in product(grid.shares, grid.alphas)
+        ]
+        chosen = {
+            d.name: self._best("ridge", d, ridges) for d in dimensions if heads[d.name] == "ridge"
+        }
+        nets = [d for d in dimensions if heads[d.name] != "ridge"]
         top = self._class_range([d for d in nets if d.kind != "binary"])
         for d in nets:
-            head = config.head_of(d.name)
-            start = replace(self._first(head), top=1 if d.kind == "binary" else top)
-            chosen[d.name] = self._best("hyperparameters", d, self._mlp_grid(start))
+            settings = self._mlp_grid(heads[d.name], 1 if d.kind == "binary" else top)
+            chosen[d.name] = self._best("hyperparameters", d, settings)
         return chosen
 
-    def _ridge_grid(self) -> list[FitSetting]:
-        grid = self.config.ridge
-        return [FitSetting("ridge", alpha=a, share=s) for s, a in product(grid.shares, grid.alphas)]
-
-    def _first(self, head: EmbeddingHead) -> FitSetting:
-        grid = self.config.mlp
-        return FitSetting(
-            head,
-            alpha=grid.alpha[0],
-            hidden=grid.hidden[0],
-            epochs=grid.epochs[0],
-            learning_rate=grid.learning_rate[0],
-        )
-
-    def _mlp_grid(self, start: FitSetting) -> list[FitSetting]:
+    def _mlp_grid(self, head: EmbeddingHead, top: int) -> list[FitSetting]:
+        """The first one has the first value of each."""
         grid = self.config.mlp
         return [
-            replace(start, hidden=hidden, alpha=alpha, epochs=epochs, learning_rate=rate)
+            FitSetting(head, top, alpha, None, hidden, epochs, rate)
             for hidden, alpha, epochs, rate in product(
                 grid.hidden, grid.alpha, grid.epochs, grid.learning_rate
             )
@@ -202,9 +171,9 @@ class Search:
             return tops[0]
         means = []
         for top in tops:
-            tried = [replace(self._first(self.config.head_of(d.name)), top=top) for d in dimensions]
-            found = [self._try("class range", d, s) for d, s in zip(dimensions, tried, strict=True)]
-            means.append(float(np.mean([value or 0.0 for value in found])))
+            firsts = [self._mlp_grid(self.config.head_of(d.name), top)[0] for d in dimensions]
+            tried = zip(dimensions, firsts, strict=True)
+            means.append(np.mean([self._try("class range", d, s) or 0.0 for d, s in tried]))
         best = tops[int(np.argmax(means))]
         for row in self.rows:
             if row["stage"] == "class range":
@@ -220,9 +189,20 @@ class Search:
         return grid[best]
 
     def _try(self, stage: str, dimension: Dimension, setting: FitSetting) -> float | None:
-        value = agreement(self.problem, dimension, setting)
-        row = {"stage": stage, "dimension": dimension.name} | asdict(setting)
+        """Spearman (AUC of a binary dimension) on held-out rows, the mean over folds and sources;
+        None where undefined everywhere. Its sign counts (ORALIS tunes for positive correlation)."""
+        data, name = self.data, dimension.name
+        kind = "auc" if dimension.kind == "binary" else "spearman"
+        values = []
+        for train, held_out in data.folds:
+            net = fit_net(data, train, name, setting)
+            scores = {name: net.units(data.table[held_out], data.decode)}
+            examples = [data.examples[i] for i in held_out]
+            figures = validation_figures(examples, scores, {name} if kind == "auc" else ())
+            if f"{kind}/{name}" in figures:
+                values.append(figures[f"{kind}/{name}"])
+        value = float(np.mean(values)) if values else None
+        row = {"stage": stage, "dimension": name} | asdict(setting)
         row["hidden"] = "x".join(map(str, setting.hidden)) if setting.hidden else None
-        row["figure"] = "auc" if dimension.kind == "binary" else "spearman"
-        self.rows.append(row | {"value": value, "chosen": False})
+        self.rows.append(row | {"figure": kind, "value": value, "chosen": False})
         return value

@@ -34,23 +34,14 @@ class FitRows:
 
     def part(self, rows: np.ndarray) -> FitRows:
         """The same for a selection of rows."""
-        return FitRows(
-            self.members,
-            self.units[rows],
-            self.targets[rows],
-            self.sources[rows],
-            self.groups[rows],
-            self.weights[rows],
-        )
+        columns = (self.units, self.targets, self.sources, self.groups, self.weights)
+        return FitRows(self.members, *(column[rows] for column in columns))
 
     def shares(self) -> np.ndarray:
         """Weights [n] in which every source counts the same; they add up to n."""
-        found = np.zeros(len(self.targets))
-        names = np.unique(self.sources)
-        for name in names:
-            own = self.sources == name
-            found[own] = self.weights[own] / self.weights[own].sum() / len(names)
-        return found * len(found)
+        _, numbers = np.unique(self.sources, return_inverse=True)
+        totals = np.bincount(numbers, self.weights)
+        return self.weights / totals[numbers] / len(totals) * len(numbers)
 
 
 def settled(config: HybridConfig, rows: FitRows) -> HybridConfig:
@@ -63,11 +54,10 @@ def settled(config: HybridConfig, rows: FitRows) -> HybridConfig:
     if config.combiner == "ridge":
         for alpha in ALPHAS:
             scores = crossed(config.model_copy(update={"alpha": alpha}), rows)
-            found = {} if scores is None else agreement(scores, rows)
+            figures = {} if scores is None else agreement(scores, rows)
             # A penalty that leaves a source without a figure is not compared on the others.
-            whole = len(found) == len(np.unique(rows.sources))
-            mean = mean_agreement(found) if whole else None
-            if mean is not None and mean > top + 1e-9:
+            whole = len(figures) == len(np.unique(rows.sources))
+            if whole and (mean := mean_agreement(figures)) is not None and mean > top + 1e-9:
                 best, top = alpha, mean
     return config.model_copy(update={"alpha": best})
 
@@ -81,56 +71,42 @@ def fit_blend(config: HybridConfig, rows: FitRows) -> Blend:
         raise ConfigError(f"a stack needs at least 3 rows with a rating; here: {len(rows.targets)}")
     w = rows.shares()
     centers = _source_means(rows.units, rows.sources, w)
-    level = _source_means(rows.targets[:, None], rows.sources, w)
-    x, y = rows.units - centers, (rows.targets[:, None] - level)[:, 0]
+    level = _source_means(rows.targets[:, None], rows.sources, w)[:, 0]
+    x, y = rows.units - centers, rows.targets - level
     spread = np.sqrt(np.average(x**2, axis=0, weights=w))
-    if not (spread > 0).any():
-        raise ConfigError("every member gives all fitting rows of a source the same score")
     varied = spread > 0
-    spread = np.where(varied, spread, 1.0)
+    if not varied.any():
+        raise ConfigError("every member gives all fitting rows of a source the same score")
+    z = x / np.where(varied, spread, 1.0)
     # The mean over rows with these weights is the mean of the sources' means.
-    center, middle = (
-        np.average(centers, axis=0, weights=w),
-        float(np.average(level[:, 0], weights=w)),
-    )
+    middle = float(np.average(level, weights=w))
+    knots = None
     if config.combiner == "isotonic":
+        from sklearn.isotonic import IsotonicRegression
+
         weights = varied / varied.sum()
-        z = (x / spread) @ weights
-        blend = Blend(rows.members, center, spread, weights, 0.0, 0.0, _isotonic(z, y + middle, w))
-        fitted = np.interp(z, *blend.knots) if blend.knots is not None else z
+        line = IsotonicRegression(out_of_bounds="clip").fit(z @ weights, y + middle, w)
+        knots = np.stack([line.X_thresholds_, line.y_thresholds_])
+        fitted, intercept = np.interp(z @ weights, *knots), 0.0
     else:
-        weights = _ridge(x / spread, y, w, config)
-        blend = Blend(rows.members, center, spread, weights, middle)
-        fitted = middle + (x / spread) @ weights
+        from sklearn.linear_model import Ridge
+
+        # Both sides are centred by source, so an intercept would be 0.
+        ridge = Ridge(alpha=config.alpha, positive=config.nonnegative, fit_intercept=False)
+        weights = ridge.fit(z, y, sample_weight=w).coef_
+        fitted, intercept = middle + z @ weights, middle
     residual = float(np.sqrt(np.average((y + middle - fitted) ** 2, weights=w)))
-    return Blend(
-        rows.members, center, spread, blend.weights, blend.intercept, residual, blend.knots
-    )
+    center, spread = np.average(centers, axis=0, weights=w), np.where(varied, spread, 1.0)
+    return Blend(rows.members, center, spread, weights, intercept, residual, knots)
 
 
 def _source_means(values: np.ndarray, sources: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Of each row [n, columns] the mean of its source."""
-    found = np.zeros_like(values, dtype=float)
+    means = np.zeros_like(values, dtype=float)
     for name in np.unique(sources):
         own = sources == name
-        found[own] = np.average(values[own], axis=0, weights=w[own])
-    return found
-
-
-def _ridge(z: np.ndarray, y: np.ndarray, w: np.ndarray, config: HybridConfig) -> np.ndarray:
-    from sklearn.linear_model import Ridge
-
-    # Both sides are centred by source, so an intercept would be 0.
-    line = Ridge(alpha=config.alpha, positive=config.nonnegative, fit_intercept=False)
-    found: np.ndarray = line.fit(z, y, sample_weight=w).coef_
-    return found
-
-
-def _isotonic(z: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    from sklearn.isotonic import IsotonicRegression
-
-    fitted = IsotonicRegression(out_of_bounds="clip").fit(z, y, sample_weight=w)
-    return np.stack([fitted.X_thresholds_, fitted.y_thresholds_])
+        means[own] = np.average(values[own], axis=0, weights=w[own])
+    return means
 
 
 def folds(groups: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -147,28 +123,28 @@ def crossed(config: HybridConfig, rows: FitRows) -> np.ndarray | None:
 
     None where there are too few conversations.
     """
-    found = np.full(len(rows.targets), np.nan)
+    scores = np.full(len(rows.targets), np.nan)
     for learn, held in folds(rows.groups):
-        found[held] = fit_blend(config, rows.part(learn))(rows.units[held])
-    return found if np.isfinite(found).all() else None
+        scores[held] = fit_blend(config, rows.part(learn))(rows.units[held])
+    return scores if np.isfinite(scores).all() else None
 
 
 def agreement(scores: np.ndarray, rows: FitRows) -> dict[str, float]:
     """Spearman's correlation with the targets by source; sources where it is undefined left out."""
     from scipy.stats import spearmanr
 
-    found = {}
+    figures = {}
     for name in dict.fromkeys(rows.sources.tolist()):
         own = rows.sources == name
         x, y = scores[own], rows.targets[own]
         if len(x) >= 3 and np.ptp(x) > 0 and np.ptp(y) > 0:
-            found[str(name)] = float(spearmanr(x, y).statistic)
-    return found
+            figures[str(name)] = float(spearmanr(x, y).statistic)
+    return figures
 
 
-def mean_agreement(found: dict[str, float]) -> float | None:
+def mean_agreement(by_source: dict[str, float]) -> float | None:
     """The mean over sources, each the same; None where there is none."""
-    return sum(found.values()) / len(found) if found else None
+    return sum(by_source.values()) / len(by_source) if by_source else None
 
 
 def best_member(rows: FitRows) -> str:

@@ -95,8 +95,7 @@ def fit_hybrid(
     Raises ConfigError for dimensions that no member has, and rows that nothing can be fitted on.
     """
     model = config.model
-    if not isinstance(model, HybridConfig):
-        raise ConfigError(f"model.family is {model.family!r}, not 'hybrid'")
+    assert isinstance(model, HybridConfig)
     if config.validation:
         raise ConfigError(
             "a hybrid is fitted on the `train` entries and measured on them by cross-validation",
@@ -105,66 +104,44 @@ def fit_hybrid(
     members = {name: open_member(name, one) for name, one in model.members.items()}
     for name, one in model.members.items():
         _warn_of_training_rows(name, one.path, config)
-    wanted = _shared(dimensions, members)
-    judged = _judge(config, model, rows, members, wanted)
-    if model.kind == "cascade":
-        combination, figures = _cascade(model, judged, wanted)
-    else:
-        combination, figures = _combined(model, judged, wanted)
-    facts = {"rows": len(rows), "seed": config.seed, "combiner": model.combiner}
-    judge = HybridJudge(members, combination, wanted, name=config.name, facts=facts)
-    return judge, figures
-
-
-def _shared(dimensions: Sequence[Dimension], members: Mapping[str, Member]) -> list[Dimension]:
-    """Dimensions that some member has; the others are left out with a warning."""
-    found = [d for d in dimensions if any(m.has(d.name) for m in members.values())]
-    if left := [d.name for d in dimensions if d not in found]:
+    wanted = [d for d in dimensions if any(m.has(d.name) for m in members.values())]
+    if left := [d.name for d in dimensions if d not in wanted]:
         logger.warning("no member has %s: the judge will not have them", ", ".join(left))
-    if not found:
+    if not wanted:
         raise ConfigError(
             f"no member has any of {', '.join(d.name for d in dimensions)}",
             hint="members.NAME.dimensions maps a dimension of the rubric to the member's name",
         )
-    return found
+    asked = list(members.values())
+    if model.kind == "cascade":  # the weak one's share alone, and nobody's for a given threshold
+        asked = [] if model.share is None else asked[:1]
+    folder = Path(config.output_dir) / JUDGEMENTS
+    told = {member.name: _judge(folder, rows, member, wanted) for member in asked}
+    judged = MemberJudgements(rows, members, told)
+    fit = _cascade if model.kind == "cascade" else _combined
+    combination, figures = fit(model, judged, wanted)
+    facts = {"rows": len(rows), "seed": config.seed, "combiner": model.combiner}
+    return HybridJudge(members, combination, wanted, name=config.name, facts=facts), figures
 
 
 def _judge(
-    config: TrainConfig,
-    model: HybridConfig,
-    rows: Sequence[TrainingExample],
-    members: Mapping[str, Member],
-    dimensions: Sequence[Dimension],
-) -> MemberJudgements:
-    """Every member's judgements of ``rows``; of a cascade the weak one's alone, and none where
-    the threshold is given."""
-    asked = dict(members)
-    if model.kind == "cascade":
-        asked = {} if model.share is None else dict(list(members.items())[:1])
-    told = {}
-    for name, member in asked.items():
-        logger.info("%s judges %d rows", name, len(rows))
-        told[name] = _judge_sources(Path(config.output_dir), rows, member, dimensions)
-    return MemberJudgements(rows, members, told)
-
-
-def _judge_sources(
     folder: Path, rows: Sequence[TrainingExample], member: Member, dimensions: Sequence[Dimension]
 ) -> list[Judgement]:
     """One file a source, so that another mixture of sources finds what is there."""
-    found: dict[int, Judgement] = {}
+    logger.info("%s judges %d rows", member.name, len(rows))
+    judgements: dict[int, Judgement] = {}
     for source in dict.fromkeys(row.source for row in rows):
         own = [i for i, row in enumerate(rows) if row.source == source]
         dialogues = [rows[i].dialogue for i in own]
-        judgements = judge_once(
+        answers = judge_once(
             member.judge,
             dialogues,
-            folder / JUDGEMENTS / member.name / f"{content_hash(source)}.jsonl",
+            folder / member.name / f"{content_hash(source)}.jsonl",
             ScoreOptions(dimensions=member.own([d.name for d in dimensions])),
             data=f"{source}@{content_hash([d.to_record() for d in dialogues])}",
         )
-        found.update(zip(own, judgements, strict=True))
-    return [found[i] for i in range(len(rows))]
+        judgements.update(zip(own, answers, strict=True))
+    return [judgements[i] for i in range(len(rows))]
 
 
 def _combined(
@@ -208,13 +185,13 @@ def _cascade(
     weak = next(iter(judged.members.values()))
     thresholds, figures = {}, {}
     for dimension in dimensions:
-        found = [uncertainty(weak, j, dimension.name) for j in judged.told[weak.name]]
+        values = [uncertainty(weak, j, dimension.name) for j in judged.told[weak.name]]
         # What the weak judge cannot score is deferred whatever the threshold.
-        sure = [float("inf") if value is None else value for value in found]
-        threshold = threshold_for(sure, model.share)
+        uncertain = [float("inf") if value is None else value for value in values]
+        threshold = threshold_for(uncertain, model.share)
         thresholds[dimension.name] = threshold
-        share = sum(value > threshold for value in sure) / len(sure)
-        figures[f"deferred/{dimension.name}"] = share
+        deferred = sum(value > threshold for value in uncertain)
+        figures[f"deferred/{dimension.name}"] = deferred / len(uncertain)
     return Cascade(thresholds), figures
 
 

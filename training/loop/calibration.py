@@ -12,7 +12,7 @@ from sklearn.isotonic import IsotonicRegression
 from medal_judges.models.base.heads import Calibration, Head, corn_probabilities
 from medal_judges.training.rows.examples import TrainingExample
 
-_MIN_ROWS = 20  # below this a fit would follow the noise
+MIN_ROWS = 20  # below this a fit would follow the noise
 
 
 def fit_calibrations(
@@ -31,7 +31,7 @@ def fit_calibrations(
     found: dict[str, Calibration] = {}
     for name, head in heads.items():
         rows = [i for i, e in enumerate(examples) if name in e.targets]
-        if len(rows) >= _MIN_ROWS:
+        if len(rows) >= MIN_ROWS:
             targets = np.stack([np.asarray(examples[i].targets[name], float) for i in rows])
             found[name] = _fit(head, logits[name][rows].astype(float), targets, method)
     return found

@@ -8,7 +8,7 @@ import typer
 
 from medal_judges.cli import options as opt
 from medal_judges.models.base.hub import require_writable
-from medal_judges.report.console import wide_console
+from medal_judges.report.console import print_tables
 
 
 def train(
@@ -39,7 +39,6 @@ def train(
     folder = train_judge(config, changed, resume=resume)
     if not is_main():
         return
-    from medal_judges.report.console import print_tables
     from medal_judges.training.agreement import summary_table
 
     if table := summary_table(folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -15,7 +16,9 @@ from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.eval.metaeval.ceiling import (
     MEASUREMENT,
+    MOST_COLUMNS,
     binary_ceiling,
+    busiest,
     graded_ceiling,
     krippendorff_alpha,
 )
@@ -41,7 +44,8 @@ class Agreement:
     nominal, ordinal or interval) and ``spearman`` (over pairs of annotators); ``ceiling``: one
     annotator against the others, see ceiling.py. ``rows`` have an answer, ``shared`` of them two
     or more, which make ``pairs``. ``columns`` says what a pair of annotators is: ``people``
-    by name, or ``positions`` in the label list, which need not be the same person in two rows.
+    by name, or ``positions`` in the label list, which need not be the same person in two rows; of
+    more than 50 those with most answers make ``spearman`` and ``ceiling``.
     """
 
     dimension: str
@@ -121,7 +125,7 @@ def _agreement(
 ) -> Agreement:
     answered = [row for row in rows if (r := row.rating(name)) is not None and r.given]
     values = answer_matrix(answered, name)
-    people, columns = _by_annotator(answered, name, values)
+    people, columns, annotators = _by_annotator(answered, name, values)
     answers = np.isfinite(values).sum(axis=1)
     counts = row_weights(answered, weights)
     figures, ceiling = _figures(answered, kind, values, people, counts)
@@ -132,7 +136,7 @@ def _agreement(
         rows=len(answered),
         shared=int((answers > 1).sum()),
         pairs=int((answers * (answers - 1) // 2).sum()),
-        annotators=int(np.isfinite(people).any(axis=0).sum()),
+        annotators=annotators,
         columns=columns,
         mean=_mean(values, counts),
         figures=figures,
@@ -221,18 +225,20 @@ def _statistic(values: Floats, people: Floats, kind: Kind) -> Statistic:
 def _pairs_within(values: Floats, distance: float) -> tuple[Floats, Floats]:
     """Pairs of answers at most ``distance`` apart, and all pairs, each of shape (rows,)."""
     close, pairs = np.zeros(len(values)), np.zeros(len(values))
-    for a, b in combinations(range(values.shape[1]), 2):
-        apart = np.abs(values[:, a] - values[:, b])
-        pairs += np.isfinite(apart)
-        close += apart <= distance + 1e-9  # False where one is NaN
+    for i, row in enumerate(values):
+        answers = np.sort(row[np.isfinite(row)])
+        upto = np.searchsorted(answers, answers + distance + 1e-9, side="right")
+        close[i] = (upto - np.arange(1, len(answers) + 1)).sum()
+        pairs[i] = len(answers) * (len(answers) - 1) / 2
     return close, pairs
 
 
 def _pairwise_spearman(people: Floats) -> Callable[[Floats], Floats]:
     """Spearman of each pair of annotators on the rows both answered, averaged over pairs by the
-    number of those rows; pairs of which one gives a single answer throughout take no part."""
+    number of those rows; pairs of which one gives a single answer throughout take no part. Of many
+    annotators those with most answers, see ``busiest``."""
     pairs: list[tuple[npt.NDArray[np.intp], int, int]] = []
-    for a, b in combinations(range(people.shape[1]), 2):
+    for a, b in combinations(busiest(people), 2):
         rows = np.flatnonzero(np.isfinite(people[:, a]) & np.isfinite(people[:, b]))
         if len(rows) >= MIN_ROWS:
             pairs.append((rows, a, b))
@@ -257,25 +263,34 @@ def _share(part: Floats, whole: Floats) -> Floats:
 
 def _by_annotator(
     rows: Sequence[LabelledDialogue], name: str, values: Floats
-) -> tuple[Floats, str]:
+) -> tuple[Floats, str, int]:
     """Answers by person, shape (rows, people), where every row names its annotators in
-    ``extra["annotators"]``; else ``values`` by position. Labels of a machine (``labels_by``) are
-    nobody's, though the row may still name those who annotated it before."""
+    ``extra["annotators"]``, else ``values`` by position; which of the two; and how many there are.
+    Of more than MOST_COLUMNS people those with most answers. Labels of a machine (``labels_by``)
+    are nobody's, though the row may still name those who annotated it before."""
+    by_position = values, POSITIONS, int(np.isfinite(values).any(axis=0).sum())
     named: list[list[str]] = []
     for row in rows:
         people = None if row.extra.get("labels_by") else row.extra.get("annotators")
         if not isinstance(people, list) or len(people) != len(row.labels[name]):
-            return values, POSITIONS
+            return by_position
         named.append([str(person) for person in people])
         if len(set(named[-1])) < len(people):
-            return values, POSITIONS
-    everybody = sorted({person for people in named for person in people})
-    column = {person: k for k, person in enumerate(everybody)}
-    out = np.full((len(rows), len(everybody)), np.nan)
+            return by_position
+    answers = Counter(
+        person
+        for people, given in zip(named, np.isfinite(values), strict=True)
+        for person, gave in zip(people, given, strict=False)
+        if gave
+    )
+    most = sorted(answers, key=lambda person: (-answers[person], person))[:MOST_COLUMNS]
+    column = {person: k for k, person in enumerate(sorted(most))}
+    out = np.full((len(rows), len(column)), np.nan)
     for i, people in enumerate(named):
         for k, person in enumerate(people):
-            out[i, column[person]] = values[i, k]
-    return out, PEOPLE
+            if person in column:
+                out[i, column[person]] = values[i, k]
+    return out, PEOPLE, len(answers)
 
 
 def _at_an_end(key: str, estimate: Estimate, trials: float) -> Estimate:

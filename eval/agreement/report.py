@@ -27,7 +27,8 @@ _ALPHA = (
 )
 _SPEARMAN = (
     "Spearman ρ of two annotators over the dialogues both answered, averaged over pairs of "
-    "annotators by the number of those dialogues."
+    "annotators by the number of those dialogues. Of more than 50 annotators, ρ and the ceiling "
+    "are over the 50 with most answers."
 )
 _POSITIONS = (
     "The rows do not name their annotators, so a pair is two positions in the label list. If a "

@@ -37,6 +37,7 @@ from medal_judges.stats.significance import paired_difference
 from medal_judges.stats.weights import weighted
 
 CORRELATIONS = ("pearson", "spearman", "kendall", "within_system", "centred")
+MOST_COLUMNS = 50
 _NONE_SHARED = "no row has answers of two annotators"
 _NONE_VARIES = "annotators share fewer than 3 rows, or give all of them the same answer"
 _UNDEFINED = "undefined against every annotator"
@@ -110,12 +111,19 @@ def binary_statistic(labels: Floats, judge: Floats | None = None) -> Statistic |
     answers."""
     given = np.isfinite(labels)
     parts: list[tuple[Rows, Statistic]] = []
-    for one, other in permutations(range(labels.shape[1]), 2):
+    for one, other in permutations(busiest(labels), 2):
         rows = np.flatnonzero(given[:, one] & given[:, other])
         if len(rows):
             said = labels[rows, one] if judge is None else judge[rows]
             parts.append((rows, classification_statistic(said, labels[rows][:, [other]])))
     return _averaged(parts) if parts else None
+
+
+def busiest(values: Floats) -> list[int]:
+    """The columns of ``values``, shape (rows, annotators), that are compared with one another: all,
+    or the MOST_COLUMNS with most answers (the first of equals), since pairs grow by the square."""
+    answers = np.isfinite(values).sum(axis=0)
+    return sorted(np.argsort(-answers, kind="stable")[:MOST_COLUMNS].tolist())
 
 
 def shared_rows(values: Floats) -> int:
@@ -130,7 +138,7 @@ def no_ceiling(names: Sequence[str], reason: str) -> dict[str, Estimate]:
 
 def _positions(values: Floats) -> Iterator[tuple[Rows, Floats, Floats]]:
     """For each position of the label list its rows, its answers and the mean of the others'."""
-    for position in range(values.shape[1]):
+    for position in busiest(values):
         others = np.delete(values, position, axis=1)
         both = np.isfinite(values[:, position]) & np.isfinite(others).any(axis=1)
         rows = np.flatnonzero(both)

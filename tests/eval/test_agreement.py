@@ -6,6 +6,7 @@ import csv
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,29 @@ def test_pairs_are_people_where_rows_name_them() -> None:
     assert found.figures["spearman"].value == pytest.approx(total / size)
     unnamed = agreements(rows_of("overall", [(1, 2), (2, 2), (3, 4)]))[0]
     assert unnamed.columns == POSITIONS
+
+
+def test_ten_thousand_annotators() -> None:
+    """Percent agreement is over all answers, pairs of annotators are over the fifty busiest."""
+    rng = np.random.default_rng(0)
+    answers = rng.integers(1, 6, (12, 10_000)).astype(float)
+    answers[1:, 60:][rng.random((11, 9_940)) < 0.5] = np.nan
+    shown = [[None if np.isnan(a) else a for a in line] for line in answers]
+    people = [f"p{k:05}" for k in range(10_000)]
+    for named in ({}, {"annotators": people}):
+        (figure,) = agreements([replaced(r, named) for r in rows_of("overall", shown)])
+        assert (figure.annotators, figure.columns) == (10_000, PEOPLE if named else POSITIONS)
+        counts = [np.unique(line[np.isfinite(line)], return_counts=True)[1] for line in answers]
+        same = sum(int((n * (n - 1) // 2).sum()) for n in counts)
+        assert figure.figures["exact"].value == pytest.approx(same / figure.pairs)
+        first = answers[:, :50]
+        pairs = [spearmanr(first[:, a], first[:, b]) for a, b in combinations(range(50), 2)]
+        mean = np.mean([pair.statistic for pair in pairs])
+        assert figure.figures["spearman"].value == pytest.approx(mean)
+
+
+def replaced(row: LabelledDialogue, extra: dict[str, Any]) -> LabelledDialogue:
+    return replace(row, extra={**row.extra, **extra})
 
 
 def test_languages_apart_and_together() -> None:

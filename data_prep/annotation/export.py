@@ -9,13 +9,7 @@ from pathlib import Path
 from medal_judges.data_prep.annotation.assignment import shuffled
 from medal_judges.data_prep.annotation.label_studio import config_xml, tasks
 from medal_judges.data_prep.annotation.project import PROJECT_FILE, Project
-from medal_judges.data_prep.annotation.questions import (
-    AnnotationQuestion,
-    Guidelines,
-    instructions,
-    markdown,
-    questions,
-)
+from medal_judges.data_prep.annotation.questions import Guidelines, document, questions
 from medal_judges.data_prep.annotation.spreadsheet import write_csv, write_xlsx
 from medal_judges.errors import MedalError
 from medal_judges.files import atomic_write
@@ -25,14 +19,11 @@ EVERYBODY = "dialogues"  # file name where nothing is assigned
 
 
 def export(
-    project: Project,
-    guidelines: Guidelines,
-    folder: Path,
-    forms: Sequence[str],
+    project: Project, guidelines: Guidelines, folder: Path, forms: Sequence[str]
 ) -> list[Path]:
-    """Write the project (to keep) and ``package/`` (for annotators); the files of the package.
+    """Write the project (to keep) and ``package/`` (for annotators) in ``forms``, which are of
+    label-studio, xlsx and csv; the files of the package.
 
-    ``forms`` are of label-studio, xlsx and csv.
     Nothing in the package names a chatbot, an id or a label. Raises MedalError where the folder
     holds a project already: its answers would no longer fit; ConfigError as ``questions`` does, and
     MissingExtraError for xlsx without openpyxl.
@@ -42,41 +33,27 @@ def export(
             f"{folder} holds an annotation project already", hint="give another folder to --out"
         )
     asked = questions(project.dimensions, guidelines)
-    out = folder / PACKAGE
-    written = [atomic_write(out / "guidelines.md", markdown(guidelines, asked))]
+    out, studio = folder / PACKAGE, folder / PACKAGE / "label_studio"
+    texts = {out / "guidelines.md": document("guidelines.md", guidelines, asked)}
     if "label-studio" in forms:
-        written += _label_studio(project, guidelines, asked, out / "label_studio")
-    for annotator, keys in _shares(project).items():
+        texts[studio / "config.xml"] = config_xml(asked, guidelines.asks)
+        instructions = "instructions.html"
+        texts[studio / instructions] = document(instructions, guidelines, asked)
+    sheets = []
+    # Where nothing is assigned all rows are shuffled: their order could tell chatbots apart.
+    everything = {"": shuffled(list(project.rows), project.seed, "")}
+    for annotator, keys in (project.assignments or everything).items():
         rows = [(key, project.rows[key]) for key in keys]
-        sheet = out / "sheets" / (annotator or EVERYBODY)
+        if "label-studio" in forms:
+            name = f"tasks-{annotator}.json" if annotator else "tasks.json"
+            listed = tasks(rows, annotator)
+            texts[studio / name] = json.dumps(listed, ensure_ascii=False, indent=1) + "\n"
+        sheet = annotator or EVERYBODY
         if "xlsx" in forms:
-            path = sheet.with_name(f"{sheet.name}.xlsx")
-            written.append(write_xlsx(path, rows, asked, guidelines, annotator))
+            path = out / "sheets" / f"{sheet}.xlsx"
+            sheets.append(write_xlsx(path, rows, asked, guidelines, annotator))
         if "csv" in forms:
-            path = sheet.with_name(f"{sheet.name}.csv")
-            written.append(write_csv(path, rows, asked, annotator))
+            sheets.append(write_csv(out / "sheets" / f"{sheet}.csv", rows, asked, annotator))
+    written = [atomic_write(path, text) for path, text in texts.items()]
     project.save(folder)
-    return written
-
-
-def _label_studio(
-    project: Project, guidelines: Guidelines, asked: Sequence[AnnotationQuestion], folder: Path
-) -> list[Path]:
-    written = [
-        atomic_write(folder / "config.xml", config_xml(asked, guidelines.asks)),
-        atomic_write(folder / "instructions.html", instructions(guidelines, asked)),
-    ]
-    for annotator, keys in _shares(project).items():
-        name = f"tasks-{annotator}.json" if annotator else "tasks.json"
-        listed = tasks([(key, project.rows[key]) for key in keys], annotator)
-        text = json.dumps(listed, ensure_ascii=False, indent=1) + "\n"
-        written.append(atomic_write(folder / name, text))
-    return written
-
-
-def _shares(project: Project) -> dict[str, Sequence[str]]:
-    """Keys by annotator; under the empty name, shuffled, where nothing is assigned: the order of
-    the rows could tell chatbots apart."""
-    if project.assignments:
-        return dict(project.assignments)
-    return {"": shuffled(list(project.rows), project.seed, "")}
+    return written + sheets

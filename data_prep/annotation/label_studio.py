@@ -14,16 +14,15 @@ from xml.etree import ElementTree as ET
 from medal_judges.data_prep.annotation.answers import RawAnswer
 from medal_judges.data_prep.annotation.questions import (
     COMMENT,
-    OTHER,
     OTHER_TEXT,
-    YES,
+    TEMPLATES,
     AnnotationQuestion,
     Asks,
 )
 from medal_judges.errors import DataError
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.report.page import fragment
 
-DIALOGUE = "dialogue"  # the tag that shows the dialogue; all questions are about it
 EMPTY = "[empty message]"
 ACCOUNT = "account-"
 _TEXTS = (OTHER_TEXT, COMMENT)
@@ -31,19 +30,6 @@ _EXPORT = "in Label Studio: Export, JSON"
 # What the short form has beside the task's own data and the answers.
 _MIN = {"id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time"}
 _DATA = {"key", "number", "lang", "dialogue", "assigned_to"}
-# What Label Studio shows of a turn beyond its speaker and text (times of a recording, a button to
-# mark a region, a filter) means nothing here. Its class names end in a hash: partial matches.
-_STYLE = """
-.medal-columns { display: flex; gap: 24px; align-items: flex-start; flex-wrap: wrap; }
-.medal-dialogue { flex: 1 1 420px; position: sticky; top: 0; max-height: 88vh; overflow-y: auto; }
-.medal-dialogue [class*="time--"], .medal-dialogue [class*="selectAllBtnWrapper"],
-.medal-dialogue [class*="wrapper_header"] { display: none; }
-.medal-dialogue [class*="dialoguetext"] { white-space: pre-wrap; }
-.medal-questions { flex: 1 1 380px; }
-.medal-question { border-top: 1px solid #8884; padding: 2px 0 8px; }
-.medal-question h3 { font-size: 16px; margin: 6px 0 2px !important; }
-.medal-question h4 { font-size: 14px; font-weight: 400; margin: 0 0 4px !important; }
-"""
 
 
 def config_xml(asked: Sequence[AnnotationQuestion], asks: Asks) -> str:
@@ -52,74 +38,9 @@ def config_xml(asked: Sequence[AnnotationQuestion], asks: Asks) -> str:
     Every dimension is a required single choice under its own name, with ``yes`` and ``no`` or the
     numbers of its scale as values; the free texts are ``other_text`` and ``comment``.
     """
-    root = ET.Element("View")
-    ET.SubElement(root, "Style").text = _STYLE
-    columns = ET.SubElement(root, "View", className="medal-columns")
-    left = ET.SubElement(columns, "View", className="medal-dialogue")
-    ET.SubElement(left, "Header", value="Conversation $number ($lang)", size="4")
-    ET.SubElement(
-        left,
-        "Paragraphs",
-        name=DIALOGUE,
-        value="$dialogue",
-        layout="dialogue",
-        nameKey="speaker",
-        textKey="text",
-    )
-    right = ET.SubElement(columns, "View", className="medal-questions")
-    for question in asked:
-        _add_question(right, question, asks)
-    _add_text(ET.SubElement(right, "View", className="medal-question"), COMMENT, asks.comment)
+    root = ET.fromstring(fragment(TEMPLATES, "label_studio.xml", asked=asked, asks=asks))
     ET.indent(root)
     return ET.tostring(root, encoding="unicode") + "\n"
-
-
-def _add_question(parent: ET.Element, question: AnnotationQuestion, asks: Asks) -> None:
-    block = ET.SubElement(parent, "View", className="medal-question")
-    ET.SubElement(block, "Header", value=question.title, size="4")
-    ET.SubElement(block, "Header", value=question.dimension.definition, size="6")
-    binary = question.dimension.kind == "binary"
-    if not binary:
-        ET.SubElement(block, "Header", value=question.ask, size="6")
-    choices = ET.SubElement(
-        block,
-        "Choices",
-        name=question.name,
-        toName=DIALOGUE,
-        choice="single-radio",
-        showInline="true" if binary else "false",
-        required="true",
-        requiredMessage=f"{question.title}: choose an answer",
-    )
-    for i, answer in enumerate(question.answers):
-        words = f"{answer}. {question.grades[i]}" if question.grades else answer
-        # what is exported is the alias, so that the words may change
-        choice = ET.SubElement(choices, "Choice", value=words, alias=answer)
-        if hint := _hint(question, answer):
-            choice.set("hint", hint)
-    if question.name == OTHER:
-        shown = {"visibleWhen": "choice-selected", "whenTagName": OTHER, "whenChoiceValue": YES}
-        _add_text(ET.SubElement(block, "View", shown), OTHER_TEXT, asks.other_text)
-
-
-def _hint(question: AnnotationQuestion, answer: str) -> str:
-    if question.dimension.kind != "binary":
-        return ""
-    criteria = question.mark if answer == YES else question.leave
-    return f"{answer.capitalize()} if {criteria}" if criteria else ""
-
-
-def _add_text(parent: ET.Element, name: str, ask: str) -> None:
-    ET.SubElement(parent, "Header", value=ask, size="6")
-    ET.SubElement(
-        parent,
-        "TextArea",
-        name=name,
-        toName=DIALOGUE,
-        rows="2",
-        maxSubmissions="1",
-        editable="true",
-    )
 
 
 def tasks(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
+from medal_judges.report.page import fragment
 
+TEMPLATES = "medal_judges.data_prep.annotation"  # the package that has them
 YES, NO = "yes", "no"
-OTHER = "other"  # the dimension whose mark has to be explained in words
 OTHER_TEXT, COMMENT = "other_text", "comment"  # free texts beside the dimensions
 
 
@@ -126,25 +126,6 @@ def questions(dimensions: Sequence[Dimension], guidelines: Guidelines) -> list[A
     return listed
 
 
-def markdown(guidelines: Guidelines, asked: Sequence[AnnotationQuestion]) -> str:
-    """The guidelines for ``asked`` as Markdown."""
-    parts = [f"# {guidelines.title}", *guidelines.intro]
-    for question in asked:
-        parts += [f"## {question.title}", question.dimension.definition, question.ask]
-        items = [f"- **{name}** {text}" for name, text in question.criteria]
-        parts += ["\n".join(items)] if items else []
-    return "\n\n".join(parts) + "\n"
-
-
-def instructions(guidelines: Guidelines, asked: Sequence[AnnotationQuestion]) -> str:
-    """The same as HTML for the instructions of a Label Studio project."""
-    parts = [f"<h2>{escape(guidelines.title)}</h2>"]
-    parts += [f"<p>{escape(paragraph)}</p>" for paragraph in guidelines.intro]
-    for question in asked:
-        parts.append(f"<h3>{escape(question.title)}</h3>")
-        parts += [
-            f"<p>{escape(text)}</p>" for text in (question.dimension.definition, question.ask)
-        ]
-        items = [f"<li><b>{escape(n)}</b> {escape(text)}</li>" for n, text in question.criteria]
-        parts += [f"<ul>{''.join(items)}</ul>"] if items else []
-    return "\n".join(parts) + "\n"
+def document(name: str, guidelines: Guidelines, asked: Sequence[AnnotationQuestion]) -> str:
+    """The guidelines for ``asked``: guidelines.md, or instructions.html for Label Studio."""
+    return fragment(TEMPLATES, name, guidelines=guidelines, asked=asked).strip() + "\n"

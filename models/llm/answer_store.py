@@ -6,17 +6,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal, TypeVar
+from typing import IO, TypeVar
 
-from pydantic import Field, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from medal_judges.config import Config
 from medal_judges.errors import RecordError, SourceError
 from medal_judges.journal import Journal
-from medal_judges.models.llm.cost import Usage
-from medal_judges.models.llm.protocol import Completion, Likelihood, TokenChoice
+from medal_judges.models.llm.protocol import Completion, Likelihood
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -57,7 +54,7 @@ class AnswerStore:
                             logger.warning(told, self.path, error)
         return answers
 
-    def append(self, records: Mapping[str, Any]) -> None:
+    def append(self, records: Mapping[str, object]) -> None:
         """Write {key: record} and wait until the disk has it.
 
         Raises SourceError when the disk does not take it.
@@ -100,62 +97,26 @@ def _answer(stream: IO[bytes], key: str, place: tuple[int, int]) -> object:
     return answer
 
 
-# -- the fields of a kept answer --------------------------------------------------------------
-
-# Natural log; a sum may be rounded to a little above 0. NaN is not below anything.
-_Logprob = Annotated[float, Field(strict=True, le=1e-3)]
-_Count = Annotated[StrictInt, Field(ge=0)]
-_Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-
-
-class _KeptUsage(Config):
-    input: _Count
-    cached: _Count
-    output: _Count
-    reasoning: _Count
-    seconds: _Amount
-    money: _Amount | None
-
-
-class _KeptCompletion(Config):
-    text: StrictStr
-    finish: Literal["stop", "length"]  # failures are not kept
-    failure: StrictStr | None
-    enforced: StrictBool
-    tokens: tuple[tuple[StrictStr, _Logprob, dict[StrictStr, _Logprob]], ...]
-    usage: _KeptUsage
-
-
-class _KeptLikelihood(Config):
-    logprobs: tuple[_Logprob, ...]
-    prefix_logprob: _Logprob | None
-    prefix_tokens: _Count
-
-
-def completion_record(completion: Completion) -> dict[str, Any]:
-    """A completion as JSON has it; ``completion_of`` reads it."""
-    record = asdict(completion)
-    del record["transient"], record["usage"]["from_cache"]
-    record["tokens"] = [[t.text, t.logprob, dict(t.alternatives)] for t in completion.tokens]
-    return record
+_COMPLETION, _LIKELIHOOD = TypeAdapter(Completion), TypeAdapter(Likelihood)
 
 
 def completion_of(record: object) -> Completion:
-    """Inverse of ``completion_record``. Raises ValueError for what that cannot have written."""
-    kept = _checked(_KeptCompletion, record)
-    fields = {name: getattr(kept, name) for name in ("text", "finish", "failure", "enforced")}
-    tokens = tuple(TokenChoice(*token) for token in kept.tokens)
-    return Completion(**fields, tokens=tokens, usage=Usage(**kept.usage.model_dump()))
+    """A completion out of the record that ``dataclasses.asdict`` made of it. Raises ValueError for
+    what that cannot have written, and for a failure, which is not kept."""
+    completion = _checked(_COMPLETION, record)
+    if completion.finish == "failed":
+        raise ValueError("it is a failure")
+    return completion
 
 
 def likelihood_of(record: object) -> Likelihood:
-    """A likelihood out of the record that ``dataclasses.asdict`` made of it. Raises ValueError."""
-    return Likelihood(**_checked(_KeptLikelihood, record).model_dump())
+    """The same of a likelihood."""
+    return _checked(_LIKELIHOOD, record)
 
 
-def _checked(kind: type[T], record: object) -> T:
+def _checked(kind: TypeAdapter[T], record: object) -> T:
     try:
-        return TypeAdapter(kind).validate_python(record)
+        return kind.validate_json(json.dumps(record), strict=True)
     except ValidationError as error:
         wrong = [".".join(map(str, each["loc"])) or "the record" for each in error.errors()]
         raise ValueError(f"its field {wrong[0]} is not what an answer has") from None

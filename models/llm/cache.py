@@ -21,7 +21,6 @@ from medal_judges.models.batching import windows
 from medal_judges.models.llm.answer_store import (
     AnswerStore,
     completion_of,
-    completion_record,
     likelihood_of,
 )
 from medal_judges.models.llm.protocol import (
@@ -68,8 +67,8 @@ class CachedModel(Wrapper):
     def kept(self, request: ChatRequest) -> Completion | None:
         """The kept answer, if there is one; nothing is sent, not even to see what is served."""
         model = self._key or served_key(self.model_key, self._last_served())
-        found = self.store.find([chat_key(model, request)], completion_of)
-        return next((each.with_usage(from_cache=True) for each in found.values()), None)
+        kept = self.store.find([chat_key(model, request)], completion_of)
+        return next((each.with_usage(from_cache=True) for each in kept.values()), None)
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
         """Kept answers first, then each new one as it arrives. Raises SourceError when the folder
@@ -87,7 +86,7 @@ class CachedModel(Wrapper):
         def arrived(index: int, completion: Completion) -> None:
             with self._lock:
                 if completion.finish != "failed":
-                    self.store.append({asked[index]: completion_record(completion)})
+                    self.store.append({asked[index]: asdict(completion)})
                 _report(places[asked[index]], completion, on_answer)
 
         if asked:

@@ -154,8 +154,8 @@ class ChatTemplate:
             return "".join(lines) + f"{_NAMES[role]}:", "\n"
         fitted = self._fit([*messages, Message(role, _MARK)])
         text = self._apply(fitted)
-        before, found, after = text.partition(_MARK)
-        if not found:
+        before, mark, after = text.partition(_MARK)
+        if not mark:
             raise ConfigError(f"the chat template drops a last turn by {role}")
         return before, after
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -18,6 +19,11 @@ from medal_judges.errors import MedalError
 PER = 1_000_000  # prices are per million tokens
 
 
+# What a kept answer is held to when it is read back.
+Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What a request took. ``cached`` tokens are part of ``input``, ``reasoning`` of ``output``.
@@ -26,12 +32,12 @@ class Usage:
     the cache of answers, and nothing was spent this time.
     """
 
-    input: int = 0
-    cached: int = 0
-    output: int = 0
-    reasoning: int = 0
-    seconds: float = 0.0
-    money: float | None = None
+    input: Count = 0
+    cached: Count = 0
+    output: Count = 0
+    reasoning: Count = 0
+    seconds: Amount = 0.0
+    money: Amount | None = None
     from_cache: bool = False
 
     def __add__(self, other: Usage) -> Usage:

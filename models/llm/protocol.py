@@ -10,14 +10,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from medal_judges.models.batching import windows
-from medal_judges.models.llm.cost import CostEstimate, CostLimiter, Usage
+from medal_judges.models.llm.cost import CostEstimate, CostLimiter, Count, Usage
 
 ChatRole = Literal["system", "user", "assistant"]
 # stop: the model ended by itself. length: it was cut at max_tokens. failed: no answer, see failure.
 Finish = Literal["stop", "length", "failed"]
+# Natural log; a sum may be rounded to a little above 0. What a kept answer is held to when read.
+Logprob = Annotated[float, Field(le=1e-3)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,8 @@ class TokenChoice:
     {token text: log-probability}, the chosen one among them; empty where none beside it is told."""
 
     text: str
-    logprob: float
-    alternatives: Mapping[str, float] = field(default_factory=dict)
+    logprob: Logprob
+    alternatives: Mapping[str, Logprob] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +119,9 @@ class Likelihood:
     it was not asked for): with it one has the joint log-likelihood.
     """
 
-    logprobs: tuple[float, ...]
-    prefix_logprob: float | None = None
-    prefix_tokens: int = 0
+    logprobs: tuple[Logprob, ...]
+    prefix_logprob: Logprob | None = None
+    prefix_tokens: Count = 0
 
     @property
     def total(self) -> float:

@@ -38,7 +38,7 @@ def _fields(request: ChatRequest | Continuation) -> dict[str, Any]:
     return {field.name: _plain(getattr(request, field.name)) for field in fields(request)}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """``value`` as JSON has it; whole numbers and 1.0 alike, since 0 and 0.0 ask the same."""
     if isinstance(value, Message):
         return [value.role, value.content]
@@ -51,7 +51,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _hash(value: Any) -> str:
+def _hash(value: object) -> str:
     # ASCII: half a surrogate pair in a turn has no UTF-8, but it has an escape.
     text = json.dumps(value, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]

@@ -72,6 +72,7 @@ class GenerativeLoraJudge(PromptedJudge):
         inner: Any = network if base is None else base()
         model = LocalModel(inner, tokenizer, name=config.base.replace(":", "/"), thinking=0)
         model.context = min(model.context, config.max_tokens + config.answer_tokens)
+        self.template = model.template
         super().__init__(prompted.model_copy(update={"llm": model}))
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:
@@ -157,9 +158,8 @@ class GenerativeLoraJudge(PromptedJudge):
         item = ScoreRequest(dialogue, None)
         self._prepare([item])
         messages = self.messages(item, question)
-        template = self.llm.template  # type: ignore[attr-defined]
         text = self.answer(question, units, comments)
-        whole = template.sequence(Continuation(messages, text, role="assistant"))
+        whole = self.template.sequence(Continuation(messages, text, role="assistant"))
         return list(whole.ids[: whole.start]), list(whole.ids[whole.start :])
 
     def answer(

@@ -167,8 +167,8 @@ def _forward(
     cache = None
     for start, end in _stretches(base, wanted):
         spine = torch.tensor([tree.spine[start:end]], device=model.device)
-        found, cache = _read(model, spine, range(start, end), tree, wanted, past_key_values=cache)
-        values |= found
+        read, cache = _read(model, spine, range(start, end), tree, wanted, past_key_values=cache)
+        values |= read
     for members in passes(tree, limit):
         nodes = [base + i for i in members]
         if not any(node in wanted for node in nodes):
@@ -177,8 +177,8 @@ def _forward(
         depths = torch.tensor([[tree.depths[i] for i in members]], device=model.device)
         mask = _mask(tree, members, model)
         placed = {"position_ids": depths, "attention_mask": mask, "past_key_values": cache}
-        found, cache = _read(model, tokens, nodes, tree, wanted, **placed)
-        values |= found
+        read, cache = _read(model, tokens, nodes, tree, wanted, **placed)
+        values |= read
         cache.crop(-len(members))
     return values
 
@@ -216,8 +216,8 @@ def _read(
     ids = torch.tensor(
         [tree.spine[n] if n < base else tree.tokens[n - base] for n in flat], device=logits.device
     )
-    found = logits[at, ids] - torch.logsumexp(logits, dim=-1)[at]
-    return dict(zip(flat, found.tolist(), strict=True)), out.past_key_values
+    logprobs = logits[at, ids] - torch.logsumexp(logits, dim=-1)[at]
+    return dict(zip(flat, logprobs.tolist(), strict=True)), out.past_key_values
 
 
 def _mask(tree: Tree, members: Sequence[int], model: PreTrainedModel) -> torch.Tensor:
@@ -265,8 +265,8 @@ def _token_logprobs(model: PreTrainedModel, ids: Sequence[int], first: int) -> n
         rows = range(first - 1, len(ids) - 1)
         logits, _ = logits_at(model, tokens, rows, use_cache=False)
         wanted = tokens[0, first:, None]
-        found = torch.log_softmax(logits, dim=-1).gather(1, wanted)[:, 0]
-    values: np.ndarray = found.cpu().numpy().astype(float)
+        logprobs = torch.log_softmax(logits, dim=-1).gather(1, wanted)[:, 0]
+    values: np.ndarray = logprobs.cpu().numpy().astype(float)
     return values
 
 

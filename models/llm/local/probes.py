@@ -150,8 +150,8 @@ class Probe:
         assert logits is not None
         steps = torch.stack([torch.log_softmax(each.float(), -1) for each in logits], dim=1)
         ids = torch.tensor(said, device=steps.device)
-        found = steps.gather(2, ids[:, :, None])[:, :, 0]
-        return list(found.cpu().numpy().astype(float))
+        logprobs = steps.gather(2, ids[:, :, None])[:, :, 0]
+        return list(logprobs.cpu().numpy().astype(float))
 
     def _forward(self, side: str) -> list[np.ndarray]:
         import torch

@@ -221,8 +221,8 @@ def _allowed(matcher: Any, words: int, end: int) -> np.ndarray:
         allowed[end] = True
         return allowed
     bits = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
-    found = np.unpackbits(bits, bitorder="little")[:words].astype(bool)
-    allowed[: len(found)] = found
+    next_words = np.unpackbits(bits, bitorder="little")[:words].astype(bool)
+    allowed[: len(next_words)] = next_words
     return allowed
 
 

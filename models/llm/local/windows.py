@@ -24,8 +24,8 @@ def decoder_config(config: PreTrainedConfig) -> Any:
 def context_of(config: PreTrainedConfig) -> int | None:
     """Tokens that the model's positions reach; None where its config sets no bound."""
     own = decoder_config(config)
-    found = (getattr(own, name, None) for name in _CONTEXTS)
-    return next((int(n) for n in found if isinstance(n, int) and n > 0), None)
+    sizes = (getattr(own, name, None) for name in _CONTEXTS)
+    return next((int(n) for n in sizes if isinstance(n, int) and n > 0), None)
 
 
 def smallest_window(config: PreTrainedConfig) -> int | None:
@@ -36,9 +36,8 @@ def smallest_window(config: PreTrainedConfig) -> int | None:
         return None
     if kinds is None and not getattr(own, "use_sliding_window", True):
         return None
-    found = [getattr(own, name, None) for name in _WINDOWS]
-    sizes = [n for n in found if isinstance(n, int) and n > 0]
-    return min(sizes, default=None)
+    sizes = (getattr(own, name, None) for name in _WINDOWS)
+    return min((n for n in sizes if isinstance(n, int) and n > 0), default=None)
 
 
 def attends_to_all(config: PreTrainedConfig) -> bool:

@@ -31,13 +31,13 @@ class BatchResult:
     answered in another batch."""
 
     key: str
-    body: Mapping[str, Any] | None = None
+    body: Mapping[str, object] | None = None
     reason: str = ""
     status: int | None = None
     transient: bool = False
 
 
-def request_line(key: str, body: Mapping[str, Any]) -> bytes:
+def request_line(key: str, body: Mapping[str, object]) -> bytes:
     """One line of the upload; ``key`` comes back beside the answer."""
     record = {"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body}
     return json.dumps(record).encode() + b"\n"
@@ -122,7 +122,7 @@ class BatchJournal:
     def __init__(self, folder: Path) -> None:
         self.journal = Journal(folder / "batches.jsonl")
         folder.mkdir(parents=True, exist_ok=True)
-        # Alone among all processes: two must not both upload what neither has found here. The
+        # Alone among all processes: two must not both upload what neither has noted here. The
         # system lets go of the lock when its process dies.
         self.lock = FileLock(folder / "lock")
 

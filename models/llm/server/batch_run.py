@@ -190,9 +190,9 @@ class BatchRun:
 
     async def _make(self, job: BatchJob, file: str) -> str:
         # An earlier try may have been heard although its answer was lost.
-        found = await self._by_tag(job) if job.tried else None
-        if found is not None:
-            return found
+        made = await self._by_tag(job) if job.tried else None
+        if made is not None:
+            return made
         job.tried = True
         self.journal.save(job)
         batch = await self.client.batches.create(

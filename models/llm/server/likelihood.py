@@ -168,5 +168,5 @@ def _echoed(answer: object) -> list[float | None]:
 def _logprobs(answer: object) -> object:
     choices = get(answer, "choices")
     first = choices[0] if isinstance(choices, list) and choices else None
-    found: object = get(first, "logprobs")
-    return found
+    logprobs: object = get(first, "logprobs")
+    return logprobs

@@ -60,7 +60,7 @@ class Accepted:
         fewer = self.top_logprobs < MOST_ALTERNATIVES and "logprobs" not in self.dropped
         return [*sorted(self.dropped), *([f"top{self.top_logprobs}"] if fewer else [])]
 
-    def learn(self, failure: PermanentError, body: Mapping[str, Any]) -> str | None:
+    def learn(self, failure: PermanentError, body: Mapping[str, object]) -> str | None:
         """Note what ``failure`` complains of in ``body``, so that it can be asked again; returns
         that in words, None where the request cannot do without it."""
         if failure.status not in (400, 422):
@@ -105,17 +105,17 @@ def chat_body(
     return {name: value for name, value in body.items() if name and name not in accepted.dropped}
 
 
-def _fewer_alternatives(reason: str, body: Mapping[str, Any], named: str | None) -> int | None:
+def _fewer_alternatives(reason: str, body: Mapping[str, object], named: str | None) -> int | None:
     """How many alternatives the server would report, by its refusal of more.
 
     None where that is not what it complains of, or where it names no number of at least two: a
     token that is its own only alternative would pass for a certain one.
     """
     asked = body.get("top_logprobs")
-    if asked is None or not _about_alternatives(reason, named):
+    if not isinstance(asked, int) or not _about_alternatives(reason, named):
         return None
     told = [int(number) for number in _WHOLE_NUMBER.findall(reason)]
-    bounds = {int(number) for found in _BELOW.findall(reason) for number in found if number}
+    bounds = {int(number) for groups in _BELOW.findall(reason) for number in groups if number}
     fitting = [number - (number in bounds) for number in told if number <= asked]
     fewer = max((number for number in fitting if number < asked), default=0)
     return fewer if fewer >= 2 else None
@@ -126,7 +126,7 @@ def _about_alternatives(reason: str, named: str | None) -> bool:
     return named in _ALTERNATIVES or re.search(r"\b(top_)?logprobs\b", reason) is not None
 
 
-def _refused_field(reason: str, body: Mapping[str, Any], named: str | None) -> str | None:
+def _refused_field(reason: str, body: Mapping[str, object], named: str | None) -> str | None:
     """The field of ``body`` that a refusal is about and that can be left out.
 
     ``named`` is the field that the error itself gives as its cause. A limit of tokens that is only

@@ -178,15 +178,15 @@ class VLLMModel(TokenModel):
         continuation only.
         """
         flat = [self.sequence(c) for group in groups for c in group]
-        found: dict[int, Likelihood] = {}
+        scored: dict[int, Likelihood] = {}
         if joint:
             first: dict[tuple[int, ...], int] = {}
             for i, sequence in enumerate(flat):
                 first.setdefault(sequence.ids[: sequence.start], i)
-            found = self._scored(flat, list(first.values()), shared=False, joint=True)
-        found |= self._scored(flat, _others(flat, found), shared=self.share_prefix)
-        found |= self._scored(flat, _others(flat, found), shared=False)
-        if rest := _others(flat, found):
+            scored = self._scored(flat, list(first.values()), shared=False, joint=True)
+        scored |= self._scored(flat, _others(flat, scored), shared=self.share_prefix)
+        scored |= self._scored(flat, _others(flat, scored), shared=False)
+        if rest := _others(flat, scored):
             raise ConfigError(
                 f"{self.name}: vLLM tells no log-probabilities for {len(rest)} of {len(flat)} "
                 "continuations",
@@ -194,10 +194,10 @@ class VLLMModel(TokenModel):
             )
         if joint:
             for i, sequence in enumerate(flat):
-                whole = found[first[sequence.ids[: sequence.start]]]
-                found[i] = replace(found[i], prefix_logprob=whole.prefix_logprob)
+                whole = scored[first[sequence.ids[: sequence.start]]]
+                scored[i] = replace(scored[i], prefix_logprob=whole.prefix_logprob)
         ordered = iter(range(len(flat)))
-        return [[found[next(ordered)] for _ in group] for group in groups]
+        return [[scored[next(ordered)] for _ in group] for group in groups]
 
     def _scored(
         self,
@@ -210,15 +210,15 @@ class VLLMModel(TokenModel):
         """Likelihoods of those of ``which`` whose tokens were not taken from the prefix cache."""
         settings = score_settings(shared=shared)
         outputs = self._generate([flat[i].ids for i in which], [settings] * len(which))
-        found = {
+        scored = {
             i: likelihood_of(output, flat[i], joint=joint)
             for i, output in zip(which, outputs, strict=True)
         }
-        return {i: likelihood for i, likelihood in found.items() if likelihood is not None}
+        return {i: likelihood for i, likelihood in scored.items() if likelihood is not None}
 
 
-def _others(flat: Sequence[TokenSequence], found: Mapping[int, Likelihood]) -> list[int]:
-    return [i for i in range(len(flat)) if i not in found]
+def _others(flat: Sequence[TokenSequence], scored: Mapping[int, Likelihood]) -> list[int]:
+    return [i for i in range(len(flat)) if i not in scored]
 
 
 def _version() -> str:

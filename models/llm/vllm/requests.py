@@ -89,18 +89,18 @@ def completion_of(output: Any, request: ChatRequest) -> Completion:
         answer.text,
         finish=answer.finish_reason,
         enforced=request.schema is not None,
-        tokens=tuple(_choice(token, found) for token, found in choices),
+        tokens=tuple(_choice(token, logprobs) for token, logprobs in choices),
         usage=usage,
     )
 
 
-def _choice(token: int, found: Mapping[int, Any]) -> TokenChoice:
+def _choice(token: int, logprobs: Mapping[int, Any]) -> TokenChoice:
     # Ascending: where two tokens are spelt alike, the likelier one stays. What a grammar forbids
     # (-inf) is no alternative.
-    allowed = (each for each in found.values() if each.logprob > float("-inf"))
+    allowed = (each for each in logprobs.values() if each.logprob > float("-inf"))
     ordered = sorted(allowed, key=lambda each: each.logprob)
     alternatives = {each.decoded_token or "": each.logprob for each in ordered}
-    return TokenChoice(found[token].decoded_token or "", found[token].logprob, alternatives)
+    return TokenChoice(logprobs[token].decoded_token or "", logprobs[token].logprob, alternatives)
 
 
 def likelihood_of(output: Any, sequence: TokenSequence, *, joint: bool) -> Likelihood | None:
@@ -121,12 +121,14 @@ def likelihood_of(output: Any, sequence: TokenSequence, *, joint: bool) -> Likel
     return Likelihood(tuple(values[-own:]), before, sequence.start - 1)
 
 
-def _tail(found: Sequence[Mapping[int, Any] | None], tokens: Sequence[int]) -> list[float] | None:
-    """Log-probabilities of ``tokens``, the last ones that ``found`` has."""
-    if len(found) < len(tokens):
+def _tail(
+    logprobs: Sequence[Mapping[int, Any] | None], tokens: Sequence[int]
+) -> list[float] | None:
+    """Log-probabilities of ``tokens``, the last ones that ``logprobs`` has."""
+    if len(logprobs) < len(tokens):
         return None
     values = []
-    for entry, token in zip(found[len(found) - len(tokens) :], tokens, strict=True):
+    for entry, token in zip(logprobs[len(logprobs) - len(tokens) :], tokens, strict=True):
         if entry is None or token not in entry:
             return None
         values.append(float(entry[token].logprob))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from types import ModuleType
 from typing import Any, Literal
 
 from medal_judges.errors import MissingExtraError
@@ -70,7 +70,7 @@ def lemmatiser(lang: str, *, lemmas: bool = True) -> Lemmatiser:
     return _blank(spacy, base)
 
 
-def _import(name: str) -> Any:
+def _import(name: str) -> ModuleType:
     from importlib import import_module
 
     try:
@@ -106,7 +106,7 @@ def _is_word(token: str) -> bool:
     return any(map(str.isalnum, token))
 
 
-def _installed_model(spacy: Any, base: str) -> str | None:
+def _installed_model(spacy: ModuleType, base: str) -> str | None:
     """The smallest model of the language that pip has installed."""
     names = [name for name in spacy.util.get_installed_models() if name.startswith(f"{base}_")]
     sizes = {size: i for i, size in enumerate(_SIZES)}
@@ -114,7 +114,7 @@ def _installed_model(spacy: Any, base: str) -> str | None:
     return names[0] if names else None
 
 
-def _trained(spacy: Any, model: str) -> Lemmatiser:
+def _trained(spacy: ModuleType, model: str) -> Lemmatiser:
     nlp = spacy.load(model, exclude=_NOT_NEEDED)
 
     def split(text: str) -> list[str]:
@@ -123,44 +123,36 @@ def _trained(spacy: Any, model: str) -> Lemmatiser:
     return Lemmatiser(f"spaCy model {model} {nlp.meta['version']}, lemmas", split)
 
 
-def _blank(spacy: Any, base: str) -> Lemmatiser:
+def _blank(spacy: ModuleType, base: str) -> Lemmatiser:
     """spaCy without a trained model: its rules for tokens, and its table of lemmas if any."""
     nlp, rules = _tokeniser(spacy, base)
     if nlp is None:
         return Lemmatiser(rules, None)
     pipe = nlp.add_pipe("lemmatizer", config={"mode": "lookup"})
+    name = f"spaCy {spacy.__version__} {rules}"
+    known: dict[int, str | None] = {}  # each distinct token is looked up once; None is no word
     try:
         nlp.initialize()
     except ValueError:  # E955: no table of this language
-        name = f"spaCy {spacy.__version__} {rules}: words as they are (no lemma table)"
-        return Lemmatiser(name, partial(_remembered, nlp.make_doc, _itself, {}))
-    name = f"spaCy {spacy.__version__} {rules}, lemmas looked up in spacy-lookups-data"
-    return Lemmatiser(name, partial(_remembered, nlp.make_doc, pipe.lookup_lemmatize, {}))
+        pipe, name = None, f"{name}: words as they are (no lemma table)"
+    else:
+        name = f"{name}, lemmas looked up in spacy-lookups-data"
+
+    def split(text: str) -> list[str]:
+        tokens, doc = [], nlp.make_doc(text)
+        # A Token object costs more than a number.
+        for i, orth in enumerate(doc.to_array("ORTH").tolist()):
+            if orth not in known:
+                word: str = doc[i].text
+                lemma = pipe.lookup_lemmatize(doc[i])[0] if pipe else word  # the first, as in spaCy
+                known[orth] = lemma.lower() if _is_word(word) else None
+            tokens.append(known[orth])
+        return [token for token in tokens if token is not None]
+
+    return Lemmatiser(name, split)
 
 
-def _remembered(
-    make_doc: Callable[[str], Any],
-    lemmas_of: Callable[[Any], list[str]],
-    known: dict[int, str | None],
-    text: str,
-) -> list[str]:
-    """The first of ``lemmas_of`` each token, which spaCy takes too; None in ``known`` marks what
-    is no word. Each distinct token is looked up once."""
-    tokens, doc = [], make_doc(text)
-    for i, orth in enumerate(doc.to_array("ORTH").tolist()):  # a Token object costs more than this
-        if orth not in known:
-            known[orth] = lemmas_of(doc[i])[0].lower() if _is_word(doc[i].text) else None
-        lemma = known[orth]
-        if lemma is not None:
-            tokens.append(lemma)
-    return tokens
-
-
-def _itself(token: Any) -> list[str]:
-    return [token.text]
-
-
-def _tokeniser(spacy: Any, base: str) -> tuple[Any, str]:
+def _tokeniser(spacy: ModuleType, base: str) -> tuple[Any, str]:
     """An empty pipeline and what to call it; None and the reason where words cannot be told."""
     try:
         return spacy.blank(base), "tokens by its rules for the language"

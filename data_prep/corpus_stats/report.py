@@ -6,12 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from medal_judges import __version__
-from medal_judges.data_prep.corpus_stats.charts import (
-    heat_figure,
-    highest_share,
-    issue_figure,
-    level_figure,
-)
+from medal_judges.data_prep.corpus_stats import charts, tables
 from medal_judges.data_prep.corpus_stats.findings import (
     MAX_NAMES,
     OVERALL,
@@ -20,16 +15,6 @@ from medal_judges.data_prep.corpus_stats.findings import (
 )
 from medal_judges.data_prep.corpus_stats.mtld import UNDEFINED
 from medal_judges.data_prep.corpus_stats.survey import NOT_STATED, SIDES, ScaledDimension, Subset
-from medal_judges.data_prep.corpus_stats.tables import (
-    distribution_table,
-    ending_table,
-    mean_table,
-    share_table,
-    side_table,
-    text_table,
-    tokens_note,
-    tries_table,
-)
 from medal_judges.report import console
 from medal_judges.report.figure import Figure
 from medal_judges.report.numbers import DASH, number
@@ -89,8 +74,8 @@ def write_report(findings: Findings, folder: Path) -> Path:
     write_tables(findings, folder / "tables")
     overall = [d for d in findings.graded if d.name == OVERALL]
     named = [("heatmaps", _maps(findings, [*findings.issues, *overall]))]
-    named.append(("issues", issue_figure(findings)))
-    named += [(findings.label(d), level_figure(findings, d)) for d in findings.graded]  # type: ignore[misc]
+    named.append(("issues", charts.issue_figure(findings)))
+    named += [(findings.label(d), charts.level_figure(findings, d)) for d in findings.graded]  # type: ignore[misc]
     drawn = [(name, figure) for name, figure in named if isinstance(figure, Figure)]
     slugs = unique_slugs([name for name, _ in drawn])
     figures = {slug: figure for slug, (_, figure) in zip(slugs, drawn, strict=True)}
@@ -109,12 +94,12 @@ def render(findings: Findings) -> str:
         (survey.answered, "labelled row"),
     ]
     single = [(head, p) for head, p in subsets if head != _PAIRS]
-    texts = [text_table(findings, head, p) for head, p in single]
-    texts += [side_table(findings, head, p) for head, p in single]
-    texts += [text_table(findings, head, p) for head, p in subsets if head == _PAIRS]
-    issues = issue_figure(findings)
-    endings = [t for head, p in subsets if (t := ending_table(findings, head, p))]
-    tries = [t for head, p in subsets if (t := tries_table(findings, head, p))]
+    texts = [tables.text_table(findings, head, p) for head, p in single]
+    texts += [tables.side_table(findings, head, p) for head, p in single]
+    texts += [tables.text_table(findings, head, p) for head, p in subsets if head == _PAIRS]
+    issues = charts.issue_figure(findings)
+    endings = [t for head, p in subsets if (t := tables.ending_table(findings, head, p))]
+    tries = [t for head, p in subsets if (t := tables.tries_table(findings, head, p))]
     sections = (
         Section("texts", "Dialogues and texts", folded(texts, len(single)), _TEXTS, link="Texts"),
         _map_section(findings),
@@ -140,7 +125,7 @@ def _by_subsets(findings: Findings) -> list[tuple[str, list[Subset]]]:
 
 def _maps(findings: Findings, dimensions: Sequence[ScaledDimension]) -> Figure | None:
     """Heat maps; None where no chatbot is named or nothing is labelled."""
-    return heat_figure(findings, dimensions) if findings.chatbots and dimensions else None
+    return charts.heat_figure(findings, dimensions) if findings.chatbots and dimensions else None
 
 
 def _map_section(findings: Findings) -> Section:
@@ -153,7 +138,7 @@ def _map_section(findings: Findings) -> Section:
     if (more := _maps(findings, others)) is not None:
         name = f"{len(others)} {'more ' if blocks else ''}dimensions"
         blocks.append(Fold(name, [more], is_open=not blocks))
-    top = number(100 * highest_share(findings), 1)
+    top = number(100 * charts.highest_share(findings), 1)
     lead = _MAPS.format(top=top) if findings.issues else _OTHER_MAPS
     return Section("heatmaps", "Chatbots by languages", blocks, lead)
 
@@ -162,11 +147,11 @@ def _level_section(findings: Findings) -> Section:
     """Stacked bars, overall in sight and further dimensions in a fold."""
     blocks: dict[ScaledDimension, list[Block]] = {}
     for dimension in findings.graded:
-        figure = level_figure(findings, dimension)
+        figure = charts.level_figure(findings, dimension)
         if isinstance(figure, str):
             blocks[dimension] = [f"{findings.label(dimension)}: {DASH} {figure}."]
         else:
-            table = distribution_table(findings, dimension, findings.langs)
+            table = tables.distribution_table(findings, dimension, findings.langs)
             blocks[dimension] = [figure, Fold("The numbers", [table])]
     main = [d for d in blocks if d.name == OVERALL] or list(blocks)
     rest = [blocks[d] for d in blocks if d not in main]
@@ -182,12 +167,13 @@ def _label_section(findings: Findings, subsets: Sequence[tuple[str, list[Subset]
     if not findings.survey.answered:
         return Section("labels", "Labels", [_NO_LABELS])
     blocks: list[Block] = []
-    for what, dimensions in (("Issues", findings.issues), ("Answers of 1", findings.other_shares)):
-        if dimensions:
-            tables = [share_table(findings, what, head, p, dimensions) for head, p in subsets]
-            blocks += folded(tables, 1)
-    if findings.graded:
-        blocks += folded([mean_table(findings, head, p, findings.graded) for head, p in subsets], 1)
+    for what, some in (("Issues", findings.issues), ("Answers of 1", findings.other_shares)):
+        if some:
+            shares = [tables.share_table(findings, what, head, p, some) for head, p in subsets]
+            blocks += folded(shares, 1)
+    if graded := findings.graded:
+        means = [tables.mean_table(findings, head, p, graded) for head, p in subsets]
+        blocks += folded(means, 1)
     return Section("labels", "Labels", blocks, _LABELS)
 
 
@@ -202,7 +188,7 @@ def facts(findings: Findings) -> list[tuple[str, str]]:
         ("MTLD", f"threshold 0.72, at least 10 tokens a factor, mean of both directions; tokens "
          f"in lower case, punctuation left out. A dialogue without a value ({UNDEFINED}) is left "
          "out of the mean. Under 100 tokens a value is rough."),
-        ("MTLD over", tokens_note(findings).removeprefix("MTLD over: ")),
+        ("MTLD over", tables.tokens_note(findings).removeprefix("MTLD over: ")),
         ("run together", "dialogues in the order of the file as one text; the second pass reads "
          "each dialogue from its end, the dialogues in the same order"),
         ("several answers", f"{survey.repeated} rows have more than one answer to a question: "
@@ -235,20 +221,21 @@ def facts(findings: Findings) -> list[tuple[str, str]]:
 def print_report(findings: Findings) -> None:
     """Print what a person wants to see first; the page and the CSV files have the rest."""
     overall = [d for d in findings.graded if d.name == OVERALL] or findings.graded[:3]
-    tables: list[Table] = []
+    issues = findings.issues
+    shown: list[Table] = []
     for head, subsets in (("Language", findings.langs), ("Chatbot", findings.chatbots)):
         if not subsets:
             continue
-        tables.append(text_table(findings, head, subsets))
+        shown.append(tables.text_table(findings, head, subsets))
         if head == "Language":
-            tables.append(side_table(findings, head, subsets))
-        if findings.issues:
-            tables.append(share_table(findings, "Issues", head, subsets, findings.issues))
+            shown.append(tables.side_table(findings, head, subsets))
+        if issues:
+            shown.append(tables.share_table(findings, "Issues", head, subsets, issues))
         if overall:
-            tables.append(mean_table(findings, head, subsets, overall))
+            shown.append(tables.mean_table(findings, head, subsets, overall))
     unlabelled = "" if findings.survey.answered else "No row has a label."
-    notes = [tokens_note(findings), findings.survey.weighting or "", unlabelled]
-    console.print_tables(tables, notes, piped=_PIPED, brief_from=_BRIEF)
+    notes = [tables.tokens_note(findings), findings.survey.weighting or "", unlabelled]
+    console.print_tables(shown, notes, piped=_PIPED, brief_from=_BRIEF)
 
 
 _SUBSET = ("lang", "chatbot", "user")
@@ -262,7 +249,7 @@ def write_tables(findings: Findings, folder: Path) -> list[Path]:
     """Write every figure as CSV in full precision, one a line; paths as written. An empty lang,
     chatbot or user stands for all, an empty value has a reason."""
     tools = sorted(findings.survey.lemmatisers.items())
-    tables: list[tuple[str, Sequence[str], Iterator[Line]]] = [
+    files: list[tuple[str, Sequence[str], Iterator[Line]]] = [
         ("texts", (*_SUBSET, *_TEXT), _text_lines(findings)),
         ("tokens", ("lang", "tokens"), ((lang, tool.name) for lang, tool in tools)),
         ("labels", (*_SUBSET, *_LABEL), _label_lines(findings)),
@@ -279,7 +266,7 @@ def write_tables(findings: Findings, folder: Path) -> list[Path]:
         ("tries", (*_SUBSET, "turns", "n", "mean", "at_once", "most"), _try_lines(findings)),
         ("facts", ("fact", "value"), iter(facts(findings))),
     ]
-    return [write_csv(folder / f"{name}.csv", head, lines) for name, head, lines in tables]
+    return [write_csv(folder / f"{name}.csv", head, lines) for name, head, lines in files]
 
 
 def _at(subset: Subset) -> Line:

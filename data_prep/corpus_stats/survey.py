@@ -160,19 +160,20 @@ class Survey:
         self.answered += bool(values)
         self.repeated += any(len(given) > 1 for _, given in values.values())
 
-    def _course(self, extra: Mapping[str, Any]) -> dict[str, int]:
+    def _course(self, extra: Mapping[str, object]) -> dict[str, int]:
         """How a generated dialogue ended, and the tries of its user turns."""
-        ended, tries = extra.get("ended"), extra.get("tries")
-        whole = isinstance(tries, list) and all(type(n) is int and n > 0 for n in tries)
-        odd = not (ended is None or isinstance(ended, str)) or not (tries is None or whole)
+        ended, given = extra.get("ended"), extra.get("tries")
+        listed = given if isinstance(given, list) else []
+        whole = isinstance(given, list) and all(type(n) is int and n > 0 for n in listed)
+        odd = not (ended is None or isinstance(ended, str)) or not (given is None or whole)
         self.unreadable += odd
-        tries = tries if whole and tries else []
+        tries: list[int] = listed if whole else []
         values = [
             value
             for turns in (tries[:1], tries[1:])
             for value in (len(turns), sum(turns), turns.count(1), max(turns, default=0))
         ]
-        code = self._endings.setdefault(ended, len(self._endings)) if type(ended) is str else -1
+        code = self._endings.setdefault(ended, len(self._endings)) if isinstance(ended, str) else -1
         return {"ended": code, **dict(zip(_TRIES, values, strict=True))}
 
     def _texts(self, turns: Sequence[Turn], subset: Subset) -> dict[str, float]:

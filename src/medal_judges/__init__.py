@@ -2,96 +2,60 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from medal_judges.dialogue import Dialogue, Turn
-    from medal_judges.dimension import Dimension
-    from medal_judges.errors import (
-        ConfigError,
-        CoverageError,
-        DataError,
-        HubError,
-        JudgeLoadError,
-        LeakError,
-        MedalError,
-        MissingExtraError,
-        NotAvailableError,
-        RecordError,
-        SourceError,
-    )
-    from medal_judges.eval.benchmark.benchmark import benchmark
-    from medal_judges.inference.scoring import ScoreOptions, score_file
-    from medal_judges.jsonl import read_dialogues
-    from medal_judges.judgement import Judgement
-    from medal_judges.labelled import LabelledDialogue
-    from medal_judges.models.base.judge import Judge
-    from medal_judges.rating import Rating
-    from medal_judges.signature import Signature
-    from medal_judges.training.run import train
+    from medal_judges.dialogue import Dialogue as Dialogue
+    from medal_judges.dialogue import Turn as Turn
+    from medal_judges.dimension import Dimension as Dimension
+    from medal_judges.errors import ConfigError as ConfigError
+    from medal_judges.errors import CoverageError as CoverageError
+    from medal_judges.errors import DataError as DataError
+    from medal_judges.errors import HubError as HubError
+    from medal_judges.errors import JudgeLoadError as JudgeLoadError
+    from medal_judges.errors import LeakError as LeakError
+    from medal_judges.errors import MedalError as MedalError
+    from medal_judges.errors import MissingExtraError as MissingExtraError
+    from medal_judges.errors import NotAvailableError as NotAvailableError
+    from medal_judges.errors import RecordError as RecordError
+    from medal_judges.errors import SourceError as SourceError
+    from medal_judges.eval.benchmark.benchmark import benchmark as benchmark
+    from medal_judges.inference.scoring import ScoreOptions as ScoreOptions
+    from medal_judges.inference.scoring import score_file as score_file
+    from medal_judges.jsonl import read_dialogues as read_dialogues
+    from medal_judges.judgement import Judgement as Judgement
+    from medal_judges.labelled import LabelledDialogue as LabelledDialogue
+    from medal_judges.models.base.judge import Judge as Judge
+    from medal_judges.rating import Rating as Rating
+    from medal_judges.signature import Signature as Signature
+    from medal_judges.training.run import train as train
 
-_ERRORS = (
-    "ConfigError",
-    "CoverageError",
-    "DataError",
-    "HubError",
-    "JudgeLoadError",
-    "LeakError",
-    "MedalError",
-    "MissingExtraError",
-    "NotAvailableError",
-    "RecordError",
-    "SourceError",
-)
-_PUBLIC = dict.fromkeys(_ERRORS, "errors") | {
-    "Dialogue": "dialogue",
-    "Turn": "dialogue",
-    "Dimension": "dimension",
-    "Judge": "models.base.judge",
-    "Judgement": "judgement",
-    "LabelledDialogue": "labelled",
-    "Rating": "rating",
-    "ScoreOptions": "inference.scoring",
-    "Signature": "signature",
-    "benchmark": "eval.benchmark.benchmark",
-    "read_dialogues": "jsonl",
-    "score_file": "inference.scoring",
-    "train": "training.run",
+_MODULES = {
+    "dialogue": ["Dialogue", "Turn"],
+    "dimension": ["Dimension"],
+    "errors": [
+        *("ConfigError", "CoverageError", "DataError", "HubError", "JudgeLoadError", "LeakError"),
+        *("MedalError", "MissingExtraError", "NotAvailableError", "RecordError", "SourceError"),
+    ],
+    "eval.benchmark.benchmark": ["benchmark"],
+    "inference.scoring": ["ScoreOptions", "score_file"],
+    "jsonl": ["read_dialogues"],
+    "judgement": ["Judgement"],
+    "labelled": ["LabelledDialogue"],
+    "models.base.judge": ["Judge"],
+    "rating": ["Rating"],
+    "signature": ["Signature"],
+    "training.run": ["train"],
 }
-__all__ = [
-    "ConfigError",
-    "CoverageError",
-    "DataError",
-    "Dialogue",
-    "Dimension",
-    "HubError",
-    "Judge",
-    "JudgeLoadError",
-    "Judgement",
-    "LabelledDialogue",
-    "LeakError",
-    "MedalError",
-    "MissingExtraError",
-    "NotAvailableError",
-    "Rating",
-    "RecordError",
-    "ScoreOptions",
-    "Signature",
-    "SourceError",
-    "Turn",
-    "benchmark",
-    "read_dialogues",
-    "score_file",
-    "train",
-]
+_PUBLIC = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_PUBLIC)
 
 
 def __getattr__(name: str) -> object:
     # Lazy, so that `import medal_judges` and `medal --help` stay well under a second.
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
     return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)

@@ -80,7 +80,7 @@ BAD_JUDGEMENT: dict[str, tuple[Any, str, str]] = {
     "contributions bare": (
         judged(contributions={"overall": [1]}),
         "contributions.overall",
-        "baseline, unit and turns",
+        "turns, baseline, unit",
     ),
     "contributions unit": (
         judged(contributions={"overall": {"turns": [], "baseline": 0, "unit": "points"}}),

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from medal_judges.dimension import Dimension
-from medal_judges.errors import RecordError
-from medal_judges.fields import number, numbers
 
 # What baseline + sum(turns) is, and how the score follows from it.
 Unit = Literal[
@@ -20,7 +18,6 @@ Unit = Literal[
     "mean logit",  # mean of an ordinal head's conditional logits, one for each step of the scale
     "logit per level",  # slope of a classification head's logits over the levels
 ]
-UNITS: tuple[Unit, ...] = get_args(Unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +76,3 @@ def centred(
     """
     turns = tuple(e - w * m for e, w, m in zip(evidence, weights, means, strict=True))
     return Contributions(turns, value - math.fsum(turns), unit)
-
-
-def parse_contributions(field: str, record: object) -> Contributions:
-    """Contributions of one JSON object. Raises RecordError that names the field."""
-    if not isinstance(record, dict):
-        raise RecordError(field, "an object with baseline, unit and turns", record)
-    unit = record.get("unit")
-    if unit not in UNITS:
-        raise RecordError(f"{field}.unit", f"one of {', '.join(map(repr, UNITS))}", unit)
-    return Contributions(
-        turns=numbers(f"{field}.turns", record.get("turns")),
-        baseline=number(f"{field}.baseline", record.get("baseline")),
-        unit=unit,
-    )

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from medal_judges.dimension import Dimension
-from medal_judges.errors import RecordError
-from medal_judges.fields import mapping, number, optional_text, text, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,52 +89,8 @@ class Details:
 
 
 _NUMBERS = ("value", "expected", "spread", "mass", "raw", "repeats_std", "repeats_agreement")
-_COUNTS = ("samples", "selected", "unread_runs")
 _GROUPS = ("parsed", "repeats", "members", "follow_ups")
 
 
 def _finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else value
-
-
-def parse_details(place: str, record: object) -> Details:
-    """Details of one JSON object. Raises RecordError that names the field, unknown ones too."""
-    if not isinstance(record, dict):
-        raise RecordError(place, "an object", record)
-    known = [each.name for each in fields(Details)]
-    if unknown := [name for name in record if name not in known]:
-        raise RecordError(f"{place}.{unknown[0]}", f"one of {', '.join(known)}", record[unknown[0]])
-    read: dict[str, Any] = {k: _number(f"{place}.{k}", record.get(k)) for k in _NUMBERS}
-    for name in _COUNTS:
-        value = record.get(name)
-        read[name] = None if value is None else whole_number(f"{place}.{name}", value)
-    members = mapping(record, "members")
-    return Details(
-        **read,
-        comment=optional_text(record, "comment"),
-        parsed=tuple(_text(f"{place}.parsed", v) for v in _list(place, record, "parsed")),
-        repeats=tuple(_number(f"{place}.repeats", v) for v in _list(place, record, "repeats")),
-        members={k: _number(f"{place}.members.{k}", v) for k, v in members.items()},
-        follow_ups=tuple(
-            text(f"{place}.follow_ups", v) for v in _list(place, record, "follow_ups")
-        ),
-    )
-
-
-def _number(place: str, value: object) -> float | None:
-    return None if value is None else number(place, value, "a number or null")
-
-
-def _text(place: str, value: object) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise RecordError(place, "a list of texts or nulls", value)
-    return value
-
-
-def _list(place: str, record: Mapping[str, object], key: str) -> list[Any]:
-    value = record.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise RecordError(f"{place}.{key}", "a list", value)
-    return value

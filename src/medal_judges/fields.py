@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from types import NoneType
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from medal_judges.errors import RecordError
+
+T = TypeVar("T")
+Reader = Callable[..., Any]  # (name of the field, value) -> the value, checked
 
 VALID_TEXT = "text of valid Unicode (no half of a surrogate pair)"
 
@@ -61,13 +67,83 @@ def mapping(
     return value
 
 
-def numbers(
-    field: str, values: object, expected: str = "a list of finite numbers"
-) -> tuple[float, ...]:
-    """``values`` as floats."""
-    if not isinstance(values, list):
-        raise RecordError(field, expected, values)
-    return tuple(number(field, value, expected) for value in values)
+def flag(field: str, value: object, expected: str = "true or false") -> bool:
+    """``value`` as true or false."""
+    if not isinstance(value, bool):
+        raise RecordError(field, expected, value)
+    return value
+
+
+def parse_record(kind: type[T], place: str, record: object, **given: object) -> T:
+    """``record``, a JSON object at ``place``, as the dataclass ``kind``: each field by its type.
+
+    A field that is absent or null keeps its default; ``given`` fields are not read. Raises
+    RecordError that names the field, also for one that ``kind`` does not have.
+    """
+    readers: Mapping[str, tuple[Reader, bool]] = _readers(cast(Hashable, kind))
+    if not isinstance(record, Mapping):
+        raise RecordError(place, f"an object with {', '.join(readers)}", record)
+    if unknown := [name for name in record if name not in readers]:
+        expected = f"one of {', '.join(readers)}"
+        raise RecordError(f"{place}.{unknown[0]}", expected, record[unknown[0]])
+    for name, (read, required) in readers.items():
+        value = record.get(name)
+        if name not in given and (required or value is not None):
+            given[name] = read(f"{place}.{name}" if place else name, value)
+    return kind(**given)
+
+
+@cache
+def _readers(kind: Any) -> dict[str, tuple[Reader, bool]]:
+    """(how it is read, whether it has no default) of each field."""
+    hints = get_type_hints(kind)
+    return {f.name: (_reader(hints[f.name]), f.default is f.default_factory) for f in fields(kind)}
+
+
+@cache
+def _reader(hint: Any) -> Reader:
+    """How a value of the type ``hint`` is read: a number, text, flag, Literal, tuple, mapping,
+    dataclass, or one of these or None."""
+    inner = get_args(hint)
+    if NoneType in inner:
+        (other,) = (each for each in inner if each is not NoneType)
+        read = partial(_SIMPLE[other], expected=_OR_NULL[other])
+        return lambda field, value: None if value is None else read(field, value)
+    if hint in _SIMPLE:
+        return _SIMPLE[hint]
+    if isinstance(hint, type) and is_dataclass(hint):
+        return partial(parse_record, hint)
+    if get_origin(hint) is Literal:
+        return partial(_choice, inner)
+    each = _each_value if get_origin(hint) is Mapping else _each
+    return partial(each, _reader(inner[1] if each is _each_value else inner[0]))
+
+
+def _choice(known: tuple[str, ...], field: str, value: object) -> object:
+    if value not in known:
+        raise RecordError(field, f"one of {', '.join(map(repr, known))}", value)
+    return value
+
+
+def _each(read: Reader, field: str, value: object) -> tuple[object, ...]:
+    if not isinstance(value, list):
+        raise RecordError(field, "a list", value)
+    return tuple([read(field, each) for each in value])
+
+
+def _each_value(read: Reader, field: str, value: object) -> dict[str, object]:
+    if not isinstance(value, Mapping):
+        raise RecordError(field, "an object or null", value)
+    return {key: read(f"{field}.{key}", each) for key, each in value.items()}
+
+
+_SIMPLE: dict[Any, Reader] = {float: number, int: whole_number, str: text, bool: flag}
+_OR_NULL = {
+    float: "a number or null",
+    int: "a whole number from 0 or null",
+    str: "a text or null",
+    bool: "true, false or null",
+}
 
 
 def require_valid_text(value: object, field: str = "") -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from medal_judges.contributions import Contributions, parse_contributions
-from medal_judges.details import Details, parse_details
+from medal_judges.contributions import Contributions
+from medal_judges.details import Details
 from medal_judges.dialogue import parse_id
 from medal_judges.errors import RecordError
-from medal_judges.fields import mapping, number, numbers, optional_text, whole_number
+from medal_judges.fields import mapping, optional_text, parse_record
 
 # Amounts that add up over rows and over the judges of a hybrid, and nothing else. ``tokens`` are
 # those of all prompts (``cached_tokens`` of them from the backend's cache) and all answers,
@@ -123,57 +123,15 @@ def unscored(
 
 
 def parse_judgement(record: object) -> Judgement:
-    """Judgement of one JSON object. Raises RecordError that names the field."""
+    """Judgement of one JSON object; fields that are not known are passed over. Raises RecordError
+    that names the field."""
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
     if not isinstance(record.get("scores"), dict):
         raise RecordError("scores", "an object of dimension: number or null", record.get("scores"))
-    turn = record.get("turn")
-    return Judgement(
-        id=parse_id(record.get("id")),
-        judge=optional_text(record, "judge") or "",
-        scores={
-            name: None if value is None else number(f"scores.{name}", value, "a number or null")
-            for name, value in record["scores"].items()
-        },
-        turn=None if turn is None else whole_number("turn", turn, "a whole number from 0 or null"),
-        distributions=_number_lists(record, "distributions"),
-        explanation=optional_text(record, "explanation"),
-        failure=optional_text(record, "failure"),
-        truncated_turns=_count(record, "truncated_turns"),
-        usage=_usage(record),
-        contributions={
-            k: parse_contributions(f"contributions.{k}", v)
-            for k, v in mapping(record, "contributions").items()
-        },
-        details={
-            k: parse_details(f"details.{k}", v) for k, v in mapping(record, "details").items()
-        },
-        left_out_turns=_count(record, "left_out_turns"),
-        shortened_turns=_count(record, "shortened_turns"),
-        transient=_flag(record, "transient"),
-        unknown_language=optional_text(record, "unknown_language"),
-    )
-
-
-def _flag(record: Mapping[str, object], key: str) -> bool:
-    value = record.get(key, False)
-    if not isinstance(value, bool):
-        raise RecordError(key, "true or false", value)
-    return value
-
-
-def _usage(record: Mapping[str, object]) -> dict[str, float]:
     usage = mapping(record, "usage")
     if unknown := [name for name in usage if name not in USAGE]:
         raise RecordError(f"usage.{unknown[0]}", f"one of {', '.join(USAGE)}", usage[unknown[0]])
-    return {k: number(f"usage.{k}", v) for k, v in usage.items()}
-
-
-def _count(record: Mapping[str, object], key: str) -> int:
-    value = record.get(key)
-    return 0 if value is None else whole_number(key, value)
-
-
-def _number_lists(record: Mapping[str, object], key: str) -> dict[str, tuple[float, ...]]:
-    return {k: numbers(f"{key}.{k}", v) for k, v in mapping(record, key).items()}
+    known = {field.name: record.get(field.name) for field in fields(Judgement)}
+    id, judge = parse_id(record.get("id")), optional_text(record, "judge") or ""
+    return parse_record(Judgement, "", known, id=id, judge=judge)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from medal_judges.dialogue import Dialogue, parse_dialogue
 from medal_judges.errors import RecordError
-from medal_judges.fields import mapping, optional_text
+from medal_judges.fields import flag, mapping, optional_text
 from medal_judges.rating import Rating, Scale, parse_scale, parse_values
 from medal_judges.released import is_released, line_of_released
 
@@ -102,7 +102,7 @@ def parse_labelled(record: object) -> LabelledDialogue:
         level=level,
         split=optional_text(record, "split"),
         group=_group(record, dialogue.id),
-        aggregated=_flag(record, "aggregated"),
+        aggregated=flag("aggregated", record.get("aggregated") or False),
         extra={k: v for k, v in record.items() if k not in _KNOWN},
     )
 
@@ -119,10 +119,3 @@ def _group(record: Mapping[str, object], id: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return optional_text(record, "group") or id
-
-
-def _flag(record: Mapping[str, object], key: str) -> bool:
-    value = record.get(key)
-    if value is not None and not isinstance(value, bool):
-        raise RecordError(key, "true or false", value)
-    return bool(value)

@@ -7,21 +7,22 @@ layout has it so: a language model here then reads it once for all of them.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
 from medal_judges.config import Config
-from medal_judges.dialogue import Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
-from medal_judges.models.llm.cost import add_usage
+from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     ChatRequest,
+    Completion,
     Continuation,
     LanguageModel,
+    Likelihood,
     Message,
     usage_of,
 )
@@ -37,13 +38,8 @@ from medal_judges.models.prompted.builder import (
 from medal_judges.models.prompted.examples import load_examples
 from medal_judges.models.prompted.parsing.answer import AnswerFormat
 from medal_judges.models.prompted.prompt import load_prompt, resolve
-from medal_judges.models.prompted.view import (
-    Context,
-    PromptView,
-    summary_words,
-    turns_to_shorten,
-    view_of,
-)
+from medal_judges.models.prompted.ratings import grouped_likelihoods
+from medal_judges.models.prompted.view import Context, PromptView, shorten, view_of
 from medal_judges.signature import Signature, content_hash
 
 DIALOGUES_PER_BATCH = 10_000  # in one call of a batch API: each call waits for hours
@@ -111,10 +107,10 @@ class BasePromptedJudge(Judge):
         self.dimensions = load_rubric(config.rubric, config.dimensions)
         self.prompt = load_prompt(config.prompt)
         self.builders = prompt_builders(self, answer)
-        self.words = summary_words(config.context)
-        self.shortening = resolve(load_prompt(config.summary_prompt)) if self.words else None
+        shortens = config.context.startswith("summary_")
+        self.shortening = resolve(load_prompt(config.summary_prompt)) if shortens else None
         self.llm: LanguageModel = load_llm(config.llm)
-        summary = config.summary_llm if self.words is not None else None
+        summary = config.summary_llm if shortens else None
         self.shortener = self.llm if summary is None else load_llm(summary)
         if self.llm.capabilities.batch_api:
             self.window = DIALOGUES_PER_BATCH
@@ -169,42 +165,22 @@ class BasePromptedJudge(Judge):
     # -- what is shown -------------------------------------------------------------------------
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
+        config = self.base_config
         for request in requests:
             apart = self.builder(request).response_apart
-            request.payload = view_of(
-                request.dialogue, request.turn, self.base_config.context, apart=apart
+            request.payload = view_of(request.dialogue, request.turn, config.context, apart=apart)
+        if self.shortening is not None:
+            views = [request.payload for request in requests]
+            shorten(
+                views,
+                self.shortener,
+                self.shortening,
+                config.context,
+                longest=config.summary_from,
+                dialogue=config.summary_dialogue,
             )
-        if self.words is not None:
-            self._shorten([request.payload for request in requests])
         for request in requests:
             self._fit(request, request.payload)
-
-    def _shorten(self, views: Sequence[PromptView]) -> None:
-        """Replace long answers by the model's own summaries: one more request each."""
-        assert self.words is not None and self.shortening is not None
-        config, layout = self.base_config, self.shortening.layout.dialogue
-        long: list[tuple[PromptView, int, ChatRequest]] = []
-        for view in views:
-            turns = [turn for turn in view.turns if turn is not None]
-            for i in turns_to_shorten(
-                turns, longest=config.summary_from, dialogue=config.summary_dialogue
-            ):
-                response = " ".join(turns[i].content.split())
-                text = self.shortening.text(
-                    layout, {"words": str(self.words), "response": response}
-                )
-                asked = ChatRequest((Message("user", text),), max_tokens=6 * self.words)
-                long.append((view, i, asked))
-        answers = self.shortener.chat([asked for _, _, asked in long]) if long else []
-        for (view, i, asked), done in zip(long, answers, strict=True):
-            add_usage(view.usage, usage_of(self.shortener, asked, done))
-            view.shortened += 1
-            if done.finish == "stop" and done.text.strip():
-                view.turns[i] = Turn("assistant", done.text.strip())
-            else:
-                reason = done.failure or f"an answer that ended by {done.finish!r}"
-                view.failure = f"a turn could not be shortened: {reason}"
-                view.transient = view.transient or done.transient
 
     def _fit(self, request: ScoreRequest, view: PromptView) -> None:
         """Whole oldest turns go until the longest of the request's prompts fits."""
@@ -234,7 +210,7 @@ class BasePromptedJudge(Judge):
         begin alike."""
         units: dict[object, list[int]] = {}
         for i, request in enumerate(requests):
-            units.setdefault(shared_beginning(request), []).append(i)
+            units.setdefault(_shared_beginning(request), []).append(i)
         return list(units.values())
 
     # -- what is asked ---------------------------------------------------------------------------
@@ -258,6 +234,38 @@ class BasePromptedJudge(Judge):
     def messages(self, request: ScoreRequest, question: PromptQuestion) -> tuple[Message, ...]:
         """The words of ``question`` about what was prepared of ``request``."""
         return self.builder(request).messages(question, request.payload)
+
+    def answer_likelihoods(
+        self,
+        requests: Sequence[ScoreRequest],
+        dimensions: Sequence[str],
+        texts: Mapping[str, Sequence[str]],
+        score_eos: Mapping[str, bool],
+    ) -> list[dict[str, tuple[list[Likelihood], Usage]]]:
+        """For each request, dimension -> the likelihoods of its ``texts`` as the answer to its
+        question, and what they took. ``score_eos``: whether the end of the turn belongs to them."""
+        asked, owners = [], []
+        for request in requests:
+            for question in self.questions(request, dimensions):
+                (dimension,) = question.dimensions
+                messages = self.messages(request, question)
+                prefill = self.builder(request).prefill(question)
+                eos = score_eos[dimension.name]
+                asked.append(
+                    [
+                        Continuation(messages, text, prefill=prefill, score_eos=eos)
+                        for text in texts[dimension.name]
+                    ]
+                )
+                owners.append(_shared_beginning(request))
+        answers = iter(grouped_likelihoods(self.llm, asked, owners))
+        return [{name: next(answers) for name in dimensions} for _ in requests]
+
+    def chat(self, asked: Sequence[ChatRequest]) -> list[tuple[Completion, Usage]]:
+        """The completion of each request, and what it took."""
+        completions = self.llm.chat(asked) if asked else []
+        pairs = zip(asked, completions, strict=True)
+        return [(completion, usage_of(self.llm, chat, completion)) for chat, completion in pairs]
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
@@ -313,7 +321,7 @@ def prompt_builders(
     return builders
 
 
-def shared_beginning(request: ScoreRequest) -> object:
+def _shared_beginning(request: ScoreRequest) -> object:
     """Requests with the same one have prompts that begin alike."""
     return request.dialogue.id, request.payload.start
 

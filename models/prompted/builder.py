@@ -203,7 +203,7 @@ class PromptBuilder:
             self.shown.examples, d.name, count, seed=self.shown.seed, without=judged
         ):
             text = example.summary if self.shown.excerpt == 0 else None
-            turns = example.excerpt(self.shown.excerpt or len(example.turns))
+            turns = example.turns[-self.shown.excerpt :]  # all of them where it is 0
             low, high = self.scale(d)
             score = low + example.scores[d.name] * (high - low)
             values = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 from pydantic import field_validator
@@ -17,18 +16,11 @@ from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import mean
 
 
-class ExampleTurn(Config):
-    """One message of an example."""
-
-    role: Literal["user", "assistant"]
-    content: str
-
-
 class ScoredExample(Config):
     """A dialogue with its scores per dimension on [0, 1]. ``summary`` may stand in its place."""
 
     id: str
-    turns: tuple[ExampleTurn, ...]
+    turns: tuple[Turn, ...]
     scores: Mapping[str, float]
     summary: str | None = None
 
@@ -38,10 +30,6 @@ class ScoredExample(Config):
         if bad := [f"{k}: {v}" for k, v in value.items() if not 0 <= v <= 1]:
             raise ValueError(f"scores lie in [0, 1], not {bad[0]}")
         return value
-
-    def excerpt(self, turns: int) -> list[Turn]:
-        """The last ``turns`` turns."""
-        return [Turn(t.role, t.content) for t in self.turns[-turns:]]
 
 
 class ExampleFile(Config):
@@ -66,13 +54,10 @@ def _of_labelled(row: LabelledDialogue, dimensions: Sequence[Dimension]) -> Scor
     scores = {}
     for dimension in dimensions:
         rating = row.rating(dimension.name)
-        value = None if rating is None else mean(rating)
-        if rating is None or value is None:
-            continue
-        low, high = rating.scale or (dimension.low, dimension.high)
-        scores[dimension.name] = (value - low) / (high - low)
-    turns = tuple(ExampleTurn(role=t.role, content=t.content) for t in row.dialogue.turns)
-    return ScoredExample(id=row.id, turns=turns, scores=scores)
+        if rating is not None and (value := mean(rating)) is not None:
+            low, high = rating.scale or (dimension.low, dimension.high)
+            scores[dimension.name] = (value - low) / (high - low)
+    return ScoredExample(id=row.id, turns=row.dialogue.turns, scores=scores)
 
 
 def chosen_examples(

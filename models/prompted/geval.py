@@ -13,11 +13,10 @@ from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.llm.cost import Usage, spent
-from medal_judges.models.llm.protocol import ChatRequest, Completion, Continuation, usage_of
+from medal_judges.models.llm.protocol import ChatRequest, Completion
 from medal_judges.models.prompted.base import (
     BasePromptedConfig,
     BasePromptedJudge,
-    shared_beginning,
     tells_likelihoods,
 )
 from medal_judges.models.prompted.parsing.answer import ParsedAnswer
@@ -28,7 +27,6 @@ from medal_judges.models.prompted.ratings import (
     from_logprobs,
     from_samples,
     from_token,
-    grouped_likelihoods,
 )
 from medal_judges.signature import Signature, content_hash
 
@@ -139,11 +137,9 @@ class GEvalJudge(BasePromptedJudge):
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Prediction]:
-        answer = self._by_likelihood if self.method == "likelihood" else self._by_answers
-        answers = iter(answer(requests, dimensions))
+        read = self._by_likelihood if self.method == "likelihood" else self._by_answers
         predictions = []
-        for request in requests:
-            own = {name: next(answers) for name in dimensions}
+        for request, own in zip(requests, read(requests, dimensions), strict=True):
             prediction = to_prediction(
                 {name: [parsed] for name, (parsed, _, _) in own.items()},
                 [self.dimension(name) for name in dimensions],
@@ -152,10 +148,8 @@ class GEvalJudge(BasePromptedJudge):
                 pool="mean",
                 score="expected",
             )
-            # Each answer is one of the ratings or none of them: there is nothing to say of parsing.
-            prediction.details = {
-                name: replace(each, parsed=()) for name, each in prediction.details.items()
-            }
+            # An answer is one of the ratings or none of them: nothing to say of how it was parsed.
+            prediction.details = {n: replace(d, parsed=()) for n, d in prediction.details.items()}
             prediction.usage = spent(usage for _, usages, _ in own.values() for usage in usages)
             prediction.transient = any(transient for _, _, transient in own.values())
             predictions.append(prediction)
@@ -163,73 +157,55 @@ class GEvalJudge(BasePromptedJudge):
 
     def _by_likelihood(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Answered]:
-        asked, owners = [], []
-        for request in requests:
-            for question in self.questions(request, dimensions):
-                ratings = self.ratings[question.dimensions[0].name]
-                prefill = self.builder(request).prefill(question)
-                messages = self.messages(request, question)
-                # "1" also begins "10": there the end of the turn has to tell them apart.
-                eos = ratings.ambiguous
-                asked.append(
-                    [
-                        Continuation(messages, text, prefill=prefill, score_eos=eos)
-                        for text in ratings.texts
-                    ]
-                )
-                owners.append(shared_beginning(request))
-        answers: list[Answered] = []
-        for likelihoods, usage in grouped_likelihoods(self.llm, asked, owners):
-            distribution = from_logprobs([each.total for each in likelihoods])
-            answers.append((ParsedAnswer(None, distribution=distribution), [usage], False))
-        return answers
+    ) -> list[dict[str, RatingAnswer]]:
+        texts = {name: ratings.texts for name, ratings in self.ratings.items()}
+        # "1" also begins "10": there the end of the turn has to tell them apart.
+        eos = {name: ratings.ambiguous for name, ratings in self.ratings.items()}
+        return [
+            {
+                name: (_distributed([each.total for each in likelihoods]), [usage], False)
+                for name, (likelihoods, usage) in own.items()
+            }
+            for own in self.answer_likelihoods(requests, dimensions, texts, eos)
+        ]
 
     def _by_answers(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Answered]:
+    ) -> list[dict[str, RatingAnswer]]:
         asked = [
-            (
-                self.ratings[q.dimensions[0].name],
-                ChatRequest(self.messages(request, q), ANSWER_TOKENS),
-            )
+            (self.ratings[name], ChatRequest(self.messages(request, question), ANSWER_TOKENS))
             for request in requests
-            for q in self.questions(request, dimensions)
+            for name, question in zip(dimensions, self.questions(request, dimensions), strict=True)
         ]
-        answers: list[Answered | None] = [None] * len(asked)
-        spent_before: list[list[Usage]] = [[] for _ in asked]  # on answers without alternatives
+        answers: dict[int, RatingAnswer] = {}
+        in_vain: dict[int, Usage] = {}  # of answers that told no alternatives
         if self.method == "top_logprobs":
-            completions = self._chat([replace(chat, top_logprobs=20) for _, chat in asked])
-            for i, (completion, usage) in enumerate(completions):
-                parsed = _from_alternatives(completion, asked[i][0])
-                if parsed is None:
-                    spent_before[i].append(usage)
+            first = self.chat([replace(chat, top_logprobs=20) for _, chat in asked])
+            for i, (completion, usage) in enumerate(first):
+                if (parsed := _from_alternatives(completion, asked[i][0])) is None:
+                    in_vain[i] = usage
                 else:
                     answers[i] = (parsed, [usage], completion.transient)
-        left = [i for i, answer in enumerate(answers) if answer is None]
-        count, config = self.config.samples, self.config
-        drawn = self._chat(
-            [
-                replace(asked[i][1], temperature=config.temperature, seed=config.seed + k)
-                for i in left
-                for k in range(count)
-            ]
-        )
-        for position, i in enumerate(left):
-            part = drawn[position * count : (position + 1) * count]
+        left = [i for i in range(len(asked)) if i not in answers]
+        warm = {i: replace(asked[i][1], temperature=self.config.temperature) for i in left}
+        seeds = range(self.config.seed, self.config.seed + self.config.samples)
+        drawn = iter(self.chat([replace(warm[i], seed=seed) for i in left for seed in seeds]))
+        for i in left:
+            part = [next(drawn) for _ in seeds]
+            usages = [in_vain[i]] if i in in_vain else []
+            usages += [usage for _, usage in part]
             parsed = from_samples([completion for completion, _ in part], asked[i][0])
-            usages = spent_before[i] + [usage for _, usage in part]
-            answers[i] = (parsed, usages, any(c.transient for c, _ in part))
-        return [answer for answer in answers if answer is not None]
-
-    def _chat(self, requests: Sequence[ChatRequest]) -> list[tuple[Completion, Usage]]:
-        completions = self.llm.chat(requests) if requests else []
-        pairs = zip(requests, completions, strict=True)
-        return [(done, usage_of(self.llm, request, done)) for request, done in pairs]
+            answers[i] = (parsed, usages, any(completion.transient for completion, _ in part))
+        ordered = (answers[i] for i in range(len(asked)))
+        return [{name: next(ordered) for name in dimensions} for _ in requests]
 
 
 # What was read, what it took, and whether a failure in it passes by itself.
-Answered = tuple[ParsedAnswer, list[Usage], bool]
+RatingAnswer = tuple[ParsedAnswer, list[Usage], bool]
+
+
+def _distributed(logprobs: Sequence[float]) -> ParsedAnswer:
+    return ParsedAnswer(None, distribution=from_logprobs(logprobs))
 
 
 def _from_alternatives(completion: Completion, ratings: Ratings) -> ParsedAnswer | None:

@@ -13,15 +13,13 @@ from medal_judges.details import Details
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.llm.cost import spent
-from medal_judges.models.llm.protocol import ChatRequest, Completion, Continuation, usage_of
+from medal_judges.models.llm.protocol import ChatRequest, Completion
 from medal_judges.models.prompted.base import (
     BasePromptedConfig,
     BasePromptedJudge,
     prompt_builders,
-    shared_beginning,
     tells_likelihoods,
 )
-from medal_judges.models.prompted.ratings import grouped_likelihoods
 
 ANSWER_TOKENS = 16  # kept free for the beginning of the answer and the answer
 
@@ -97,24 +95,10 @@ class GPTScoreJudge(BasePromptedJudge):
     def _by_likelihood(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str], texts: Sequence[str]
     ) -> list[Prediction]:
-        asked, owners = [], []
-        for request in requests:
-            for question in self.questions(request, dimensions):
-                messages = self.messages(request, question)
-                prefill = self.builder(request).prefill(question)
-                asked.append(
-                    [
-                        Continuation(
-                            messages, text, prefill=prefill, score_eos=self.config.score_eos
-                        )
-                        for text in texts
-                    ]
-                )
-                owners.append(shared_beginning(request))
-        answers = iter(grouped_likelihoods(self.llm, asked, owners))
+        eos = dict.fromkeys(dimensions, self.config.score_eos)
+        answers = dict.fromkeys(dimensions, texts)
         predictions = []
-        for _ in requests:
-            own = {name: next(answers) for name in dimensions}
+        for own in self.answer_likelihoods(requests, dimensions, answers, eos):
             means = {name: [each.mean for each in told] for name, (told, _) in own.items()}
             prediction = self._prediction(means)
             prediction.usage = spent(usage for _, usage in own.values())
@@ -129,19 +113,19 @@ class GPTScoreJudge(BasePromptedJudge):
             for request in requests
             for question in self.questions(request, dimensions)
         ]
-        replies = zip(asked, self.llm.chat(asked), strict=True)
+        replies = iter(self.chat(asked))
         predictions = []
         for _ in requests:
             own = {name: next(replies) for name in dimensions}
-            means = {n: first_token_logprobs(reply, texts) for n, (_, reply) in own.items()}
+            means = {n: first_token_logprobs(reply, texts) for n, (reply, _) in own.items()}
             prediction = self._prediction(
                 {k: v for k, v in means.items() if not isinstance(v, str)}
             )
-            failed = {k: v for k, v in means.items() if isinstance(v, str)}
+            failed = [f"{name}: {v}" for name, v in means.items() if isinstance(v, str)]
             prediction.scores = {name: prediction.scores.get(name) for name in dimensions}
-            prediction.failure = "; ".join(f"{k}: {v}" for k, v in failed.items()) or None
-            prediction.usage = spent(usage_of(self.llm, *pair) for pair in own.values())
-            prediction.transient = any(reply.transient for _, reply in own.values())
+            prediction.failure = "; ".join(failed) or None
+            prediction.usage = spent(usage for _, usage in own.values())
+            prediction.transient = any(reply.transient for reply, _ in own.values())
             predictions.append(prediction)
         return predictions
 

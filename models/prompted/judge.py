@@ -15,13 +15,7 @@ from medal_judges.config import build_config
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.llm.cost import Usage, spent
-from medal_judges.models.llm.protocol import (
-    ChatRequest,
-    Completion,
-    Continuation,
-    Message,
-    usage_of,
-)
+from medal_judges.models.llm.protocol import ChatRequest, Completion, Continuation, Message
 from medal_judges.models.prompted.base import (
     BasePromptedConfig,
     BasePromptedJudge,
@@ -157,13 +151,12 @@ class PromptedJudge(BasePromptedJudge):
             for question in self.questions(request, dimensions)
             for chat in self._chat_requests(request, question)
         ]
-        completions = self.llm.chat([chat for _, _, chat in asked]) if asked else []
+        told = self.chat([chat for _, _, chat in asked])
         answers = []
-        for (i, question, chat), completion in zip(asked, completions, strict=True):
+        for (i, question, chat), (completion, usage) in zip(asked, told, strict=True):
             shape = self.builder(requests[i]).resolved.answer
             parsed = parse_answer(completion, question.fields, shape)
-            usages = [usage_of(self.llm, chat, completion)]
-            answers.append(ParsedAnswers(i, question, chat, completion, parsed, usages))
+            answers.append(ParsedAnswers(i, question, chat, completion, parsed, [usage]))
         return answers
 
     def _chat_requests(self, request: ScoreRequest, question: PromptQuestion) -> list[ChatRequest]:
@@ -225,8 +218,8 @@ class PromptedJudge(BasePromptedJudge):
         alone."""
         open_ = [a for a in answers if _gave_no_number(self.builder(requests[a.owner]), a)]
         asked = [self._second_request(self.builder(requests[a.owner]), a) for a in open_]
-        completions = self.llm.chat(asked) if asked else []
-        for first, chat, completion in zip(open_, asked, completions, strict=True):
+        told = self.chat(asked)
+        for first, chat, (completion, usage) in zip(open_, asked, told, strict=True):
             shape = self.builder(requests[first.owner]).resolved.answer
             second = parse_answer(completion, first.question.fields, shape)
             spoken = after_thinking(completion.text)
@@ -240,7 +233,7 @@ class PromptedJudge(BasePromptedJudge):
                     reason = f"{before.reason}; asked again: {reason}"
                     second[name] = replace(before, reason=reason)
             first.asked, first.completion, first.by_dimension = chat, completion, second
-            first.usages.append(usage_of(self.llm, chat, completion))
+            first.usages.append(usage)
 
     def _second_request(self, builder: PromptBuilder, first: ParsedAnswers) -> ChatRequest:
         """The first question and its answer, and then the one for the number alone. An answer that

@@ -231,14 +231,15 @@ def resolve(
     if language != "en":
         layers.append(_named(prompt, "language", prompt.languages, language))
         layers += [style.languages[language]] if language in style.languages else []
+    texts: list[Prompt | Texts] = [prompt, *layers]
     return ResolvedPrompt(
         layout=shape,
         answer=prompt.answer.model_copy(update={"format": answer} if answer else {}),
-        parts=_merged(prompt.parts, [t.parts for t in layers]),
-        roles=_merged(prompt.roles, [t.roles for t in layers]),
+        parts={name: text for t in texts for name, text in t.parts.items()},
+        roles={name: text for t in texts for name, text in t.roles.items()},
         aspects=_aspects(prompt, style, layers),
-        user=next((t.user for t in reversed(layers) if t.user), prompt.user),
-        assistant=next((t.assistant for t in reversed(layers) if t.assistant), prompt.assistant),
+        user=next((t.user for t in reversed(texts) if t.user), ""),
+        assistant=next((t.assistant for t in reversed(texts) if t.assistant), ""),
         gap=prompt.gap,
         examples=style.examples,
     )
@@ -253,13 +254,6 @@ def _named(prompt: Prompt, what: str, known: Mapping[str, Any], name: str | None
             f"the prompt {prompt.name!r} has no {what} {name!r}", hint=f"it has: {have}"
         )
     return known[name]
-
-
-def _merged(base: Mapping[str, str], layers: list[Mapping[str, str]]) -> dict[str, str]:
-    merged = dict(base)
-    for layer in layers:
-        merged |= layer
-    return merged
 
 
 def _aspects(prompt: Prompt, style: Variant, layers: list[Texts]) -> dict[str, Aspect]:

@@ -13,6 +13,9 @@ from typing import Literal
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.languages import UNKNOWN_LANGUAGE
 from medal_judges.models.base.turn_features import words
+from medal_judges.models.llm.cost import add_usage
+from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message, usage_of
+from medal_judges.models.prompted.prompt import ResolvedPrompt
 
 Context = Literal["full", "last_40", "first_40", "first_20_last_20", "summary_50", "summary_150"]
 _SHARES: dict[str, tuple[float, float]] = {
@@ -87,11 +90,6 @@ def kept_turns(turns: Sequence[Turn], context: Context) -> list[int]:
     return [i for i in range(len(turns)) if i < first or i >= begin]
 
 
-def summary_words(context: Context) -> int | None:
-    """The words a long answer is shortened to, None where nothing is shortened."""
-    return int(context.removeprefix("summary_")) if context.startswith("summary_") else None
-
-
 def turns_to_shorten(turns: Sequence[Turn], *, longest: int, dialogue: int) -> list[int]:
     """Indices of the assistant's turns of more than ``longest`` words.
 
@@ -103,3 +101,35 @@ def turns_to_shorten(turns: Sequence[Turn], *, longest: int, dialogue: int) -> l
         return []
     pairs = enumerate(zip(turns, counts, strict=True))
     return [i for i, (turn, n) in pairs if turn.role == "assistant" and n > longest]
+
+
+def shorten(
+    views: Sequence[PromptView],
+    llm: LanguageModel,
+    prompt: ResolvedPrompt,
+    context: Context,
+    *,
+    longest: int,
+    dialogue: int,
+) -> None:
+    """Replace long answers (see turns_to_shorten) by the model's own summaries of as many words as
+    ``context`` says: one more request each."""
+    summary_words = int(context.removeprefix("summary_"))
+    long: list[tuple[PromptView, int, ChatRequest]] = []
+    for view in views:
+        turns = [turn for turn in view.turns if turn is not None]
+        for i in turns_to_shorten(turns, longest=longest, dialogue=dialogue):
+            response = " ".join(turns[i].content.split())
+            values = {"words": str(summary_words), "response": response}
+            message = Message("user", prompt.text(prompt.layout.dialogue, values))
+            long.append((view, i, ChatRequest((message,), max_tokens=6 * summary_words)))
+    answers = llm.chat([asked for _, _, asked in long]) if long else []
+    for (view, i, asked), done in zip(long, answers, strict=True):
+        add_usage(view.usage, usage_of(llm, asked, done))
+        view.shortened += 1
+        if done.finish == "stop" and done.text.strip():
+            view.turns[i] = Turn("assistant", done.text.strip())
+        else:
+            reason = done.failure or f"an answer that ended by {done.finish!r}"
+            view.failure = f"a turn could not be shortened: {reason}"
+            view.transient = view.transient or done.transient

@@ -105,7 +105,7 @@ class FollowUpJudge(Judge):
         self.pool.require_judge(self.llm.name)
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> FollowUpJudge:
+    def from_settings(cls, settings: Mapping[str, object]) -> FollowUpJudge:
         """The judge of a YAML file's settings; see FollowUpConfig."""
         where = f"judge {settings.get('name', '')}".strip()
         return cls(build_config(FollowUpConfig, dict(settings), where=where))

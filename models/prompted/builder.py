@@ -215,14 +215,14 @@ class PromptBuilder:
 
     # -- the schema ----------------------------------------------------------------------------
 
-    def schema(self, question: PromptQuestion, comment_chars: int | None) -> dict[str, Any]:
+    def schema(self, question: PromptQuestion, comment_chars: int | None) -> dict[str, object]:
         """The JSON schema of an answer; ``comment_chars`` bounds each comment."""
         answer = self.resolved.answer
-        comment: dict[str, Any] = {"type": "string"}
+        comment: dict[str, object] = {"type": "string"}
         if comment_chars is not None:
             comment["maxLength"] = comment_chars
 
-        def entry(number: dict[str, Any]) -> dict[str, Any]:
+        def entry(number: dict[str, object]) -> dict[str, object]:
             fields = {answer.score: number}
             return _closed(fields | ({answer.comment: comment} if answer.comment else {}))
 
@@ -232,7 +232,7 @@ class PromptBuilder:
         inner = [entry(n) if self._nested else n for n in numbers]
         return _closed({f.key: each for f, each in zip(question.fields, inner, strict=True)})
 
-    def _number_schema(self, d: Dimension) -> dict[str, Any]:
+    def _number_schema(self, d: Dimension) -> dict[str, object]:
         low, high = self.scale(d)
         if not self.whole(d):
             return {"type": "number", "minimum": low, "maximum": high}
@@ -255,7 +255,7 @@ def _bands(bands: Sequence[str], low: float, high: float, *, whole: bool) -> lis
     return lines
 
 
-def _closed(fields: dict[str, Any]) -> dict[str, Any]:
+def _closed(fields: Mapping[str, object]) -> dict[str, object]:
     """An object with just these fields, all of them required (as OpenAI's strict mode wants it)."""
     return {
         "type": "object",

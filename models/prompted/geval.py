@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -121,7 +121,7 @@ class GEvalJudge(BasePromptedJudge):
             self.method = "likelihood"
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> GEvalJudge:
+    def from_settings(cls, settings: Mapping[str, object]) -> GEvalJudge:
         """A judge of configs/judges/; fields as in GEvalConfig. Raises ConfigError."""
         return cls(build_config(GEvalConfig, dict(settings), where="geval judge"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -78,7 +78,7 @@ class GPTScoreJudge(BasePromptedJudge):
             )
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> GPTScoreJudge:
+    def from_settings(cls, settings: Mapping[str, object]) -> GPTScoreJudge:
         """A judge of configs/judges/; fields as in GPTScoreConfig. Raises ConfigError."""
         return cls(build_config(GPTScoreConfig, dict(settings), where="gptscore judge"))
 

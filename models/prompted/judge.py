@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -117,7 +117,7 @@ class PromptedJudge(BasePromptedJudge):
             )
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> PromptedJudge:
+    def from_settings(cls, settings: Mapping[str, object]) -> PromptedJudge:
         """A judge of configs/judges/; fields as in PromptedConfig. Raises ConfigError."""
         return cls(build_config(PromptedConfig, dict(settings), where="prompted judge"))
 

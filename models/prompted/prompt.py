@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -30,6 +30,7 @@ JUDGE_PLACEHOLDERS = frozenset(
         *("low", "high", "low_means", "high_means", "bands"),
     )
 )
+T = TypeVar("T")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
@@ -73,7 +74,7 @@ class Texts(Config):
 
     parts: Mapping[str, str] = {}
     roles: Mapping[str, str] = {}
-    aspects: Mapping[str, Mapping[str, Any]] = {}
+    aspects: Mapping[str, Mapping[str, object]] = {}
     user: str | None = None
     assistant: str | None = None
 
@@ -225,7 +226,8 @@ def resolve(
 
     English is what the file itself says. Raises ConfigError for a name that the file lacks.
     """
-    style = _named(prompt, "variant", prompt.variants, variant or prompt.variant) or Variant()
+    variant = variant or prompt.variant
+    style = _named(prompt, "variant", prompt.variants, variant) if variant else Variant()
     shape = _named(prompt, "layout", prompt.layouts, layout or next(iter(prompt.layouts)))
     layers: list[Texts] = [style]
     if language != "en":
@@ -245,9 +247,7 @@ def resolve(
     )
 
 
-def _named(prompt: Prompt, what: str, known: Mapping[str, Any], name: str | None) -> Any:
-    if name is None:
-        return None
+def _named(prompt: Prompt, what: str, known: Mapping[str, T], name: str) -> T:
     if name not in known:
         have = ", ".join([*(["en"] if what == "language" else []), *known]) or "none"
         raise ConfigError(

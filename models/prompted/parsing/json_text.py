@@ -100,10 +100,10 @@ def locate(text: str, start: int, path: Sequence[str]) -> tuple[int, int] | None
     span = (start, start)
     for wanted in path:
         members = _members(text, span[0])
-        found = next(((begin, end) for key, _, begin, end in members if key == wanted), None)
-        if found is None:
+        value = next(((begin, end) for key, _, begin, end in members if key == wanted), None)
+        if value is None:
             return None
-        span = found
+        span = value
     return span
 
 
@@ -199,8 +199,8 @@ def _escaped(m: re.Match[str]) -> str:
     return {"\\'": "'", '"': '\\"'}.get(m[0], m[0])
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    made: dict[str, object] = {}
     for key, value in pairs:
         if key in made and made[key] != value:
             raise NotJson(f"the key {key!r} stands twice, with two values")

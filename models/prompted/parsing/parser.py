@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.prompted.parsing.answer import AnswerField, AnswerShape, ParsedAnswer, Step
@@ -132,17 +131,17 @@ class _Answer:
 
     # -- objects -----------------------------------------------------------------------------------
 
-    def _speaks(self, record: Mapping[str, Any]) -> bool:
+    def _speaks(self, record: Mapping[str, object]) -> bool:
         return any(self._entries(record, field) for field in self.fields)
 
-    def _entries(self, record: Mapping[str, Any], field: AnswerField) -> dict[str, Any]:
+    def _entries(self, record: Mapping[str, object], field: AnswerField) -> dict[str, object]:
         """The entries of an object that speak of ``field``, by their own spelling of the key."""
         names = (*field.names, self.shape.score) if len(self.fields) == 1 else field.names
         keys = {_bare(name) for name in names}
         return {key: value for key, value in record.items() if _bare(key) in keys}
 
     def _from_object(
-        self, record: Mapping[str, Any], field: AnswerField, step: Step, start: int
+        self, record: Mapping[str, object], field: AnswerField, step: Step, start: int
     ) -> ParsedAnswer:
         """What the object says of ``field`` that opens at ``start``."""
         entries = self._entries(record, field)
@@ -185,7 +184,7 @@ class _Answer:
             answers[f.name] = parsed
         return answers
 
-    def _from_broken(self, entries: Mapping[str, Any], done: int) -> dict[str, ParsedAnswer]:
+    def _from_broken(self, entries: Mapping[str, object], done: int) -> dict[str, ParsedAnswer]:
         """What the whole entries say at the beginning of an object that was cut, or is no JSON
         later. Where the rest, from ``done`` on, names a dimension's key once more, nobody can say
         what that means."""
@@ -207,7 +206,7 @@ def _bare(key: str) -> str:
 
 
 def _of_value(
-    value: Any, field: AnswerField, step: Step, comment: str | None, span: tuple[int, int] | None
+    value: object, field: AnswerField, step: Step, comment: str | None, span: tuple[int, int] | None
 ) -> ParsedAnswer:
     if isinstance(value, bool) and field.binary:
         return ParsedAnswer(float(value), None, "tolerant", comment)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field

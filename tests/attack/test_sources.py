@@ -1,0 +1,68 @@
+"""Supply chain: nothing in the package's sources unpickles, evaluates text or runs foreign code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("src", "models", "training", "data_prep", "inference", "eval", "configs")
+NEVER = {
+    *("eval", "exec", "compile", "__import__"),
+    *("os.system", "os.popen", "tempfile.mktemp", "marshal.loads", "shelve.open"),
+    *("yaml.load", "yaml.unsafe_load", "yaml.full_load", "joblib.load", "pickle.load"),
+    *("pickle.loads", "pickle.Unpickler", "dill.load", "dill.loads"),
+}
+# Libraries that run a repository's code when they are allowed to, or when nothing is said.
+AUTO = ("AutoModel", "AutoTokenizer", "AutoConfig")
+
+
+@cache
+def _calls() -> list[tuple[str, str, ast.Call]]:
+    """(place, name of what is called, the call) of every call in the package."""
+    return list(_walked())
+
+
+def _walked() -> Iterator[tuple[str, str, ast.Call]]:
+    files = {path.resolve() for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    assert len(files) > 100
+    for path in sorted(files):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", ast.unparse(node.func), node
+
+
+def _said(call: ast.Call, name: str) -> object:
+    """The constant given to the keyword ``name``; None where it is not given as one."""
+    for keyword in call.keywords:
+        if keyword.arg == name and isinstance(keyword.value, ast.Constant):
+            return keyword.value.value
+    return None
+
+
+def test_nothing_is_unpickled_or_evaluated() -> None:
+    assert [f"{where} {name}" for where, name, _ in _calls() if name in NEVER] == []
+
+
+def test_torch_and_numpy_read_tensors_only() -> None:
+    loads = [(where, call) for where, name, call in _calls() if name == "torch.load"]
+    assert loads and [w for w, call in loads if _said(call, "weights_only") is not True] == []
+    assert [where for where, _, call in _calls() if _said(call, "allow_pickle")] == []
+
+
+def test_no_command_goes_through_a_shell() -> None:
+    assert [where for where, _, call in _calls() if _said(call, "shell")] == []
+
+
+def test_no_code_of_a_repository_is_run() -> None:
+    allowed = [where for where, _, call in _calls() if _said(call, "trust_remote_code")]
+    silent = [
+        f"{where} {name}"
+        for where, name, call in _calls()
+        if name.split(".")[0].startswith(AUTO)
+        and name.split(".")[-1] in ("from_pretrained", "from_config")
+        and _said(call, "trust_remote_code") is not False
+    ]
+    assert (allowed, silent) == ([], [])

@@ -12,9 +12,9 @@ from dataclasses import asdict
 
 from medal_judges.data_prep.generation.config import Decoding, GenerateConfig
 from medal_judges.data_prep.generation.dialogue_state import DialogueState, Rejection, Stage
-from medal_judges.data_prep.seeds.languages import language_name
 from medal_judges.dialogue import Turn
 from medal_judges.errors import ConfigError
+from medal_judges.languages import language
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
 
@@ -141,4 +141,4 @@ def _attempt(rejection: Rejection) -> dict[str, str | None]:
 
 
 def _context(state: DialogueState) -> dict[str, str | None]:
-    return asdict(state.context) | {"language": language_name(state.context.lang)}
+    return asdict(state.context) | {"language": language(state.context.lang).name}

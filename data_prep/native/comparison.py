@@ -23,10 +23,10 @@ from medal_judges.data_prep.native.pairs import (
     PairVerdict,
     parse_verdict,
 )
-from medal_judges.data_prep.seeds.languages import language_name
 from medal_judges.errors import MedalError
 from medal_judges.journal import Journal
 from medal_judges.jsonl import write_records
+from medal_judges.languages import language
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel
 from medal_judges.models.prompted.prompt import transcript
@@ -102,7 +102,7 @@ class Comparer:
         first, second = shown if native_first else reversed(shown)
         country = pair.native.dialogue.context.get("country")
         values = {
-            "language": language_name(pair.lang),
+            "language": language(pair.lang).name,
             "country": str(country) if country else None,
             "question": self.config.criteria[criterion],
             "first": first,

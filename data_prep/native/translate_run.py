@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from medal_judges.data_prep.native.translation import Translation, Translator
-from medal_judges.data_prep.seeds.languages import language_name
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.journal import Journal
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue, parse_labelled
+from medal_judges.languages import language
 from medal_judges.models.batching import windows
 
 
@@ -38,7 +38,7 @@ def translations_of(
     Raises ConfigError for a language that is not listed, is given twice, or is the source's.
     """
     for lang in languages:
-        language_name(lang)
+        language(lang)
     if not languages or len(set(languages)) < len(languages) or source in languages:
         given = ", ".join(languages) or "nothing"
         raise ConfigError(

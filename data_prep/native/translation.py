@@ -15,9 +15,9 @@ from medal_judges.data_prep.native.asking import (
     JsonQuestion,
     UnusableError,
 )
-from medal_judges.data_prep.seeds.languages import language_name, load_languages
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.languages import language, load_languages
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel
 from medal_judges.models.prompted.prompt import transcript
 from medal_judges.signature import Signature
@@ -183,7 +183,7 @@ class Translator:
                 self._checked(fields[key], translation, first + i) for i, key in enumerate(keys)
             ]
 
-        values = {"language": language_name(translation.lang), **values}
+        values = {"language": language(translation.lang).name, **values}
         return JsonQuestion(values, {key: {"type": "string"} for key in keys}, read)
 
     def _checked(self, text: object, translation: Translation, place: int) -> str:
@@ -235,4 +235,5 @@ class Translator:
 
 def _named(code: str) -> str:
     code = "no" if code == "nb" else code
-    return language_name(code) if code in load_languages() else repr(code)
+    known = load_languages()
+    return known[code].name if code in known else repr(code)

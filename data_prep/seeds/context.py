@@ -1,13 +1,15 @@
-"""SeedContext: what a simulated user is given before the first word (MEDAL, appendix C.1)."""
+"""SeedContext: what a simulated user is given before the first word (MEDAL, appendix C.1), and
+files of them, as ``medal data seeds`` writes them or as written by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from medal_judges.errors import RecordError
+from medal_judges.errors import ConfigError, RecordError
 from medal_judges.fields import optional_text, text
+from medal_judges.jsonl import read_records
 from medal_judges.signature import content_hash
 
 Gender = Literal["female", "male"]
@@ -66,3 +68,28 @@ def parse_context(record: object) -> SeedContext:
         lang=text("lang", record.get("lang"), "an ISO 639-1 code such as 'en'"),
         country=text("country", record.get("country")),
     )
+
+
+def listed_contexts(path: str, n: int, languages: Sequence[str]) -> list[SeedContext]:
+    """The first ``n`` contexts of the file in each of ``languages``, context by context.
+
+    Raises DataError for a bad line, and ConfigError where there are fewer, or one is not there in
+    a language.
+    """
+    groups: dict[str, dict[str, SeedContext]] = {}
+    for context in read_records(path, parse_context):
+        groups.setdefault(context.group, {})[context.lang] = context
+    if len(groups) < n:
+        raise ConfigError(
+            f"contexts: {path} has {len(groups)} contexts, not {n}",
+            hint=f"contexts.n={len(groups)}",
+        )
+    chosen = list(groups.items())[:n]
+    for name, contexts in chosen:
+        missing = [lang for lang in languages if lang not in contexts]
+        if missing:
+            raise ConfigError(
+                f"contexts: {name} in {path} has no {missing[0]!r}",
+                hint=f"it has: {', '.join(contexts)}; medal data seeds --lang writes what is named",
+            )
+    return [contexts[lang] for _, contexts in chosen for lang in languages]

@@ -1,4 +1,5 @@
-"""Readers of the two public sets that MEDAL's contexts come from, as published; they stream.
+"""Readers of scenes, personas and affective states: the embedded ones, of our own writing, in
+configs/seeds/, and the two public sets that MEDAL's contexts come from, as published; they stream.
 
 ATOMIC-10X (West et al., 2022, "Symbolic Knowledge Distillation", CC-BY-4.0): ``ATOMIC10X.jsonl``,
 one triple a line with ``head``, ``relation``, ``tail``, ``split``, ``rec_0.5`` ... ``rec_0.9``
@@ -14,15 +15,18 @@ from __future__ import annotations
 import csv
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.data_prep.seeds.scenes import Triple, parse_triple
-from medal_judges.errors import DataError, RecordError
+from medal_judges.errors import ConfigError, DataError, RecordError
 from medal_judges.fields import text
 from medal_judges.jsonl import damaged, open_text, read_records
 
 T = TypeVar("T")
+EMBEDDED = "embedded"
 Critic = Literal["rec_0.5", "rec_0.6", "rec_0.7", "rec_0.8", "rec_0.9"]
 HIGH_FILTER: Critic = "rec_0.5"
 _PERSONA_FIELDS = ("persona", "input persona")
@@ -30,11 +34,15 @@ _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
 def read_triples(path: str | Path, *, critic: str | None = HIGH_FILTER) -> Iterator[Triple]:
-    """The triples of a JSONL or CSV file (.gz too) that the critic keeps by the field ``critic``;
-    None takes all, also from a file without such a field.
+    """The embedded triples, or those of a JSONL or CSV file (.gz too) that the critic keeps by the
+    field ``critic``; None takes all, also from a file without such a field.
 
     Raises DataError with file, line and field for a line that is no triple.
     """
+    if path == EMBEDDED:
+        scenes = read_yaml("seeds/scenes")["scenes"]
+        names = ("head", "relation", "tail")
+        return (parse_triple(dict(zip(names, each, strict=True))) for each in scenes)
 
     def parse(record: object) -> Triple | None:
         triple = parse_triple(record)
@@ -53,7 +61,10 @@ def _kept(value: object, field: str) -> bool:
 
 
 def read_personas(path: str | Path) -> Iterator[str]:
-    """The personas of a JSONL or CSV file (.gz too). Raises DataError as ``read_triples`` does."""
+    """The embedded personas, or those of a JSONL or CSV file (.gz too). Raises DataError as
+    ``read_triples`` does."""
+    if path == EMBEDDED:
+        return iter(read_yaml("seeds/personas")["personas"])
     return _records(path, parse_persona)
 
 
@@ -105,3 +116,34 @@ def _parse_row(
         return parse(row)
     except RecordError as error:
         raise DataError(path, line, error.message) from error
+
+
+class _Affects(Config):
+    """Quadrant -> its states, one or more (``load_affects`` checks them)."""
+
+    pleasant_activated: tuple[str, ...]
+    pleasant_calm: tuple[str, ...]
+    unpleasant_calm: tuple[str, ...]
+    unpleasant_activated: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quadrant:
+    """A quadrant of the circumplex (Russell, 1980) and its states."""
+
+    name: str
+    states: tuple[str, ...]
+
+
+def load_affects(where: str = EMBEDDED) -> tuple[Quadrant, ...]:
+    """The four quadrants of a YAML file, or the embedded ones.
+
+    Raises ConfigError where a quadrant is empty or a state stands twice.
+    """
+    path = "seeds/affects" if where == EMBEDDED else where
+    given = build_config(_Affects, read_yaml(path), where=path)
+    quadrants = tuple(Quadrant(name, states) for name, states in given)
+    states = [state for quadrant in quadrants for state in quadrant.states]
+    if not all(quadrant.states for quadrant in quadrants) or len(set(states)) < len(states):
+        raise ConfigError(f"{path}: each quadrant needs states, and each state a place of its own")
+    return quadrants

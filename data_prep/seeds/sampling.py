@@ -1,32 +1,37 @@
 """Seed contexts, drawn: the same for the same seed; more of them begin with the same ones.
 
 Each context has scene, persona, gender and state of its own and exists in every language, with a
-country for each (MEDAL, section 3.1.1 and appendix C.1).
+country for each (MEDAL, section 3.1.1 and appendix C.1). Items are drawn by the hash of their name:
+the same on every machine, whatever the order of a file's lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pydantic import Field
 
 from medal_judges.config import Config
-from medal_judges.data_prep.seeds.context import GENDERS, Gender, SeedContext
-from medal_judges.data_prep.seeds.drawing import balanced, drawn, rank, rounds
-from medal_judges.data_prep.seeds.embedded import (
-    EMBEDDED,
-    Quadrant,
-    embedded_personas,
-    embedded_triples,
-    load_affects,
-)
+from medal_judges.data_prep.seeds.context import GENDERS, Gender, SeedContext, listed_contexts
 from medal_judges.data_prep.seeds.keywords import gendered_word
-from medal_judges.data_prep.seeds.languages import language
-from medal_judges.data_prep.seeds.listed import listed_contexts
-from medal_judges.data_prep.seeds.readers import HIGH_FILTER, Critic, read_personas, read_triples
+from medal_judges.data_prep.seeds.readers import (
+    EMBEDDED,
+    HIGH_FILTER,
+    Critic,
+    Quadrant,
+    load_affects,
+    read_personas,
+    read_triples,
+)
 from medal_judges.data_prep.seeds.scenes import Scene, Triple, is_neutral, scene_of, sentences
 from medal_judges.errors import ConfigError
+from medal_judges.languages import language
+
+T = TypeVar("T")
 
 
 class SeedsConfig(Config):
@@ -77,14 +82,9 @@ def draws_for(config: SeedsConfig, seed: int) -> list[Draw]:
 
     Raises ConfigError as ``draw`` and ``load_affects`` do, DataError for a bad line of a file.
     """
-    triples = (
-        embedded_triples()
-        if config.scenes == EMBEDDED
-        else read_triples(config.scenes, critic=config.critic)
-    )
-    people = embedded_personas() if config.personas == EMBEDDED else read_personas(config.personas)
-    quadrants = load_affects(config.affects)
-    return draw(config.n, triples, people, quadrants, seed=seed, genders=config.genders)
+    triples = read_triples(config.scenes, critic=config.critic)
+    personas, quadrants = read_personas(config.personas), load_affects(config.affects)
+    return draw(config.n, triples, personas, quadrants, seed=seed, genders=config.genders)
 
 
 def draw(
@@ -119,8 +119,8 @@ def draw(
 
 
 def _scenes(triples: Iterable[Triple], n: int, seed: int) -> list[Scene]:
-    found = drawn(triples, n, seed=seed, what="scene", name=sentences, fit=is_neutral)
-    return [scene_of(triple) for triple in found]
+    neutral = drawn(triples, n, seed=seed, what="scene", name=sentences, fit=is_neutral)
+    return [scene_of(triple) for triple in neutral]
 
 
 def _is_neutral(persona: str) -> bool:
@@ -176,3 +176,64 @@ def in_languages(
     return [
         each.context(lang, homes[lang][i]) for i, each in enumerate(draws) for lang in languages
     ]
+
+
+def rank(seed: int, what: str, item: str) -> bytes:
+    """Place of ``item`` in the draw ``what``: 16 bytes to sort by."""
+    return hashlib.blake2b(f"{seed}\0{what}\0{item}".encode(), digest_size=16).digest()
+
+
+def drawn(
+    stream: Iterable[T],
+    count: int,
+    *,
+    seed: int,
+    what: str,
+    name: Callable[[T], str],
+    fit: Callable[[T], bool],
+) -> list[T]:
+    """The ``count`` different ``fit`` items of lowest rank, in that order; all where there are
+    fewer.
+
+    ``name`` is what an item is known and ranked by; items of one name count once. Holds ``count``
+    items at a time, however long the stream, and asks ``fit`` only of what would be drawn.
+    """
+    lowest: list[tuple[int, str]] = []  # a heap with the highest rank on top
+    held: dict[str, T] = {}
+    for item in stream:
+        known_by = name(item)
+        place = -int.from_bytes(rank(seed, what, known_by), "big")
+        full = len(lowest) >= count
+        if (full and place <= lowest[0][0]) or known_by in held or not fit(item):
+            continue
+        if full:
+            del held[heapq.heapreplace(lowest, (place, known_by))[1]]
+        else:
+            heapq.heappush(lowest, (place, known_by))
+        held[known_by] = item
+    return [held[known_by] for _, known_by in sorted(lowest, reverse=True)]
+
+
+def rounds(
+    items: Sequence[T], count: int, *, seed: int, what: str, name: Callable[[T], str]
+) -> list[T]:
+    """``count`` items: all in their order, then all in another one, and so on."""
+    taken = list(items[:count])
+    turn = 1
+    while len(taken) < count:
+        again = sorted(items, key=lambda item: rank(seed, f"{what} {turn}", name(item)))
+        taken += again[: count - len(taken)]
+        turn += 1
+    return taken
+
+
+def balanced(values: Sequence[T], count: int, *, seed: int, what: str) -> list[T]:
+    """``count`` values; at every length each came as often as any other, up to one."""
+    places = list(range(len(values)))
+    order: list[T] = []
+    turn = 0
+    while len(order) < count:
+        mixed = sorted(places, key=lambda i: rank(seed, f"{what} {turn}", str(i)))
+        order += [values[i] for i in mixed]
+        turn += 1
+    return order[:count]

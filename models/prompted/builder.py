@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from medal_judges.config import read_yaml
 from medal_judges.dialogue import Turn
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
+from medal_judges.languages import language_name
 from medal_judges.models.llm.protocol import Message
 from medal_judges.models.prompted.examples import ScoredExample, chosen_examples
 from medal_judges.models.prompted.parsing.answer import AnswerField, Scale
@@ -263,15 +262,3 @@ def _closed(fields: Mapping[str, object]) -> dict[str, object]:
         "required": list(fields),
         "additionalProperties": False,
     }
-
-
-def language_name(code: str) -> str:
-    """English name of an ISO 639-1 code (``de``: German); the code itself where it is not in
-    configs/seeds/languages.yaml."""
-    entry = _languages().get(code)
-    return str(entry["name"]) if entry else code
-
-
-@cache
-def _languages() -> dict[str, Any]:
-    return read_yaml("seeds/languages")

@@ -1,12 +1,13 @@
-"""Language codes: ISO 639-1 as it is, and English names (``chinese``) brought to their code."""
+"""Languages: codes (ISO 639-1, also of English names such as ``chinese``), names and countries."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 
-from medal_judges.errors import RecordError
+from medal_judges.errors import ConfigError, RecordError
 from medal_judges.fields import text
 
 UNKNOWN_LANGUAGE = "und"  # ISO 639-2 for undetermined; a line without `lang` is not guessed
@@ -39,9 +40,41 @@ def base_language(lang: str) -> str:
     return lang.replace("_", "-").split("-")[0].lower()
 
 
+@dataclass(frozen=True, slots=True)
+class Language:
+    """``name`` in English (``Chinese``); ``countries`` (in English, one or more) that a simulated
+    user may speak from."""
+
+    name: str
+    countries: tuple[str, ...]
+
+
 @cache
-def _codes_by_name() -> Mapping[str, str]:
+def load_languages() -> Mapping[str, Language]:
+    """configs/seeds/languages.yaml: ISO 639-1 code to Language."""
     from medal_judges.config import read_yaml  # pydantic: not for a file whose rows have codes
 
-    languages = read_yaml("seeds/languages")
-    return {str(entry["name"]).lower(): code for code, entry in languages.items()}
+    entries = read_yaml("seeds/languages").items()
+    return {code: Language(each["name"], tuple(each["countries"])) for code, each in entries}
+
+
+def language(code: str) -> Language:
+    """The language of an ISO 639-1 code. Raises ConfigError for one that is not listed."""
+    known = load_languages()
+    if code not in known:
+        raise ConfigError(
+            f"no language {code!r} in seeds/languages.yaml",
+            hint=f"known: {' '.join(known)}; add others to that file",
+        )
+    return known[code]
+
+
+def language_name(code: str) -> str:
+    """``German`` for ``de``; the code itself where it is not listed."""
+    known = load_languages()
+    return known[code].name if code in known else code
+
+
+@cache
+def _codes_by_name() -> Mapping[str, str]:
+    return {each.name.lower(): code for code, each in load_languages().items()}

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.config import build_config
 from medal_judges.data_prep.seeds.context import parse_context
-from medal_judges.data_prep.seeds.embedded import load_affects
+from medal_judges.data_prep.seeds.readers import load_affects
 from medal_judges.data_prep.seeds.sampling import (
     SeedsConfig,
     contexts_for,

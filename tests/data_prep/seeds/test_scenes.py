@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.seeds.embedded import (
-    embedded_personas,
-    embedded_triples,
-    load_affects,
-)
 from medal_judges.data_prep.seeds.keywords import affective_word, gendered_word
-from medal_judges.data_prep.seeds.languages import language, language_name, load_languages
+from medal_judges.data_prep.seeds.readers import (
+    EMBEDDED,
+    load_affects,
+    read_personas,
+    read_triples,
+)
 from medal_judges.data_prep.seeds.scenes import (
     Triple,
     is_neutral,
@@ -23,6 +23,7 @@ from medal_judges.data_prep.seeds.scenes import (
     sentences,
 )
 from medal_judges.errors import ConfigError, RecordError
+from medal_judges.languages import language, language_name, load_languages
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_the_spelling_of_the_published_read_me() -> None:
 
 
 def test_the_embedded_set_is_large_varied_and_neutral() -> None:
-    triples, personas = list(embedded_triples()), list(embedded_personas())
+    triples, personas = list(read_triples(EMBEDDED)), list(read_personas(EMBEDDED))
     scenes = [scene_of(triple) for triple in triples]
     assert len(triples) >= 60 and len({scene.text for scene in scenes}) == len(triples)
     assert len(personas) >= 60 and len(set(personas)) == len(personas)

@@ -10,6 +10,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,6 +70,7 @@ _QUESTION, _EXCLAMATION = re.compile(r"[?？؟]"), re.compile(r"[!！]")
 _ORDERS = (1, 2, 3)
 _WINDOW = 4
 Grams = set[tuple[str, ...]]
+_NOTHING: dict[int, Grams] = {n: set() for n in _ORDERS}
 
 
 def words(text: str) -> list[str]:
@@ -76,9 +78,14 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def ngrams(tokens: Sequence[str], order: int) -> list[tuple[str, ...]]:
-    """All n-grams in order, repeats kept."""
-    return [tuple(tokens[i : i + order]) for i in range(len(tokens) - order + 1)]
+@dataclass(slots=True)
+class _Speaker:
+    """What one side has said so far: n-grams of all its turns, and of its last four one by one."""
+
+    said: dict[int, Grams] = field(default_factory=lambda: {n: set() for n in _ORDERS})
+    recent: deque[dict[int, Grams]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    turns: Grams = field(default_factory=set)
+    log_words: float = 0.0
 
 
 def turn_features(dialogue: Dialogue) -> np.ndarray:
@@ -89,69 +96,43 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
     for position, turn in enumerate(dialogue.turns):
         own = speakers[turn.role]
         partner = speakers["user" if turn.role == "assistant" else "assistant"]
-        tokens = words(turn.content)
-        grams = {n: ngrams(tokens, n) for n in _ORDERS}
-        form = _form(turn.content, tokens, heard)
+        text, tokens = turn.content, words(turn.content)
+        # All n-grams in order, repeats kept.
+        # n-grams in order, repeats kept.
+        grams = {n: list(zip(*(tokens[i:] for i in range(n)), strict=False)) for n in _ORDERS}
+        lately = {n: set().union(*(turn[n] for turn in own.recent)) for n in (1, 2)}
+        last = partner.recent[-1] if partner.recent else _NOTHING
+        marks = sum(not c.isalnum() and not c.isspace() for c in text)
+        log_words, count = math.log1p(len(tokens)), max(1, len(tokens))
         table[position] = [
-            *form[:2],
-            *(_share(grams[n], own.lately(n)) for n in (1, 2)),
+            log_words,
+            sum(map(len, tokens)) / count,
+            _share(grams[1], lately[1]),
+            _share(grams[2], lately[2]),
             _share(grams[3], own.said[3]),
-            *(_share(grams[n], partner.last(n)) for n in _ORDERS),
+            *(_share(grams[n], last[n]) for n in _ORDERS),
             _share(grams[2], partner.said[2]),
             float(tuple(tokens) in own.turns),
-            *form[2:],
-            math.log1p(len(tokens)) - partner.log_words if partner.turns else 0.0,
+            len(set(tokens)) / count,
+            math.log1p(len(set(tokens) - heard)),
+            float(bool(_QUESTION.search(text))),
+            float(bool(_EXCLAMATION.search(text))),
+            float(not tokens),
+            marks / max(1, len(text)),
+            log_words - partner.log_words if partner.turns else 0.0,
             math.log1p(position + 1),
         ]
-        own.remember(tokens, grams)
+        own.recent.append({n: set(grams[n]) for n in _ORDERS})
+        for n in _ORDERS:
+            own.said[n] |= own.recent[-1][n]
+        own.turns.add(tuple(tokens))
+        own.log_words = log_words
         heard.update(tokens)
     return table
 
 
-class _Speaker:
-    """What one side has said so far."""
-
-    def __init__(self) -> None:
-        self.said: dict[int, Grams] = {n: set() for n in _ORDERS}
-        self.recent: deque[dict[int, Grams]] = deque(maxlen=_WINDOW)
-        self.turns: Grams = set()
-        self.log_words = 0.0
-
-    def lately(self, order: int) -> Grams:
-        """n-grams of the last four turns."""
-        return set().union(*(turn[order] for turn in self.recent))
-
-    def last(self, order: int) -> Grams:
-        """n-grams of the last turn."""
-        return self.recent[-1][order] if self.recent else set()
-
-    def remember(self, tokens: list[str], grams: dict[int, list[tuple[str, ...]]]) -> None:
-        turn = {n: set(grams[n]) for n in _ORDERS}
-        self.recent.append(turn)
-        for n in _ORDERS:
-            self.said[n] |= turn[n]
-        self.turns.add(tuple(tokens))
-        self.log_words = math.log1p(len(tokens))
-
-
-def _share(grams: list[tuple[str, ...]], known: Grams) -> float:
+def _share(grams: Sequence[tuple[str, ...]], known: Grams) -> float:
     return sum(gram in known for gram in grams) / len(grams) if grams else 0.0
-
-
-def _form(text: str, tokens: list[str], heard: set[str]) -> list[float]:
-    """log_words, word_length, then distinct_1 to punctuation."""
-    count = max(1, len(tokens))
-    marks = sum(not c.isalnum() and not c.isspace() for c in text)
-    return [
-        math.log1p(len(tokens)),
-        sum(map(len, tokens)) / count,
-        len(set(tokens)) / count,
-        math.log1p(len(set(tokens) - heard)),
-        float(bool(_QUESTION.search(text))),
-        float(bool(_EXCLAMATION.search(text))),
-        float(not tokens),
-        marks / max(1, len(text)),
-    ]
 
 
 def turn_similarities(vectors: Tensor, roles: Tensor, mask: Tensor) -> Tensor:
@@ -161,34 +142,17 @@ def turn_similarities(vectors: Tensor, roles: Tensor, mask: Tensor) -> Tensor:
 
     unit = functional.normalize(vectors.float(), dim=-1)
     cosine = unit @ unit.transpose(1, 2)  # [B, T, T]
-    turns = vectors.shape[1]
-    position = torch.arange(turns, device=vectors.device)
+    position = torch.arange(vectors.shape[1], device=vectors.device)
     earlier = (position[None, :] < position[:, None]) & mask[:, None, :]
     same = roles[:, :, None] == roles[:, None, :]
     own, partner = earlier & same, earlier & ~same
-    return torch.stack(
-        [
-            _nearest(cosine, own),
-            _nearest(cosine, own & (_from_end(own) <= _WINDOW)),
-            _nth_last(cosine, own, 1),
-            _nth_last(cosine, partner, 1),
-            _nth_last(cosine, partner, 2),
-        ],
-        dim=-1,
-    )
-
-
-def _nearest(cosine: Tensor, allowed: Tensor) -> Tensor:
-    highest = cosine.masked_fill(~allowed, -2).amax(-1)
-    return highest.where(allowed.any(-1), highest.new_zeros(()))
-
-
-def _from_end(allowed: Tensor) -> Tensor:
-    """1 at the last allowed turn, 2 at the one before it, and so on."""
-    return allowed.flip(-1).cumsum(-1).flip(-1)
-
-
-def _nth_last(cosine: Tensor, allowed: Tensor, n: int) -> Tensor:
-    """Cosine with the n-th last allowed turn, 0 where there are fewer."""
-    chosen = allowed & (_from_end(allowed) == n)
-    return (cosine * chosen).sum(-1)
+    # 1 at the speaker's last turn before, 2 at the one before it, and so on.
+    own_rank, partner_rank = (m.flip(-1).cumsum(-1).flip(-1) for m in (own, partner))
+    columns = []
+    for allowed in (own, own & (own_rank <= _WINDOW)):
+        highest = cosine.masked_fill(~allowed, -2).amax(-1)
+        columns.append(highest.where(allowed.any(-1), highest.new_zeros(())))
+    last_own, last_partner = own & (own_rank == 1), partner & (partner_rank == 1)
+    for allowed in (last_own, last_partner, partner & (partner_rank == 2)):
+        columns.append((cosine * allowed).sum(-1))
+    return torch.stack(columns, dim=-1)

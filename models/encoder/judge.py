@@ -20,14 +20,13 @@ from medal_judges.models.base.weights import WEIGHTS_NAME, load_weights, write_w
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
 from medal_judges.models.encoder.body import check_window, load_body, without_pooler
 from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.net import EncoderNet
+from medal_judges.models.encoder.net import EncoderNet, Logits
 from medal_judges.models.encoder.turn_batch import (
     EncodedDialogue,
     TurnTokenizer,
     collate,
     collate_sequences,
 )
-from medal_judges.models.encoder.turn_nets import Logits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

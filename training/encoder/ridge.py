@@ -18,7 +18,7 @@ from medal_judges.models.base.heads import Head
 from medal_judges.models.base.turn_features import ROLE_INDEX
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.encoder.turn_nets import LinearNet, by_role
+from medal_judges.models.encoder.net import LinearNet, by_role
 from medal_judges.training.encoder.data import EncoderDataset
 from medal_judges.training.encoder.fitting import groups_of, labelled_rows, mute_groups
 from medal_judges.training.encoder.reply import other_halves

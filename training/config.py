@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -14,7 +14,7 @@ from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.models.lora.config import LoraConfig
 
 
-def _no_is_text(value: Any) -> Any:
+def _no_is_text(value: object) -> object:
     """YAML reads a bare ``no`` as false."""
     return "no" if value is False else value
 

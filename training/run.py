@@ -21,7 +21,7 @@ from medal_judges.training.card.emissions import Meter
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.finish import finish
 from medal_judges.training.hybrid.train import fit_hybrid
-from medal_judges.training.rows.example_store import learnt_names
+from medal_judges.training.rows.examples import learnt_names
 from medal_judges.training.rows.rows import RunRows, load_rows
 
 # Families that the loop trains; the others are fitted at once.

@@ -28,8 +28,7 @@ from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.signature import content_hash
 from medal_judges.training.agreement import ScoredExamples, scores_of_logits
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.encoder.fitting import balance_heads, fit_turn_means
-from medal_judges.training.encoder.task import EncoderTask
+from medal_judges.training.encoder.task import EncoderTask, balance_heads, fit_turn_means
 from medal_judges.training.finish import ask, finish
 from medal_judges.training.loop.calibration import fit_calibrations
 from medal_judges.training.loop.distributed import make_accelerator, strategy, whole_weights
@@ -37,8 +36,7 @@ from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.loop.task import TrainingTask
 from medal_judges.training.loop.validation import means_over_dimensions
 from medal_judges.training.lora.task import GenerativeTask, LoraTask
-from medal_judges.training.rows.example_store import spread
-from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.rows.examples import TrainingExample, spread
 from medal_judges.training.rows.rows import RunRows
 
 if TYPE_CHECKING:

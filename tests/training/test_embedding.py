@@ -13,8 +13,13 @@ from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.embedding.fit import fit_embedding_judge
-from medal_judges.training.embedding.search import FitSetting, SearchData, fit_net, folds_of
+from medal_judges.training.embedding.fit import (
+    FitSetting,
+    SearchData,
+    fit_embedding_judge,
+    fit_net,
+    folds_of,
+)
 from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.rows import RunRows
 

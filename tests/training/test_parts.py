@@ -16,8 +16,8 @@ from medal_judges.models.base.heads import HeadConfig
 from medal_judges.models.encoder.body import load_body
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.training.config import DataEntry, OptimConfig, TrainConfig
-from medal_judges.training.encoder.fitting import balance_heads
 from medal_judges.training.encoder.ridge import RidgeProblem, group_columns
+from medal_judges.training.encoder.task import balance_heads
 from medal_judges.training.loop.batches import epoch_batches
 from medal_judges.training.loop.optimizer import (
     body_layers,

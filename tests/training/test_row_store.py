@@ -13,17 +13,18 @@ from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import LeakError
 from medal_judges.training.config import DataEntry, TrainConfig
-from medal_judges.training.rows import example_store, row_store
+from medal_judges.training.rows import examples as examples_module
+from medal_judges.training.rows import row_store
 from medal_judges.training.rows import rows as rows_module
-from medal_judges.training.rows.example_store import (
+from medal_judges.training.rows.examples import (
     StoredExamples,
+    TrainingExample,
     in_store,
     learnt_names,
     sources_of,
     targets_of,
     weights_of,
 )
-from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.rows import load_rows
 from medal_judges.training.run import train_judge
 
@@ -121,7 +122,7 @@ def test_a_run_from_a_store_is_the_run_from_memory(
     # A second run builds nothing, and its judge is the same.
     for module, name in (
         (row_store, "_build"),
-        (example_store, "_write_encoded"),
+        (examples_module, "_write_encoded"),
         (rows_module, "check_leaks"),
     ):
         stored.setattr(module, name, _never)

@@ -1,26 +1,222 @@
-"""Fit an embedding judge: read every dialogue once, search the settings, fit, calibrate."""
+"""Fit an embedding judge: read every dialogue once, search the settings on held-out rows, fit,
+calibrate."""
 
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
 
 import numpy as np
 
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
+from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Calibration
-from medal_judges.models.embedding.config import EmbeddingConfig
+from medal_judges.models.embedding.config import EmbeddingConfig, EmbeddingHead
 from medal_judges.models.embedding.judge import EmbeddingJudge
-from medal_judges.models.embedding.net import Floats
+from medal_judges.models.embedding.net import FittedNet, Floats
 from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
 from medal_judges.signature import content_hash
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.embedding.search import FitSetting, Search, SearchData, fit_net, folds_of
 from medal_judges.training.loop.calibration import MIN_ROWS, fit_isotonic
 from medal_judges.training.loop.validation import validation_figures
 from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.rows import RunRows
+
+_FLOOR = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class FitSetting:
+    """How one dimension is fitted; what does not apply to the head stays None."""
+
+    head: EmbeddingHead
+    top: int = 1
+    alpha: float = 1.0
+    share: float | None = None
+    hidden: tuple[int, ...] | None = None
+    epochs: int | None = None
+    learning_rate: float | None = None
+
+
+@dataclass(slots=True)
+class SearchData:
+    """Rows to fit and choose on: ``table`` [n, W] beside ``examples``; each fold is the numbers of
+    rows fitted on, and of rows that the setting is then judged by."""
+
+    examples: Sequence[TrainingExample]
+    table: Floats
+    is_feature: np.ndarray
+    folds: Sequence[tuple[np.ndarray, np.ndarray]]
+    decode: str
+    seed: int
+
+    def labelled(self, rows: np.ndarray, name: str) -> np.ndarray:
+        """Those of ``rows`` with a label of dimension ``name``."""
+        return np.array([i for i in rows if name in self.examples[i].targets], dtype=int)
+
+
+def folds_of(
+    examples: Sequence[TrainingExample], train: int, parts: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """One fold where there are rows after the first ``train``: they are the validation rows.
+    Otherwise ``parts`` folds of the training rows, whole groups together."""
+    if len(examples) > train:
+        return [(np.arange(train), np.arange(train, len(examples)))]
+    from sklearn.model_selection import GroupKFold
+
+    groups = [example.group or example.dialogue.id for example in examples]
+    count = len(set(groups))
+    if count < 2:
+        raise ConfigError(
+            "an embedding judge chooses its settings on held-out rows: one conversation is too few"
+        )
+    return list(GroupKFold(min(parts, count)).split(groups, groups=groups))
+
+
+def fit_net(data: SearchData, rows: np.ndarray, name: str, setting: FitSetting) -> FittedNet:
+    """The net of dimension ``name`` fitted on ``rows``, as plain arrays.
+
+    Raises ConfigError when none of them has a label.
+    """
+    rows = data.labelled(rows, name)
+    if not len(rows):
+        raise ConfigError(
+            f"{name!r} has no label in a part of the training rows",
+            hint="give validation rows, or fewer model.folds",
+        )
+    x = data.table[rows]
+    units = np.array([data.examples[i].targets[name] for i in rows], dtype=float)
+    weights = np.array([data.examples[i].weight for i in rows])
+    mean, deviation = np.average(x, axis=0, weights=weights), x.std(axis=0)
+    scale = np.where(deviation > _FLOOR, 1 / np.maximum(deviation, _FLOOR), 0.0)
+    if setting.share is not None:
+        scale = scale * np.where(data.is_feature, 1.0, setting.share)
+    inputs = (x - mean) * scale
+    if setting.head == "ridge":
+        from sklearn.linear_model import Ridge
+
+        fitted = Ridge(alpha=setting.alpha).fit(inputs, units, sample_weight=weights)
+        layer = (fitted.coef_[:, None].astype(float), np.array([fitted.intercept_], dtype=float))
+        return FittedNet("ridge", mean, scale, (layer,))
+    if len(set(weights)) > 1:
+        raise ConfigError(
+            "the weights of entries count for model.head: ridge only", hint="leave weight out"
+        )
+    return _mlp(inputs, units, setting, data.seed, mean, scale)
+
+
+def _mlp(
+    x: Floats, y: Floats, setting: FitSetting, seed: int, mean: Floats, scale: Floats
+) -> FittedNet:
+    """On whole-number classes: Equation 1 from [0, 1] to [0, top], rounded."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
+
+    classes = np.floor(y * setting.top + 0.5).astype(int)
+    known = tuple(int(c) for c in np.unique(classes))
+    classifier = setting.head == "mlp_classifier"
+    if classifier and len(known) == 1:
+        return FittedNet(setting.head, mean, scale, (), setting.top, known)
+    kind = MLPClassifier if classifier else MLPRegressor
+    model = kind(
+        hidden_layer_sizes=setting.hidden,
+        alpha=setting.alpha,
+        max_iter=setting.epochs,
+        learning_rate_init=setting.learning_rate,
+        random_state=seed,
+    )
+    with warnings.catch_warnings():  # the duration is a setting, not a failure
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(x, classes if classifier else classes.astype(float))
+    layers = tuple(
+        (w.astype(float), b.astype(float))
+        for w, b in zip(model.coefs_, model.intercepts_, strict=True)
+    )
+    return FittedNet(setting.head, mean, scale, layers, setting.top, known if classifier else ())
+
+
+class Search:
+    """Chooses each dimension's FitSetting, and remembers what was tried (``rows``)."""
+
+    def __init__(self, config: EmbeddingConfig, data: SearchData) -> None:
+        self.config, self.data = config, data
+        self.rows: list[dict[str, Any]] = []
+
+    def run(self, dimensions: Sequence[Dimension]) -> dict[str, FitSetting]:
+        """Dimension -> its setting: ridge by its own grid; MLPs by the class range, then theirs."""
+        heads = {d.name: self.config.head_of(d.name) for d in dimensions}
+        grid = self.config.ridge
+        ridges = [
+            FitSetting("ridge", alpha=a, share=s) for s, a in product(grid.shares, grid.alphas)
+        ]
+        chosen = {
+            d.name: self._best("ridge", d, ridges) for d in dimensions if heads[d.name] == "ridge"
+        }
+        nets = [d for d in dimensions if heads[d.name] != "ridge"]
+        top = self._class_range([d for d in nets if d.kind != "binary"])
+        for d in nets:
+            settings = self._mlp_grid(heads[d.name], 1 if d.kind == "binary" else top)
+            chosen[d.name] = self._best("hyperparameters", d, settings)
+        return chosen
+
+    def _mlp_grid(self, head: EmbeddingHead, top: int) -> list[FitSetting]:
+        """The first one has the first value of each."""
+        grid = self.config.mlp
+        return [
+            FitSetting(head, top, alpha, None, hidden, epochs, rate)
+            for hidden, alpha, epochs, rate in product(
+                grid.hidden, grid.alpha, grid.epochs, grid.learning_rate
+            )
+        ]
+
+    def _class_range(self, dimensions: Sequence[Dimension]) -> int:
+        """First stage: the highest class that is best on average over ``dimensions``."""
+        tops = self.config.class_ranges
+        if len(tops) == 1 or not dimensions:
+            return tops[0]
+        means = []
+        for top in tops:
+            firsts = [self._mlp_grid(self.config.head_of(d.name), top)[0] for d in dimensions]
+            tried = zip(dimensions, firsts, strict=True)
+            means.append(np.mean([self._try("class range", d, s) or 0.0 for d, s in tried]))
+        best = tops[int(np.argmax(means))]
+        for row in self.rows:
+            if row["stage"] == "class range":
+                row["chosen"] = row["top"] == best
+        return best
+
+    def _best(self, stage: str, dimension: Dimension, grid: Sequence[FitSetting]) -> FitSetting:
+        """The setting of ``grid`` with the highest agreement; the first of equals, so that the
+        order of the grid is a preference."""
+        values = [self._try(stage, dimension, setting) for setting in grid]
+        best = int(np.argmax([-np.inf if v is None else v for v in values]))
+        self.rows[len(self.rows) - len(grid) + best]["chosen"] = True
+        return grid[best]
+
+    def _try(self, stage: str, dimension: Dimension, setting: FitSetting) -> float | None:
+        """Spearman (AUC of a binary dimension) on held-out rows, the mean over folds and sources;
+        None where undefined everywhere. Its sign counts (ORALIS tunes for positive correlation)."""
+        data, name = self.data, dimension.name
+        kind = "auc" if dimension.kind == "binary" else "spearman"
+        values = []
+        for train, held_out in data.folds:
+            net = fit_net(data, train, name, setting)
+            scores = {name: net.units(data.table[held_out], data.decode)}
+            examples = [data.examples[i] for i in held_out]
+            figures = validation_figures(examples, scores, {name} if kind == "auc" else ())
+            if f"{kind}/{name}" in figures:
+                values.append(figures[f"{kind}/{name}"])
+        value = float(np.mean(values)) if values else None
+        row = {"stage": stage, "dimension": name} | asdict(setting)
+        row["hidden"] = "x".join(map(str, setting.hidden)) if setting.hidden else None
+        self.rows.append(row | {"figure": kind, "value": value, "chosen": False})
+        return value
+
 
 logger = logging.getLogger(__name__)
 

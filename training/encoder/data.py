@@ -20,8 +20,12 @@ from medal_judges.models.encoder.turn_batch import (
     collate_sequences,
 )
 from medal_judges.training.loop.task import HeadsObjective, TrainingData
-from medal_judges.training.rows.example_store import RowForm, encode_examples, tokenizer_key
-from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.rows.examples import (
+    RowForm,
+    TrainingExample,
+    encode_examples,
+    tokenizer_key,
+)
 from medal_judges.training.rows.row_store import Row
 
 

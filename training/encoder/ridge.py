@@ -16,13 +16,12 @@ import torch
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Head
 from medal_judges.models.base.turn_features import ROLE_INDEX
-from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.config import EncoderConfig, FeatureGroup
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.encoder.net import LinearNet, by_role
+from medal_judges.models.encoder.net import EncoderNet, LinearNet, by_role
 from medal_judges.training.encoder.data import EncoderDataset
-from medal_judges.training.encoder.fitting import groups_of, labelled_rows, mute_groups
 from medal_judges.training.encoder.reply import other_halves
-from medal_judges.training.rows.examples import STANDARD_SHARE, TrainingExample
+from medal_judges.training.rows.examples import STANDARD_SHARE, TrainingExample, targets_of
 
 _BATCH = 64
 _FLOOR = 1e-9
@@ -182,3 +181,35 @@ def _places(names: Sequence[str], text: str) -> list[tuple[int, int]]:
         )
     sides = [ROLE_INDEX[role]] if dot else [0, 1]
     return [(side, names.index(name)) for side in sides]
+
+
+# -- which feature group has a say in which dimension -------------------------------------------
+
+
+def groups_of(config: EncoderConfig) -> tuple[FeatureGroup, ...]:
+    """The settings of each member of the ensemble; without groups all of them read all sources."""
+    return config.feature_groups or (FeatureGroup(name="all"),) * config.members
+
+
+def labelled_rows(examples: Sequence[TrainingExample], group: FeatureGroup, name: str) -> list[int]:
+    """The rows of the sources of ``group`` that have a label of dimension ``name``."""
+    labelled = np.flatnonzero(np.isfinite(targets_of(examples, name))).tolist()
+    return [i for i in labelled if not group.sources or examples[i].source in group.sources]
+
+
+def mute_groups(net: EncoderNet, examples: Sequence[TrainingExample], least: int) -> None:
+    """Set to 0 the share of each feature group in each dimension of which it has fewer than
+    ``least`` labels: its head there has learnt nothing.
+
+    Raises ConfigError for a dimension in which nobody is left.
+    """
+    groups = groups_of(net.config)
+    for column, name in enumerate(net.names):
+        for row, group in enumerate(groups):
+            if len(labelled_rows(examples, group, name)) < least:
+                net.shares[row, column] = 0
+        if not bool(net.shares[:, column].any()):
+            raise ConfigError(
+                f"no feature group has {least} or more training labels of {name!r}",
+                hint="name a source that has them in model.feature_groups, or one without sources",
+            )

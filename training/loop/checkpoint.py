@@ -74,18 +74,18 @@ class RunShape:
 
 
 def save_only_trained(
-    accelerator: Accelerator, trained: Callable[[Mapping[str, Any]], dict[str, Any]]
+    accelerator: Accelerator, trained: Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 ) -> None:
     """Have checkpoints hold only what training changes: ``trained`` of the model's state, by its
     own names whether it is wrapped for several processes or not. The rest of a LoRA judge is its
     base, gigabytes that are the same at every step. DeepSpeed reads and writes its own files."""
 
-    def before_saving(models: Any, weights: list[Mapping[str, Any]], folder: str) -> None:
+    def before_saving(models: object, weights: list[Mapping[str, Tensor]], folder: str) -> None:
         prefix = "module."  # of DistributedDataParallel
         own = [{name.removeprefix(prefix): v for name, v in state.items()} for state in weights]
         weights[:] = [trained(state) for state in own]
 
-    def before_loading(models: list[Any], folder: str) -> None:
+    def before_loading(models: list[nn.Module], folder: str) -> None:
         while models:
             model = accelerator.unwrap_model(models.pop())
             _load_model(model, Path(folder), trained(model.state_dict()))

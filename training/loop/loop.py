@@ -49,7 +49,7 @@ from medal_judges.training.loop.distributed import (
     write_state,
 )
 from medal_judges.training.loop.optimizer import build_optimizer, build_schedule, move_schedule
-from medal_judges.training.loop.task import Objective, TrainingData, TrainingTask
+from medal_judges.training.loop.task import InputsT, Objective, TrainingData, TrainingTask
 from medal_judges.training.loop.validation import possible_figures, validation_figures, watched
 
 if TYPE_CHECKING:
@@ -117,10 +117,10 @@ class TrainingLoop:
             possible = possible_figures(self.validation.examples, list(kinds), self.binary)
             watched(possible, config.stop.metric)
         self.facts = set_body(task.body, config, accelerator, self.precision)
-        self._prepare(task.objective)
+        self._prepare()
 
-    def _prepare(self, objective: Objective[Any]) -> None:
-        optim = self.config.optim
+    def _prepare(self) -> None:
+        optim, objective = self.config.optim, self.task.objective
         batches = epoch_batches(self.train.lengths, optim, seed=self.config.seed, epoch=0)
         self.steps_per_epoch = math.ceil(len(batches) / self.shape.batches)
         self.steps = max(1, round(optim.epochs * self.steps_per_epoch))
@@ -130,7 +130,7 @@ class TrainingLoop:
         self.schedule = build_schedule(innermost(self.optimizer), optim, self.steps)
         save_only_trained(self.accelerator, self._trained)
 
-    def _trained(self, state: Mapping[str, Any]) -> dict[str, Any]:
+    def _trained(self, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Of the objective's state what training changes."""
         prefix = "net."
         net = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
@@ -207,7 +207,7 @@ class TrainingLoop:
         self.schedule.step()
         return total / len(batches)
 
-    def _arguments(self, data: TrainingData[Any], rows: Sequence[int]) -> tuple[Any, ...]:
+    def _arguments(self, data: TrainingData[InputsT], rows: Sequence[int]) -> tuple[Any, ...]:
         """What the objective's ``forward`` reads of the examples ``rows``, on the device."""
         device, objective = self.accelerator.device, self.objective
         targets = {
@@ -307,7 +307,7 @@ class TrainingLoop:
         return {"loss": loss} | figures, logits
 
     @torch.no_grad()
-    def predict(self, data: TrainingData[Any]) -> tuple[dict[str, np.ndarray], float]:
+    def predict(self, data: TrainingData[InputsT]) -> tuple[dict[str, np.ndarray], float]:
         """Logits [n, outputs] per dimension (mean over members) and the mean loss, in row order.
 
         The processes share the batches, all with as many passes: nothing else gathers ZeRO-3's

@@ -11,14 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from medal_judges.models.base.heads import Head
-from medal_judges.training.rows.example_store import weights_of
-from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.rows.examples import TrainingExample, weights_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Targets = dict[str, tuple[Tensor, Tensor]]
-MemberLogits = Mapping[str, Tensor]
 
 
 class ModelInputs(Protocol):

@@ -30,13 +30,13 @@ from medal_judges.training.lora.packing import (
     pack,
     packs_cleanly,
 )
-from medal_judges.training.rows.example_store import (
+from medal_judges.training.rows.examples import (
     RowForm,
+    TrainingExample,
     encode_examples,
     sources_of,
     tokenizer_key,
 )
-from medal_judges.training.rows.examples import TrainingExample
 
 
 class LoraTask(TrainingTask):

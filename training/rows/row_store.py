@@ -59,7 +59,7 @@ def write_arrow(path: Path, schema: Row, rows: Iterable[Row]) -> None:
     from datasets import Features, List, Value
     from datasets.arrow_writer import ArrowWriter
 
-    def feature(kind: Any) -> Any:
+    def feature(kind: object) -> Any:
         return List(feature(kind[0])) if isinstance(kind, list) else Value(kind)
 
     features = Features({name: feature(kind) for name, kind in schema.items()})

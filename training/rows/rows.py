@@ -23,13 +23,15 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.signature import content_hash
 from medal_judges.training.config import DataEntry, TrainConfig
-from medal_judges.training.rows.example_store import Segment, StoredExamples, in_store
 from medal_judges.training.rows.examples import (
+    Segment,
+    StoredExamples,
     TrainingExample,
     UnitMap,
     dimension_names,
     example_of,
     fit_unit_map,
+    in_store,
 )
 from medal_judges.training.rows.row_store import (
     RowStore,

@@ -132,10 +132,10 @@ class Findings:
         """How dialogues ended: rows, and their share (0 to 1, by their weights) of those that
         say."""
         rows, names = self._rows(subset), self.survey.endings
-        said = rows["ended"] >= 0
-        codes = rows["ended"][said].astype(int)
+        stated = rows["ended"] >= 0
+        codes = rows["ended"][stated].astype(int)
         counts = np.bincount(codes, minlength=len(names))
-        weights = np.bincount(codes, rows["weight"][said], minlength=len(names))
+        weights = np.bincount(codes, rows["weight"][stated], minlength=len(names))
         shares = weights / (weights.sum() or 1.0)
         return {n: (int(counts[i]), float(shares[i])) for i, n in enumerate(names) if counts[i]}
 

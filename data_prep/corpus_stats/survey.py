@@ -79,8 +79,9 @@ class Survey:
     ``failed`` rows lack a label by a judge's failure, ``malformed`` ones were set apart by their
     user's faults, ``unreadable`` ones have ends or tries in another form than ``medal generate``
     writes. Several answers to one question are their mean: ``repeated`` rows have some,
-    ``answered`` rows any. ``lemmatisers`` holds what split each language. ``curated`` rows carry a
-    weight of a selection, which counts where ``weights`` says so."""
+    ``answered`` rows any. ``lemmatisers`` holds what split each language, ``subsets`` the finest
+    ones that rows belong to, ``endings`` how dialogues ended, each with its index. ``curated``
+    rows carry a weight of a selection, which counts where ``weights`` says so."""
 
     def __init__(self, *, lemmas: bool = True, weights: Weights = "none") -> None:
         self.lemmas = lemmas
@@ -91,12 +92,12 @@ class Survey:
         self.failed = self.malformed = self.unreadable = self.curated = 0
         self.answered = self.repeated = 0
         self.lemmatisers: dict[str, Lemmatiser] = {}
+        self.subsets: dict[Subset, int] = {}
+        self.endings: dict[str, int] = {}
         self._columns: dict[str, Any] = {name: array(code) for name, code in _COLUMNS.items()}
         self._labels: dict[ScaledDimension, array[float]] = {}
         self._between: set[ScaledDimension] = set()  # with an answer that is neither 0 nor 1
-        self._subsets: dict[Subset, int] = {}
         self._groups: dict[str, int] = {}
-        self._endings: dict[str, int] = {}
         self._together: dict[Subset, RunTogether] = {}
         self._seen: set[int] = set()
         self._contents: list[str] = []
@@ -116,7 +117,7 @@ class Survey:
         subset = Subset(row.dialogue.lang, chatbot, user)
         self._add_labels(row)
         kept = {
-            "subset": self._subsets.setdefault(subset, len(self._subsets)),
+            "subset": self.subsets.setdefault(subset, len(self.subsets)),
             "group": self._groups.setdefault(row.group, len(self._groups)),
             "weight": weight,
             **self._course(row.extra),
@@ -173,7 +174,7 @@ class Survey:
             for turns in (tries[:1], tries[1:])
             for value in (len(turns), sum(turns), turns.count(1), max(turns, default=0))
         ]
-        code = self._endings.setdefault(ended, len(self._endings)) if isinstance(ended, str) else -1
+        code = self.endings.setdefault(ended, len(self.endings)) if isinstance(ended, str) else -1
         return {"ended": code, **dict(zip(_TRIES, values, strict=True))}
 
     def _texts(self, turns: Sequence[Turn], subset: Subset) -> dict[str, float]:
@@ -184,9 +185,9 @@ class Survey:
         split, unit = self.lemmatisers[lang].split, unit_of(lang)
         kept: dict[str, float] = {}
         for role in _SPEAKERS:
-            mine = [turn.content for turn in turns if turn.role == role]
-            kept[f"turns_{role}"] = len(mine)
-            kept[f"length_{role}"] = sum(length(text, unit) for text in mine)
+            utterances = [turn.content for turn in turns if turn.role == role]
+            kept[f"turns_{role}"] = len(utterances)
+            kept[f"length_{role}"] = sum(length(text, unit) for text in utterances)
         tokens: dict[Side, list[str]] = {side: [] for side in SIDES}
         if split is not None:
             for turn in turns:
@@ -218,16 +219,6 @@ class Survey:
         return unused(self.curated, self.rows) if self.curated else None
 
     @property
-    def subsets(self) -> list[Subset]:
-        """The finest subsets that rows belong to, in order of appearance."""
-        return list(self._subsets)
-
-    @property
-    def endings(self) -> list[str]:
-        """How dialogues ended, in order of appearance."""
-        return list(self._endings)
-
-    @property
     def dimensions(self) -> list[ScaledDimension]:
         """In order of appearance."""
         return list(self._labels)
@@ -235,7 +226,7 @@ class Survey:
     @property
     def units(self) -> list[Unit]:
         """The units of the languages seen, words first."""
-        return sorted({unit_of(str(subset.lang)) for subset in self._subsets}, reverse=True)
+        return sorted({unit_of(str(subset.lang)) for subset in self.subsets}, reverse=True)
 
     def is_share(self, dimension: ScaledDimension) -> bool:
         """True where every answer is 0 or 1: the figure is the share of rows at 1."""
@@ -255,7 +246,7 @@ class Survey:
         for side in SIDES:
             rows[f"diverse_{side}"] = np.isfinite(rows[f"mtld_{side}"]).astype(np.float64)
             rows[f"mtld_{side}"] = np.nan_to_num(rows[f"mtld_{side}"])
-        units = np.array([unit_of(str(subset.lang)) for subset in self._subsets], dtype=object)
+        units = np.array([unit_of(str(subset.lang)) for subset in self.subsets], dtype=object)
         for unit in ("words", "characters"):
             rows[unit] = (units[rows["subset"].astype(int)] == unit).astype(np.float64)
         return rows
@@ -271,14 +262,14 @@ class Survey:
         return values[self._inside(subset)]
 
     def _inside(self, subset: Subset) -> npt.NDArray[np.bool_]:
-        held = np.array([subset.holds(each) for each in self._subsets], dtype=bool)
+        held = np.array([subset.holds(each) for each in self.subsets], dtype=bool)
         return held[np.asarray(self._columns["subset"])] if self.rows else np.empty(0, bool)
 
     def together(self, subset: Subset) -> Estimate:
         """MTLD of the dialogues of ``subset`` run together, by language and by its chatbots."""
         if self.weights != "none":
             return Estimate(None, reason="texts run together have no weights")
-        langs = {each.lang for each in self._subsets if subset.holds(each)}
+        langs = {each.lang for each in self.subsets if subset.holds(each)}
         if subset.lang is None and len(langs) != 1:
             return Estimate(None, reason="texts of several languages are not run together")
         joined = self._together.get(Subset(subset.lang or langs.pop(), subset.chatbot, subset.user))
@@ -289,7 +280,7 @@ class Survey:
 
     def unsplit(self, subset: Subset) -> str:
         """Why languages of ``subset`` have no tokens; empty where all have."""
-        langs = {str(each.lang) for each in self._subsets if subset.holds(each)}
+        langs = {str(each.lang) for each in self.subsets if subset.holds(each)}
         tools = [self.lemmatisers[lang] for lang in langs]
         return "; ".join(sorted({tool.name for tool in tools if tool.split is None}))
 

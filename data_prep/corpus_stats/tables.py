@@ -61,8 +61,8 @@ def tokens_note(findings: Findings) -> str:
     by_tool: dict[str, list[str]] = {}
     for lang, tool in sorted(findings.survey.lemmatisers.items()):
         by_tool.setdefault(tool.name, []).append(lang)
-    said = "; ".join(f"{', '.join(langs)}: {name}" for name, langs in by_tool.items())
-    return f"MTLD over: {said}." if said else ""
+    tools = "; ".join(f"{', '.join(langs)}: {name}" for name, langs in by_tool.items())
+    return f"MTLD over: {tools}." if tools else ""
 
 
 def share_table(
@@ -108,12 +108,12 @@ def percent(figure: LabelFigure) -> Estimate:
 def interval_note(findings: Findings, dimensions: Sequence[ScaledDimension]) -> str:
     """How the intervals of a table were made, by the methods that occur in it."""
     methods = {findings.figure(subset, d).method for subset in findings.subsets for d in dimensions}
-    said = {
+    descriptions = {
         "Wilson": "Wilson's where every row is a conversation of its own",
         "jackknife of groups": "a jackknife that leaves out whole conversation groups",
         "Wilson over groups": "Wilson's over groups where a share is 0 or 100%",
     }
-    used = [text for method, text in said.items() if method in methods]
+    used = [text for method, text in descriptions.items() if method in methods]
     several = findings.survey.repeated
     mean = f" {several} rows have several answers: their mean, 1 from 0.5 on." if several else ""
     return (f"95% intervals: {'; '.join(used)}." if used else "No intervals.") + mean

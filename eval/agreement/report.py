@@ -98,7 +98,7 @@ def write_agreement(
 
 def _page(heading: str, agreements: Sequence[Agreement], facts: Sequence[tuple[str, str]]) -> str:
     langs = [lang for lang in _langs(agreements) if lang != ALL]
-    said = counted([(len(_dimensions(agreements)), "dimension"), (len(langs), "language")])
+    subtitle = counted([(len(_dimensions(agreements)), "dimension"), (len(langs), "language")])
     mixed = any(one.columns == POSITIONS for one in agreements)
     sections = [
         Section(
@@ -111,7 +111,7 @@ def _page(heading: str, agreements: Sequence[Agreement], facts: Sequence[tuple[s
     ]
     sections.append(Section("figures", "All figures", [_figure_table(agreements)]))
     sections.append(Section("ceilings", "Human ceilings", _ceiling_tables(agreements), _CEILING))
-    return render_page(heading, said, [*sections, facts_section(facts)])
+    return render_page(heading, subtitle, [*sections, facts_section(facts)])
 
 
 def _dimensions(agreements: Sequence[Agreement]) -> list[str]:
@@ -156,8 +156,8 @@ def _by_language(
     headings: dict[int, str] = {}
     for lang in _langs(agreements):
         headings[len(rows)] = lang
-        mine = [one for one in agreements if one.lang == lang]
-        rows += [(one.dimension.replace("_", " "), *cells(one)) for one in mine]
+        in_lang = [one for one in agreements if one.lang == lang]
+        rows += [(one.dimension.replace("_", " "), *cells(one)) for one in in_lang]
     return Table(title, columns, rows, note, headings)
 
 

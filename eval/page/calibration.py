@@ -12,7 +12,7 @@ from medal_judges.eval.page.arrangement import Arrangement, SetKey
 from medal_judges.rating import rescale
 from medal_judges.report.figure import OTHER_INDEX, Axis, Dot, Figure, Line, Plot, padded
 from medal_judges.report.numbers import number
-from medal_judges.report.page import Block, Fold, Legend, Section, Strip
+from medal_judges.report.page import Block, Fold, Section, Strip
 from medal_judges.stats.results import ResultRow
 
 Floats = npt.NDArray[np.float64]
@@ -117,8 +117,7 @@ def calibration(view: Arrangement) -> Section:
             name = f"{key.label}: {len(others)} more dimensions"
             blocks.append(Fold(name, [Figure(name, more)], is_open=not panels))
     if blocks:
-        legend = Legend(list(_colours(view).items()), "Judges")
-        blocks = [Strip([legend, *blocks])]
+        blocks = [Strip(list(_colours(view).items()), "Judges", blocks)]
     return Section("calibration", "Calibration", blocks, _LEAD)
 
 

@@ -123,9 +123,7 @@ def _cascades(curves: Sequence[CascadeCurve]) -> Iterator[Line]:
 def _disagreements(disagreements: Sequence[Disagreement]) -> Iterator[Line]:
     for d in disagreements:
         about = (d.judge, d.set_name, d.dimension, *(getattr(d, name) for name in _RANKED))
-        told = d.matched_contributions
+        given = d.matched_contributions
         for i, (role, text) in enumerate(d.turns):
-            moved = (
-                (None, None, None) if told is None else (told.turns[i], told.baseline, told.unit)
-            )
+            moved = (given.turns[i], given.baseline, given.unit) if given else (None, None, None)
             yield *about, i, role, text, *moved

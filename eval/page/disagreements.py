@@ -55,8 +55,8 @@ def disagreements(view: Arrangement) -> Section:
 
 
 def _card(item: Disagreement) -> Markup:
-    told = item.matched_contributions
-    moves: Sequence[float | None] = [None] * len(item.turns) if told is None else told.turns
+    given = item.matched_contributions
+    moves: Sequence[float | None] = given.turns if given else [None] * len(item.turns)
     largest = max((abs(move) for move in moves if move), default=0.0)
     strengths = [round(100 * abs(move) / largest) if move else 0 for move in moves]
     ranks = (item.human_rank, item.score_rank)
@@ -73,13 +73,13 @@ def _card(item: Disagreement) -> Markup:
 
 def _account(item: Disagreement) -> str:
     """How baseline and contributions add up, or why none are shown."""
-    told = item.contributions
-    if told is None:
+    given = item.contributions
+    if given is None:
         return "This judge gives no contributions."
     if item.matched_contributions is None:
-        return f"{len(told.turns)} contributions for {len(item.turns)} turns: not shown."
-    moved = told.value - told.baseline
+        return f"{len(given.turns)} contributions for {len(item.turns)} turns: not shown."
+    moved = given.value - given.baseline
     return (
-        f"Baseline {number(told.baseline)} {'−' if moved < 0 else '+'} {number(abs(moved))} by "
-        f"its turns = {number(told.value)}, in {_UNIT[told.unit]}"
+        f"Baseline {number(given.baseline)} {'−' if moved < 0 else '+'} {number(abs(moved))} by "
+        f"its turns = {number(given.value)}, in {_UNIT[given.unit]}"
     )

@@ -65,8 +65,8 @@ def render(view: Arrangement) -> str:
         (len({row.dimension for row in rows}), "dimension"),
         (len({point.lang for row in rows for point in row.points}), "language"),
     ]
-    said = counted((n, name) for n, name in counts if n)
-    return render_page(view.benchmark.title, said, sections, _signatures(view))
+    subtitle = counted((n, name) for n, name in counts if n)
+    return render_page(view.benchmark.title, subtitle, sections, _signatures(view))
 
 
 def _further_tables(view: Arrangement) -> Section:

@@ -39,17 +39,11 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """Blocks of which a legend tells the categories apart."""
+    """Blocks with a legend of (name, colour index) pairs that tells their categories apart."""
 
+    legend: Sequence[tuple[str, int]]
+    legend_name: str
     blocks: Sequence[Block]
-
-
-@dataclass(frozen=True, slots=True)
-class Legend:
-    """The (name, colour index) pairs of several figures."""
-
-    entries: Sequence[tuple[str, int]]
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +54,7 @@ class Facts:
 
 
 # A str is a paragraph; Markup is HTML made by us.
-Block = str | Table | Figure | Fold | Strip | Legend | Facts
+Block = str | Table | Figure | Fold | Strip | Facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def _draw(figure: Figure) -> Canvas:
         spare.set_visible(False)
     for each, panel in zip(axes, figure.panels, strict=False):
         draw(each, panel)
-        if len(figure.panels) > 1:
+        if len(figure.panels) > 1 or isinstance(panel, Plot):
             each.set_title(_heading(panel), fontsize=8)
     if figure.legend:
         _legend(canvas, figure)

@@ -137,8 +137,8 @@ def _values(
                 expected = f"a whole number from {dimension.low:g} to {dimension.high:g}"
                 levels = [f"{level:g}" for level in dimension.levels]
                 example = f"{', '.join(levels[:-1])} or {levels[-1]}"
-            problem = f"field {dimension.name!r}: expected {expected}, got {given!r}"
-            problem = problem if given else problem.removesuffix("''") + "nothing"
+            got = repr(given) if given else "nothing"
+            problem = f"field {dimension.name!r}: expected {expected}, got {got}"
             problems.append(AnswerProblem(answer.where, problem, f"type {example}"))
     for name, given in answer.values.items():
         if name not in values and given:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from medal_judges.data_prep.annotation.project import Project
-from medal_judges.data_prep.annotation.questions import NO, YES
+from medal_judges.data_prep.annotation.questions import NO, YES, RawAnswer
 from medal_judges.data_prep.labelling.labels import (
     ANNOTATORS,
     COMMENTS,
@@ -22,21 +22,6 @@ from medal_judges.labelled import LabelledDialogue
 
 _WORDS = {YES: 1.0, NO: 0.0, "true": 1.0, "false": 0.0}
 _NAMED = 12  # keys named in one problem
-
-
-@dataclass(frozen=True, slots=True)
-class RawAnswer:
-    """What one annotator answered about one dialogue, unchecked.
-
-    ``where`` names file and row or task. ``values`` holds the text given for each dimension, empty
-    where nothing was entered; ``texts`` the free texts (``other_text``, ``comment``).
-    """
-
-    where: str
-    key: str
-    annotator: str
-    values: Mapping[str, str]
-    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

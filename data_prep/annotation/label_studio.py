@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from medal_judges.data_prep.annotation.answers import RawAnswer
 from medal_judges.data_prep.annotation.questions import (
     COMMENT,
     OTHER_TEXT,
     TEMPLATES,
     AnnotationQuestion,
     Asks,
+    RawAnswer,
 )
 from medal_judges.errors import DataError
 from medal_judges.labelled import LabelledDialogue

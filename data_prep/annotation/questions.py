@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import Field
 
@@ -75,6 +75,21 @@ class AnnotationQuestion:
             return list(zip(self.answers, self.grades, strict=True))
         pairs = ((f"{YES} if", self.mark), (f"{NO} if", self.leave))
         return [(name, text) for name, text in pairs if text]
+
+
+@dataclass(frozen=True, slots=True)
+class RawAnswer:
+    """What one annotator answered about one dialogue, unchecked.
+
+    ``where`` names file and row or task. ``values`` holds the text given for each dimension, empty
+    where nothing was entered; ``texts`` the free texts (``other_text``, ``comment``).
+    """
+
+    where: str
+    key: str
+    annotator: str
+    values: Mapping[str, str]
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_guidelines(name_or_path: str = "annotation/guidelines") -> Guidelines:

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medal_judges.cells import FORMULA, no_formula
-from medal_judges.data_prep.annotation.answers import RawAnswer
 from medal_judges.data_prep.annotation.label_studio import EMPTY
 from medal_judges.data_prep.annotation.questions import (
     COMMENT,
     OTHER_TEXT,
     AnnotationQuestion,
     Guidelines,
+    RawAnswer,
 )
 from medal_judges.errors import DataError, MissingExtraError
 from medal_judges.labelled import LabelledDialogue

@@ -11,8 +11,8 @@ import typer
 from medal_judges.cli import options as opt
 
 if TYPE_CHECKING:
-    from medal_judges.data_prep.annotation.answers import RawAnswer
     from medal_judges.data_prep.annotation.project import Project
+    from medal_judges.data_prep.annotation.questions import RawAnswer
 
 app = typer.Typer(help="Annotation by people.", no_args_is_help=True, add_completion=False)
 
@@ -68,8 +68,7 @@ def export_project(
     Annotators see neither models nor labels nor ids. Everyone gets their own share in their own
     order.
     """
-    from medal_judges.data_prep.annotation.export import export
-    from medal_judges.data_prep.annotation.project import new_project
+    from medal_judges.data_prep.annotation.project import export, new_project
     from medal_judges.data_prep.annotation.questions import dimensions_to_ask, load_guidelines
     from medal_judges.data_prep.sources.registry import load_spec
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from medal_judges.data_prep.annotation.answers import AnnotationError, RawAnswer, check, merge
+from medal_judges.data_prep.annotation.answers import AnnotationError, check, merge
 from medal_judges.data_prep.annotation.project import Project
+from medal_judges.data_prep.annotation.questions import RawAnswer
 
 GOOD = {
     **dict.fromkeys(("uninterpretable", "unsafe", "lacks_empathy", "lacks_commonsense"), "no"),

@@ -45,10 +45,10 @@ def _asked(hub_id: str) -> str | None:
     try:
         cached = try_to_load_from_cache(hub_id, "README.md")
         if isinstance(cached, str):
-            told = ModelCard.load(cached).data.to_dict().get("license")
+            licence = ModelCard.load(cached).data.to_dict().get("license")
         else:
             card: Any = HfApi().model_info(hub_id, timeout=5).card_data
-            told = None if card is None else card.to_dict().get("license")
+            licence = None if card is None else card.to_dict().get("license")
     except Exception:  # no network, no such model, no card: the card says that it is not known
         return None
-    return told if isinstance(told, str) else None
+    return licence if isinstance(licence, str) else None

@@ -184,8 +184,8 @@ class Judge(ABC):
         for window in windows(dialogues, self.window):
             unknown: dict[str, str] = {}  # id -> language of those in none of the judge's
             if unknown_language != "allow" and self.languages is not None:
-                told = {d.id: language_outside(d, self.languages) for d in window}
-                unknown = {id: lang for id, lang in told.items() if lang is not None}
+                outsiders = {d.id: language_outside(d, self.languages) for d in window}
+                unknown = {id: lang for id, lang in outsiders.items() if lang is not None}
             refused = unknown if unknown_language == "refuse" else {}
             for request, prediction in self._score_window(window, level, names, refused, progress):
                 id, reason = request.dialogue.id, NO_ASSISTANT_TURN

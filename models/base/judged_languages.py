@@ -61,9 +61,7 @@ def _detected(dialogue: Dialogue, own: tuple[str, ...]) -> str | None:
     if not detects():
         return None
     text = "\n".join(turn.content for turn in dialogue.turns)[:_READ]
-    if sum(map(str.isalpha, text)) < _LETTERS and not re.search(
-        r"[\u3040-\u9fff\uac00-\ud7af]", text
-    ):
+    if sum(map(str.isalpha, text)) < _LETTERS and not _DENSE.search(text):
         return None
     best = _detector(tuple(sorted({*_CANDIDATES, *own}))).compute_language_confidence_values(text)
     if not best or best[0].value < _SURE:

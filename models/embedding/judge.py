@@ -26,7 +26,6 @@ from medal_judges.models.embedding.net import FittedNet, Floats, on_levels
 from medal_judges.models.embedding.reading import (
     DialogueReader,
     DialogueVector,
-    side_products,
     turn_shares,
 )
 from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
@@ -154,8 +153,8 @@ class EmbeddingJudge(LearnedJudge):
         """Around the training rows' mean dialogue, which the net subtracts."""
         net, dialogue = self.nets[dimension.name], request.dialogue
         width = dimension.high - dimension.low
-        shares, pooling = turn_shares(dialogue, request.payload.turns, weights)
-        means = side_products(dialogue, weights, net.mean)
+        turns = request.payload.turns
+        shares, pooling, means = turn_shares(dialogue, turns, weights, net.mean)
         raw = float(net.raw(request.payload.vector[None])[0, 0])
         mapped = self.fitted(dimension.name).isotonic is not None
         return centred(

@@ -89,26 +89,20 @@ class DialogueReader:
         return features
 
 
-def turn_shares(dialogue: Dialogue, turns: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """(what each turn [T] adds to ``weights`` [W] . vector, 1 / turns of its side [T]), where the
-    vector is two sides' means."""
+def turn_shares(
+    dialogue: Dialogue, turns: Floats, weights: Floats, mean: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Of each turn [T]: what it adds to ``weights`` [W] . vector, where the vector is two sides'
+    means; 1 / turns of its side; and the part of ``weights`` . ``mean`` [W] that is of its side."""
     half = turns.shape[1]
-    shares, pooling = np.zeros(len(turns)), np.zeros(len(turns))
+    shares, pooling, means = np.zeros((3, len(turns)))
     for number, side in enumerate(_sides(dialogue)):
         if side:
-            shares[side] = turns[side] @ weights[number * half : (number + 1) * half] / len(side)
+            part = slice(number * half, (number + 1) * half)
+            shares[side] = turns[side] @ weights[part] / len(side)
             pooling[side] = 1 / len(side)
-    return shares, pooling
-
-
-def side_products(dialogue: Dialogue, weights: Floats, vector: Floats) -> Floats:
-    """For each turn [T] the part of ``weights`` [W] . ``vector`` [W] that is of its side."""
-    half = len(weights) // 2
-    sides = [float(weights[p] @ vector[p]) for p in (slice(half), slice(half, None))]
-    products = np.zeros(len(dialogue.turns))
-    for side, product in zip(_sides(dialogue), sides, strict=True):
-        products[side] = product
-    return products
+            means[side] = weights[part] @ mean[part]
+    return shares, pooling, means
 
 
 def _sides(dialogue: Dialogue) -> list[list[int]]:

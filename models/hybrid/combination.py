@@ -171,7 +171,7 @@ class Cascade(Combination):
         deferred = [
             i
             for i, row in enumerate(said)
-            # Every dimension is looked at: one that cannot be told is an error wherever it stands.
+            # Every dimension is looked at: one without a distribution is always an error.
             if any([self._unsure(weak, row[weak.name], name) for name in names])
         ]
         if deferred:
@@ -243,8 +243,8 @@ def uncertainty(member: Member, judgement: Judgement, dimension: str) -> float |
 def _joined(answers: Mapping[str, HybridAnswer], judgements: Mapping[str, Judgement]) -> Prediction:
     """The dimensions of one request as one Prediction, with the tokens, seconds and money that all
     members asked have used."""
-    told = [f"{name}: {j.explanation}" for name, j in judgements.items() if j.explanation]
-    told += [a.note for a in answers.values() if a.note]
+    explained = [f"{name}: {j.explanation}" for name, j in judgements.items() if j.explanation]
+    explained += [a.note for a in answers.values() if a.note]
     usage: dict[str, float] = {}
     for judgement in judgements.values():
         for key, value in judgement.usage.items():
@@ -255,7 +255,7 @@ def _joined(answers: Mapping[str, HybridAnswer], judgements: Mapping[str, Judgem
         distributions={name: a.chances for name, a in answers.items() if a.chances},
         contributions={name: a.contributions for name, a in answers.items() if a.contributions},
         details={name: a.details for name, a in answers.items()},
-        explanation="; ".join(told) or None,
+        explanation="; ".join(explained) or None,
         failure="; ".join(failures) or None,
         usage=usage,
         transient=any(j.transient for j in judgements.values()),

@@ -74,7 +74,7 @@ class Member:
                     level=level,
                     dimensions=self.own(dimensions),
                     token_budget=token_budget,
-                    unknown_language="allow",  # the hybrid has told already
+                    unknown_language="allow",  # the hybrid has said so already
                 )
                 judgements.update(zip(rows, scored, strict=True))
         return [judgements[i] for i in range(len(requests))]

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from medal_judges.jsonl import STDIN, open_text
 from medal_judges.models.base.judge import Judge
 from medal_judges.report.console import wide_console
-from medal_judges.report.progress import progress_bar
+from medal_judges.report.progress import ProgressBar
 
 
 @contextmanager
 def scoring_bar(file: str) -> Iterator[Callable[[int], None]]:
     """A progress bar whose total is the lines of ``file``; yields the function that moves it."""
-    with progress_bar("judging", _count_lines(file)) as bar:
+    with ProgressBar("judging", _count_lines(file)) as bar:
         yield bar.advance
 
 

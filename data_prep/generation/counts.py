@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medal_judges.data_prep.generation.dialogue_state import DialogueState, Event, Rejection
-from medal_judges.report.progress import EVERY, progress_bar
+from medal_judges.report.progress import EVERY, ProgressBar
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ def generation_bar(
     """Finished dialogues of ``dialogues`` on standard error, with the counts of user turns; yields
     the function that moves the bar. A first message without an accepted attempt takes its
     ``chatbots`` dialogues off the total."""
-    with progress_bar("generating", dialogues, every=every) as bar:
+    with ProgressBar("generating", dialogues, every=every) as bar:
 
         def advance(counts: GenerationCounts, under_way: int) -> None:
             note = (

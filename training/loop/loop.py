@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from medal_judges.errors import MedalError
 from medal_judges.files import atomic_path, atomic_write
+from medal_judges.report.progress import ProgressBar
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.loop.batches import (
     PredictedBatch,
@@ -56,27 +55,18 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 
-class TrainingBar(Progress):
+class TrainingBar(ProgressBar):
     """The run's progress on standard error: steps, a running mean of the loss, the newest figures
     of validation. Silent on all processes but the main one."""
 
     def __init__(self, steps: int, done: int, visible: bool) -> None:
-        super().__init__(
-            TextColumn("training"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]:.4f}"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True, quiet=not visible),
-            disable=not visible,
-        )
-        self.row = self.add_task("training", total=steps, completed=done, loss=math.nan)
+        super().__init__("training", steps, unit="steps", done=done, visible=visible)
         self.loss = math.nan
 
     def step_done(self, loss: float) -> None:
         """Count a step with this loss."""
         self.loss = loss if math.isnan(self.loss) else 0.95 * self.loss + 0.05 * loss
-        self.update(self.row, advance=1, loss=self.loss)
+        self.advance(note=f"loss {self.loss:.4f}")
 
     def show(self, step: int, figures: Mapping[str, float]) -> None:
         """Print the first four figures of a validation, the means over dimensions before others."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medal_judges.files import cache_folder
+from medal_judges.files import atomic_write, cache_folder
 from medal_judges.models.llm.local.generation import Batching
 from medal_judges.models.llm.local.probes import COMMON, LONGEST, Finding, Probe
 from medal_judges.models.llm.local.windows import attends_to_all, context_of, smallest_window
@@ -90,11 +89,8 @@ def _tried(model: PreTrainedModel, file: Path) -> Paths:
     for name, finding in paths.findings.items():
         if not finding.holds:
             logger.info("%s: not %s (%s)", type(model).__name__, name, finding.reason)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f"{file.name}.{os.getpid()}")
     records = {name: asdict(finding) for name, finding in paths.findings.items()}
-    partial.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
-    partial.replace(file)
+    atomic_write(file, json.dumps(records, indent=1) + "\n")
     return paths
 
 

@@ -8,7 +8,7 @@ import typer
 
 from medal_judges.cli import options as opt
 from medal_judges.errors import CoverageError
-from medal_judges.report.progress import progress_bar
+from medal_judges.report.progress import ProgressBar
 
 
 def benchmark(
@@ -44,7 +44,7 @@ def benchmark(
 
     named = {"weights": weights, "output_dir": out}
     changed = [f"{name}={value}" for name, value in named.items() if value]
-    with progress_bar("judging") as bar:
+    with ProgressBar("judging") as bar:
         run, figures = run_benchmark(
             config,
             [*(overrides or []), *changed],

@@ -13,7 +13,7 @@ from medal_judges.data_prep.native.comparison import CompareConfig, Comparer, co
 from medal_judges.data_prep.native.pairs import Paired, paired
 from medal_judges.files import only_run, require_other_file
 from medal_judges.jsonl import read_labelled
-from medal_judges.report.progress import progress_bar
+from medal_judges.report.progress import ProgressBar
 
 
 def compare_native(
@@ -47,7 +47,7 @@ def compare_native(
     if overwrite:
         verdicts_file.unlink(missing_ok=True)
     total = len(matched.pairs) * len(settings.criteria)
-    with only_run(verdicts_file), progress_bar("comparing", total, unit="verdicts") as bar:
+    with only_run(verdicts_file), ProgressBar("comparing", total, unit="verdicts") as bar:
         verdicts = compare_to_file(matched.pairs, comparer, verdicts_file, progress=bar.advance)
     figures = rates(verdicts)
     print_rates(figures)

@@ -20,7 +20,7 @@ from medal_judges.data_prep.native.translation import TranslateConfig, Translato
 from medal_judges.errors import MissingExtraError
 from medal_judges.files import only_run, require_other_file
 from medal_judges.jsonl import read_labelled
-from medal_judges.report.progress import progress_bar
+from medal_judges.report.progress import ProgressBar
 
 
 def translate(
@@ -63,7 +63,7 @@ def translate(
         typer.echo(translator.asker.estimate(requests, len(listed)).text())
         return
     translator.language = _turn_language(to) if settings.check_language else None
-    with only_run(out), progress_bar("translating") as bar:
+    with only_run(out), ProgressBar("translating") as bar:
         translate_to_file(
             translations, translator, out, report, overwrite=overwrite, progress=bar.advance
         )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -18,6 +17,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+B = TypeVar("B", bound="ProgressBar")
 EVERY = 60.0  # seconds between two lines where there is no terminal
 
 
@@ -29,10 +29,23 @@ class _Rate(ProgressColumn):
 
 
 class ProgressBar:
-    """How far a run is: ``done`` of ``total`` (None: not known), and a ``note`` on it."""
+    """How far a run is, on standard error: ``done`` of ``total`` (None: not known), and a ``note``.
 
-    def __init__(self, what: str, total: int | None, unit: str, done: int, every: float) -> None:
-        self.console = Console(stderr=True, markup=False, emoji=False)
+    A bar while the ``with`` block runs; where there is no terminal, a line at once and then every
+    ``every`` seconds. Nothing where it is not ``visible``.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        total: int | None = None,
+        *,
+        unit: str = "dialogues",
+        done: int = 0,
+        every: float = EVERY,
+        visible: bool = True,
+    ) -> None:
+        self.console = Console(stderr=True, markup=False, emoji=False, quiet=not visible)
         self.what, self.total, self.unit, self.done, self.note = what, total, unit, done, ""
         self._every, self._last = every, float("-inf")
         columns = (
@@ -43,8 +56,16 @@ class ProgressBar:
             TextColumn("{task.fields[note]}", markup=False),
             TimeRemainingColumn(),
         )
-        self.bar = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
+        self._shown = visible and self.console.is_terminal
+        self.bar = Progress(*columns, console=self.console, disable=not self._shown)
         self._task = self.bar.add_task(what, total=total, completed=done, unit=unit, note="")
+
+    def __enter__(self: B) -> B:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()
 
     def advance(self, count: int = 1, *, what: str | None = None, note: str | None = None) -> None:
         """``count`` more are done."""
@@ -62,7 +83,7 @@ class ProgressBar:
         self.done = done
         self.total = self.total if total is None else total
         self.what, self.note = what or self.what, self.note if note is None else note
-        if self.console.is_terminal:
+        if self._shown:
             task, bar = self._task, self.bar
             bar.update(
                 task, completed=done, total=self.total, description=self.what, note=self.note
@@ -72,19 +93,3 @@ class ProgressBar:
             of = "" if self.total is None else f" of {self.total}"
             note = f"; {self.note}" if self.note else ""
             self.console.print(f"{done}{of} {self.unit}{note}", soft_wrap=True, highlight=False)
-
-
-@contextmanager
-def progress_bar(
-    what: str,
-    total: int | None = None,
-    *,
-    unit: str = "dialogues",
-    done: int = 0,
-    every: float = EVERY,
-) -> Iterator[ProgressBar]:
-    """A bar on standard error while the block runs; where that is no terminal, a line at once and
-    then every ``every`` seconds."""
-    bar = ProgressBar(what, total, unit, done, every)
-    with bar.bar:
-        yield bar

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from medal_judges import __version__
-from medal_judges.data_prep.corpus_stats import charts, tables
+from medal_judges.data_prep.corpus_stats import tables
 from medal_judges.data_prep.corpus_stats.findings import (
     MAX_NAMES,
     OVERALL,
@@ -74,8 +74,8 @@ def write_report(findings: Findings, folder: Path) -> Path:
     write_tables(findings, folder / "tables")
     overall = [d for d in findings.graded if d.name == OVERALL]
     named = [("heatmaps", _maps(findings, [*findings.issues, *overall]))]
-    named.append(("issues", charts.issue_figure(findings)))
-    named += [(findings.label(d), charts.level_figure(findings, d)) for d in findings.graded]  # type: ignore[misc]
+    named.append(("issues", tables.issue_figure(findings)))
+    named += [(findings.label(d), tables.level_figure(findings, d)) for d in findings.graded]  # type: ignore[misc]
     drawn = [(name, figure) for name, figure in named if isinstance(figure, Figure)]
     slugs = unique_slugs([name for name, _ in drawn])
     figures = {slug: figure for slug, (_, figure) in zip(slugs, drawn, strict=True)}
@@ -97,7 +97,7 @@ def render(findings: Findings) -> str:
     texts = [tables.text_table(findings, head, p) for head, p in single]
     texts += [tables.side_table(findings, head, p) for head, p in single]
     texts += [tables.text_table(findings, head, p) for head, p in subsets if head == _PAIRS]
-    issues = charts.issue_figure(findings)
+    issues = tables.issue_figure(findings)
     endings = [t for head, p in subsets if (t := tables.ending_table(findings, head, p))]
     tries = [t for head, p in subsets if (t := tables.tries_table(findings, head, p))]
     sections = (
@@ -125,7 +125,7 @@ def _by_subsets(findings: Findings) -> list[tuple[str, list[Subset]]]:
 
 def _maps(findings: Findings, dimensions: Sequence[ScaledDimension]) -> Figure | None:
     """Heat maps; None where no chatbot is named or nothing is labelled."""
-    return charts.heat_figure(findings, dimensions) if findings.chatbots and dimensions else None
+    return tables.heat_figure(findings, dimensions) if findings.chatbots and dimensions else None
 
 
 def _map_section(findings: Findings) -> Section:
@@ -138,7 +138,7 @@ def _map_section(findings: Findings) -> Section:
     if (more := _maps(findings, others)) is not None:
         name = f"{len(others)} {'more ' if blocks else ''}dimensions"
         blocks.append(Fold(name, [more], is_open=not blocks))
-    top = number(100 * charts.highest_share(findings), 1)
+    top = number(100 * tables.highest_share(findings), 1)
     lead = _MAPS.format(top=top) if findings.issues else _OTHER_MAPS
     return Section("heatmaps", "Chatbots by languages", blocks, lead)
 
@@ -147,7 +147,7 @@ def _level_section(findings: Findings) -> Section:
     """Stacked bars, overall in sight and further dimensions in a fold."""
     blocks: dict[ScaledDimension, list[Block]] = {}
     for dimension in findings.graded:
-        figure = charts.level_figure(findings, dimension)
+        figure = tables.level_figure(findings, dimension)
         if isinstance(figure, str):
             blocks[dimension] = [f"{findings.label(dimension)}: {DASH} {figure}."]
         else:

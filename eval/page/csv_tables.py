@@ -7,7 +7,7 @@ from pathlib import Path
 
 from medal_judges.eval.metaeval.cascade import COSTS
 from medal_judges.eval.page.arrangement import Arrangement, primary_metric
-from medal_judges.eval.page.calibration import bins
+from medal_judges.eval.page.plots import bins
 from medal_judges.report.table import unique_slugs, write_csv
 from medal_judges.stats.results import CascadeCurve, Disagreement, Estimate, ResultRow
 

@@ -18,7 +18,7 @@ from medal_judges.errors import ConfigError, RecordError
 from medal_judges.eval.agreement.agreement import agreements
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
 from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
-from medal_judges.eval.page.calibration import bins, gap
+from medal_judges.eval.page.plots import bins, gap
 from medal_judges.jsonl import read_labelled, write_records
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue

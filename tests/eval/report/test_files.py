@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from medal_judges.eval.page.arrangement import Arrangement, Benchmark
-from medal_judges.eval.page.calibration import Bin, bins, gap, off_scale
 from medal_judges.eval.page.page import render
-from medal_judges.eval.page.plots import trend
+from medal_judges.eval.page.plots import Bin, bins, gap, off_scale, trend
 from medal_judges.rating import Scale
 from medal_judges.report.figure import OTHER_INDEX, index_by_frequency, ticks
 from medal_judges.report.numbers import number

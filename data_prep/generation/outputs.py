@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TypedDict, cast
 
 from medal_judges.data_prep.generation.dialogue_state import (
     DialogueState,
@@ -29,6 +29,16 @@ DIALOGUES, REJECTED, SUMMARY = "dialogues.jsonl", "rejected.jsonl", "summary.jso
 _OWN = (JOURNAL, DIALOGUES, REJECTED, SUMMARY, RECORD)
 
 
+class RunRecord(TypedDict):
+    """run.json: what says whether two runs make the same dialogues. ``contexts``: id -> country."""
+
+    version: str
+    settings: dict[str, object]
+    agents: dict[str, object]
+    languages: list[str]
+    contexts: dict[str, str]
+
+
 class Outputs:
     """``folder`` of one run, held by one process at a time until ``close``. ``overwrite`` removes
     the files of an earlier run, and nobody else's.
@@ -36,7 +46,7 @@ class Outputs:
     Raises MedalError for a folder that another process or another run holds.
     """
 
-    def __init__(self, folder: Path, record: dict[str, Any], *, overwrite: bool = False) -> None:
+    def __init__(self, folder: Path, record: RunRecord, *, overwrite: bool = False) -> None:
         self.folder = folder
         self.journal = Journal(folder / JOURNAL)
         self._streams: dict[str, IO[str]] = {}
@@ -50,7 +60,7 @@ class Outputs:
             self._keep(record)
             self._held = held.pop_all()
 
-    def _keep(self, record: dict[str, Any]) -> None:
+    def _keep(self, record: RunRecord) -> None:
         """Write ``record`` on the first run; refuse another run's folder on later ones."""
         path = self.folder / RECORD
         if path.exists():
@@ -106,31 +116,30 @@ class Outputs:
                     source.seek(places[id])
                     target.write(source.readline())
 
-    def summarise(self, summary: dict[str, Any]) -> None:
+    def summarise(self, summary: Mapping[str, object]) -> None:
         """Write summary.json."""
         _write_json(self.folder / SUMMARY, summary)
 
 
-def _write_json(path: Path, value: dict[str, Any]) -> None:
+def _write_json(path: Path, value: Mapping[str, object]) -> None:
     atomic_write(path, json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
-def _read_record(path: Path) -> dict[str, Any]:
+def _read_record(path: Path) -> RunRecord:
     """The record at ``path``. Raises MedalError where it is none that a run wrote."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         record = None
-    parts = ("settings", "agents", "languages", "contexts")
-    if not isinstance(record, dict) or not all(part in record for part in parts):
+    if not isinstance(record, dict) or not RunRecord.__required_keys__ <= set(record):
         raise MedalError(
             f"{path} is no record of medal generate, so its folder is left alone",
             hint="give another folder with out=DIR, or remove the file yourself",
         )
-    return record
+    return cast(RunRecord, record)
 
 
-def _require_same(folder: Path, there: dict[str, Any], now: dict[str, Any]) -> None:
+def _require_same(folder: Path, there: RunRecord, now: RunRecord) -> None:
     """Raise MedalError where ``now`` would make other dialogues than those that stand there.
 
     Chatbots, languages and contexts may be added, none may change or go. The country of a context
@@ -140,8 +149,11 @@ def _require_same(folder: Path, there: dict[str, Any], now: dict[str, Any]) -> N
     gone = [agent for agent in there["agents"] if agent not in now["agents"]]
     problems += [f"{agent} is not in the config any more" for agent in gone]
     problems += _changed(there["agents"], now["agents"])
-    for name in ("languages", "contexts"):
-        if missing := [each for each in there[name] if each not in now[name]]:
+    for name, earlier, current in (
+        ("languages", there["languages"], now["languages"]),
+        ("contexts", there["contexts"], now["contexts"]),
+    ):
+        if missing := [each for each in earlier if each not in current]:
             problems.append(f"{name}: {len(missing)} are not in this run any more: {missing[0]}")
     if moved := _changed(there["contexts"], now["contexts"]):
         problems.append(f"contexts: {len(moved)} have another country now: {moved[0]}")

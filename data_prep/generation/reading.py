@@ -68,16 +68,16 @@ def read_verdict(answer: str) -> Verdict:
     text = said(answer)
     if (fields := _FIELDS.match(text)) is not None:
         text = f"{fields[1]}. {fields[2] or ''}"
-    found = _VERDICT.match(text)
-    if found is None:
+    verdict = _VERDICT.match(text)
+    if verdict is None:
         return Verdict(False, " ".join(text.split()), readable=False)
-    if found[1].lower() == "yes":
+    if verdict[1].lower() == "yes":
         return Verdict(True)
-    return Verdict(False, " ".join(text[found.end() :].split()))
+    return Verdict(False, " ".join(text[verdict.end() :].split()))
 
 
 def said(answer: str) -> str:
     """What stands behind the reasoning of a model that thinks aloud; nothing where it has no
     end. Nothing else is taken off: it is all that is done to a chatbot's answer."""
-    found = after_thinking(answer)
-    return "" if found is None else found[0].strip()
+    rest = after_thinking(answer)
+    return "" if rest is None else rest[0].strip()

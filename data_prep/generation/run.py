@@ -10,13 +10,13 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from medal_judges import __version__
 from medal_judges.data_prep.generation.active_dialogues import ActiveDialogues, GenerationPlan
 from medal_judges.data_prep.generation.agents import (
     Agents,
     Call,
+    RunBudget,
     ask_all,
     identity,
     settings_of,
@@ -24,8 +24,7 @@ from medal_judges.data_prep.generation.agents import (
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.counts import GenerationCounts, Progress
 from medal_judges.data_prep.generation.dialogue_state import DialogueState, Event, ProtocolLimits
-from medal_judges.data_prep.generation.money import Budget
-from medal_judges.data_prep.generation.outputs import Outputs
+from medal_judges.data_prep.generation.outputs import Outputs, RunRecord
 from medal_judges.data_prep.generation.requests import RequestBuilder
 from medal_judges.data_prep.seeds.context import SeedContext
 from medal_judges.data_prep.seeds.sampling import contexts_for
@@ -49,7 +48,7 @@ class GenerationRun:
     requests: RequestBuilder
     agents: Agents
     outputs: Outputs
-    budget: Budget
+    budget: RunBudget
     counts: GenerationCounts = field(default_factory=GenerationCounts)
     parked: dict[str, str] = field(default_factory=dict)
     _failures: Counter[str] = field(default_factory=Counter)
@@ -182,7 +181,7 @@ def prepare(
     outputs = Outputs(config.out, _record(config, requests, contexts), overwrite=overwrite)
     dialogues = ActiveDialogues(plan, limits, config.at_once)
     agents = Agents(settings_of(config))
-    run = GenerationRun(config, plan, dialogues, requests, agents, outputs, Budget(max_cost))
+    run = GenerationRun(config, plan, dialogues, requests, agents, outputs, RunBudget(max_cost))
     try:
         run.restore()
     except BaseException:
@@ -193,9 +192,8 @@ def prepare(
 
 def _record(
     config: GenerateConfig, requests: RequestBuilder, contexts: Sequence[SeedContext]
-) -> dict[str, Any]:
-    """What says whether two runs make the same dialogues; stands in run.json."""
-    settings: dict[str, Any] = {"seed": config.seed, "max_turns": config.max_turns}
+) -> RunRecord:
+    settings: dict[str, object] = {"seed": config.seed, "max_turns": config.max_turns}
     for name, prompt in requests.prompts().items():
         decoding = getattr(config, name).model_dump(exclude={"prompt"})
         settings[name] = {**decoding, "prompt": content_hash(prompt.model_dump())}

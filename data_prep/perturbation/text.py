@@ -54,13 +54,13 @@ def sentences(text: str) -> list[str]:
 
 def content_words(texts: Iterable[str], lang: str) -> set[str]:
     """Words that carry a subject: of four letters or more; in Chinese all pairs of characters."""
-    found: set[str] = set()
+    content: set[str] = set()
     for word in _LETTERS.findall(" ".join(texts).lower()):
         if lang in _NO_SPACES:
-            found.update(word[i : i + 2] for i in range(len(word) - 1))
+            content.update(word[i : i + 2] for i in range(len(word) - 1))
         elif len(word) >= 4:
-            found.add(word)
-    return found
+            content.add(word)
+    return content
 
 
 def in_style(sentence: str, like: str) -> str:

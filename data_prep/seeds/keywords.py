@@ -35,8 +35,8 @@ def affective_word(text: str) -> str | None:
 def _first(name: str, text: str) -> str | None:
     plain = _plain(text)
     ignoring, exact = _patterns(name)
-    found = ignoring.search(plain) or (exact.search(plain) if exact else None)
-    return found[0] if found else None
+    match = ignoring.search(plain) or (exact.search(plain) if exact else None)
+    return match[0] if match else None
 
 
 def _plain(text: str) -> str:

@@ -80,10 +80,10 @@ def published_judgements(
 def _conversations(
     rows: Iterable[LabelledDialogue],
 ) -> Iterable[tuple[str, list[LabelledDialogue]]]:
-    found: dict[str, list[LabelledDialogue]] = {}
+    conversations: dict[str, list[LabelledDialogue]] = {}
     for row in rows:
-        found.setdefault(row.group, []).append(row)
-    return found.items()
+        conversations.setdefault(row.group, []).append(row)
+    return conversations.items()
 
 
 def _machine(

@@ -16,54 +16,41 @@ _MIN_EXPECTED = 10.0  # with so many expected, fewer than a tenth by chance has 
 
 
 @dataclass(slots=True)
-class EdgeCount:
-    """One side of words: how many begin (or end) with a lower-case letter, and with u, s, e or r,
-    at the edge of a turn and inside turns."""
-
-    edges: int = 0
-    edge_hits: int = 0
-    inner: int = 0
-    inner_hits: int = 0
-
-    @property
-    def expected(self) -> float:
-        """How many edges would be u, s, e or r if edges were like words inside turns."""
-        return self.edges * self.inner_hits / self.inner if self.inner else 0.0
-
-    def add_edge(self, letter: str) -> None:
-        if letter.islower():
-            self.edges += 1
-            self.edge_hits += letter in CLIPPED
-
-    def add_inner(self, letter: str) -> None:
-        if letter.islower():
-            self.inner += 1
-            self.inner_hits += letter in CLIPPED
-
-
-@dataclass(slots=True)
 class LanguageAudit:
-    """Counts of one language; ``sides`` are (beginnings, ends) of turns of three words or more."""
+    """Counts of one language. ``letters``: lower-case letters by side (0: beginnings of words, -1:
+    ends), whether they stand at the edge of a turn of three words or more (else at a word inside),
+    and whether they are u, s, e or r."""
 
     dialogues: int = 0
     turns: int = 0
-    sides: tuple[EdgeCount, EdgeCount] = field(default_factory=lambda: (EdgeCount(), EdgeCount()))
+    letters: Counter[tuple[int, bool, bool]] = field(default_factory=Counter)
+
+    def add(self, side: int, at_edge: bool, letter: str) -> None:
+        if letter.islower():
+            self.letters[side, at_edge, letter in CLIPPED] += 1
 
     @property
     def edges(self) -> int:
         """Edges of turns that are a lower-case letter: where clipping can be seen at all."""
-        return sum(side.edges for side in self.sides)
+        return sum(count for (_, at_edge, _), count in self.letters.items() if at_edge)
 
     @property
     def hits(self) -> int:
         """Of these, how many are u, s, e or r."""
-        return sum(side.edge_hits for side in self.sides)
+        return self.letters[0, True, True] + self.letters[-1, True, True]
 
     @property
     def expected(self) -> float:
-        """How many would be, if nothing was clipped. ``expected - hits`` estimates how many edges
-        lost letters (not which)."""
-        return sum(side.expected for side in self.sides)
+        """How many would be, if edges were like words inside turns. ``expected - hits`` estimates
+        how many edges lost letters (not which)."""
+        expected = 0.0
+        for side in (0, -1):
+            edges, inner = (
+                self.letters[side, at_edge, True] + self.letters[side, at_edge, False]
+                for at_edge in (True, False)
+            )
+            expected += edges * self.letters[side, False, True] / inner if inner else 0.0
+        return expected
 
     @property
     def clipped(self) -> bool | None:
@@ -95,25 +82,25 @@ class Audit:
 def audit(rows: Iterable[LabelledDialogue]) -> Audit:
     """Clipped turns per language, empty turns, odd role orders, broken characters, duplicates,
     missing labels and groups that stand in several splits."""
-    found = Audit()
+    findings = Audit()
     texts: dict[tuple[str, ...], str] = {}
     splits: dict[str, set[str]] = defaultdict(set)
     for row in rows:
-        found.forms[str(row.extra.get("form") or "line")] += 1
-        language = found.languages.setdefault(row.dialogue.lang, LanguageAudit())
+        findings.forms[str(row.extra.get("form") or "line")] += 1
+        language = findings.languages.setdefault(row.dialogue.lang, LanguageAudit())
         _count_edges(row, language)
         for problem in _row_problems(row):
-            found.add(problem, row.id)
+            findings.add(problem, row.id)
         text = tuple(t.content for t in row.dialogue.turns)
         if text in texts and row.level == "dialogue":
-            found.add(f"same text as another row ({row.dialogue.lang})", row.id)
+            findings.add(f"same text as another row ({row.dialogue.lang})", row.id)
         texts.setdefault(text, row.id)
         if row.split:
             splits[row.group].add(row.split)
     for group, names in splits.items():
         if len(names) > 1:
-            found.add("group stands in several splits", group)
-    return found
+            findings.add("group stands in several splits", group)
+    return findings
 
 
 def _count_edges(row: LabelledDialogue, language: LanguageAudit) -> None:
@@ -123,10 +110,10 @@ def _count_edges(row: LabelledDialogue, language: LanguageAudit) -> None:
         words = turn.content.split()
         if len(words) < 3:
             continue
-        for side, place in zip(language.sides, (0, -1), strict=True):
-            side.add_edge(words[place][place])
+        for side in (0, -1):
+            language.add(side, True, words[side][side])
             for word in words[1:-1]:
-                side.add_inner(word[place])
+                language.add(side, False, word[side])
 
 
 def _row_problems(row: LabelledDialogue) -> list[str]:

@@ -61,12 +61,12 @@ def require_checksum(path: Path, checksum: str | None, url: str | None = None) -
 
     ``url`` is where it was just downloaded from, None for a file that lay there.
     """
-    found = sha256(path)
-    if checksum in (None, found):
+    given = sha256(path)
+    if checksum in (None, given):
         return path
     hint = "the file there has changed since this version of medal-judges; nothing was kept"
     raise SourceError(
-        f"{url or path}: SHA-256 is {found}, expected {checksum}",
+        f"{url or path}: SHA-256 is {given}, expected {checksum}",
         hint=hint if url else "it is another file or another version: put the right one there",
     )
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from medal_judges.data_prep.sources.source import Source
 from medal_judges.data_prep.sources.splits import hash_split
@@ -49,7 +48,7 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
         )
 
 
-def _turns(messages: Sequence[dict[str, Any]]) -> tuple[Turn, ...]:
+def _turns(messages: Sequence[Mapping[str, str]]) -> tuple[Turn, ...]:
     """One turn for each run of messages of one sender; the first sender is the user."""
     if not messages:
         return ()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from medal_judges.data_prep.sources.public_form import rated, text_defects
+from medal_judges.data_prep.sources.public_form import exchanges, rated, text_defects
 from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.dialogue import Turn
 from medal_judges.labelled import LabelledDialogue
@@ -29,7 +28,7 @@ def read_conture_dialogues(path: Path) -> Iterator[LabelledDialogue]:
     """
     for entry in json.loads(path.read_text(encoding="utf-8")):
         number = entry["dialog_id"]
-        turns, answers = _turns(entry), entry["dialog_ratings"]
+        turns, answers = _turns(entry["turns"]), entry["dialog_ratings"]
         ratings = {_NAMES.get(k, k): [rater.get(k) for rater in answers] for k in answers[0]}
         yield rated(
             f"conture-dial-{number:04d}",
@@ -47,7 +46,7 @@ def read_conture_turns(path: Path) -> Iterator[LabelledDialogue]:
     are those of its dialogue."""
     for entry in json.loads(path.read_text(encoding="utf-8")):
         number = entry["dialog_id"]
-        whole = _turns(entry)
+        whole = _turns(entry["turns"])
         for i, turn in enumerate(entry["turns"]):
             turns = whole[: 2 * i + 2]
             yield rated(
@@ -63,15 +62,12 @@ def read_conture_turns(path: Path) -> Iterator[LabelledDialogue]:
             )
 
 
-def _turns(entry: dict[str, Any]) -> list[Turn]:
-    return [
-        turn
-        for pair in entry["turns"]
-        for turn in (
-            Turn("user", pair["user"].removeprefix("User:").strip()),
-            Turn("assistant", pair["chatbot"].removeprefix("Chatbot:").strip()),
-        )
-    ]
+def _turns(pairs: Iterable[Mapping[str, str]]) -> list[Turn]:
+    marks = ("User:", "Chatbot:")
+    return exchanges(
+        (pair["user"].removeprefix(marks[0]), pair["chatbot"].removeprefix(marks[1]))
+        for pair in pairs
+    )
 
 
 def _scale(name: str) -> Scale:

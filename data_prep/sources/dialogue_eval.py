@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from medal_judges.data_prep.sources.public_form import rated
+from medal_judges.data_prep.sources.public_form import exchanges, rated
 from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.data_prep.sources.splits import hash_split
-from medal_judges.dialogue import Turn
 from medal_judges.labelled import LabelledDialogue
 
 QUALITY_CONTROL = "quality_control"  # the degraded bot that catches careless workers
@@ -36,38 +34,27 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
     for hit in json.loads(path.read_text(encoding="utf-8")):
         worker = workers.setdefault(hit["WorkerId"], f"worker-{len(workers):04d}")
         for chat in hit["data"]:
-            yield _row(chat, number, worker)
+            raw, z = _with_overall(chat["raw scores"]), _with_overall(chat["z scores"])
+            name = chat["model"]
+            base = _MODELS.get(name) or _MODELS[name.removesuffix("_p")] + "_p"
+            extra = {
+                "raw_labels": {k: [v] for k, v in raw.items()},
+                "raw_scales": {k: [0, 100] for k in raw},
+                "run": "free1",
+                "worker": worker,
+            }
+            yield rated(
+                f"dialogue-eval-dial-{number:04d}",
+                exchanges((each["user"], each["bot"]) for each in chat["dialogue"]),
+                {name: [float(score)] for name, score in z.items()},
+                dict.fromkeys(z),
+                source="dialogue_eval",
+                group=f"dialogue-eval-{number:04d}",
+                model=base,
+                split=hash_split(worker, seed=0),
+                extra=extra | ({QUALITY_CONTROL: True} if base == QUALITY_CONTROL else {}),
+            )
             number += 1
-
-
-def _row(chat: dict[str, Any], number: int, worker: str) -> LabelledDialogue:
-    turns = [
-        turn
-        for r in chat["dialogue"]
-        for turn in (Turn("user", r["user"].strip()), Turn("assistant", r["bot"].strip()))
-    ]
-    raw, z = _with_overall(chat["raw scores"]), _with_overall(chat["z scores"])
-    name = chat["model"]
-    base = _MODELS.get(name) or _MODELS[name.removesuffix("_p")] + "_p"
-    extra: dict[str, Any] = {
-        "raw_labels": {k: [v] for k, v in raw.items()},
-        "raw_scales": {k: [0, 100] for k in raw},
-        "run": "free1",
-        "worker": worker,
-    }
-    if base == QUALITY_CONTROL:
-        extra[QUALITY_CONTROL] = True
-    return rated(
-        f"dialogue-eval-dial-{number:04d}",
-        turns,
-        {name: [float(score)] for name, score in z.items()},
-        dict.fromkeys(z),
-        source="dialogue_eval",
-        group=f"dialogue-eval-{number:04d}",
-        model=base,
-        split=hash_split(worker, seed=0),
-        extra=extra,
-    )
 
 
 def _with_overall(scores: dict[str, float]) -> dict[str, float]:

@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -93,7 +92,7 @@ def _read(path: Path, scales: Mapping[str, Scale]) -> Iterator[LabelledDialogue]
             raise DataError(path, index + 1, error.message) from error
 
 
-def _records(path: Path) -> list[Any]:
+def _records(path: Path) -> list[object]:
     text = path.read_text(encoding="utf-8-sig").strip()
     if text.startswith("["):
         return list(json.loads(text))
@@ -131,25 +130,27 @@ def _turn(turn: object, index: int) -> Turn:
     return Turn(role, text.strip())
 
 
-def _labels(record: Mapping[str, Any], scales: Mapping[str, Scale]) -> dict[str, tuple[float, ...]]:
+def _labels(
+    record: Mapping[str, object], scales: Mapping[str, Scale]
+) -> dict[str, tuple[float, ...]]:
     """The ten dimensions, in an object of their own or among the record's fields."""
     inner = _first(record, _SCORES)
-    found: dict[str, tuple[float, ...]] = {}
+    labels: dict[str, tuple[float, ...]] = {}
     for key, value in (inner if isinstance(inner, dict) else record).items():
         name = "".join(c for c in str(key).lower() if c.isalpha())
         if name not in scales or value is None or value == "":
             continue
-        (low, high), expected = scales[name], "a number"
-        score = number(str(key), value, expected)
+        low, high = scales[name]
+        score = number(str(key), value, "a number")
         if not low <= score <= high:
             raise RecordError(str(key), f"a score from {low:g} to {high:g}", value)
-        found[name] = (score,)
-    if not found:
+        labels[name] = (score,)
+    if not labels:
         raise RecordError(" or ".join(_SCORES), f"scores of {', '.join(scales)}", inner)
-    return found
+    return labels
 
 
-def _first(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+def _first(record: Mapping[str, object], names: tuple[str, ...]) -> object:
     return next((record[name] for name in names if name in record), None)
 
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from medal_judges.data_prep.sources.public_form import marked_turns, rated
 from medal_judges.data_prep.sources.source import Source, SourceFile
@@ -21,30 +20,25 @@ _BINARY = ("consistent", "understandable")  # 0 or 1; overall 0 to 4; the rest 0
 def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
     """Rows of fed_data.json at one level: an entry without ``response`` is a whole dialogue, in the
     others the judged reply is the last turn."""
-    entries = json.loads(path.read_text(encoding="utf-8"))
     group = row = 0
-    for entry in entries:
+    for entry in json.loads(path.read_text(encoding="utf-8")):
         is_turn = "response" in entry
         if is_turn == (level == "turn"):
-            yield _row(entry, level, row, group)
+            text = entry["context"] + ("\n" + entry["response"] if is_turn else "")
+            ratings = {k.lower().replace(" ", "_"): v for k, v in entry["annotations"].items()}
+            yield rated(
+                f"fed-{'turn' if is_turn else 'dial'}-{row:04d}",
+                marked_turns(text, _MARKS),
+                ratings,
+                {name: _scale(name) for name in ratings},
+                source="fed",
+                group=f"fed-{group:04d}",
+                model=entry["system"],
+                level=level,
+                split="test",
+            )
             row += 1
         group += not is_turn  # the replies of a chat come before its whole-dialogue entry
-
-
-def _row(entry: dict[str, Any], level: Level, row: int, group: int) -> LabelledDialogue:
-    text = entry["context"] + ("\n" + entry["response"] if level == "turn" else "")
-    ratings = {k.lower().replace(" ", "_"): v for k, v in entry["annotations"].items()}
-    return rated(
-        f"fed-{'dial' if level == 'dialogue' else 'turn'}-{row:04d}",
-        marked_turns(text, _MARKS),
-        ratings,
-        {name: _scale(name) for name in ratings},
-        source="fed",
-        group=f"fed-{group:04d}",
-        model=entry["system"],
-        level=level,
-        split="test",
-    )
 
 
 def _scale(name: str) -> Scale:

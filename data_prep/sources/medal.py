@@ -25,7 +25,7 @@ def read_medal(
 ) -> Iterator[LabelledDialogue]:
     """Rows of the Hub data set, all its configurations and splits in order.
 
-    Raises SourceError when it cannot be had. Offline only the Hugging Face cache is looked at.
+    Raises SourceError when it is not available. Offline only the Hugging Face cache is read.
     """
     yield from medal_rows(chain.from_iterable(_hub_tables(_snapshot(offline))), skipped)
 
@@ -38,7 +38,7 @@ def _snapshot(offline: bool | None) -> str:
         return snapshot_download(
             REPOSITORY, repo_type="dataset", local_files_only=is_offline(offline)
         )
-    except Exception as error:  # a dozen kinds, all of which mean: not here, or not to be had
+    except Exception as error:  # a dozen kinds, all of which mean: not here, or not available
         problem = str(error).strip().splitlines()[0] if str(error).strip() else ""
         raise SourceError(
             f"the data set {REPOSITORY} is not here: {type(error).__name__}: {problem}",
@@ -47,7 +47,7 @@ def _snapshot(offline: bool | None) -> str:
         ) from error
 
 
-def _hub_tables(folder: str) -> Iterator[Iterable[Mapping[str, Any]]]:
+def _hub_tables(folder: str) -> Iterator[Iterable[Mapping[str, object]]]:
     import datasets
 
     try:
@@ -59,7 +59,7 @@ def _hub_tables(folder: str) -> Iterator[Iterable[Mapping[str, Any]]]:
 
 
 def medal_rows(
-    records: Iterable[Mapping[str, Any]], skipped: Skipped | None = None
+    records: Iterable[Mapping[str, object]], skipped: Skipped | None = None
 ) -> Iterator[LabelledDialogue]:
     """LabelledDialogue of each record, in the released form, in the line format, or in the line
     format with GPT-4.1's JSON for labels; ``extra["form"]`` says which. Absent keys are missing
@@ -83,14 +83,14 @@ def medal_rows(
         yield _with_own_id(row, seen)
 
 
-def _row(record: Mapping[str, Any], number: int) -> LabelledDialogue:
+def _row(record: Mapping[str, object], number: int) -> LabelledDialogue:
     line = line_of_released(record) if is_released(record) else _line_of_toolkit(record)
     line.setdefault("id", f"medal-{number:06d}")
     row = parse_labelled(line)
     return row if row.split else replace(row, split=hash_split(row.group, seed=0))
 
 
-def _line_of_toolkit(record: Mapping[str, Any]) -> dict[str, Any]:
+def _line_of_toolkit(record: Mapping[str, object]) -> dict[str, Any]:
     """A record whose ``models`` are an object: the line format. Labels may be GPT-4.1's JSON, and
     the context may stand beside the dialogue."""
     line = {k: v for k, v in record.items() if v is not None}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from medal_judges.data_prep.sources.splits import hash_split
 from medal_judges.dialogue import Dialogue, Role, Turn
@@ -26,7 +25,7 @@ def rated(
     level: Level = "dialogue",
     split: str | None = None,
     aggregated: bool = False,
-    extra: Mapping[str, Any] | None = None,
+    extra: Mapping[str, object] | None = None,
 ) -> LabelledDialogue:
     """A row with the answers of annotators by dimension (``numbers``), each on its scale.
 
@@ -57,6 +56,19 @@ def marked_turns(text: str, marks: Mapping[str, Role]) -> tuple[Turn, ...]:
             role, content = turns[-1]
             turns[-1] = (role, f"{content}\n{line}")
     return tuple(Turn(role, content.strip()) for role, content in turns)
+
+
+def exchanges(pairs: Iterable[tuple[str, str]]) -> list[Turn]:
+    """Turns of (user's text, assistant's text) one after the other."""
+    roles: tuple[Role, Role] = ("user", "assistant")
+    return [
+        Turn(role, text.strip()) for pair in pairs for role, text in zip(roles, pair, strict=True)
+    ]
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of ``text`` that are not blank, without spaces at both ends."""
+    return [line.strip() for line in text.split("\n") if line.strip()]
 
 
 def alternating(contents: Sequence[str], last: Role) -> tuple[Turn, ...]:

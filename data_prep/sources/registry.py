@@ -179,8 +179,8 @@ def files_of(text: str) -> list[Path]:
     spec = parse_spec(text)
     if spec.is_file:
         return [Path(spec.name)]
-    found = (find_local(part) for part in _parts(get_source(spec.name), spec))
-    return [path for path in found if path is not None]
+    parts = _parts(get_source(spec.name), spec)
+    return [path for part in parts if (path := find_local(part)) is not None]
 
 
 def find_local(part: SourceFile) -> Path | None:

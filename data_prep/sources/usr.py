@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from medal_judges.data_prep.sources.public_form import alternating, rated
+from medal_judges.data_prep.sources.public_form import alternating, lines_of, rated
 from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.data_prep.sources.xdial import read_xdial_turns
 from medal_judges.labelled import LabelledDialogue
@@ -28,25 +27,20 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
     contexts: dict[str, int] = {}
     for number, entry in enumerate(json.loads(path.read_text(encoding="utf-8"))):
         context = contexts.setdefault(entry["source"], len(contexts))
-        yield _row(entry, number, context)
-
-
-def _row(entry: dict[str, Any], number: int, context: int) -> LabelledDialogue:
-    lines = [line for line in entry["source"].split("\n") if line.strip()]
-    knowledge = entry["context"].strip()
-    return rated(
-        f"topical-chat-{number:04d}",
-        alternating([*lines, entry["system_output"]], "assistant"),
-        {name: [float(score)] for name, score in entry["scores"].items()},
-        _SCALES,
-        source="topical_chat_usr",
-        group=f"topical-chat-ctx-{context:04d}",
-        model=entry["system_id"],
-        level="turn",
-        split="test",
-        aggregated=True,
-        extra={"knowledge": knowledge} if knowledge and knowledge != "_nofact" else {},
-    )
+        knowledge = entry["context"].strip()
+        yield rated(
+            f"topical-chat-{number:04d}",
+            alternating([*lines_of(entry["source"]), entry["system_output"]], "assistant"),
+            {name: [float(score)] for name, score in entry["scores"].items()},
+            _SCALES,
+            source="topical_chat_usr",
+            group=f"topical-chat-ctx-{context:04d}",
+            model=entry["system_id"],
+            level="turn",
+            split="test",
+            aggregated=True,
+            extra={"knowledge": knowledge} if knowledge not in ("", "_nofact") else {},
+        )
 
 
 USR = Source(

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from medal_judges.data_prep.sources.public_form import alternating, rated, read_csv, text_defects
+from medal_judges.data_prep.sources.public_form import (
+    alternating,
+    lines_of,
+    rated,
+    read_csv,
+    text_defects,
+)
 from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.dialogue import Role, Turn
 from medal_judges.errors import SourceError
@@ -69,10 +75,7 @@ def read_xdial_dialogues(
 
 def _lines(row: dict[str, str], lang: str) -> list[str]:
     """The turns' texts in one language, empty wherever English has the mark of an empty message."""
-    lines, english = (
-        [line.strip() for line in row[f"{_LANGUAGES[code]}_dial"].split("\n") if line.strip()]
-        for code in (lang, "en")
-    )
+    lines, english = (lines_of(row[f"{_LANGUAGES[code]}_dial"]) for code in (lang, "en"))
     if len(lines) != len(english):  # not line by line: only what is marked here can be known
         english = lines
     return ["" if mark in _EMPTY else line for line, mark in zip(lines, english, strict=True)]
@@ -91,10 +94,9 @@ def read_xdial_turns(path: Path) -> Iterator[LabelledDialogue]:
     contexts: dict[str, int] = {}
     for number, row in enumerate(rows):
         context = contexts.setdefault(row["english_ctx"], len(contexts))
-        lines = [line for line in row["english_ctx"].split("\n") if line.strip()]
         yield rated(
             f"persona_usr-{number:04d}",
-            alternating([*lines, row["english_res"]], "assistant"),
+            alternating([*lines_of(row["english_ctx"]), row["english_res"]], "assistant"),
             {"rating": [float(row["ratings"])]},
             {"rating": (1.0, 3.0)},
             source="persona_usr",

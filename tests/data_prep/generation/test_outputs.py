@@ -8,20 +8,25 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from medal_judges.data_prep.generation.dialogue_state import Event
-from medal_judges.data_prep.generation.outputs import Outputs
+from medal_judges.data_prep.generation.outputs import Outputs, RunRecord
 from medal_judges.errors import DataError, MedalError
 
-RECORD: dict[str, Any] = {"settings": {"seed": 0}, "agents": {}, "languages": [], "contexts": {}}
+RECORD: RunRecord = {
+    "version": "1",
+    "settings": {"seed": 0},
+    "agents": {},
+    "languages": [],
+    "contexts": {},
+}
 HOLD = """
 import sys
 from pathlib import Path
 from medal_judges.data_prep.generation.outputs import Outputs
-record = {"settings": {"seed": 0}, "agents": {}, "languages": [], "contexts": {}}
+record = {"version": "1", "settings": {"seed": 0}, "agents": {}, "languages": [], "contexts": {}}
 held = Outputs(Path(sys.argv[1]), record)
 print("held", flush=True)
 sys.stdin.read()
@@ -43,7 +48,7 @@ def test_one_process_at_a_time_and_a_killed_one_lets_go(tmp_path: Path) -> None:
 
 def test_a_refused_folder_is_not_held(tmp_path: Path) -> None:
     Outputs(tmp_path, RECORD).close()
-    other = {**RECORD, "settings": {"seed": 1}}
+    other: RunRecord = {**RECORD, "settings": {"seed": 1}}
     for _ in range(2):
         with pytest.raises(MedalError, match="seed: 0 there, 1 now") as refused:
             Outputs(tmp_path, other)
@@ -75,7 +80,7 @@ def test_overwrite_takes_the_runs_own_files_and_no_other(tmp_path: Path) -> None
     Outputs(tmp_path, RECORD).close()
     for name in ("journal.jsonl", "dialogues.jsonl", "notes.txt", "run2.json"):
         (tmp_path / name).write_text("x")
-    other = {**RECORD, "settings": {"seed": 1}}
+    other: RunRecord = {**RECORD, "settings": {"seed": 1}}
     Outputs(tmp_path, other, overwrite=True).close()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "run.json", "run2.json"]
     assert json.loads((tmp_path / "run.json").read_text()) == other

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import Field
 
 from medal_judges import __version__
 from medal_judges.config import Config
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, MedalError
 from medal_judges.inference.dry_run import DryRun
 from medal_judges.models.llm.cost import Usage, spent
 from medal_judges.models.llm.counting import CountingModel
@@ -154,6 +155,15 @@ class JsonAsker:
             top_p=self.config.top_p,
             seed=self.config.seed + attempt,
             schema=schema if self.config.enforce else None,
+        )
+
+
+def require_same(by: Iterable[object], signature: str, out: Path, what: str) -> None:
+    """Raise MedalError where ``out`` holds ``what`` of others ``by`` than ``signature``."""
+    if others := sorted({str(each) for each in by} - {signature}):
+        raise MedalError(
+            f"{out} holds {what} by {others[0]!r}, not {signature!r}",
+            hint="give another --out, or --overwrite to start again from the beginning",
         )
 
 

@@ -15,6 +15,7 @@ from medal_judges.data_prep.native.asking import (
     JsonQuestion,
     Outcome,
     UnusableError,
+    require_same,
 )
 from medal_judges.data_prep.native.pairs import (
     Choice,
@@ -23,7 +24,6 @@ from medal_judges.data_prep.native.pairs import (
     PairVerdict,
     parse_verdict,
 )
-from medal_judges.errors import MedalError
 from medal_judges.journal import Journal
 from medal_judges.jsonl import write_records
 from medal_judges.languages import language
@@ -153,12 +153,7 @@ def compare_to_file(
     signature = str(comparer.signature())
     journal = Journal(out)
     done = journal.by_key(parse_verdict, lambda verdict: verdict.key)
-    for verdict in done.values():
-        if verdict.judge != signature:
-            raise MedalError(
-                f"{out} holds verdicts by {verdict.judge!r}, not {signature!r}",
-                hint="give another --out, or --overwrite to start again from the beginning",
-            )
+    require_same((verdict.judge for verdict in done.values()), signature, out, "verdicts")
     scored = {key for key, verdict in done.items() if verdict.result is not None}
     wanted = [(pair, name) for name in comparer.config.criteria for pair in pairs]
     for window in windows(wanted, comparer.config.at_once):

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from medal_judges.data_prep.native.asking import require_same
 from medal_judges.data_prep.native.translation import Translation, Translator
-from medal_judges.errors import ConfigError, MedalError
+from medal_judges.errors import ConfigError
 from medal_judges.journal import Journal
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue, parse_labelled
@@ -72,7 +73,9 @@ def translate_to_file(
     holds rows of another translator; with ``overwrite`` it starts again from the beginning.
     """
     journal = Journal(out)
-    done = set() if overwrite else _earlier(journal, str(translator.signature()))
+    done = {} if overwrite else journal.by_key(parse_labelled, lambda row: row.id)
+    by = (row.extra.get("translated_by") for row in done.values())
+    require_same(by, str(translator.signature()), out, "translations")
     failed: list[LabelledDialogue] = []
     for window in windows(translations, translator.config.at_once):
         new = [each for each in window if each.id not in done]
@@ -111,16 +114,3 @@ def _failed_row(translation: Translation) -> LabelledDialogue:
     }
     dialogue = replace(row.dialogue, id=translation.id)
     return replace(row, dialogue=dialogue, labels={}, scales={}, extra=extra)
-
-
-def _earlier(journal: Journal, signature: str) -> set[str]:
-    ids = set()
-    for row in journal.records(parse_labelled):
-        by = row.extra.get("translated_by")
-        if by != signature:
-            raise MedalError(
-                f"{journal.path} holds translations by {by!r}, not {signature!r}",
-                hint="give another --out, or --overwrite to start again from the beginning",
-            )
-        ids.add(row.id)
-    return ids

@@ -120,7 +120,11 @@ class Head(nn.Module):
             )
         class_weights = None if classes is None else torch.tensor(classes)
         self.register_buffer("class_weights", class_weights, persistent=False)
-        self.register_buffer("direction", _direction(config.kind, outputs), persistent=False)
+        direction = torch.full((outputs,), 1 / outputs)  # weight of each logit in ``linear``
+        if config.kind == "classification":
+            places = torch.arange(outputs, dtype=torch.float32) - (outputs - 1) / 2
+            direction = places / (places**2).sum()
+        self.register_buffer("direction", direction, persistent=False)
 
     def linear(self, logits: Tensor) -> Tensor:
         """The one number [...] of logits [..., outputs] that contributions add up to.
@@ -234,14 +238,6 @@ def heads_of(
             for d in dimensions
         }
     )
-
-
-def _direction(kind: HeadKind, outputs: int) -> Tensor:
-    """Weight [outputs] of each logit in ``Head.linear``."""
-    if kind != "classification":
-        return torch.full((outputs,), 1 / outputs)
-    places = torch.arange(outputs, dtype=torch.float32) - (outputs - 1) / 2
-    return places / (places**2).sum()
 
 
 def corn_losses(logits: Tensor, target: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 
@@ -12,7 +12,7 @@ from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import weights_hash, write_config
-from medal_judges.models.device import Attention, set_attention, torch_device, torch_dtype
+from medal_judges.models.device import set_attention, torch_device, torch_dtype
 from medal_judges.signature import Signature, content_hash
 
 if TYPE_CHECKING:
@@ -43,21 +43,12 @@ def rubric_hash(dimensions: Sequence[Dimension]) -> str:
     return content_hash([d.to_record() for d in dimensions])
 
 
-class LearnedConfig(Protocol):
-    """Settings of a trained judge."""
-
-    @property
-    def base(self) -> str: ...
-
-    def model_dump(self) -> dict[str, Any]: ...
-
-
 class LearnedJudge(Judge):
     """A judge with ``config`` (its settings, under the family's name in config.json),
     ``calibration`` by dimension, and ``facts`` of its run: seed, data, once it is saved the hash
     of its weights."""
 
-    config: LearnedConfig
+    config: Any  # each family says of which class
     name: str
     calibration: dict[str, Calibration]
     facts: dict[str, object]
@@ -108,16 +99,10 @@ class LearnedJudge(Judge):
         )
 
 
-class NetworkConfig(LearnedConfig, Protocol):
-    @property
-    def attention(self) -> Attention: ...
-
-
 class NetworkJudge(LearnedJudge):
     """A trained judge whose network, ``net``, has a transformer as ``body`` and heads in fp32."""
 
-    config: NetworkConfig
-    net: Any  # a module with ``body`` and ``heads``; see TrainableNet
+    net: Any  # a module with ``body`` and ``heads``
     tokenizer: PreTrainedTokenizerBase
     device: torch.device
 

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
@@ -22,6 +22,9 @@ from medal_judges.models.base.judged_languages import UnknownLanguage, stated
 from medal_judges.models.base.placement import placed
 from medal_judges.shipped import judge_file
 from medal_judges.signature import Signature, content_hash
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 # family -> "module:class". Each class has `load(folder, **options)` or `from_settings(settings)`.
 FAMILIES = {
@@ -38,10 +41,12 @@ FAMILIES = {
     "endex": "medal_judges.models.trained_metrics.endex:EnDexJudge",
 }
 CONFIG_NAME = "config.json"
+WEIGHTS_NAME = "model.safetensors"
 GOLDEN_NAME = "golden.json"
 # Raised when an older package would read a saved judge wrongly. Judges without a number are of 1.
 FORMAT = 1
 _OLDEST = 1
+_SHOWN = 6  # names in a message; a body has hundreds
 
 
 class SavableJudge(Protocol):
@@ -237,3 +242,65 @@ def judge_of_settings(settings: Mapping[str, object], name: str) -> SavableJudge
     except ValueError as error:
         raise JudgeLoadError(f"{name}: {error}") from error
     return judge
+
+
+# -- weights, every key accounted for ----------------------------------------------------------
+
+
+def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write ``tensors`` as a safetensors file."""
+    from safetensors.torch import save_file
+
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    save_file(state, path, metadata={"format": "pt"})
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file. Raises JudgeLoadError; opens no pickle, ever."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        there = sorted(p.name for p in path.parent.glob("*") if p.suffix in (".bin", ".pt", ".pkl"))
+        only = f"; {', '.join(there)} is a pickle, which can run code when it is opened"
+        raise JudgeLoadError(
+            f"{path.parent}: the judge has no {path.name}{only if there else ''}",
+            hint="copy or download the whole folder again",
+        )
+    try:
+        return dict(load_file(path))
+    except (SafetensorError, OSError) as error:
+        raise JudgeLoadError(f"{path}: not a whole safetensors file: {error}") from error
+
+
+def load_weights(module: nn.Module, path: Path) -> None:
+    """Give ``module`` the weights in ``path``, all of them and no others.
+
+    Raises JudgeLoadError that names the keys that are missing, unexpected or of another shape: a
+    head that kept its random weights would answer, and wrongly.
+    """
+    state = read_weights(path)
+    require_same_keys(module.state_dict(), state, path)
+    module.load_state_dict(state)
+
+
+def require_same_keys(own: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path) -> None:
+    """Raise JudgeLoadError that names the keys of ``state``, read from ``path``, that are missing,
+    unexpected or of another shape beside ``own``."""
+    shapes = {k: (list(v.shape), list(state[k].shape)) for k, v in own.items() if k in state}
+    differences: dict[str, Iterable[str]] = {
+        "missing": own.keys() - state.keys(),
+        "unexpected": state.keys() - own.keys(),
+        "of another shape": {f"{k} {b} instead of {a}" for k, (a, b) in shapes.items() if a != b},
+    }
+    problems = []
+    for what, keys in differences.items():
+        if names := sorted(keys):
+            rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            problems.append(f"{what} {', '.join(names[:_SHOWN])}{rest}")
+    if problems:
+        raise JudgeLoadError(
+            f"{path}: weights and config do not fit: {'; '.join(problems)}",
+            hint="the folder mixes files of two judges, or was saved by another version: "
+            "copy or download it whole",
+        )

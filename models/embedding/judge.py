@@ -19,8 +19,7 @@ from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration, normal_bins
 from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.base.learned import LearnedJudge, learned_state
-from medal_judges.models.base.saving import read_config
-from medal_judges.models.base.weights import WEIGHTS_NAME, read_weights, write_weights
+from medal_judges.models.base.saving import WEIGHTS_NAME, read_config, read_weights, write_weights
 from medal_judges.models.embedding.config import EmbeddingConfig
 from medal_judges.models.embedding.net import FittedNet, Floats, on_levels
 from medal_judges.models.embedding.reading import (

@@ -15,8 +15,7 @@ from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration, Head, HeadKind
 from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge, learned_state
-from medal_judges.models.base.saving import read_config
-from medal_judges.models.base.weights import WEIGHTS_NAME, load_weights, write_weights
+from medal_judges.models.base.saving import WEIGHTS_NAME, load_weights, read_config, write_weights
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
 from medal_judges.models.encoder.body import check_window, load_body, without_pooler
 from medal_judges.models.encoder.config import EncoderConfig
@@ -93,7 +92,8 @@ class EncoderJudge(NetworkJudge):
         write_weights(self.net.state_dict(), folder / WEIGHTS_NAME)
         self.tokenizer.save_pretrained(folder / TOKENIZER)
         body = json.loads(self.net.body.config.to_json_string(use_diff=False))
-        body.pop("_name_or_path", None)  # the place on this disk that it was read from
+        for key in ("_name_or_path", "transformers_version"):  # of this machine, not of the judge
+            body.pop(key, None)
         self.write_state(folder, body=body, turn_means=self.turn_means)
 
     @classmethod

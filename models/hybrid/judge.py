@@ -14,8 +14,13 @@ from medal_judges.errors import JudgeLoadError
 from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.learned import rubric_hash
-from medal_judges.models.base.saving import read_config, write_config
-from medal_judges.models.base.weights import WEIGHTS_NAME, read_weights, write_weights
+from medal_judges.models.base.saving import (
+    WEIGHTS_NAME,
+    read_config,
+    read_weights,
+    write_config,
+    write_weights,
+)
 from medal_judges.models.hybrid.blend import BLEND_PARTS, Blend
 from medal_judges.models.hybrid.combination import Cascade, Combination, MemberSelection, Stack
 from medal_judges.models.hybrid.config import HybridKind, HybridSettings

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, MissingExtraError
-from medal_judges.models.base.weights import read_weights, require_same_keys
+from medal_judges.models.base.saving import read_weights, require_same_keys
 from medal_judges.models.llm.local.weights import model_path
 from medal_judges.models.lora.config import LoraConfig
 

@@ -14,8 +14,7 @@ from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration, Head, heads_of
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge, learned_state
-from medal_judges.models.base.saving import read_config
-from medal_judges.models.base.weights import load_weights, write_weights
+from medal_judges.models.base.saving import load_weights, read_config, write_weights
 from medal_judges.models.batching import pad_rows
 from medal_judges.models.device import set_attention, torch_device
 from medal_judges.models.llm.chat_template import ChatTemplate

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.weights import load_weights
+from medal_judges.models.base.saving import load_weights
 
 
 def test_all_keys_or_an_error_that_names_them(tmp_path: Path) -> None:

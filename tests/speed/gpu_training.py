@@ -166,7 +166,7 @@ def score_speed(body: Path, options: argparse.Namespace, device: torch.device) -
         made.net, made.tokenizer, made.dimensions, device=device, dtype="bf16", name="speed"
     )
     asked = dialogues(options.steps * options.batch, options.tokens)
-    tokens = sum(len(e.ids) for e in judge.prepare(asked))
+    tokens = sum(len(e.ids) for e in map(judge.turns.encode, asked))
     list(judge.score(asked[: options.batch]))
     spent = seconds_of(lambda: list(judge.score(asked)), device)
     flops = forward_flops(judge.net.body.config, tokens // len(asked))

@@ -34,12 +34,6 @@ from medal_judges.stats.results import Estimate
 _PAIRS = "Language and chatbot"
 _BRIEF = 7  # columns from which on intervals are left to the page and the CSV files
 _PIPED = 160  # these tables have more columns than others
-_TEXTS = (
-    "Turns per dialogue; words per turn (what stands between spaces), and for languages written "
-    "without spaces the characters per turn. MTLD is the mean over the dialogues, each read as one "
-    "text; run together, all dialogues of a language are one text. A row over several "
-    "languages averages the dialogues of all of them."
-)
 _MAPS = (
     "Percent of the dialogues in which the issue is present, chatbots by languages, and the mean "
     "of overall. Orange is worse, blue is better: the deepest orange is {top}% in every map of an "
@@ -50,17 +44,7 @@ _OTHER_MAPS = (
     "Chatbots by languages. The deepest colour is the top of the scale; a cell's 95% interval and "
     "number of rows show on hover."
 )
-_ISSUES = (
-    "Percent of the dialogues of a language in which the issue is present, with 95% "
-    "intervals. Every panel has its own axis."
-)
-_LEVELS = (
-    "Percent of the rows at each level, by language: orange the lower half of the scale, blue "
-    "the upper half. The table under each figure has the numbers."
-)
-_LABELS = "Every share and mean of the figures above, with its 95% interval."
 _NO_LABELS = "No row has a label: there are no issues and no scores to count."
-_COURSE = "As recorded by the generation: how dialogues ended, and how often a user turn was tried."
 
 
 def write_report(findings: Findings, folder: Path) -> Path:
@@ -101,15 +85,17 @@ def render(findings: Findings) -> str:
     endings = [t for head, p in subsets if (t := tables.ending_table(findings, head, p))]
     tries = [t for head, p in subsets if (t := tables.tries_table(findings, head, p))]
     sections = (
-        Section("texts", "Dialogues and texts", folded(texts, len(single)), _TEXTS, link="Texts"),
+        Section("texts", "Dialogues and texts", folded(texts, len(single)), link="Texts"),
         _map_section(findings),
-        Section("bars", "Issues by language", [] if issues is None else [issues], _ISSUES),
+        Section("bars", "Issues by language", [] if issues is None else [issues]),
         _level_section(findings),
         _label_section(findings, subsets),
-        Section("course", "Ends and tries", folded(endings, 1) + folded(tries, 1), _COURSE),
+        Section("course", "Ends and tries", folded(endings, 1) + folded(tries, 1)),
         facts_section(facts(findings)),
     )
-    return render_page(f"Statistics of {findings.name}", counted(counts), sections)
+    return render_page(
+        f"Statistics of {findings.name}", counted(counts), sections, leads=__package__
+    )
 
 
 def _by_subsets(findings: Findings) -> list[tuple[str, list[Subset]]]:
@@ -159,7 +145,7 @@ def _level_section(findings: Findings) -> Section:
     if rest:
         shown.append(Fold(f"{len(rest)} more dimensions", [b for each in rest for b in each]))
     heading = "Distribution of answers"
-    return Section("distribution", heading, shown, _LEVELS, link="Distribution")
+    return Section("distribution", heading, shown, link="Distribution")
 
 
 def _label_section(findings: Findings, subsets: Sequence[tuple[str, list[Subset]]]) -> Section:
@@ -174,7 +160,7 @@ def _label_section(findings: Findings, subsets: Sequence[tuple[str, list[Subset]
     if graded := findings.graded:
         means = [tables.mean_table(findings, head, p, graded) for head, p in subsets]
         blocks += folded(means, 1)
-    return Section("labels", "Labels", blocks, _LABELS)
+    return Section("labels", "Labels", blocks)
 
 
 def facts(findings: Findings) -> list[tuple[str, str]]:

@@ -24,24 +24,6 @@ from medal_judges.stats.results import Estimate, ResultRow
 GRADED = ("spearman", "within_system", "pearson", "kendall")
 BINARY = ("f1_present", "f1_absent", "precision", "recall", "accuracy")
 _BRIEF = ("precision", "recall", "accuracy")  # their intervals are tooltips
-_LEAD = Markup(
-    "Agreement of each judge with the mean human answer. Brackets hold 95% intervals; in the bars "
-    "● is the figure and the line its interval. The human ceiling "
-    '<span class="rhomb">◆</span> is one annotator against the others, on the rows with two '
-    "answers or more. Beside it stands ○, <em>like for like</em>: the judge against the same "
-    "others on the same rows. Only these two compare, since the mean of all annotators is less "
-    "noisy than that of all but one; a further person like the others would score the ceiling "
-    "there. <em>Within chatbots</em> leaves out what comes from telling one chatbot from another. "
-    "The <em>worst set</em> is the lowest figure over all sets, and needs a number on each. Fewer "
-    "than 10 rows get no interval and no rank. A dash or a missing interval tells its reason on "
-    "hover or tap. Under the coverage floor (98% unless set otherwise) there is no number."
-)
-_DIMENSIONS = Markup(
-    "Spearman ρ for graded dimensions, F1+ for issues. Blue is above zero, orange below, the "
-    "deeper the further; the number is printed, so nothing hangs on colour. The human ceiling is "
-    "one annotator against the others; judges are held against all annotators here, so compare the "
-    "ceiling with <em>like for like</em> in the leaderboard."
-)
 _SCALE_KEY = Markup(
     '<p class="scalekey" aria-hidden="true"><span>−1</span><i></i><span>0</span><i></i>'
     "<span>+1</span></p>"
@@ -73,7 +55,7 @@ def leaderboard(view: Arrangement) -> Section:
         table = dimension_table(view, key, issues)
         name = f"{key.label}: {len(issues)} issues"
         blocks.append(Fold(name, [table], is_open=key == with_issues[0]))
-    return Section("leaderboard", "Leaderboard", blocks, _LEAD)
+    return Section("leaderboard", "Leaderboard", blocks)
 
 
 def _matrix(view: Arrangement, headlines: Sequence[tuple[SetKey, str]]) -> Table:
@@ -212,7 +194,7 @@ def dimensions(view: Arrangement) -> Section:
     """A heat map for each set; sets with a single dimension are left to the leaderboard."""
     maps = [table for key in view.sets if (table := dimension_map(view, key)) is not None]
     blocks: list[Block] = [_SCALE_KEY, *maps] if maps else []
-    return Section("dimensions", "Dimensions by judge", blocks, _DIMENSIONS, link="Dimensions")
+    return Section("dimensions", "Dimensions by judge", blocks, link="Dimensions")
 
 
 def dimension_map(view: Arrangement, key: SetKey) -> Table | None:

@@ -42,17 +42,7 @@ from medal_judges.report.svg import rank_svg
 from medal_judges.stats.results import Disagreement
 
 _LONG = 40  # rows from which on a further table is folded
-_COMPARABLE = "What must be equal for two numbers to be comparable, as written with every figure."
 _IN_SIGHT = 6
-_DISAGREEMENTS = (
-    "Dialogues ranked most differently by judge and people. Where the judge can say so, turns are "
-    "coloured by what they contributed: by how much each moved the score away from the baseline, "
-    "which is what the dialogue would have if every turn were an average one of its speaker in the "
-    "judge's training data (the middle of the scale for a judge without any). Baseline and "
-    "contributions add up to the score before it is clipped to its scale; each card names the "
-    "baseline and the unit. The strongest turn of a dialogue has the full colour. Ranks run from "
-    "0 (lowest of the set) to 1; the line shows where people ◆ and judge ● put the dialogue."
-)
 _KEY = Markup(
     '<p class="turnkey"><span class="pos" style="--s:90%">raised the score above the baseline'
     '</span><span style="--s:0%">as an average turn</span>'
@@ -106,7 +96,7 @@ def render(view: Arrangement) -> str:
         (len({point.lang for row in rows for point in row.points}), "language"),
     ]
     subtitle = counted((n, name) for n, name in counts if n)
-    return render_page(view.benchmark.title, subtitle, sections, _signatures(view))
+    return render_page(view.benchmark.title, subtitle, sections, _signatures(view), __package__)
 
 
 def _further_tables(view: Arrangement) -> Section:
@@ -137,7 +127,7 @@ def _signatures(view: Arrangement) -> Section:
             )
             listed = Markup('<ul class="signatures">{}</ul>').format(items)
             blocks.append(Fold(f"{len(signatures)} signatures in full", [listed]))
-    return Section("signatures", "Signatures", blocks, _COMPARABLE)
+    return Section("signatures", "Signatures", blocks)
 
 
 def _figures(view: Arrangement) -> dict[str, Figure]:
@@ -168,7 +158,7 @@ def disagreements(view: Arrangement) -> Section:
         body = Markup('<div class="cards">{}</div>').format(Markup("").join(cards))
         blocks.append(Fold(f"{judge}: {len(cards)} dialogues", [body], is_open=len(blocks) == 1))
     heading = "Where judge and people differ most"
-    return Section("disagreements", heading, blocks, _DISAGREEMENTS, link="Disagreements")
+    return Section("disagreements", heading, blocks, link="Disagreements")
 
 
 def _card(item: Disagreement) -> Markup:

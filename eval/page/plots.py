@@ -32,31 +32,12 @@ Ints = npt.NDArray[np.int64]
 UNKNOWN = "unknown chatbot"
 _GRADED_BINS = 8
 _BINARY_BINS = 10
-_CALIBRATION = (
-    "Scores are first put on the scale of people's answers: a judge from 1 to 5 beside answers "
-    "from 1 to 10 is stretched to these, in a straight line. Rows are put in bins by the score: "
-    "bins of equal size for graded answers, tenths of the probability for issues (a reliability "
-    "diagram). Across: mean score in the bin, up: mean human answer; on the dashed line the judge "
-    "says what people say. The area of a dot grows with the number of rows in its bin; hover or "
-    "tap shows it. Below each panel: the gap, the mean distance from the line, weighted by rows."
-)
-_SCATTER = (
-    "Each dot is one judged row; hover or tap shows its id. Across: mean human answer, up: "
-    "the judge's score, each panel on its own scale. The line is a least-squares fit over all rows."
-)
-_CASCADES = (
-    "A weak judge answers, and a strong one is asked for the rows that the weak one is least sure "
-    "of. Solid: Spearman ρ by the share deferred, with its 95% interval; dashed: the same share "
-    "deferred at random, which uncertainty has to beat. The ends are the two judges alone, on the "
-    "rows that both scored. Scores are mixed as they stand, each on its own judge's scale. Costs "
-    "are for 1,000 rows; an amount that a judge did not record counts as 0."
-)
 
 
 def scatter(view: Arrangement) -> Section:
     """One figure a set."""
     figures = [figure for key in view.sets if (figure := scatter_figure(view, key)) is not None]
-    return Section("scatter", "Judge against people", figures, _SCATTER, link="Scatter")
+    return Section("scatter", "Judge against people", figures, link="Scatter")
 
 
 def scatter_figure(view: Arrangement, key: SetKey) -> Figure | None:
@@ -119,7 +100,7 @@ def cascades(view: Arrangement) -> Section:
     curves = view.benchmark.cascades
     figure = cascade_figure(curves)
     blocks: list[Block] = [] if figure is None else [figure, *map(_cascade_table, curves)]
-    return Section("cascades", "Cascades", blocks, _CASCADES)
+    return Section("cascades", "Cascades", blocks)
 
 
 def cascade_figure(curves: Sequence[CascadeCurve]) -> Figure | None:
@@ -261,7 +242,7 @@ def calibration(view: Arrangement) -> Section:
             blocks.append(Fold(name, [Figure(name, more)], is_open=not panels))
     if blocks:
         blocks = [Strip(list(_colours(view).items()), "Judges", blocks)]
-    return Section("calibration", "Calibration", blocks, _CALIBRATION)
+    return Section("calibration", "Calibration", blocks)
 
 
 def calibration_figure(view: Arrangement, key: SetKey) -> Figure | None:

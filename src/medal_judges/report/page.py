@@ -61,20 +61,26 @@ Block = str | Table | Figure | Fold | Strip | Facts
 class Section:
     """A part of a page with an anchor and a heading; shown where it has blocks.
 
-    ``link`` is its name in the navigation, where that is shorter than the heading.
+    ``lead`` stands under the heading, instead of what leads.html has by the anchor. ``link`` is
+    its name in the navigation, where that is shorter than the heading.
     """
 
     anchor: str
     heading: str
     blocks: Sequence[Block]
-    lead: str = ""
+    lead: str | None = None
     link: str = ""
 
 
 def render_page(
-    title: str, subtitle: str, sections: Iterable[Section], foot: Section | None = None
+    title: str,
+    subtitle: str,
+    sections: Iterable[Section],
+    foot: Section | None = None,
+    leads: str = "",
 ) -> str:
-    """The page as text; the same bytes for the same blocks."""
+    """The page as text; the same bytes for the same blocks. ``leads`` is the package whose
+    templates/leads.html says what stands under the headings."""
     kept = [section for section in sections if section.blocks]
     last = foot if foot is not None and foot.blocks else None
     script = _asset("page.js")
@@ -83,6 +89,7 @@ def render_page(
         "page.html",
         title=title,
         subtitle=subtitle,
+        leads=vars(_environment(leads).get_template("leads.html").module) if leads else {},
         sections=kept,
         foot=last,
         style=Markup(_asset("style.css")),

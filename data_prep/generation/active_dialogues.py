@@ -85,7 +85,7 @@ class ActiveDialogues:
             raise MedalError(
                 f"the journal does not fit this run: {event.id} at stage {event.stage!r}, where "
                 f"{expected} was expected",
-                hint="give another out, or start again from the beginning with --overwrite",
+                hint="give another --out, or start again from the beginning with --overwrite",
             )
         self.active[state.id] = state
         rejection = state.take(event.answer, event.cut)

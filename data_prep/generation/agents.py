@@ -174,7 +174,7 @@ class RunBudget:
         return sum(limiter.spent - self._before[key] for key, limiter in self._limiters.items())
 
     def error(self, limit: CostLimitError) -> CostLimitError:
-        """What to tell of the ``limit`` that one model met: its own, or the one of the run."""
+        """The error for the ``limit`` that one model met: its own, or the one of the run."""
         limiters = self._limiters.values()
         if self.limit is None or any(p.own is not None and p.limit == p.own for p in limiters):
             return limit

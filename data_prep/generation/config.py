@@ -13,8 +13,8 @@ from medal_judges.data_prep.seeds.sampling import SeedsConfig
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.prompt import Prompt
 
-# Ids are names with "--" between them: a name with that, or a "-" at its end, could not be told
-# from its neighbours.
+# Ids are names with "--" between them: a name with that, or a "-" at its end, could not be
+# separated from its neighbours.
 _NAME = re.compile(r"\A[\w.+]+(?:-[\w.+]+)*\Z")
 
 

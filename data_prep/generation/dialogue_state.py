@@ -16,7 +16,7 @@ from medal_judges.data_prep.generation.reading import (
     Verdict,
     read_utterance,
     read_verdict,
-    said,
+    without_thinking,
 )
 from medal_judges.data_prep.seeds.context import SeedContext
 from medal_judges.data_prep.sources.splits import hash_split
@@ -140,7 +140,7 @@ class DialogueState:
     def take(self, answer: str, cut: bool) -> Rejection | None:
         """Apply one answer to the question of ``stage``; returns the rejection that it led to."""
         if self.stage == "reply":
-            self._add(Turn("assistant", said(answer)), cut)
+            self._add(Turn("assistant", without_thinking(answer)), cut)
             return None
         if self.stage == "say":
             self.candidate, self.candidate_cut = read_utterance(answer), cut

@@ -15,9 +15,9 @@ from pathlib import Path
 from medal_judges.config import Config
 from medal_judges.data_prep.generation.agents import Agents, settings_of
 from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.run import GenerationRun, prepare
+from medal_judges.data_prep.generation.run import prepare
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.cost import Usage
+from medal_judges.models.llm.cost import CostEstimate, Usage
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -34,10 +34,9 @@ SAMPLE = 6  # contexts that the stand-ins go through
 
 
 class Assumed(Config):
-    """What is taken to happen. ``acceptance``: chance that a try is accepted; five tries then pass
-    nine times of ten, as MEDAL reports (appendix C.2): 1 - (1 - 0.37)^5 = 0.90. ``words``: of a
-    message, near MEDAL's Table 2. No dialogue is taken to end early, so the figure is on the high
-    side."""
+    """What the estimate assumes. ``acceptance``: chance that a try is accepted; five tries then
+    pass nine times of ten, as MEDAL reports (appendix C.2): 1 - (1 - 0.37)^5 = 0.90. ``words``: of
+    a message, near MEDAL's Table 2. No dialogue ends early, so the figure is on the high side."""
 
     acceptance: float = 0.37
     user_words: int = 23
@@ -83,23 +82,11 @@ class StandIn(LanguageModel):
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
         """Not asked for here."""
-        raise ConfigError("a stand-in tells no likelihoods")
+        raise ConfigError("a stand-in has no likelihoods")
 
     def fingerprint(self) -> Mapping[str, str]:
         """Its kind."""
         return {"stand-in": self.kind}
-
-
-@dataclass(frozen=True, slots=True)
-class AgentCost:
-    """What one agent would be asked; ``money`` in US dollars, None where no price is known, 0 for
-    hardware of one's own."""
-
-    agent: str
-    requests: int
-    input: int
-    output: int
-    money: float | None
 
 
 @dataclass(slots=True)
@@ -119,9 +106,9 @@ def estimate(
     config: GenerateConfig,
     assumed: Assumed | None = None,
     chatbots: Sequence[str] | None = None,
-) -> list[AgentCost]:
+) -> dict[str, CostEstimate]:
     """For each agent what the whole run would ask, whatever of it is done already; ``chatbots``:
-    only these speak, as in ``prepare``."""
+    only these speak, as in ``prepare``. Hardware of one's own costs 0 dollars."""
     shown = min(SAMPLE, config.contexts.n)
     contexts = config.contexts.model_copy(update={"n": shown})
     with tempfile.TemporaryDirectory() as folder:
@@ -129,20 +116,15 @@ def estimate(
         run = prepare(small, chatbots=chatbots)
         run.agents = StandIns(settings_of(config), assumed=assumed or Assumed())
         run.go()
-        return _scaled(run, config, config.contexts.n / shown)
-
-
-def _scaled(run: GenerationRun, config: GenerateConfig, factor: float) -> list[AgentCost]:
-    costs = []
+    factor = config.contexts.n / shown
     silent = {f"chatbot:{name}" for name in set(run.plan.chatbots) - set(run.plan.speaking)}
+    costs = {}
     for agent, llm in settings_of(config).items():
-        if agent in silent:
-            continue
-        usage = run.counts.usage[agent]
-        read, written = usage["input_tokens"] * factor, usage["output_tokens"] * factor
-        total = Usage(input=round(read), output=round(written))
-        requests = round(usage["requests"] * factor)
-        costs.append(AgentCost(agent, requests, total.input, total.output, _price(llm, total)))
+        if agent not in silent:
+            counted = {name: round(n * factor) for name, n in run.counts.usage[agent].items()}
+            usage = Usage(counted.get("input_tokens", 0), output=counted.get("output_tokens", 0))
+            requests, money = counted.get("requests", 0), _price(llm, usage)
+            costs[agent] = CostEstimate(requests, 0, usage.input, usage.output, money)
     return costs
 
 

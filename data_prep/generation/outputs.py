@@ -68,7 +68,7 @@ class Outputs:
         elif foreign := [name for name in _OWN if (self.folder / name).exists()]:
             raise MedalError(
                 f"{self.folder / foreign[0]} is there, but no {RECORD} that says what made it",
-                hint="give another folder with out=DIR, or remove the file yourself",
+                hint="give another folder with --out DIR, or remove the file yourself",
             )
         _write_json(path, record)
 
@@ -134,7 +134,7 @@ def _read_record(path: Path) -> RunRecord:
     if not isinstance(record, dict) or not RunRecord.__required_keys__ <= set(record):
         raise MedalError(
             f"{path} is no record of medal generate, so its folder is left alone",
-            hint="give another folder with out=DIR, or remove the file yourself",
+            hint="give another folder with --out DIR, or remove the file yourself",
         )
     return cast(RunRecord, record)
 
@@ -161,7 +161,7 @@ def _require_same(folder: Path, there: RunRecord, now: RunRecord) -> None:
         listed = "\n    ".join(problems)
         raise MedalError(
             f"{folder} was made with other settings:\n    {listed}",
-            hint="give another out, or start again from the beginning with --overwrite",
+            hint="give another --out, or start again from the beginning with --overwrite",
         )
 
 

@@ -1,4 +1,4 @@
-"""What agents say, read: an utterance, the mark that ends a dialogue, the user judge's verdict."""
+"""Reads agents' answers: an utterance, the mark that ends a dialogue, the user judge's verdict."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Utterance:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """``reason`` is the judge's own, empty where it accepts. An answer that is neither yes nor no
-    is a rejection that is not ``readable``: nobody said that the utterance is fit."""
+    is a rejection that is not ``readable``: nothing says that the utterance is fit."""
 
     accepted: bool
     reason: str = ""
@@ -48,7 +48,7 @@ class Verdict:
 def read_utterance(answer: str) -> Utterance:
     """The message in a user agent's answer: without a label such as ``user:`` before it and
     quotation marks around it. Only a whole label goes: letters of the message never do."""
-    text = _bare(said(answer))
+    text = _bare(without_thinking(answer))
     ends = _END.search(text) is not None
     if ends:
         text = _bare(_END.sub(" ", text).strip())
@@ -65,7 +65,7 @@ def _bare(text: str) -> str:
 def read_verdict(answer: str) -> Verdict:
     """``Yes.`` accepts; ``No. reason`` rejects (MEDAL, Table 10). So do the two fields of a JSON
     object, also of one that was cut behind the verdict."""
-    text = said(answer)
+    text = without_thinking(answer)
     if (fields := _FIELDS.match(text)) is not None:
         text = f"{fields[1]}. {fields[2] or ''}"
     verdict = _VERDICT.match(text)
@@ -76,8 +76,8 @@ def read_verdict(answer: str) -> Verdict:
     return Verdict(False, " ".join(text[verdict.end() :].split()))
 
 
-def said(answer: str) -> str:
-    """What stands behind the reasoning of a model that thinks aloud; nothing where it has no
-    end. Nothing else is taken off: it is all that is done to a chatbot's answer."""
+def without_thinking(answer: str) -> str:
+    """What follows the reasoning of a model that thinks aloud; empty where the reasoning has no
+    end. Nothing else is removed: this is all that is done to a chatbot's answer."""
     rest = after_thinking(answer)
     return "" if rest is None else rest[0].strip()

@@ -1,4 +1,4 @@
-"""Who is told what: from the state of a dialogue to the request for its next answer.
+"""Who is shown what: from the state of a dialogue to the request for its next answer.
 
 The user agent and the user judge see the seed context, the chatbot never does. The user agent is
 shown every rejected attempt at its message with the reason; the user judge the dialogue, then the

@@ -125,14 +125,14 @@ def irrelevance(edit: EditContext) -> EditedPair:
     count = 1 if edit.strength == 2 else 2 + int(edit.chance())
     if len(turns) < min(count, 2):
         raise CannotInject(f"fewer than two answers of {_WORDS} words to replace")
-    # Of the kind that donors are where there are enough: a greeting would tell the control.
+    # Of the kind that donors are where there are enough: a greeting would reveal the control.
     alike = [i for i in turns if i in edit.dialogue.assistant_turns[1:-1] and _has_subject(edit, i)]
     turns = alike if len(alike) >= count else turns
     pair = EditedPair(edit, "donor")
     for turn in edit.some(turns, count):
         original = edit.texts[turn]
         donor = _stranger(edit, turn, len(original))
-        # the same treatment for both, so that neither neutral sentences nor slips tell
+        # the same treatment for both, so that neither neutral sentences nor slips reveal the label
         if edit.chance():
             opening = edit.one(edit.table("neutral"))
             opened = [insert(text, opening, 0.0, edit.lang) for text in (donor, original)]

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from medal_judges.errors import ConfigError, RecordError
-from medal_judges.fields import optional_text, text
+from medal_judges.errors import ConfigError
+from medal_judges.fields import parse_record
 from medal_judges.jsonl import read_records
 from medal_judges.signature import content_hash
 
@@ -55,19 +55,9 @@ class SeedContext:
 
 def parse_context(record: object) -> SeedContext:
     """SeedContext of one JSON object. Raises RecordError that names the field."""
-    if not isinstance(record, Mapping):
-        raise RecordError("(line)", "a JSON object", record)
-    gender = record.get("gender")
-    if gender not in GENDERS:
-        raise RecordError("gender", "'female' or 'male'", gender)
-    return SeedContext(
-        scene=text("scene", record.get("scene")),
-        persona=text("persona", record.get("persona")),
-        gender=gender,
-        affect=optional_text(record, "affect"),
-        lang=text("lang", record.get("lang"), "an ISO 639-1 code such as 'en'"),
-        country=text("country", record.get("country")),
-    )
+    if isinstance(record, Mapping):  # the id follows from the rest
+        record = {name: value for name, value in record.items() if name != "id"}
+    return parse_record(SeedContext, "", record)
 
 
 def listed_contexts(path: str, n: int, languages: Sequence[str]) -> list[SeedContext]:

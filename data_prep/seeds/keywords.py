@@ -1,4 +1,4 @@
-"""Keywords: does an English text tell a gender, does it name a feeling (MEDAL, appendix C.1)."""
+"""Keywords: does an English text reveal a gender, does it name a feeling (MEDAL, appendix C.1)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _APOSTROPHES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'"})
 
 
 def gendered_word(text: str) -> str | None:
-    """The first word of ``text`` that tells a gender; None where the text is neutral.
+    """The first word of ``text`` that reveals a gender; None where the text is neutral.
 
     Whole words only (``the`` holds no ``he``), from configs/seeds/gendered_words.yaml. A rule, and
     a strict one: a scene in which PersonX calls a brother is not neutral either.
@@ -59,7 +59,7 @@ def _patterns(name: str) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
         if not isinstance(listed, str):
             raise ConfigError(f"seeds/{name}.yaml: {key}: expected words parted by blanks")
         words.update(listed.split())
-    # Longest first: the word that is told is the whole one.
+    # Longest first: the word that is reported is the whole one.
     plain = [re.escape(word) for word in sorted(words, key=lambda w: (-len(w), w))]
     whole = re.compile(_whole([*plain, *phrases]), re.IGNORECASE)
     return whole, re.compile(_whole([re.escape(word) for word in exact])) if exact else None

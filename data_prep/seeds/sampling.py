@@ -36,9 +36,9 @@ T = TypeVar("T")
 
 class SeedsConfig(Config):
     """``n`` contexts. ``scenes`` and ``personas`` are ``embedded`` or a file (readers.py), as
-    published; ``critic`` is the field of a scenes file that tells what is kept. ``affects`` is
+    published; ``critic`` is the field of a scenes file that says what is kept. ``affects`` is
     ``embedded`` or a YAML file of states by quadrant. ``countries`` replaces those of
-    configs/seeds/languages.yaml for a language. ``file``: contexts that stand there, as written by
+    configs/seeds/languages.yaml for a language. ``file``: its contexts, as written by
     ``medal data seeds``, instead of drawn ones."""
 
     n: int = Field(default=400, ge=1)

@@ -97,7 +97,7 @@ def scene_of(triple: Triple) -> Scene:
 
 
 def is_neutral(triple: Triple) -> bool:
-    """Whether neither event tells a gender: scenes that do are left out, as in MEDAL."""
+    """Whether neither event reveals a gender: scenes that do are left out, as in MEDAL."""
     return gendered_word(f"{triple.head} . {triple.tail}") is None
 
 

@@ -56,7 +56,7 @@ class LanguageAudit:
     def clipped(self) -> bool | None:
         """True when edges hold u, s, e, r less than a tenth as often as words inside turns do.
 
-        None where it cannot be told: too few turns end in a letter, or a script without these.
+        None where it is not known: too few turns end in a letter, or a script without these.
         """
         if self.expected < _MIN_EXPECTED:
             return None

@@ -111,15 +111,15 @@ def _estimate(config: GenerateConfig, chatbots: list[str]) -> None:
     speaking = len(chatbots or config.chatbots)
     typer.echo(f"{openers} first messages, {openers * speaking} dialogues")
     table = Table("agent", "requests", "tokens in", "tokens out", "dollars")
-    for cost in costs:
+    for agent, cost in costs.items():
         money = "no price known" if cost.money is None else f"{cost.money:.2f}"
-        table.add_row(cost.agent, str(cost.requests), str(cost.input), str(cost.output), money)
+        table.add_row(agent, str(cost.requests), str(cost.input), str(cost.output), money)
     wide_console().print(table)
-    known = [cost.money for cost in costs if cost.money is not None]
+    known = [cost.money for cost in costs.values() if cost.money is not None]
     unknown = len(costs) - len(known)
     more = f", and what {unknown} agents without a known price take" if unknown else ""
     typer.echo(
-        f"at most about ${sum(known):.2f}{more}; nothing was sent. Taken to happen: "
+        f"at most about ${sum(known):.2f}{more}; nothing was sent. Assumed: "
         f"{assumed.acceptance:.0%} of tries accepted, {assumed.user_words} words a user message, "
         f"{assumed.chatbot_words} a chatbot's, no dialogue ends early; tokens counted from above, "
         "without what a model thinks before it answers; nothing that OUT holds is taken off"

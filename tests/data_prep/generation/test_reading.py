@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from medal_judges.data_prep.generation.reading import Utterance, read_utterance, read_verdict, said
+from medal_judges.data_prep.generation.reading import (
+    Utterance,
+    read_utterance,
+    read_verdict,
+    without_thinking,
+)
 
 
 @pytest.mark.parametrize(
@@ -81,4 +86,4 @@ def test_a_verdict_is_yes_or_no(answer: str, accepted: bool, reason: str, readab
 
 
 def test_a_chatbots_answer_loses_its_reasoning_and_nothing_else() -> None:
-    assert said('<think>hm</think> assistant: "Yes" ') == 'assistant: "Yes"'
+    assert without_thinking('<think>hm</think> assistant: "Yes" ') == 'assistant: "Yes"'

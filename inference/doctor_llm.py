@@ -21,7 +21,7 @@ from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.local.paths import try_paths
+from medal_judges.models.llm.local.paths import smallest_window, try_paths
 from medal_judges.models.llm.local.probes import (
     ALLOWED,
     ALLOWED_HALF,
@@ -31,7 +31,6 @@ from medal_judges.models.llm.local.probes import (
     Probe,
 )
 from medal_judges.models.llm.local.token_model import TokenModel
-from medal_judges.models.llm.local.windows import smallest_window
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,

@@ -1,11 +1,13 @@
-"""Kept answers on disk: records by key, each read back field by field, for a kept line is foreign
-text."""
+"""Kept answers: the keys that name them, and their records on disk, each read back field by field,
+for a kept line is foreign text."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -13,10 +15,52 @@ from pydantic import TypeAdapter, ValidationError
 
 from medal_judges.errors import RecordError, SourceError
 from medal_judges.journal import Journal
-from medal_judges.models.llm.protocol import Completion, Likelihood
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    Completion,
+    Continuation,
+    LanguageModel,
+    Likelihood,
+)
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
+
+
+# 128 bits: no two requests meet, and it fits a batch API's custom_id (64 characters).
+KEY_DIGITS = 32
+
+
+def chat_key(model: str, request: ChatRequest) -> str:
+    """Key of an answer of ``model`` (see ``model_key``): 32 hex digits over every field."""
+    return _hash("chat", model, asdict(request))
+
+
+def likelihood_key(model: str, continuation: Continuation, *, joint: bool) -> str:
+    """Key of a continuation's likelihood; one with the prefix's likelihood has another key."""
+    return _hash("loglikelihood", model, asdict(continuation), joint)
+
+
+def model_key(model: LanguageModel) -> str:
+    """Hash of a model's name and fingerprint: no host, no path and no secret goes into a key."""
+    return _hash(model.name, dict(model.fingerprint()))
+
+
+def served_key(key: str, identity: str | None) -> str:
+    """``key`` (of ``model_key``) where a server tells which weights stand behind the name."""
+    return key if identity is None else _hash(key, identity)
+
+
+def _hash(*parts: object) -> str:
+    # ASCII: half a surrogate pair in a turn has no UTF-8, but it has an escape. Whole numbers and
+    # 1.0 alike, since 0 and 0.0 ask the same.
+    plain = json.loads(json.dumps(parts), parse_float=_number)
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:KEY_DIGITS]
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    return int(value) if value.is_integer() else value
 
 
 class AnswerStore:

@@ -2,7 +2,7 @@
 
 ``CachedModel(inner, folder)`` stands before any language model. Answers lie in an append-only file
 (answer_store.py) under a key made of the model's name and fingerprint, of what a server says it
-serves, and of every field of the request (request_key.py). Failures are never kept, so that the
+serves, and of every field of the request. Failures are never kept, so that the
 next run asks again. An answer is on disk before it is handed on (``LanguageModel.chat_each``).
 """
 
@@ -20,8 +20,12 @@ from medal_judges.files import atomic_write, cache_folder
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.answer_store import (
     AnswerStore,
+    chat_key,
     completion_of,
+    likelihood_key,
     likelihood_of,
+    model_key,
+    served_key,
 )
 from medal_judges.models.llm.protocol import (
     AnswerCounts,
@@ -33,7 +37,6 @@ from medal_judges.models.llm.protocol import (
     OnAnswer,
     Wrapper,
 )
-from medal_judges.models.llm.request_key import chat_key, likelihood_key, model_key, served_key
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from medal_judges.errors import ConfigError
+from medal_judges.models.llm.answer_store import chat_key, model_key
 from medal_judges.models.llm.cost import CostEstimate, Usage
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -18,7 +19,6 @@ from medal_judges.models.llm.protocol import (
     Wrapper,
     failed,
 )
-from medal_judges.models.llm.request_key import chat_key, model_key
 
 NOT_SENT = "a dry run: nothing was sent"
 

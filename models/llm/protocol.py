@@ -315,8 +315,10 @@ def collect(
     """The answers of ``chat_each`` in the order of ``requests``; one never reported is failed."""
     answers: dict[int, Completion] = {}
     chat_each(requests, answers.__setitem__)
-    missing = failed("the backend reported no answer", transient=True)
-    return [answers.get(index, missing) for index in range(len(requests))]
+    return [
+        answers.get(index) or failed("the backend reported no answer", transient=True)
+        for index in range(len(requests))
+    ]
 
 
 def usage_of(llm: LanguageModel, request: ChatRequest, completion: Completion) -> Usage:

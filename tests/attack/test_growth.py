@@ -20,7 +20,7 @@ from medal_judges.data_prep.native.comparison import _LETTER, _TIE
 from medal_judges.models.base.folder_checks import SECRETS
 from medal_judges.models.followup.pool import parse_list
 from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.llm.server.rates import duration
+from medal_judges.models.llm.server.errors import duration
 from medal_judges.models.prompted.parsing.answer import AnswerField, AnswerShape
 from medal_judges.models.prompted.parsing.json_text import MOST_CHARACTERS
 from medal_judges.models.prompted.parsing.parser import parse_answer

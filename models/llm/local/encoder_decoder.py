@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.local.generation import to_completion, write
+from medal_judges.models.llm.local.paths import context_of
 from medal_judges.models.llm.local.weights import weights_hash
-from medal_judges.models.llm.local.windows import context_of
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,

@@ -9,7 +9,7 @@ from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
 from medal_judges.models.llm.local.generation import Prompts, Row, generate, to_completion
 from medal_judges.models.llm.local.likelihood import plain_logprobs, tree_logprobs
-from medal_judges.models.llm.local.paths import Paths, quick_paths
+from medal_judges.models.llm.local.paths import Paths, context_of, quick_paths
 from medal_judges.models.llm.local.token_model import TokenModel
 from medal_judges.models.llm.local.weights import (
     converted_bin,
@@ -17,7 +17,6 @@ from medal_judges.models.llm.local.weights import (
     model_path,
     weights_hash,
 )
-from medal_judges.models.llm.local.windows import context_of
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,

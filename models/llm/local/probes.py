@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from transformers import LogitsProcessor, LogitsProcessorList
@@ -17,11 +17,10 @@ from transformers import LogitsProcessor, LogitsProcessorList
 from medal_judges.models.llm.chat_template import TokenSequence
 from medal_judges.models.llm.local.generation import written
 from medal_judges.models.llm.local.likelihood import plain_logprobs, tree_logprobs
-from medal_judges.models.llm.local.windows import decoder_config
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 COMMON = 40  # tokens that the prompts of a probe begin with
 OWN = (1, 4, 11, 11)  # tokens of each prompt behind these
@@ -192,6 +191,11 @@ class _Forced(LogitsProcessor):
         for row, said in enumerate(self.said):
             forced[row, said[step]] = 0
         return forced
+
+
+def decoder_config(config: PreTrainedConfig) -> Any:
+    """The part of ``config`` that is of the text decoder (models that also see have several)."""
+    return config.get_text_config(decoder=True)
 
 
 def _ordinary_ids(model: PreTrainedModel) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 Requests are uploaded as a file, a batch is made of it, polled, and its output and error files are
 downloaded (OpenAI's protocol: 50,000 requests and 200 MB a file, more are several batches). A
-request's custom_id is its key (request_key.py), the same as in the cache of answers: what a batch
+request's custom_id is its key (answer_store.py), the same as in the cache of answers: what a batch
 answers and what is asked directly lie in one cache.
 
 What is under way stands on disk before anything is paid (BatchJournal): killed at any moment and
@@ -17,9 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from medal_judges.files import cache_folder
+from medal_judges.models.llm.answer_store import model_key
 from medal_judges.models.llm.cost import CostEstimate, Usage
 from medal_judges.models.llm.protocol import ChatRequest, OnAnswer, Wrapper
-from medal_judges.models.llm.request_key import model_key
 from medal_judges.models.llm.server.batch_files import MAX_BYTES, MAX_REQUESTS, BatchJournal
 from medal_judges.models.llm.server.batch_run import BatchLimits, BatchRun
 from medal_judges.models.llm.server.connection import run
@@ -53,13 +53,13 @@ class BatchModel(Wrapper):
     def cost(self, usage: Usage) -> float | None:
         """What ``usage`` costs in a batch."""
         money = self.remote.cost(usage)
-        return None if money is None else money * (1 - self.remote.connection.batch_discount)
+        return None if money is None else money * (1 - self.remote.batch_discount)
 
     def estimate(
         self, requests: Sequence[ChatRequest], likelihoods: Usage | None = None
     ) -> CostEstimate:
         total, direct = self.remote.estimate(requests), self.remote.estimate((), likelihoods)
-        paid, more = 1 - self.remote.connection.batch_discount, direct.money or 0.0
+        paid, more = 1 - self.remote.batch_discount, direct.money or 0.0
         return replace(
             total,
             input=total.input + direct.input,

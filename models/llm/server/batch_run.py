@@ -16,9 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from medal_judges.errors import ConfigError, SourceError
+from medal_judges.models.llm.answer_store import chat_key, model_key
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.protocol import ChatRequest, Completion, OnAnswer, failed
-from medal_judges.models.llm.request_key import chat_key, model_key
 from medal_judges.models.llm.server.batch_files import (
     ENDPOINT,
     BatchJob,
@@ -88,7 +88,7 @@ class BatchRun:
         self.model_key = model_key(remote)
         self.pending: dict[str, Ask] = {}
         self.accepted = Accepted()  # what this wave's requests were built by
-        self.reader = AnswerReader(remote.connection.clean, price)
+        self.reader = AnswerReader(remote.clean, price)
         self.client: AsyncOpenAI
         self.heard = time.monotonic()
 
@@ -98,7 +98,7 @@ class BatchRun:
             new = Ask(request, [], self.remote.limit(request))
             self.pending.setdefault(self._key(request), new).indices.append(index)
         count = len(self.pending)
-        async with self.remote.connection.open() as self.client:
+        async with self.remote.open() as self.client:
             while self.pending:
                 self.accepted = self.remote.accepted.copy()
                 jobs = await self._submit()
@@ -239,9 +239,7 @@ class BatchRun:
     async def _take(self, job: BatchJob, batch: Batch | None) -> None:
         """Report what an ended batch says of what is pending, and take it out of there."""
         results = await self._results(batch)
-        lost = BatchResult(
-            "", reason=words(_unanswered(batch), self.remote.connection.clean), transient=True
-        )
+        lost = BatchResult("", reason=words(_unanswered(batch), self.remote.clean), transient=True)
         done = [
             key
             for key in job.keys
@@ -254,7 +252,7 @@ class BatchRun:
         for file in (batch.output_file_id, batch.error_file_id) if batch is not None else ():
             if file is not None:
                 content = await self._retried(partial(_unless_gone, partial(self._content, file)))
-                for result in read_results(content or b"", self.remote.connection.clean):
+                for result in read_results(content or b"", self.remote.clean):
                     results.setdefault(result.key, result)
         return results
 
@@ -322,9 +320,9 @@ class BatchRun:
         """
         remote = self.remote
         try:
-            return await remote.connection.call(call)
+            return await remote.call(call)
         except PermanentError as error:
-            if error.status != 404 and (stopped := remote.connection.stop_error(error)) is not None:
+            if error.status != 404 and (stopped := remote.stop_error(error)) is not None:
                 raise stopped from None
             raise ConfigError(
                 f"{remote.name}: the server takes no batch: {error}",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,18 +14,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.llm.cost import CostLimiter, PriceFile, Usage, load_prices
 from medal_judges.models.llm.local.weights import load_chat_template
-from medal_judges.models.llm.protocol import Message
+from medal_judges.models.llm.protocol import Capabilities, LanguageModel, Message
 from medal_judges.models.llm.server.errors import (
+    LONGEST,
     NO_KEY,
     PermanentError,
     ServerStopError,
     TransientError,
     address_of,
     cleaner,
+    duration,
     map_error,
     stop_error,
 )
-from medal_judges.models.llm.server.rates import RateGate
 from medal_judges.models.llm.server.wire import AnswerReader
 from medal_judges.models.llm.settings import OpenAILLM
 from medal_judges.models.llm.truncation import prompt_tokens_above
@@ -37,15 +39,47 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class Connection:
+class RateGate:
+    """Holds requests back while the server has none, or no tokens, left to give.
+
+    ``observe`` reads x-ratelimit-remaining-{requests,tokens} and their reset times. Where a limit
+    is used up, ``wait`` waits until it is set back: asking earlier would only be refused.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.opens = 0.0
+
+    def observe(self, headers: Mapping[str, str], need: int = 1) -> None:
+        """``need``: tokens that a next request takes."""
+        for kind, wanted in (("requests", 1), ("tokens", need)):
+            remaining = headers.get(f"x-ratelimit-remaining-{kind}")
+            reset = duration(headers.get(f"x-ratelimit-reset-{kind}"))
+            if remaining is None or reset is None or not remaining.isdigit():
+                continue
+            if int(remaining) < wanted:
+                self.hold(reset)
+
+    def hold(self, seconds: float) -> None:
+        """Let nothing through for ``seconds``."""
+        self.opens = max(self.opens, self.clock() + min(seconds, LONGEST))
+
+    async def wait(self) -> None:
+        """Until requests may go out."""
+        while (left := self.opens - self.clock()) > 0:
+            await asyncio.sleep(left)
+
+
+class ServedModel(LanguageModel):
     """What chats, likelihoods and batches of one model share. Raises ConfigError for a ``max_cost``
     with a model whose price is not known; without a key ``open`` does."""
 
     def __init__(self, config: OpenAILLM, prices: PriceFile | None = None) -> None:
-        base = config.base_url or os.environ.get("OPENAI_BASE_URL")
+        base, model = config.base_url or os.environ.get("OPENAI_BASE_URL"), config.model
         self.config = config.model_copy(update={"base_url": base})
-        model = config.model
         self.name = f"openai/{Path(model).name if model.startswith(('/', '.')) else model}"
+        self.context = config.context
+        self.capabilities = Capabilities(api=True, private=self.config.private)
         prices = prices or load_prices(config.prices or "prices")
         self.price, self.batch_discount = prices.find(model, base), prices.batch_discount
         if config.max_cost is not None and self.price is None:
@@ -53,13 +87,20 @@ class Connection:
                 f"no price of {model} at this server is known, so max_cost could not be kept",
                 hint="give a file of prices with llm.prices=PATH (configs/prices.yaml is the form)",
             )
-        self.limiter = CostLimiter(config.max_cost)
+        self._limiter = CostLimiter(config.max_cost)
         self.template = load_chat_template(config.tokenizer) if config.tokenizer else None
         self.gate = RateGate()
         # Servers of one's own ask for no key, the client wants one.
         self._secret = os.environ.get(config.api_key_env) or (NO_KEY if base else None)
         self.clean = cleaner(self._secret)
         self.reader = AnswerReader(self.clean, self.cost)
+
+    @property
+    def limiter(self) -> CostLimiter:
+        return self._limiter
+
+    def spend_from(self, limiter: CostLimiter) -> None:
+        self._limiter = limiter
 
     def open(self) -> AsyncOpenAI:
         """A client, to be closed by the caller. Raises NotAvailableError where there is no key."""
@@ -77,7 +118,6 @@ class Connection:
         )
 
     def cost(self, usage: Usage) -> float | None:
-        """US dollars, None where the price is not known."""
         return None if self.price is None else self.price.of(usage)
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -111,7 +151,7 @@ class Connection:
             with attempt:
                 await self.gate.wait()
                 if most is not None:
-                    await self.limiter.take(most)
+                    await self._limiter.take(most)
                 price = most  # until better is known
                 try:
                     limit = None if most is None else self.config.timeout
@@ -125,7 +165,7 @@ class Connection:
                     raise failure from None  # its cause may quote the request's headers
                 finally:
                     if most is not None:
-                        await self.limiter.pay(most, price)
+                        await self._limiter.pay(most, price)
         raise AssertionError("AsyncRetrying returns or raises")
 
     def _wait(self, state: RetryCallState) -> float:

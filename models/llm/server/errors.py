@@ -6,13 +6,13 @@ Everything that a server sends back goes through ``Clean``: the key never comes 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.models.llm.server.rates import LONGEST, retry_after
 
 if TYPE_CHECKING:
     from openai import APIStatusError
@@ -29,6 +29,9 @@ _NO_CREDIT = frozenset(
         *("billing_hard_limit_reached", "insufficient_funds", "payment_required"),
     )
 )
+_PART = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+LONGEST = 300.0  # seconds; a server that asks to wait for longer ends the run
 _RESUMES = "the same command then resumes: what is answered is kept"
 # Why no request of this run will be answered, until the user has done something.
 Stop = Literal["key", "account", "permission", "model", "wait"]
@@ -140,6 +143,38 @@ def _stop(status: int, body: Mapping[str, object]) -> Stop | None:
         return None  # a gateway's word on the text of this one request (OpenRouter's moderation)
     stops: dict[int, Stop] = {401: "key", 403: "permission", 404: "model"}
     return stops.get(status)
+
+
+def duration(text: str | None) -> float | None:
+    """Seconds of ``6m0s``, ``20ms``, ``1.5`` (seconds) or an HTTP date; None for anything else."""
+    if not text:
+        return None
+    text = text.strip()
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        pass
+    parts = _PART.findall(text)
+    if parts and "".join(n + u for n, u in parts) == text:
+        return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    return _until(text)
+
+
+def _until(text: str) -> float | None:
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """How long the server asks to wait before the next try, in seconds; None where it is silent."""
+    milliseconds = duration(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    return duration(headers.get("retry-after"))
 
 
 def address_of(base_url: str | None) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.cost import BudgetExceeded, Usage
 from medal_judges.models.llm.protocol import Continuation, Likelihood
-from medal_judges.models.llm.server.connection import Connection
+from medal_judges.models.llm.server.connection import ServedModel
 from medal_judges.models.llm.server.errors import PermanentError, ServerError, TransientError
 from medal_judges.models.llm.server.wire import get, read_logprob
 from medal_judges.models.llm.truncation import tokens_above
@@ -29,33 +29,33 @@ _NAMES = {"user": "User", "assistant": "Assistant"}
 
 
 async def likelihoods(
-    connection: Connection, continuations: Sequence[Continuation], joint: bool
+    served: ServedModel, continuations: Sequence[Continuation], joint: bool
 ) -> list[Likelihood]:
     """One Likelihood a continuation, in order; a bounded number of requests at a time.
 
     Raises ConfigError where the server tells none, ServerError where it fails, and CostLimitError.
     """
-    base_url, limiter = connection.config.base_url, connection.limiter
+    base_url, limiter = served.config.base_url, served.limiter
     if base_url is None or _WITHOUT in base_url:
-        raise _without(connection, "the provider's own server does not echo a prompt")
+        raise _without(served, "the provider's own server does not echo a prompt")
     limiter.fresh_loop()
-    in_flight = asyncio.Semaphore(connection.config.max_in_flight)
-    async with connection.open() as client:
+    in_flight = asyncio.Semaphore(served.config.max_in_flight)
+    async with served.open() as client:
 
         async def ask(continuation: Continuation) -> Likelihood:
             async with in_flight:
-                return await _ask(connection, client, continuation, joint)
+                return await _ask(served, client, continuation, joint)
 
         tasks = [asyncio.create_task(ask(c)) for c in continuations]
         try:
             return list(await asyncio.gather(*tasks))
         except PermanentError as error:
             # 404: the server has no such endpoint; that it knows the model was not asked.
-            stopped = connection.stop_error(error) if error.stop != "model" else None
-            raise stopped or _without(connection, str(error)) from None
+            stopped = served.stop_error(error) if error.stop != "model" else None
+            raise stopped or _without(served, str(error)) from None
         except TransientError as error:
             raise ServerError(
-                f"{connection.name}: {error}", hint="run the same command again to resume"
+                f"{served.name}: {error}", hint="run the same command again to resume"
             ) from None
         except BudgetExceeded:
             done = sum(task.done() and task.exception() is None for task in tasks)
@@ -65,32 +65,32 @@ async def likelihoods(
                 task.cancel()
 
 
-def _without(connection: Connection, reason: str) -> ConfigError:
+def _without(served: ServedModel, reason: str) -> ConfigError:
     return ConfigError(
-        f"{connection.name} tells no likelihoods: {reason}",
+        f"{served.name} tells no likelihoods: {reason}",
         hint="they take a server with echo and logprobs (vLLM), or a local model",
     )
 
 
 async def _ask(
-    connection: Connection, client: AsyncOpenAI, continuation: Continuation, joint: bool
+    served: ServedModel, client: AsyncOpenAI, continuation: Continuation, joint: bool
 ) -> Likelihood:
     end = 0
-    if connection.template is None:
+    if served.template is None:
         before, text = transcript(continuation)
         start, end, length = len(before), len(before) + len(text), tokens_above(before + text)
         prompt: str | list[int] = before + text
     else:
-        sequence = connection.template.sequence(continuation)
+        sequence = served.template.sequence(continuation)
         prompt, start, length = list(sequence.ids), sequence.start, len(sequence.ids)
-        if length >= (fits := connection.config.context):
-            raise ConfigError(f"{length} tokens do not fit the {fits} of {connection.name}")
+        if length >= (fits := served.config.context):
+            raise ConfigError(f"{length} tokens do not fit the {fits} of {served.name}")
 
     highest = Usage(input=length, output=1)
 
     async def send() -> tuple[Likelihood, Usage]:
         raw = await client.completions.with_raw_response.create(
-            model=connection.config.model,
+            model=served.config.model,
             prompt=prompt,
             max_tokens=1,
             temperature=0,
@@ -98,12 +98,12 @@ async def _ask(
             logprobs=1,
         )
         answer = raw.http_response.json()
-        usage = connection.reader.usage(get(answer, "usage"), highest)
-        if connection.template is None:
+        usage = served.reader.usage(get(answer, "usage"), highest)
+        if served.template is None:
             return _of_characters(answer, start, end, joint), usage
         return _of_ids(answer, start, length, joint), usage
 
-    likelihood, _ = await connection.call(send, highest, lambda read: read[1])
+    likelihood, _ = await served.call(send, highest, lambda read: read[1])
     return likelihood
 
 

@@ -11,27 +11,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError
+from medal_judges.models.llm.answer_store import chat_key, model_key
 from medal_judges.models.llm.cost import (
     BudgetExceeded,
     CostEstimate,
-    CostLimiter,
     PriceFile,
     Usage,
 )
 from medal_judges.models.llm.protocol import (
-    Capabilities,
     ChatRequest,
     Completion,
     Continuation,
-    LanguageModel,
     Likelihood,
-    Message,
     OnAnswer,
     collect,
     failed,
 )
-from medal_judges.models.llm.request_key import chat_key, model_key
-from medal_judges.models.llm.server.connection import Connection, run
+from medal_judges.models.llm.server.connection import ServedModel, run
 from medal_judges.models.llm.server.errors import PermanentError, ServerError, TransientError
 from medal_judges.models.llm.server.likelihood import likelihoods
 from medal_judges.models.llm.server.wire import SHORT, Accepted, chat_body, identity_in
@@ -46,14 +42,11 @@ REASONING_TOKENS = 32_768  # MEDAL, section 5.3.1
 PATIENCE = 10.0  # seconds that a server may take to say what it serves
 
 
-class RemoteModel(LanguageModel):
+class RemoteModel(ServedModel):
     """The client. ``chat_each`` hands each answer on as it arrives; ``chat`` collects them."""
 
     def __init__(self, config: OpenAILLM, prices: PriceFile | None = None) -> None:
-        self.connection = Connection(config, prices)
-        self.config, self.name = self.connection.config, self.connection.name
-        self.context = config.context
-        self.capabilities = Capabilities(api=True, private=self.config.private)
+        super().__init__(config, prices)
         self.accepted = Accepted()  # as far as the server's refusals have told
 
     def fingerprint(self) -> Mapping[str, str]:
@@ -61,10 +54,9 @@ class RemoteModel(LanguageModel):
         own = {"backend": "openai", "reasoning": str(self.config.thinks)}
         if self.config.reasoning_effort is not None:
             own["reasoning_effort"] = self.config.reasoning_effort
-        template = self.connection.template
-        if template is None:
+        if self.template is None:
             return own | {"likelihood": "transcript"}
-        return own | {"likelihood": "template", **template.fingerprint()}
+        return own | {"likelihood": "template", **self.template.fingerprint()}
 
     def served_identity(self) -> str | None:
         """See LanguageModel; a provider's own models have their version in the name."""
@@ -73,7 +65,7 @@ class RemoteModel(LanguageModel):
     async def _identity(self) -> str | None:
         import openai
 
-        async with self.connection.open() as client:
+        async with self.open() as client:
             try:
                 raw = await client.models.with_raw_response.list(timeout=PATIENCE)
                 return identity_in(raw.http_response.json(), self.config.model)
@@ -83,24 +75,10 @@ class RemoteModel(LanguageModel):
                 # A wrong key is told when something is asked.
                 if isinstance(error, openai.APIStatusError) and error.status_code < 500:
                     return None
-                mapped = self.connection.mapped(error)
+                mapped = self.mapped(error)
                 raise ServerError(f"{self.name}: {mapped}") from None
 
-    def count_tokens(self, messages: Sequence[Message]) -> int:
-        """By the tokenizer where one was named, else an estimate from above."""
-        return self.connection.count_tokens(messages)
-
-    # -- money ------------------------------------------------------------------------------
-
-    @property
-    def limiter(self) -> CostLimiter:
-        return self.connection.limiter
-
-    def spend_from(self, limiter: CostLimiter) -> None:
-        self.connection.limiter = limiter
-
-    def cost(self, usage: Usage) -> float | None:
-        return self.connection.cost(usage)
+    # -- limits and money ---------------------------------------------------------------------
 
     def limit(self, request: ChatRequest) -> int:
         """Output tokens asked for: a reasoning model's thinking counts as output."""
@@ -158,7 +136,7 @@ class RemoteModel(LanguageModel):
         waiting = iter(enumerate(requests))
         done = 0
         stopped: list[Exception] = []
-        async with self.connection.open() as client:
+        async with self.open() as client:
 
             async def worker() -> None:
                 nonlocal done
@@ -215,7 +193,7 @@ class RemoteModel(LanguageModel):
             )
             send = partial(self._send, client, replace(request, max_tokens=limit), body, highest)
             try:
-                done = await self.connection.call(send, highest, lambda answer: answer.usage)
+                done = await self.call(send, highest, lambda answer: answer.usage)
                 break
             except TransientError as error:
                 done = failed(str(error), free, transient=True)
@@ -223,7 +201,7 @@ class RemoteModel(LanguageModel):
             except PermanentError as failure:
                 refused = self.accepted.learn(failure, body)
                 if refused is None:
-                    if stopped := self.connection.stop_error(failure):
+                    if stopped := self.stop_error(failure):
                         raise stopped from None
                     done = failed(str(failure), free)
                     break
@@ -239,9 +217,9 @@ class RemoteModel(LanguageModel):
         raw = await client.chat.completions.with_raw_response.create(
             **body, extra_headers={"Idempotency-Key": key}
         )
-        self.connection.gate.observe(raw.headers, highest.input)
+        self.gate.observe(raw.headers, highest.input)
         answer, enforced = raw.http_response.json(), "response_format" in body
-        return self.connection.reader.read(answer, request, enforced=enforced, highest=highest)
+        return self.reader.read(answer, request, enforced=enforced, highest=highest)
 
     # -- likelihood -------------------------------------------------------------------------
 
@@ -252,7 +230,7 @@ class RemoteModel(LanguageModel):
         likelihood.py. Raises ConfigError where the server has none, and ServerError where it fails
         for the time being."""
         flat = [continuation for group in groups for continuation in group]
-        told = iter(run(likelihoods(self.connection, flat, joint)))
+        told = iter(run(likelihoods(self, flat, joint)))
         return [[next(told) for _ in group] for group in groups]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from medal_judges.errors import SourceError
-from medal_judges.models.llm.answer_store import AnswerStore
+from medal_judges.models.llm.answer_store import AnswerStore, chat_key, likelihood_key
 from medal_judges.models.llm.cache import CachedModel
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.protocol import (
@@ -26,7 +26,6 @@ from medal_judges.models.llm.protocol import (
     TokenChoice,
     collect,
 )
-from medal_judges.models.llm.request_key import chat_key, likelihood_key
 
 
 class Counting(LanguageModel):

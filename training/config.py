@@ -1,4 +1,4 @@
-"""What a training run can be told, as one typed object; unknown keys are refused."""
+"""The settings of a training run, as one typed object; unknown keys are refused."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Precision = Annotated[Literal["auto", "no", "bf16", "fp16"], BeforeValidator(_no
 
 
 class PlantConfig(Config):
-    """Plant issues into the dialogues of a source (data_prep/perturbation): ``per_issue`` pairs of
-    a planted dialogue and its innocent twin, and ``clean_count`` untouched ones. ``split`` says
+    """Inject issues into the dialogues of a source (data_prep/perturbation): ``per_issue`` pairs of
+    an injected dialogue and its matched control, and ``clean_count`` untouched ones. ``split`` says
     which part of the sentence tables is used, so that a judge is tested on others."""
 
     issues: tuple[str, ...] | None = None
@@ -43,8 +43,8 @@ class DataEntry(Config):
     source's mean to the middle of the judge's scale and its standard deviation to a fifth of it
     (for sources without bounds, or rated in another spirit); (low, high) overrides the declared
     scale. Dialogues with fewer turns than ``min_turns`` or more than ``max_turns`` are left out.
-    ``limit`` takes that many rows, drawn by the run's seed. ``plant`` replaces the rows by
-    planted ones.
+    ``limit`` takes that many rows, drawn by the run's seed, after the first ``skip`` of them.
+    ``plant`` replaces the rows by injected ones. An ``optional`` source may be missing.
     """
 
     source: str

@@ -58,7 +58,7 @@ def finish(
         dimensions = [d for d in judge.dimensions if d.name in one.scores]
         plain = baseline_scores(rows.train, one.examples, dimensions, config.seed)
         agreements += agreement(one, plain, dimensions, part)
-    # The folder may be published; where it was on this disk is nobody's business.
+    # The folder may be published, so that its place on this disk is left out.
     public = config.model_copy(update={"output_dir": folder.name})
     _write(folder / "train_config.json", public.model_dump(mode="json"))
     _write(folder / "validation.json", dict(figures))

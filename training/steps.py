@@ -218,7 +218,7 @@ def new_judge(
 def _settings(config: TrainConfig) -> Mapping[str, object]:
     """What the weights depend on; a resumed run may move its folder or its log, and share its
     batches among another number of processes (training/loop/checkpoint.py sees to that)."""
-    apart = {"output_dir", "log", "threads", "name", "calibration", "answered_rows"}
-    settings = config.model_dump(exclude=apart)
+    unimportant = {"output_dir", "log", "threads", "name", "calibration", "answered_rows"}
+    settings = config.model_dump(exclude=unimportant)
     del settings["optim"]["gradient_accumulation"]
     return settings

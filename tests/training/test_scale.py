@@ -7,7 +7,7 @@ import pytest
 
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
-from medal_judges.training.scale import fit_scale
+from medal_judges.training.loop.calibration import fit_scale
 
 OVERALL = Dimension("overall", "continuous", 1, 5)
 

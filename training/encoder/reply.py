@@ -51,7 +51,7 @@ def fit_reply(judge: EncoderJudge, data: EncoderDataset, seed: int) -> None:
 def _pairs(judge: EncoderJudge, data: EncoderDataset, rows: Sequence[int]) -> list[Tensor]:
     """(turn, before, earlier, measures, next turn, text number of it) of every assistant turn that
     a user answered, the opening turn left out."""
-    found: list[list[Tensor]] = []
+    batches: list[list[Tensor]] = []
     for start in range(0, len(rows), _BATCH):
         chosen = list(rows[start : start + _BATCH])
         inputs = data.inputs(chosen)
@@ -67,8 +67,8 @@ def _pairs(judge: EncoderJudge, data: EncoderDataset, rows: Sequence[int]) -> li
         following = torch.cat([unit[:, 1:], unit[:, -1:]], dim=1)
         numbers = torch.cat([data.numbers(chosen)[:, 1:], data.numbers(chosen)[:, -1:]], dim=1)
         parts = [*context_of(unit), measures, following, numbers]
-        found.append([part[answered] for part in parts])
-    return [torch.cat(column) for column in zip(*found, strict=True)]
+        batches.append([part[answered] for part in parts])
+    return [torch.cat(column) for column in zip(*batches, strict=True)]
 
 
 def _train(

@@ -1,7 +1,7 @@
 """Fitting a hybrid's numbers: the stack's lines, the selection's choices, the cascade's threshold.
 
-Sources are centred apart and weigh the same: their raters use the scale differently, and a judge's
-level there is no news of how it ranks.
+Each source is centred on its own mean, and all weigh the same: their raters use the scale
+differently, and the level of a judge's scores there says nothing of how it ranks.
 """
 
 from __future__ import annotations

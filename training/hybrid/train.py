@@ -54,7 +54,7 @@ class MemberJudgements:
 
     rows: Sequence[TrainingExample]
     members: Mapping[str, Member]
-    told: Mapping[str, Sequence[Judgement]]
+    answers: Mapping[str, Sequence[Judgement]]
 
     def of(self, dimension: Dimension) -> FitRows:
         """The rows with a rating of ``dimension`` that every member with it has scored.
@@ -62,9 +62,9 @@ class MemberJudgements:
         Raises ConfigError where no row is left.
         """
         name = dimension.name
-        having = [m for m, member in self.members.items() if m in self.told and member.has(name)]
+        having = [m for m, member in self.members.items() if m in self.answers and member.has(name)]
         rated = [i for i, row in enumerate(self.rows) if name in row.targets]
-        table = [[self.members[m].unit(self.told[m][i], name) for m in having] for i in rated]
+        table = [[self.members[m].unit(self.answers[m][i], name) for m in having] for i in rated]
         kept = [k for k, line in enumerate(table) if having and None not in line]
         if len(kept) < len(rated):
             left = len(rated) - len(kept)
@@ -113,11 +113,11 @@ def fit_hybrid(
             hint="members.NAME.dimensions maps a dimension of the rubric to the member's name",
         )
     asked = list(members.values())
-    if model.kind == "cascade":  # the weak one's share alone, and nobody's for a given threshold
+    if model.kind == "cascade":  # only the weak one, and none where the threshold is given
         asked = [] if model.share is None else asked[:1]
     folder = Path(config.output_dir) / JUDGEMENTS
-    told = {member.name: _judge(folder, rows, member, wanted) for member in asked}
-    judged = MemberJudgements(rows, members, told)
+    answers = {member.name: _judge(folder, rows, member, wanted) for member in asked}
+    judged = MemberJudgements(rows, members, answers)
     fit = _cascade if model.kind == "cascade" else _combined
     combination, figures = fit(model, judged, wanted)
     facts = {"rows": len(rows), "seed": config.seed, "combiner": model.combiner}
@@ -133,14 +133,14 @@ def _judge(
     for source in dict.fromkeys(row.source for row in rows):
         own = [i for i, row in enumerate(rows) if row.source == source]
         dialogues = [rows[i].dialogue for i in own]
-        answers = judge_once(
+        own_answers = judge_once(
             member.judge,
             dialogues,
             folder / member.name / f"{content_hash(source)}.jsonl",
             ScoreOptions(dimensions=member.own([d.name for d in dimensions])),
             data=f"{source}@{content_hash([d.to_record() for d in dialogues])}",
         )
-        judgements.update(zip(own, answers, strict=True))
+        judgements.update(zip(own, own_answers, strict=True))
     return [judgements[i] for i in range(len(rows))]
 
 
@@ -185,7 +185,7 @@ def _cascade(
     weak = next(iter(judged.members.values()))
     thresholds, figures = {}, {}
     for dimension in dimensions:
-        values = [uncertainty(weak, j, dimension.name) for j in judged.told[weak.name]]
+        values = [uncertainty(weak, j, dimension.name) for j in judged.answers[weak.name]]
         # What the weak judge cannot score is deferred whatever the threshold.
         uncertain = [float("inf") if value is None else value for value in values]
         threshold = threshold_for(uncertain, model.share)

@@ -39,7 +39,7 @@ def set_body(
 
 
 def reset_body(body: PreTrainedModel, config: TrainConfig) -> None:
-    """The body as a fresh process would load it on a CPU, weights apart."""
+    """Set the body as a fresh process would load it on a CPU, but for its weights."""
     if config.optim.gradient_checkpointing:
         body.gradient_checkpointing_disable()  # type: ignore[no-untyped-call]
         body.disable_input_require_grads()  # type: ignore[no-untyped-call]

@@ -1,15 +1,20 @@
-"""Fit a judge's calibration on the validation rows of its run."""
+"""What maps a judge's raw outputs to a dimension's scale, fitted on labelled rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import minimize_scalar
+from scipy.optimize import least_squares, minimize_scalar
 from sklearn.isotonic import IsotonicRegression
 
+from medal_judges.dimension import Dimension
+from medal_judges.errors import ConfigError
+from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.heads import Calibration, Head, corn_probabilities
+from medal_judges.rating import mean, rescale
 from medal_judges.training.rows.examples import TrainingExample
 
 MIN_ROWS = 20  # below this a fit would follow the noise
@@ -28,13 +33,13 @@ def fit_calibrations(
     """
     if method == "none":
         return {}
-    found: dict[str, Calibration] = {}
+    calibrations: dict[str, Calibration] = {}
     for name, head in heads.items():
         rows = [i for i, e in enumerate(examples) if name in e.targets]
         if len(rows) >= MIN_ROWS:
             targets = np.stack([np.asarray(examples[i].targets[name], float) for i in rows])
-            found[name] = _fit(head, logits[name][rows].astype(float), targets, method)
-    return found
+            calibrations[name] = _fit(head, logits[name][rows].astype(float), targets, method)
+    return calibrations
 
 
 def _fit(head: Head, logits: np.ndarray, targets: np.ndarray, method: str) -> Calibration:
@@ -96,3 +101,70 @@ def fit_isotonic(
     fitted = IsotonicRegression(out_of_bounds="clip").fit(np.asarray(units), np.asarray(targets))
     x, y = fitted.X_thresholds_, fitted.y_thresholds_
     return tuple(map(float, x)), tuple(map(float, y))
+
+
+# -- the scale of an untrained judge: which raw value means which rating -----------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FittedScale:
+    """``center`` and ``spread`` of models/followup's LogisticScale, the rows they come from, and
+    the mean absolute error on the dimension's scale: fitted, and of always saying the mean
+    rating."""
+
+    center: float
+    spread: float
+    rows: int
+    error: float
+    error_of_mean: float
+
+
+def human_units(rows: Sequence[LabelledDialogue], name: str, dimension: Dimension) -> list[float]:
+    """Mean rating of label ``name`` as a share of its scale [rows]; 1 is the dimension's good end.
+
+    Raises ConfigError where a row has no such label, or the label no bounds.
+    """
+    units = []
+    for row in rows:
+        rating = row.rating(name)
+        value = mean(rating) if rating is not None else None
+        if rating is None or value is None:
+            raise ConfigError(f"{row.id} has no rating of {name!r}")
+        if rating.scale is None:
+            raise ConfigError(
+                f"the ratings of {name!r} have no bounds, so nothing tells where its scale begins",
+                hint="fit on a set with bounds, such as dstc9:train",
+            )
+        units.append(rescale(value, rating.scale, (0.0, 1.0)))
+    return [1 - u for u in units] if dimension.good == "low" else units
+
+
+def fit_scale(raw: Sequence[float], units: Sequence[float], dimension: Dimension) -> FittedScale:
+    """The sigmoid of ``raw`` that comes nearest to ``units`` (least squares).
+
+    The sigmoid has to rise: where raw and rating disagree, its spread becomes as wide as the bound
+    allows and every score is near the mean rating. Raises ConfigError with fewer than 20 rows.
+    """
+    x, y = np.asarray(raw, dtype=float), np.asarray(units, dtype=float)
+    if len(x) < MIN_ROWS:
+        raise ConfigError(f"{len(x)} rows are too few to fit a scale on, at least {MIN_ROWS}")
+    unit = float(x.std()) or 1.0
+    z = (x - x.mean()) / unit
+
+    def predicted(p: np.ndarray) -> np.ndarray:
+        values: np.ndarray = 1 / (1 + np.exp(-(p[0] + np.exp(p[1]) * z)))
+        return values
+
+    level = float(np.clip(y.mean(), 0.02, 0.98))
+    first = np.array([np.log(level / (1 - level)), -1.0])
+    fitted = least_squares(lambda p: predicted(p) - y, first, bounds=([-6, -5], [6, 2])).x
+    spread = unit / float(np.exp(fitted[1]))
+    center = float(x.mean()) - float(fitted[0]) * spread
+    width = dimension.high - dimension.low
+    return FittedScale(
+        center=center,
+        spread=spread,
+        rows=len(x),
+        error=width * float(np.abs(predicted(fitted) - y).mean()),
+        error_of_mean=width * float(np.abs(y - y.mean()).mean()),
+    )

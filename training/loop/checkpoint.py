@@ -23,7 +23,7 @@ _KEEP = 2
 
 @dataclass(slots=True)
 class RunProgress:
-    """Where a run stands. ``step`` counts optimiser steps done; ``best`` is validation's best."""
+    """How far a run is. ``step`` counts optimiser steps done; ``best`` is validation's best."""
 
     step: int = 0
     best: float | None = None

@@ -134,7 +134,7 @@ class TrainingLoop:
         return objective
 
     def run(self, resume: bool) -> RunProgress:
-        """Train to the end or to early stopping; returns where it stands. Saves checkpoints."""
+        """Train to the end or to early stopping; returns its progress. Saves checkpoints."""
         progress = RunProgress()
         if self.task.solve():
             return progress
@@ -150,7 +150,7 @@ class TrainingLoop:
         return progress
 
     def _epoch(self, progress: RunProgress, bar: TrainingBar) -> None:
-        """From the step that ``progress`` stands at to the end of that epoch."""
+        """From the step of ``progress`` to the end of its epoch."""
         epoch, done = divmod(progress.step, self.steps_per_epoch)
         accelerator, share = self.accelerator, self.shape.batches
         batches = epoch_batches(

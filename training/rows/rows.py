@@ -95,8 +95,8 @@ def _large_files(entry: DataEntry) -> list[Path]:
     """The files of an entry's source where they are here and one of them is large; else none."""
     spec = parse_spec(entry.source)
     parts = [] if spec.is_file else SOURCES[spec.name].parts
-    found = [Path(spec.name)] if spec.is_file else [p for part in parts if (p := find_local(part))]
-    files = [path for path in found if path.is_file()]
+    paths = [Path(spec.name)] if spec.is_file else [p for part in parts if (p := find_local(part))]
+    files = [path for path in paths if path.is_file()]
     return files if any(is_large(path) for path in files) else []
 
 

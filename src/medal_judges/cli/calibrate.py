@@ -28,7 +28,7 @@ def calibrate(
     """Fit centre and spread of each dimension's scale on human ratings; ranks do not change."""
     from medal_judges.data_prep.sources.registry import files_of, load_spec
     from medal_judges.models.followup.judge import FollowUpJudge
-    from medal_judges.training.scale import fit_scale, human_units
+    from medal_judges.training.loop.calibration import fit_scale, human_units
 
     require_other_file(out, [judge, *files_of(data)])
     settings = _follow_up_settings(judge)

@@ -138,7 +138,13 @@ class EncoderDataset(TrainingData[EncoderInputs]):
         self.table: Tensor | None = None
         self.encoded: Sequence[EncodedDialogue]
         if self.flat:
-            self.encoded, self.lengths = self._sequences()
+            self.encoded, self.lengths = encode_examples(
+                examples,
+                [tokenizer_key(judge.tokenizer), judge.config.model_dump()],
+                lambda example: judge.turns.encode(example.dialogue),
+                lambda one: len(one.ids),
+                _SEQUENCE,
+            )
             return
         self.encoded = [judge.turns.encode(e.dialogue) for e in examples]
         texts = list(dict.fromkeys(t for e in self.encoded for t in e.texts))
@@ -148,17 +154,6 @@ class EncoderDataset(TrainingData[EncoderInputs]):
             with torch.autocast(judge.device.type, torch.bfloat16, enabled=bf16):
                 self.table = judge.embed_texts(texts)
         self.lengths = [self._cost(one) for one in self.encoded]
-
-    def _sequences(self) -> tuple[Sequence[EncodedDialogue], Sequence[int]]:
-        turns = self.judge.turns
-        reader = [tokenizer_key(self.judge.tokenizer), self.judge.config.model_dump()]
-        return encode_examples(
-            self.examples,
-            reader,
-            lambda example: turns.encode(example.dialogue),
-            lambda one: len(one.ids),
-            _SEQUENCE,
-        )
 
     def _cost(self, one: EncodedDialogue) -> int:
         """Turns with a frozen body, else tokens."""

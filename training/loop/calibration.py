@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,8 +77,7 @@ def fit_temperature(logits: np.ndarray, targets: np.ndarray) -> float:
         z = logits / np.exp(log_temperature)
         return float(np.mean(np.logaddexp(0, z) - targets * z))
 
-    fitted = minimize_scalar(loss, bounds=(np.log(0.2), np.log(5)), method="bounded")
-    return float(np.exp(fitted.x))
+    return _best_temperature(loss)
 
 
 def fit_class_temperature(logits: np.ndarray, targets: np.ndarray, corn: bool) -> float:
@@ -90,6 +89,10 @@ def fit_class_temperature(logits: np.ndarray, targets: np.ndarray, corn: bool) -
         p = corn_probabilities(scaled) if corn else torch.softmax(scaled, dim=-1)
         return float(-(t * p.clamp_min(1e-9).log()).sum(-1).mean())
 
+    return _best_temperature(loss)
+
+
+def _best_temperature(loss: Callable[[float], float]) -> float:
     fitted = minimize_scalar(loss, bounds=(np.log(0.2), np.log(5)), method="bounded")
     return float(np.exp(fitted.x))
 

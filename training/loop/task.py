@@ -29,7 +29,6 @@ class TrainableJudge(Protocol):
     """What the loop needs of a judge: a net that learns, and the device that the net is on."""
 
     device: torch.device
-    facts: dict[str, Any]
 
     @property
     def net(self) -> nn.Module: ...
@@ -179,9 +178,3 @@ class TrainingTask(ABC):
     def solve(self) -> bool:
         """Solve in closed form where the config asks for it; False: the loop takes steps."""
         return False
-
-
-def learning_parameters(net: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Of a state of ``net`` the parameters that learn: of a LoRA judge, all but its base."""
-    names = {name for name, parameter in net.named_parameters() if parameter.requires_grad}
-    return {name: value for name, value in state.items() if name in names}

@@ -20,7 +20,6 @@ from medal_judges.training.loop.task import (
     Targets,
     TrainingData,
     TrainingTask,
-    learning_parameters,
 )
 from medal_judges.training.lora.packing import (
     SFTExample,
@@ -39,8 +38,28 @@ from medal_judges.training.rows.examples import (
 )
 
 
-class LoraTask(TrainingTask):
-    """See TrainingTask; of a scoring judge."""
+class AdapterTask(TrainingTask):
+    """See TrainingTask. Parameters that learn are kept: of a LoRA judge, all but its base."""
+
+    def _place(
+        self,
+        judge: LoraJudge | GenerativeLoraJudge,
+        quantized: str | None,
+        device: torch.device,
+    ) -> None:
+        if not quantized:  # bitsandbytes has put it where it belongs
+            judge.net.to(device)
+        judge.device = device
+        self.judge = judge
+
+    def trained(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Adapters, and heads where there are any."""
+        learns = {n for n, p in self.judge.net.named_parameters() if p.requires_grad}
+        return {name: value for name, value in state.items() if name in learns}
+
+
+class LoraTask(AdapterTask):
+    """Training a judge with heads on the last token."""
 
     def __init__(
         self,
@@ -50,24 +69,12 @@ class LoraTask(TrainingTask):
         validation: Sequence[TrainingExample],
         device: torch.device,
     ) -> None:
-        self.judge, self.body = judge, judge.net.body
-        _to_device(judge, judge.config.quantize, device)
+        self._place(judge, judge.config.quantize, device)
+        self.body = judge.net.body
         self.train, self.validation = TokenDataset(judge, train), TokenDataset(judge, validation)
         names = [d.name for d in judge.dimensions]
         sources = sources_of(train)
         self.objective = LoraObjective(judge.net, names, sources, config.source_offsets)
-
-    def trained(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Adapters and heads."""
-        return learning_parameters(self.judge.net, state)
-
-
-def _to_device(
-    judge: LoraJudge | GenerativeLoraJudge, quantized: str | None, device: torch.device
-) -> None:
-    if not quantized:  # bitsandbytes has put it where it belongs
-        judge.net.to(device)
-    judge.device = device
 
 
 @dataclass(slots=True)
@@ -113,9 +120,9 @@ class LoraObjective(HeadsObjective[TokenInputs]):
 # -- a generative judge: supervised fine-tuning on the answers' tokens ---------------------------
 
 
-class GenerativeTask(TrainingTask):
-    """See TrainingTask; of a judge that writes its answers. Validation has a loss only: writing
-    every answer out would cost more than it."""
+class GenerativeTask(AdapterTask):
+    """Training a judge that writes its answers. Validation has a loss only: writing every answer
+    out would cost more than it."""
 
     def __init__(
         self,
@@ -124,16 +131,12 @@ class GenerativeTask(TrainingTask):
         validation: Sequence[TrainingExample],
         device: torch.device,
     ) -> None:
-        self.judge, self.body = judge, judge.net
-        _to_device(judge, judge.lora.quantize, device)
+        self._place(judge, judge.lora.quantize, device)
+        self.body = judge.net
         packed = packs_cleanly(judge.net, len(judge.tokenizer), device)
         self.train = SFTDataset(judge, train, packed=packed)
         self.validation = SFTDataset(judge, validation, packed=packed)
         self.objective = SFTObjective(judge.net)
-
-    def trained(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The adapters."""
-        return learning_parameters(self.judge.net, state)
 
 
 class SFTDataset(TrainingData[SFTInputs]):

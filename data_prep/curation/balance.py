@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -23,15 +23,15 @@ _MET = 0.9  # of an even share counts as reached
 @dataclass(frozen=True, slots=True)
 class ValueCount:
     """One issue, level, chatbot or user: dialogues in the pool, in the selection, in a random
-    sample of its size (mean), and an even share of the selection. ``spare`` is how many dialogues
-    with an issue the selection left in the pool."""
+    sample of its size (mean), and an even share of the selection. ``unmet`` says why the selection
+    has clearly less than that share."""
 
     value: str
     pool: int
     selected: int
     at_random: float
     target: float
-    spare: int = 0
+    unmet: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,6 @@ class FactorBalance:
 
 
 @dataclass(frozen=True, slots=True)
-class Unmet:
-    """A target that was not reached, and why."""
-
-    factor: str
-    value: str
-    target: float
-    reached: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class LanguageBalance:
     """The balance of one language's selection. ``contexts`` is the number of different groups;
     ``factors`` are category, level, chatbot and user; ``skipped`` lists wishes without a candidate:
@@ -76,12 +65,16 @@ class LanguageBalance:
     selected: int
     contexts: int
     factors: Mapping[str, FactorBalance]
-    unmet: tuple[Unmet, ...] = ()
     seeds: int = 0
     unseeded: tuple[tuple[str, str], ...] = ()
     skipped: tuple[tuple[str, str, str, int], ...] = ()
     covered: float | None = None
     effective: float = 0.0
+
+    @property
+    def unmet(self) -> list[tuple[str, ValueCount]]:
+        """The targets that the balanced policy did not reach, with their factor."""
+        return [(name, v) for name, f in self.factors.items() for v in f.values if v.unmet]
 
     def to_record(self) -> dict[str, Any]:
         """The balance as JSON of curation.json."""
@@ -100,42 +93,21 @@ def language_balance(
     """The balance of ``selection``, of which ``wanted`` dialogues were asked; targets are those of
     the balanced policy."""
     chosen = [c.candidate for c in selection.chosen]
-    factors = factor_balances(lang, pool, chosen, wanted, reading, seed=seed)
-    balance = LanguageBalance(
+    balanced = selection.policy == "balanced"
+    skipped = sorted(selection.skipped.items(), key=lambda item: (-item[1], item[0]))
+    return LanguageBalance(
         lang=lang,
         pool=len(pool),
         wanted=wanted,
         selected=len(chosen),
         contexts=len({c.group for c in chosen}),
-        factors=factors,
+        factors=factor_balances(lang, pool, chosen, wanted, reading, seed=seed, aimed=balanced),
         seeds=sum(c.stage == "seed" for c in selection.chosen),
-        effective=effective_size([c.weight for c in selection.chosen]),
-    )
-    if selection.policy != "balanced":
-        return balance
-    skipped = sorted(selection.skipped.items(), key=lambda item: (-item[1], item[0]))
-    return replace(
-        balance,
-        unmet=tuple(
-            Unmet(name, v.value, v.target, v.selected, _reason(v))
-            for name, factor in factors.items()
-            for v in factor.values
-            if v.selected < _MET * v.target
-        ),
         unseeded=selection.unseeded,
         skipped=tuple((*wish, times) for wish, times in skipped),
-        covered=covered_share(pool, chosen),
+        covered=covered_share(pool, chosen) if balanced else None,
+        effective=effective_size([c.weight for c in selection.chosen]),
     )
-
-
-def _reason(count: ValueCount) -> str:
-    if count.pool == 0:
-        return "none in the pool"
-    if count.selected == count.pool:
-        return "all there are"
-    if count.spare == 0:
-        return "no more of it with an issue"
-    return "other wishes weighed more"
 
 
 def factor_balances(
@@ -146,8 +118,10 @@ def factor_balances(
     reading: LabelReading,
     *,
     seed: int = 0,
+    aimed: bool = True,
 ) -> dict[str, FactorBalance]:
-    """Categories, overall levels, chatbots and users of ``chosen`` beside ``pool``."""
+    """Categories, overall levels, chatbots and users of ``chosen`` beside ``pool``; ``aimed`` says
+    whether ``wanted`` dialogues were to be even, so that what is unmet has a reason."""
     ordered = shuffled(pool, seed)
     ids = {c.id for c in chosen}
     mine = np.array([c.id in ids for c in ordered], dtype=np.bool_)
@@ -169,29 +143,46 @@ def factor_balances(
     for name, (names, own) in values.items():
         has = np.array([[v in its for v in names] for its in own], dtype=np.float64)
         table = has.reshape(-1, len(names))
-        balances[name] = _factor(names, table, mine, random, faulty & ~mine, wanted)
+        spare = (faulty & ~mine) @ table if aimed else None
+        balances[name] = _factor(names, table, mine @ table, random @ table, spare, wanted)
     return balances
 
 
 def _factor(
-    names: Sequence[str], table: Floats, mine: Mask, random: Mask, spare: Mask, wanted: int
+    names: Sequence[str],
+    table: Floats,
+    selected: Floats,
+    drawn: Floats,
+    spare: Floats | None,
+    wanted: int,
 ) -> FactorBalance:
     """``table`` says which candidate has which value: shape (candidates, values)."""
-    pool, selected, drawn = table.sum(axis=0), mine @ table, random @ table
+    pool, at_random, target = table.sum(axis=0), drawn.mean(axis=0), wanted / len(names)
     there = pool > 0
-    columns = (names, pool, selected, drawn.mean(axis=0), spare @ table)
-    counts = tuple(
-        ValueCount(v, int(p), int(s), float(r), wanted / len(names), int(left))
-        for v, p, s, r, left in zip(*columns, strict=True)
-    )
+    counts = []
+    for i, name in enumerate(names):
+        unmet = None
+        if spare is not None and selected[i] < _MET * target:
+            unmet = _reason(pool[i], selected[i], spare[i])
+        numbers = int(pool[i]), int(selected[i]), float(at_random[i])
+        counts.append(ValueCount(name, *numbers, target, unmet))
     return FactorBalance(
-        counts,
+        tuple(counts),
         evenness(selected[there]),
         _mean(evenness(row[there]) for row in drawn),
         evenness(pool[there]),
         _ratio(selected[there]),
         _mean(_ratio(row[there]) for row in drawn),
     )
+
+
+def _reason(pool: float, selected: float, spare: float) -> str:
+    """Why a target was not reached; ``spare`` dialogues with an issue are left in the pool."""
+    if not pool:
+        return "none in the pool"
+    if selected == pool:
+        return "all there are"
+    return "other wishes weighed more" if spare else "no more of it with an issue"
 
 
 def evenness(counts: Floats) -> float | None:

@@ -123,9 +123,9 @@ def _counts(balances: Sequence[LanguageBalance], name: str) -> Table:
 
 def _unmet(balances: Sequence[LanguageBalance]) -> list[Block]:
     rows = [
-        (b.lang, FACTORS[u.factor], u.value or "(not named)", u.reached, u.target, u.reason)
+        (b.lang, FACTORS[name], v.value or "(not named)", v.selected, v.target, v.unmet)
         for b in balances
-        for u in b.unmet
+        for name, v in b.unmet
     ]
     columns = ("Language", "Of", "Value", "Reached", "Target", "Why")
     blocks: list[Block] = [Table("Less than an even share", columns, rows)] if rows else []
@@ -177,12 +177,12 @@ def _notes(curation: Curation) -> list[str]:
     for b in curation.balances:
         if b.selected < b.wanted:
             lines.append(f"{b.lang}: {b.selected} of {b.wanted}, the pool has no more")
-        for reason in dict.fromkeys(u.reason for u in b.unmet):
+        for reason in dict.fromkeys(v.unmet for _, v in b.unmet):
             values = ", ".join(
-                f"{'score ' * (u.factor == 'level')}{u.value or '(not named)'} "
-                f"{u.reached} of {u.target:.0f}"
-                for u in b.unmet
-                if u.reason == reason
+                f"{'score ' * (name == 'level')}{v.value or '(not named)'} "
+                f"{v.selected} of {v.target:.0f}"
+                for name, v in b.unmet
+                if v.unmet == reason
             )
             lines.append(f"{b.lang}: short of an even share, {reason}: {values}")
         for user, chatbot in b.unseeded:

@@ -222,23 +222,13 @@ def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[RawAnswe
             f"the first row has no column {', '.join(map(repr, missing))}",
             hint="type the name into the first row as it was exported",
         )
-    places = {name: head.index(name.lower()) for name in (KEY, ANNOTATOR, *dimensions)}
-    free = {
-        name: head.index(name)
-        for name in (OTHER_TEXT, COMMENT)
-        if name in head and name not in places
-    }
     for number, line in enumerate(lines, 2):
-        cells = [_plain(cell) for cell in [*line, *[""] * (len(head) - len(line))]]
-        values = {name: cells[places[name]] for name in dimensions}
-        if cells[places[KEY]] or any(values.values()):
-            yield RawAnswer(
-                where=f"{path}: row {number}",
-                key=cells[places[KEY]],
-                annotator=cells[places[ANNOTATOR]],
-                values=values,
-                texts={name: cells[place] for name, place in free.items()},
-            )
+        cells = [_plain(cell) for cell in line] + [""] * (len(head) - len(line))
+        row = dict(reversed(list(zip(head, cells, strict=False))))  # the first of a name counts
+        values = {name: row[name.lower()] for name in dimensions}
+        if row[KEY] or any(values.values()):
+            texts = {name: row[name] for name in (OTHER_TEXT, COMMENT) if name in row}
+            yield RawAnswer(f"{path}: row {number}", row[KEY], row[ANNOTATOR], values, texts)
 
 
 def _plain(cell: str) -> str:

@@ -20,10 +20,10 @@ from medal_judges.models.prompted.parsing.thinking import after_thinking, mentio
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Places of the chosen options in the list that was shown, from 0; None with a ``reason``
-    where the answer cannot be read. An answer that says "none" has chosen nothing: no places."""
+    """Indices of the chosen options in the list that was shown, from 0; None with a ``reason``
+    where the answer cannot be read. An answer that says "none" has chosen nothing: no indices."""
 
-    places: frozenset[int] | None
+    indices: frozenset[int] | None
     reason: str | None = None
 
 
@@ -110,7 +110,7 @@ def _read(text: str, options: Sequence[str]) -> Choice:
     by_text, own_numbers = _texts(text, options)
     numbers = _numbers(text, options)
     if by_text:
-        told = numbers.places or frozenset()
+        told = numbers.indices or frozenset()
         repeats_all = len(by_text) == len(options) and 0 < len(told) < len(options)
         if repeats_all and not own_numbers:
             return numbers
@@ -129,17 +129,17 @@ def _as_json(text: str, options: Sequence[str]) -> Choice | None:
         value = lists[0] if len(lists) == 1 else None
     if not isinstance(value, list):
         return None
-    places: set[int] = set()
+    indices: set[int] = set()
     for each in value:
         read = Choice(None)
         if isinstance(each, int) and not isinstance(each, bool):
             read = _in_range({each - 1}, options)
         elif isinstance(each, str):
             read = _read(each, options)
-        if read.places is None:
+        if read.indices is None:
             return Choice(None, read.reason or f"no list of options: {shown(text)}")
-        places |= read.places
-    return Choice(frozenset(places))
+        indices |= read.indices
+    return Choice(frozenset(indices))
 
 
 # -- by text ---------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def _texts(text: str, options: Sequence[str]) -> tuple[frozenset[int], bool]:
         number = re.match(r"\W{0,6}(\d{1,3})[.):、]", line)
         here: set[int] = set()
         for i in longest:
-            at = _place(plain, _plain(options[i]))
+            at = _position(plain, _plain(options[i]))
             if at is None:
                 continue
             if not _DENIED.search(plain[: at[0]][-60:]):
@@ -168,7 +168,7 @@ def _texts(text: str, options: Sequence[str]) -> tuple[frozenset[int], bool]:
     return frozenset(chosen), own_numbers
 
 
-def _place(plain: str, option: str) -> tuple[int, int] | None:
+def _position(plain: str, option: str) -> tuple[int, int] | None:
     """Where ``option`` stands in ``plain``; one of a single short word only as the whole of it."""
     if _CJK.search(option):
         at = plain.find(option)
@@ -208,9 +208,9 @@ def _numbers(text: str, options: Sequence[str]) -> Choice:
     for clause in filter(None, (c.strip() for c in _CLAUSE.split(_bare(text)) if c)):
         every |= _ALL.search(clause) is not None
         none |= _NONE.match(clause) is not None
-        for how, places in _lists(clause):
+        for how, indices in _lists(clause):
             read = True
-            {"picked": picked, "named": named, "left out": left_out}[how].update(places)
+            {"picked": picked, "named": named, "left out": left_out}[how].update(indices)
     if every:
         picked = set(range(len(options)))
     chosen = (picked or named) - left_out
@@ -222,10 +222,10 @@ def _numbers(text: str, options: Sequence[str]) -> Choice:
     return _in_range(chosen, options)
 
 
-def _in_range(places: set[int], options: Sequence[str]) -> Choice:
-    if beyond := sorted(p + 1 for p in places if not 0 <= p < len(options)):
+def _in_range(indices: set[int], options: Sequence[str]) -> Choice:
+    if beyond := sorted(p + 1 for p in indices if not 0 <= p < len(options)):
         return Choice(None, f"option {beyond[0]} of {len(options)}")
-    return Choice(frozenset(places))
+    return Choice(frozenset(indices))
 
 
 def _bare(text: str) -> str:
@@ -233,22 +233,22 @@ def _bare(text: str) -> str:
 
 
 def _lists(clause: str) -> Iterator[tuple[str, set[int]]]:
-    """(picked, named or left out; places) for each list of numbers in ``clause``."""
+    """(picked, named or left out; indices) for each list of numbers in ``clause``."""
     for m in _LISTS.finditer(clause):
         before, after = clause[: m.start()][-60:], clause[m.end() :][:40]
-        places = set(_places(m[0]))
+        indices = set(_indices(m[0]))
         alone = not re.search(r"\w", before) and not re.search(r"\w", after)
-        if _COUNTS.match(after) and len(places) == 1:
+        if _COUNTS.match(after) and len(indices) == 1:
             continue
         if _NOT_BEFORE.search(before) or _NOT_AFTER.match(after):
-            yield "left out", places
+            yield "left out", indices
         elif alone or _PICKED.search(before):
-            yield "picked", places
+            yield "picked", indices
         elif _NAMED.search(before):
-            yield "named", places
+            yield "named", indices
 
 
-def _places(numbers: str) -> Iterator[int]:
+def _indices(numbers: str) -> Iterator[int]:
     for m in re.finditer(rf"(\d{{1,3}})[.)]?(?:{_SPAN}(?:#|第)?(\d{{1,3}}))?", numbers):
         first, last = int(m[1]), int(m[2] or m[1])
         yield from range(first - 1, max(first, min(last, first + 200)))

@@ -193,7 +193,7 @@ class FollowUpJudge(Judge):
     # -- the parts of a score -------------------------------------------------------------------
 
     def _likelihoods(self, requests: Sequence[ScoreRequest]) -> list[list[list[Likelihood]]]:
-        """[requests, places, follow-ups]; the conversation is read once for all turns of it."""
+        """[requests, ends, follow-ups]; the conversation is read once for all turns of it."""
         groups = [[requests[i] for i in unit] for unit in self._units(requests)]
         asked = [[c for request in group for c in self._continuations(request)] for group in groups]
         joint = self.config.likelihood == "joint"
@@ -236,7 +236,7 @@ class FollowUpJudge(Judge):
         selection: FollowUpSelection | None,
         names: Sequence[str],
     ) -> Prediction:
-        """``table`` [places, follow-ups] holds the values of ``_value``."""
+        """``table`` [ends, follow-ups] holds the values of ``_value``."""
         scores: dict[str, float | None] = {}
         details: dict[str, Details] = {}
         contributions: dict[str, Contributions] = {}
@@ -272,7 +272,7 @@ class FollowUpJudge(Judge):
     def _contributions(
         self, request: ScoreRequest, name: str, values: np.ndarray, weights: np.ndarray
     ) -> Contributions:
-        """``values`` [places], with ``weights`` that add up to 1, as logits for each turn."""
+        """``values`` [ends], with ``weights`` that add up to 1, as logits for each turn."""
         turns = [0.0] * len(request.dialogue.turns)
         for end, value, weight in zip(self._ends(request), values, weights, strict=True):
             logit = self._logit(self.dimension(name), float(value))
@@ -304,7 +304,7 @@ def _unselected(selection: FollowUpSelection, names: Sequence[str]) -> Predictio
 
 
 def _contrast(table: np.ndarray, used: Sequence[int], signs: Sequence[int]) -> np.ndarray:
-    """[places]: mean over the positive follow-ups used less the mean over the negative ones."""
+    """[ends]: mean over the positive follow-ups used less the mean over the negative ones."""
     raw = np.zeros(len(table))
     for sign in (1, -1):
         columns = [i for i in used if signs[i] == sign]

@@ -91,7 +91,7 @@ def select(
     ]
     every = [run for own in runs for run in own]
     _ask(llm, every, pool, config.max_tokens, "")
-    unread = [run for run in every if run.choice.places is None and not run.failed]
+    unread = [run for run in every if run.choice.indices is None and not run.failed]
     max_tokens = max(config.max_tokens, min(MORE_TOKENS * config.max_tokens, llm.context // 4))
     _ask(llm, unread, pool, max_tokens, prompt.parts[AGAIN])
     return [_selection(own, pool) for own in runs]
@@ -115,7 +115,7 @@ def _ask(
 
 
 def _selection(runs: Sequence[_Run], pool: FollowUpPool) -> FollowUpSelection:
-    sets = [{r.order[p] for p in r.choice.places} for r in runs if r.choice.places is not None]
+    sets = [{r.order[i] for i in r.choice.indices} for r in runs if r.choice.indices is not None]
     usage = spent(usage for run in runs for usage in run.usages)
     missing = any(run.transient for run in runs)
     if not sets:

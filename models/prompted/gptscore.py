@@ -12,7 +12,7 @@ from medal_judges.config import build_config
 from medal_judges.details import Details
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Prediction, ScoreRequest
-from medal_judges.models.llm.cost import spent
+from medal_judges.models.llm.cost import Usage, spent
 from medal_judges.models.llm.protocol import ChatRequest, Completion
 from medal_judges.models.prompted.base import (
     BasePromptedConfig,
@@ -90,19 +90,13 @@ class GPTScoreJudge(BasePromptedJudge):
             texts.append(self.config.negative)
         if self.asks_for_word:
             return self._by_reply(requests, dimensions, texts)
-        return self._by_likelihood(requests, dimensions, texts)
-
-    def _by_likelihood(
-        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str], texts: Sequence[str]
-    ) -> list[Prediction]:
-        eos = dict.fromkeys(dimensions, self.config.score_eos)
         answers = dict.fromkeys(dimensions, texts)
+        eos = dict.fromkeys(dimensions, self.config.score_eos)
         predictions = []
         for own in self.answer_likelihoods(requests, dimensions, answers, eos):
-            means = {name: [each.mean for each in told] for name, (told, _) in own.items()}
-            prediction = self._prediction(means)
-            prediction.usage = spent(usage for _, usage in own.values())
-            predictions.append(prediction)
+            means = {n: [each.mean for each in likelihoods] for n, (likelihoods, _) in own.items()}
+            usages = [usage for _, usage in own.values()]
+            predictions.append(self._prediction(means, usages))
         return predictions
 
     def _by_reply(
@@ -118,29 +112,38 @@ class GPTScoreJudge(BasePromptedJudge):
         for _ in requests:
             own = {name: next(replies) for name in dimensions}
             means = {n: first_token_logprobs(reply, texts) for n, (reply, _) in own.items()}
-            prediction = self._prediction(
-                {k: v for k, v in means.items() if not isinstance(v, str)}
-            )
-            failed = [f"{name}: {v}" for name, v in means.items() if isinstance(v, str)]
-            prediction.scores = {name: prediction.scores.get(name) for name in dimensions}
-            prediction.failure = "; ".join(failed) or None
-            prediction.usage = spent(usage for _, usage in own.values())
+            prediction = self._prediction(means, [usage for _, usage in own.values()])
             prediction.transient = any(reply.transient for reply, _ in own.values())
             predictions.append(prediction)
         return predictions
 
-    def _prediction(self, means: Mapping[str, Sequence[float]]) -> Prediction:
+    def _prediction(
+        self, means: Mapping[str, Sequence[float] | str], usages: Sequence[Usage]
+    ) -> Prediction:
+        """``means``: of each dimension the log-probability of each answer, or why there is none."""
         scores: dict[str, float | None] = {}
         details: dict[str, Details] = {}
         distributions: dict[str, Sequence[float]] = {}
-        for name, (yes, *no) in means.items():
+        failures: list[str] = []
+        for name, logprobs in means.items():
+            scores[name] = None
+            if isinstance(logprobs, str):
+                failures.append(f"{name}: {logprobs}")
+                continue
+            yes, *no = logprobs
             raw = yes - no[0] if no else yes
             chance = (1 + math.tanh(raw / 2)) / 2 if no else math.exp(raw)
             dimension = self.dimension(name)
             scores[name], details[name] = dimension.from_unit(chance), Details(raw=raw)
             if dimension.kind == "binary":
                 distributions[name] = [1 - chance, chance]
-        return Prediction(scores, distributions, details=details)
+        return Prediction(
+            scores,
+            distributions,
+            failure="; ".join(failures) or None,
+            usage=spent(usages),
+            details=details,
+        )
 
 
 def first_token_logprobs(reply: Completion, texts: Sequence[str]) -> list[float] | str:

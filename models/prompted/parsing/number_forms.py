@@ -80,7 +80,7 @@ def _plain_character(c: str) -> str:
 
 
 def _by_first_letter(phrases: Sequence[str]) -> str:
-    """One of ``phrases``, tried by their first letter: most places of a text need one look."""
+    """One of ``phrases``, tried by their first letter: most positions in a text need one look."""
     groups: dict[str, list[str]] = {}
     for phrase in phrases:
         groups.setdefault(phrase[0], []).append(re.escape(phrase[1:]))

@@ -10,19 +10,8 @@ from __future__ import annotations
 LABELS = (
     *("score", "scores", "rating", "label", "grade", "rate", "mark", "verdict"),
     *("puntuación", "puntuacion", "puntaje", "calificación", "calificacion", "valoración"),
-    *(
-        "my answer",
-        "final answer",
-        "nota",
-        "评分",
-        "分数",
-        "得分",
-        "打分",
-        "总分",
-        "评价为",
-        "評分",
-        "分數",
-    ),
+    *("my answer", "final answer", "nota", "评分", "分数", "得分", "打分", "总分", "评价为"),
+    *("評分", "分數"),
     *("bewertung", "punktzahl", "note", "wertung", "évaluation", "pontuação", "avaliação"),
     *("punteggio", "voto", "valutazione", "スコア", "評価", "点数", "得点", "оценка", "التقييم"),
 )

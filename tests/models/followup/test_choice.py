@@ -85,7 +85,7 @@ TABLE: list[tuple[str, set[int] | None]] = [
 @pytest.mark.parametrize(("answer", "chosen"), TABLE)
 def test_what_an_answer_chooses(answer: str, chosen: set[int] | None) -> None:
     read = read_choice(Completion(answer), OPTIONS)
-    assert read.places == (None if chosen is None else {n - 1 for n in chosen}), read
+    assert read.indices == (None if chosen is None else {n - 1 for n in chosen}), read
     assert (read.reason is None) == (chosen is not None)
 
 
@@ -98,9 +98,9 @@ def test_what_an_answer_chooses(answer: str, chosen: set[int] | None) -> None:
     ],
 )
 def test_options_in_chinese(answer: str, chosen: set[int]) -> None:
-    assert read_choice(Completion(answer), CHINESE).places == {n - 1 for n in chosen}
+    assert read_choice(Completion(answer), CHINESE).indices == {n - 1 for n in chosen}
 
 
 def test_a_cut_answer_is_not_read() -> None:
-    assert read_choice(Completion("2, 4", finish="length"), OPTIONS).places is None
+    assert read_choice(Completion("2, 4", finish="length"), OPTIONS).indices is None
     assert read_choice(Completion("", finish="failed", failure="busy"), OPTIONS).reason == "busy"

@@ -103,7 +103,6 @@ class BasePromptedJudge(Judge):
         values: DimensionValues | None = None,
     ) -> None:
         self.base_config, self.name, self.values = config, config.name, values
-        self.most_answer_tokens, self.most_prompt_tokens = answer_tokens, prompt_tokens
         self.dimensions = load_rubric(config.rubric, config.dimensions)
         self.prompt = load_prompt(config.prompt)
         self.builders = prompt_builders(self, answer)
@@ -112,6 +111,9 @@ class BasePromptedJudge(Judge):
         self.llm: LanguageModel = load_llm(config.llm)
         summary = config.summary_llm if shortens else None
         self.shortener = self.llm if summary is None else load_llm(summary)
+        self.answer_tokens = min(answer_tokens, self.llm.context // 2)
+        left = self.llm.context - self.answer_tokens
+        self.prompt_budget = min(left, prompt_tokens or left)
         if self.llm.capabilities.batch_api:
             self.window = DIALOGUES_PER_BATCH
             self.token_budget = DIALOGUES_PER_BATCH * self.llm.context
@@ -145,17 +147,6 @@ class BasePromptedJudge(Judge):
             seed=self.base_config.seed,
             version=__version__,
         )
-
-    @property
-    def answer_tokens(self) -> int:
-        """Tokens an answer may take."""
-        return min(self.most_answer_tokens, self.llm.context // 2)
-
-    @property
-    def prompt_budget(self) -> int:
-        """Tokens a prompt may take."""
-        left = self.llm.context - self.answer_tokens
-        return min(left, self.most_prompt_tokens or left)
 
     def builder(self, request: ScoreRequest | None) -> PromptBuilder:
         """In the dialogue's language where the judge has it, else in its first one."""
@@ -210,7 +201,7 @@ class BasePromptedJudge(Judge):
         begin alike."""
         units: dict[object, list[int]] = {}
         for i, request in enumerate(requests):
-            units.setdefault(_shared_beginning(request), []).append(i)
+            units.setdefault((request.dialogue.id, request.payload.start), []).append(i)
         return list(units.values())
 
     # -- what is asked ---------------------------------------------------------------------------
@@ -257,7 +248,7 @@ class BasePromptedJudge(Judge):
                         for text in texts[dimension.name]
                     ]
                 )
-                owners.append(_shared_beginning(request))
+                owners.append((request.dialogue.id, request.payload.start))
         answers = iter(grouped_likelihoods(self.llm, asked, owners))
         return [{name: next(answers) for name in dimensions} for _ in requests]
 
@@ -319,11 +310,6 @@ def prompt_builders(
         )
         builders[language].require_values()
     return builders
-
-
-def _shared_beginning(request: ScoreRequest) -> object:
-    """Requests with the same one have prompts that begin alike."""
-    return request.dialogue.id, request.payload.start
 
 
 def tells_likelihoods(llm: LanguageModel) -> bool:

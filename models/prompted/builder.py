@@ -61,16 +61,24 @@ class PromptBuilder:
     ) -> None:
         self.resolved, self.role, self.shown = resolved, role, examples or ShownExamples()
         self.names = {"user": resolved.user, "assistant": resolved.assistant}
-        self.more_values: DimensionValues = values or (lambda dimension, aspect: {})
+        self.more_values = values
+        # Whether a judged turn has a placeholder of its own; else it ends the dialogue.
+        self.response_apart = "{response}" in resolved.template(resolved.layout.turn)
         if role not in (None, "none") and role not in resolved.roles:
             known = ", ".join([*resolved.roles, "none"])
             raise ConfigError(f"the prompt has no role {role!r}", hint=f"it has: {known}")
-        fields = [self._field(d) for d in dimensions]
+        fields = []
+        for d in dimensions:
+            aspect = self.aspect(d)
+            label = aspect.label or d.name.replace("_", " ")
+            scale, binary = self.scale(d), d.kind == "binary"
+            fields.append(AnswerField(d.name, aspect.key or d.name, label, scale, binary))
         self.questions = tuple(
             PromptQuestion((d,), (f,)) for d, f in zip(dimensions, fields, strict=True)
         )
         if resolved.layout.ask == "together":
             self.questions = (PromptQuestion(tuple(dimensions), tuple(fields)),)
+        self.values = {question: self._values(question) for question in self.questions}
 
     def require_values(self) -> None:
         """Raise ConfigError for a placeholder without a value: better when a judge is made than in
@@ -80,7 +88,8 @@ class PromptBuilder:
                 self.messages(question, PromptView([]))
             if self.resolved.layout.turn:
                 self.messages(question, PromptView([], Turn("assistant", "")))
-            self.prefill(question)
+            if PREFILL in self.resolved.parts:
+                self.prefill(question)
 
     def aspect(self, dimension: Dimension) -> Aspect:
         """What the prompt says of ``dimension``."""
@@ -101,16 +110,6 @@ class PromptBuilder:
         asked = self.scale(dimension)
         return value if asked == target else rescale(value, asked, target)
 
-    def _field(self, d: Dimension) -> AnswerField:
-        aspect = self.aspect(d)
-        label = aspect.label or d.name.replace("_", " ")
-        return AnswerField(d.name, aspect.key or d.name, label, self.scale(d), d.kind == "binary")
-
-    @property
-    def response_apart(self) -> bool:
-        """Whether a judged turn has a placeholder of its own; else it ends the dialogue."""
-        return "{response}" in self.resolved.template(self.resolved.layout.turn)
-
     # -- words ---------------------------------------------------------------------------------
 
     def messages(
@@ -123,21 +122,20 @@ class PromptBuilder:
         if not names:
             level = "turn" if view.turn else "dialogue"
             raise ConfigError(f"this prompt's layout does not judge at level {level!r}")
-        values = self._values(question)
-        values["dialogue"] = self._conversation(view.turns[start:])
-        values["response"] = " ".join(view.response.content.split()) if view.response else ""
-        values["examples"] = self._examples(question, view.id)
-        values["language"] = language_name(view.lang)
+        shows_examples = self.resolved.examples and self.shown.examples
+        values = self.values[question] | {
+            "dialogue": transcript(view.turns[start:], self.names, gap=self.resolved.gap),
+            "response": " ".join(view.response.content.split()) if view.response else "",
+            "examples": self._examples(question, view.id) if shows_examples else "",
+            "language": language_name(view.lang),
+        }
         system = self.resolved.text(layout.system, values)
         user = self.resolved.text(self._parts(question, names), values)
         return (*([Message("system", system)] if system else []), Message("user", user))
 
     def prefill(self, question: PromptQuestion) -> str:
         """What the answer begins with."""
-        return self.resolved.text((PREFILL,), self._values(question))
-
-    def _conversation(self, turns: Sequence[Turn | None]) -> str:
-        return transcript(turns, self.names, gap=self.resolved.gap)
+        return self.resolved.text((PREFILL,), self.values[question])
 
     def _parts(self, question: PromptQuestion, names: Sequence[str]) -> tuple[str, ...]:
         """The parts ``names`` as the question's dimension has them."""
@@ -151,8 +149,7 @@ class PromptBuilder:
     def _values(self, question: PromptQuestion) -> dict[str, str | None]:
         each = [self._of_dimension(d) for d in question.dimensions]
         lines = [fill(self.resolved.parts.get("aspect", ""), values) for values in each]
-        values = dict(each[0]) if len(each) == 1 else {}
-        values.setdefault("role", self._role(question.dimensions[0], each[0]))
+        values = each[0] if len(each) == 1 else {"role": each[0]["role"]}
         return values | {"aspects": "\n".join(lines), "form": self._form(question)}
 
     def _of_dimension(self, d: Dimension) -> dict[str, str | None]:
@@ -166,36 +163,32 @@ class PromptBuilder:
             "high": f"{high:g}",
             "low_means": aspect.low_means,
             "high_means": aspect.high_means,
-            "bands": "\n".join(_bands(aspect.bands, low, high, whole=self.whole(d))),
+            "bands": "",
+            "role": "",
         }
-        return values | {"role": self._role(d, values)} | dict(self.more_values(d, aspect))
-
-    def _role(self, d: Dimension, values: Mapping[str, str | None]) -> str:
-        name = self.aspect(d).role if self.role is None else self.role
-        return fill(self.resolved.roles[name], values) if name and name != "none" else ""
+        if aspect.bands:
+            values["bands"] = "\n".join(_bands(aspect.bands, low, high, whole=self.whole(d)))
+        role = aspect.role if self.role is None else self.role
+        if role and role != "none":
+            values["role"] = fill(self.resolved.roles[role], values)
+        return values | dict(self.more_values(d, aspect) if self.more_values else {})
 
     def _form(self, question: PromptQuestion) -> str:
         """The shape of a JSON answer, one line a dimension."""
-        answer = self.resolved.answer
+        answer, nested = self.resolved.answer, self.resolved.answer.comment is not None
         inner = []
         for field in question.fields:
             low, high = field.scale
             number = "<0 or 1>" if field.binary else f"<{low:g} to {high:g}>"
             entry = f'{{"{answer.score}": {number}, "{answer.comment}": "..."}}'
-            inner.append(entry if self._nested else number)
+            inner.append(entry if nested else number)
         if self.resolved.layout.ask == "each":
-            return inner[0] if self._nested else f'{{"{answer.score}": {inner[0]}}}'
+            return inner[0] if nested else f'{{"{answer.score}": {inner[0]}}}'
         pairs = zip(question.fields, inner, strict=True)
         return "{\n" + ",\n".join(f'  "{field.key}": {each}' for field, each in pairs) + "\n}"
 
-    @property
-    def _nested(self) -> bool:
-        return self.resolved.answer.comment is not None
-
     def _examples(self, question: PromptQuestion, judged: str | None) -> str:
         count, d = self.resolved.examples, question.dimensions[0]
-        if not count or not self.shown.examples:
-            return ""
         told = []
         for example in chosen_examples(
             self.shown.examples, d.name, count, seed=self.shown.seed, without=judged
@@ -205,7 +198,7 @@ class PromptBuilder:
             low, high = self.scale(d)
             score = low + example.scores[d.name] * (high - low)
             values = {
-                "dialogue": text or self._conversation(turns),
+                "dialogue": text or transcript(turns, self.names),
                 "score": f"{round(score) if self.whole(d) else score:g}",
             }
             told.append(fill(self.resolved.parts["example"], values))
@@ -220,15 +213,16 @@ class PromptBuilder:
         if comment_chars is not None:
             comment["maxLength"] = comment_chars
 
-        def entry(number: dict[str, object]) -> dict[str, object]:
-            fields = {answer.score: number}
-            return _closed(fields | ({answer.comment: comment} if answer.comment else {}))
-
-        numbers = [self._number_schema(d) for d in question.dimensions]
+        commented = {answer.comment: comment} if answer.comment else {}
+        numbers = {
+            f.key: self._number_schema(d)
+            for d, f in zip(question.dimensions, question.fields, strict=True)
+        }
         if self.resolved.layout.ask == "each":
-            return entry(numbers[0])
-        inner = [entry(n) if self._nested else n for n in numbers]
-        return _closed({f.key: each for f, each in zip(question.fields, inner, strict=True)})
+            return _closed({answer.score: next(iter(numbers.values()))} | commented)
+        if answer.comment is None:
+            return _closed(numbers)
+        return _closed({k: _closed({answer.score: n} | commented) for k, n in numbers.items()})
 
     def _number_schema(self, d: Dimension) -> dict[str, object]:
         low, high = self.scale(d)

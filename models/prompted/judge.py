@@ -108,6 +108,8 @@ class PromptedJudge(BasePromptedJudge):
             prompt_tokens=config.max_prompt_tokens,
             answer=config.answer,
         )
+        shape = self.builder(None).resolved.answer
+        self.asks_again = config.ask_again and shape.format == "number"
         scale = self.builder(None).scale
         self.ratings = {d.name: Ratings.on_scale(d, scale(d)) for d in self.dimensions}
         if config.expected == "likelihood" and not tells_likelihoods(self.llm):
@@ -125,7 +127,7 @@ class PromptedJudge(BasePromptedJudge):
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Prediction]:
         answers = self._answers(requests, dimensions)
-        if self.config.ask_again:
+        if self.asks_again:
             self._ask_again(requests, answers)
         if self.config.expected == "likelihood":
             self._weigh_by_likelihood(requests, answers)
@@ -252,11 +254,10 @@ class PromptedJudge(BasePromptedJudge):
 
 
 def _gave_no_number(builder: PromptBuilder, answer: ParsedAnswers) -> bool:
-    """Whether one number was asked for in words and the answer gives none that can be told; False
-    where the prompt has no second question."""
+    """Whether one number was asked for and the answer gives none that can be told; False where the
+    prompt has no second question."""
     return (
-        builder.resolved.answer.format == "number"
-        and bool(builder.resolved.parts.get(AGAIN))
+        bool(builder.resolved.parts.get(AGAIN))
         and len(answer.question.fields) == 1
         and answer.completion.finish != "failed"
         and all(parsed.value is None for parsed in answer.by_dimension.values())

@@ -43,27 +43,29 @@ def parse_answer(
         return {f.name: ParsedAnswer(None, completion.failure or "no answer") for f in fields}
     cut = " (the answer was cut at its token limit)" if completion.finish == "length" else ""
     text, offset = completion.text, 0
-    reason = None
-    if not _is_strict(text):  # a comment may speak of <think>: JSON has no thought before it
+    value, reason = _strict(text), None
+    if value is None:  # a comment may speak of <think>: JSON has no thought before it
         spoken = after_thinking(text)
         if spoken is None:
             reason = "the reasoning did not come to an end"
         else:
             text, offset = spoken
-            if mentions_thinking(text) and not _is_strict(text):
+            value = _strict(text)
+            if value is None and mentions_thinking(text):
                 reason = "nobody can say where the reasoning ends"
     if reason is not None:
         return {f.name: ParsedAnswer(None, reason + cut) for f in fields}
-    parsed = _Answer(text, fields, shape).read(enforced=completion.enforced)
+    step: Step = "schema" if completion.enforced else "json"
+    parsed = _Answer(text, fields, shape).read(value, step)
     return {name: _placed(each, offset, cut) for name, each in parsed.items()}
 
 
-def _is_strict(text: str) -> bool:
+def _strict(text: str) -> tuple[object] | None:
+    """The JSON value that ``text`` is; None where it is none."""
     try:
-        strict_json(text.strip())
+        return (strict_json(text.strip()),)
     except NotJson:
-        return False
-    return True
+        return None
 
 
 def _placed(parsed: ParsedAnswer, offset: int, cut: str) -> ParsedAnswer:
@@ -82,22 +84,20 @@ class _Answer:
     fields: Sequence[AnswerField]
     shape: AnswerShape
 
-    def read(self, *, enforced: bool) -> dict[str, ParsedAnswer]:
-        """What the text says of each field, in the strictest way that reads it."""
+    def read(self, strict: tuple[object] | None, step: Step) -> dict[str, ParsedAnswer]:
+        """What the text says of each field, in the strictest way that reads it; ``strict`` holds
+        the JSON value that the text is."""
         if not self.text.strip():
             return self._unread("an empty answer")
-        start = len(self.text) - len(self.text.lstrip())
-        try:
-            value = strict_json(self.text.strip())
-        except NotJson:
+        if strict is None:
             return self._tolerant()
-        step: Step = "schema" if enforced else "json"
+        (value,), start = strict, len(self.text) - len(self.text.lstrip())
         if isinstance(value, dict):
             return {f.name: self._from_object(value, f, step, start) for f in self.fields}
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if len(self.fields) == 1 and number:
             span = (start, start + len(self.text.strip()))
-            return {self.fields[0].name: _of_number(value, self.fields[0], step, None, span)}
+            return {self.fields[0].name: _of_value(value, self.fields[0], step, None, span)}
         return self._tolerant()
 
     def _unread(self, reason: str) -> dict[str, ParsedAnswer]:
@@ -211,22 +211,17 @@ def _of_value(
     if isinstance(value, bool) and field.binary:
         return ParsedAnswer(float(value), None, "tolerant", comment)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return _of_number(value, field, step, comment, span)
+        problem: str | None = "no number that could be a score"
+        if abs(value) < _HUGE:  # else it is infinite, not a number, or has thousands of digits
+            problem = off_scale(value, field.scale, binary=field.binary)
+        if problem is not None:
+            return ParsedAnswer(None, problem, comment=comment)
+        return ParsedAnswer(float(value), None, step, comment, *(span or (None, None)))
     if isinstance(value, str):
         parsed = read_number(value, field.scale, names=field.names, binary=field.binary)
         return _tolerated(replace(parsed, start=None, end=None), comment)
     told = value if isinstance(value, bool) else shown(str(value))
     return ParsedAnswer(None, f"{told} where a number was asked for", comment=comment)
-
-
-def _of_number(
-    value: float, field: AnswerField, step: Step, comment: str | None, span: tuple[int, int] | None
-) -> ParsedAnswer:
-    if not abs(value) < _HUGE:  # infinite, not a number, or thousands of digits
-        return ParsedAnswer(None, "no number that could be a score", comment=comment)
-    if problem := off_scale(value, field.scale, binary=field.binary):
-        return ParsedAnswer(None, problem, comment=comment)
-    return ParsedAnswer(float(value), None, step, comment, *(span or (None, None)))
 
 
 def _tolerated(parsed: ParsedAnswer, comment: str | None) -> ParsedAnswer:

@@ -49,7 +49,7 @@ def test_each_dimension_is_asked_as_printed(preset: str) -> None:
         config = settings(record["members"][name])
         variant, context, model = TABLE_3[dimension]
         assert (config.variant or "zero_shot") == variant and config.context == context
-        assert model in config.llm
+        assert model in config.llm.model
 
 
 def test_the_preset_loads_with_other_models(smollm2: LocalModel) -> None:

@@ -151,7 +151,7 @@ def _level_section(findings: Findings) -> Section:
 def _label_section(findings: Findings, subsets: Sequence[tuple[str, list[Subset]]]) -> Section:
     """All shares and means with intervals; a sentence where nothing is labelled."""
     if not findings.survey.answered:
-        return Section("labels", "Labels", [_NO_LABELS])
+        return Section("labels", "Labels", [_NO_LABELS], "")
     blocks: list[Block] = []
     for what, some in (("Issues", findings.issues), ("Answers of 1", findings.other_shares)):
         if some:

@@ -102,7 +102,7 @@ class EncoderNet(nn.Module):
         if self.config.net == "linear":
             vectors, features = self.linear_inputs(vectors, batch)
         else:
-            features = self.features(vectors, batch)
+            features = self.standardised(self.raw_features(vectors, batch), batch)
         return [net(vectors, features, batch) for net in self.nets]
 
     def linear_inputs(
@@ -110,7 +110,8 @@ class EncoderNet(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """(unit embeddings, features), both centred: a side that never speaks adds nothing."""
         unit = functional.normalize(vectors.float(), dim=-1) - self.embedding_mean[batch.roles]
-        return unit * batch.mask.unsqueeze(-1), self.features(vectors, batch, halves)
+        features = self.standardised(self.raw_features(vectors, batch, halves), batch)
+        return unit * batch.mask.unsqueeze(-1), features
 
     def combine(self, members: Sequence[Logits], name: str) -> Tensor:
         """The members' weighted mean of dimension ``name``."""
@@ -165,10 +166,6 @@ class EncoderNet(nn.Module):
         answers = (batch.roles == 1) & batch.mask
         answers[:, 0] = False
         return torch.stack([said, expected * answers], dim=-1)
-
-    def features(self, vectors: Tensor, batch: TurnBatch, halves: Tensor | None = None) -> Tensor:
-        """Standardised features [B, T, F], 0 on padding."""
-        return self.standardised(self.raw_features(vectors, batch, halves), batch)
 
 
 class LinearNet(nn.Module):

@@ -56,7 +56,13 @@ class TurnTokenizer:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, config: EncoderConfig) -> None:
         self.tokenizer, self.config = tokenizer, config
-        self.prefix, self.suffix = _marks(tokenizer)
+        # Ids that the tokenizer puts before and after a single sequence.
+        bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+        full = tokenizer("a")["input_ids"]
+        starts = range(len(full) - len(bare) + 1)
+        start = next((i for i in starts if full[i : i + len(bare)] == bare), None)
+        self.prefix: list[int] = [] if start is None else list(full[:start])
+        self.suffix: list[int] = [] if start is None else list(full[start + len(bare) :])
         self.limit = config.max_tokens - len(self.prefix) - len(self.suffix)
 
     def encode(self, dialogue: Dialogue) -> EncodedDialogue:
@@ -112,17 +118,6 @@ class TurnTokenizer:
             ]
             for ids in rows
         ]
-
-
-def _marks(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """Ids that the tokenizer puts before and after a single sequence."""
-    probe = "a"
-    bare = tokenizer(probe, add_special_tokens=False)["input_ids"]
-    full = tokenizer(probe)["input_ids"]
-    for start in range(len(full) - len(bare) + 1):
-        if full[start : start + len(bare)] == bare:
-            return list(full[:start]), list(full[start + len(bare) :])
-    return [], []
 
 
 def collate(encoded: Sequence[EncodedDialogue]) -> TurnBatch:

@@ -19,7 +19,7 @@ from medal_judges.data_prep.generation.reading import (
     without_thinking,
 )
 from medal_judges.data_prep.seeds.context import SeedContext
-from medal_judges.data_prep.sources.splits import hash_split
+from medal_judges.data_prep.sources.source import hash_split
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import RecordError
 from medal_judges.labelled import LabelledDialogue

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from medal_judges.data_prep.sources.source import Source
-from medal_judges.data_prep.sources.splits import hash_split
+from medal_judges.data_prep.sources.source import Source, hash_split
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.embedded import embedded_path

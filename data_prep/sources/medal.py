@@ -8,8 +8,7 @@ from itertools import chain
 from typing import Any
 
 from medal_judges.data_prep.sources.cache import is_offline
-from medal_judges.data_prep.sources.source import Source
-from medal_judges.data_prep.sources.splits import hash_split
+from medal_judges.data_prep.sources.source import Source, hash_split
 from medal_judges.errors import DataError, RecordError, SourceError
 from medal_judges.jsonl import Skipped
 from medal_judges.labelled import LabelledDialogue, parse_labelled

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from medal_judges.data_prep.sources.splits import hash_split
+from medal_judges.data_prep.sources.source import hash_split
 from medal_judges.dialogue import Dialogue, Role, Turn
 from medal_judges.labelled import LabelledDialogue, Level
 from medal_judges.rating import Scale

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medal_judges.data_prep.sources.splits import hash_split
+from medal_judges.data_prep.sources.source import hash_split
 
 # key -> first digits of what `printf '0:KEY' | sha256sum` says: splits may never move
 KEYS = {"a": "9df3", "b": "e021", "c": "be08", "dialogue-7": "5edb", "été": "a82d", "10": "6ac5"}

@@ -61,21 +61,23 @@ class SearchData:
 
 
 def folds_of(
-    examples: Sequence[TrainingExample], train: int, parts: int
+    examples: Sequence[TrainingExample], train: int, parts: int, seed: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """One fold where there are rows after the first ``train``: they are the validation rows.
     Otherwise ``parts`` folds of the training rows, whole groups together."""
     if len(examples) > train:
         return [(np.arange(train), np.arange(train, len(examples)))]
-    from sklearn.model_selection import GroupKFold
-
     groups = [example.group or example.dialogue.id for example in examples]
-    count = len(set(groups))
-    if count < 2:
+    names = sorted(set(groups))
+    if len(names) < 2:
         raise ConfigError(
             "an embedding judge chooses its settings on held-out rows: one conversation is too few"
         )
-    return list(GroupKFold(min(parts, count)).split(groups, groups=groups))
+    # Not GroupKFold, which deals groups by their size and not by the seed: judges would change.
+    order = np.random.default_rng(seed).permutation(len(names))
+    fold_of = {names[i]: place % parts for place, i in enumerate(order)}
+    folds = np.array([fold_of[group] for group in groups])
+    return [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in np.unique(folds)]
 
 
 def fit_net(data: SearchData, rows: np.ndarray, name: str, setting: FitSetting) -> FittedNet:
@@ -238,7 +240,7 @@ def fit_embedding_judge(
         examples=examples,
         table=_vectors(judge, [example.dialogue for example in examples]),
         is_feature=judge.reader.is_feature,
-        folds=folds_of(examples, len(rows.train), model.folds),
+        folds=folds_of(examples, len(rows.train), model.folds, config.seed),
         decode=model.decode,
         seed=config.seed,
     )

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medal_judges.cells import FORMULA, no_formula
 from medal_judges.data_prep.annotation.label_studio import EMPTY
 from medal_judges.data_prep.annotation.questions import (
     COMMENT,
@@ -23,6 +22,7 @@ from medal_judges.data_prep.annotation.questions import (
     RawAnswer,
 )
 from medal_judges.errors import DataError, MissingExtraError
+from medal_judges.foreign_text import FORMULA, no_formula
 from medal_judges.labelled import LabelledDialogue
 
 if TYPE_CHECKING:

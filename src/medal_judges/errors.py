@@ -10,6 +10,8 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
+from medal_judges.foreign_text import visible
+
 # Ratio of difflib: one letter more, less, other or swapped passes (trun and turn: 0.75); a word
 # that merely shares letters does not (nonsense and seed: 0.5).
 _NEAR = 0.7
@@ -32,7 +34,7 @@ class MedalError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+        return visible(f"{self.message}\n  {self.hint}" if self.hint else self.message)
 
 
 class RecordError(MedalError):

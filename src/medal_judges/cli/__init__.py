@@ -14,6 +14,7 @@ from typer.main import get_command
 
 from medal_judges import __version__
 from medal_judges.errors import MedalError
+from medal_judges.foreign_text import visible
 
 _NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 
@@ -72,6 +73,11 @@ app = typer.Typer(
 )
 
 
+class _PlainFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"medal-judges {__version__}")
@@ -84,9 +90,9 @@ def before_commands(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
 ) -> None:
     """Options that stand before the command."""
-    logging.basicConfig(
-        level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s: %(message)s"
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(_PlainFormatter("%(levelname)s: %(message)s"))
+    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
 
 
 def no_space(error: OSError) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from markupsafe import Markup
 from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
+from rich.text import Text
 
+from medal_judges.foreign_text import visible
 from medal_judges.report.numbers import DASH, p_value_text
 from medal_judges.report.table import Cell, Figured, Heat, IntervalBar, Percent, PValue, Table
 from medal_judges.stats.results import Estimate
@@ -17,14 +19,22 @@ from medal_judges.stats.results import Estimate
 PIPED = 120  # a pipe or file has no width; rich would take 80 and break the names
 
 
+class PlainConsole(Console):
+    """A console that shows text as it is: names come out of files, and rich would take ``[/b]`` in
+    one for markup and stop, ``:x:`` for a picture, and let escape sequences through."""
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, width=width, markup=False, emoji=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible(text), **options)
+
+
 def wide_console(*, stderr: bool = False, piped: int = PIPED) -> Console:
     """A console on standard output, or error, as wide as the terminal, or ``piped`` columns
-    where there is none. It shows text as it is: names come out of files, and rich would take
-    ``[/b]`` in one for markup and stop, and ``:x:`` for a picture."""
-    console = Console(stderr=stderr, markup=False, emoji=False)
-    if console.is_terminal:
-        return console
-    return Console(stderr=stderr, width=piped, markup=False, emoji=False)
+    where there is none."""
+    console = PlainConsole(stderr=stderr)
+    return console if console.is_terminal else PlainConsole(stderr=stderr, width=piped)
 
 
 def print_tables(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TypeVar
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,

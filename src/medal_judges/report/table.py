@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-from medal_judges.cells import plain_cell
+from medal_judges.foreign_text import plain_cell
 from medal_judges.stats.results import Estimate
 
 Pin = Literal["ceiling", "total"]

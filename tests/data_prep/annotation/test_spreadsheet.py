@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from openpyxl import load_workbook
 
-from medal_judges.cells import FORMULA
 from medal_judges.data_prep.annotation.answers import CheckedAnswer, check
 from medal_judges.data_prep.annotation.project import Project, keyed
 from medal_judges.data_prep.annotation.questions import (
@@ -28,6 +27,7 @@ from medal_judges.data_prep.annotation.spreadsheet import (
     write_xlsx,
 )
 from medal_judges.errors import DataError
+from medal_judges.foreign_text import FORMULA
 from medal_judges.labelled import LabelledDialogue, parse_labelled
 
 GUIDELINES = load_guidelines()

@@ -23,8 +23,10 @@ class PlainConsole(Console):
     """A console that shows text as it is: names come out of files, and rich would take ``[/b]`` in
     one for markup and stop, ``:x:`` for a picture, and let escape sequences through."""
 
-    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
-        super().__init__(stderr=stderr, width=width, markup=False, emoji=False)
+    def __init__(
+        self, *, stderr: bool = False, width: int | None = None, quiet: bool = False
+    ) -> None:
+        super().__init__(stderr=stderr, width=width, quiet=quiet, markup=False, emoji=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text), **options)

@@ -16,6 +16,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from medal_judges.report.console import PlainConsole
+
 B = TypeVar("B", bound="ProgressBar")
 EVERY = 60.0  # seconds between two lines where there is no terminal
 
@@ -44,7 +46,7 @@ class ProgressBar:
         every: float = EVERY,
         visible: bool = True,
     ) -> None:
-        self.console = Console(stderr=True, markup=False, emoji=False, quiet=not visible)
+        self.console = PlainConsole(stderr=True, quiet=not visible)
         self.what, self.total, self.unit, self.done, self.note = what, total, unit, done, ""
         self._every, self._last = every, float("-inf")
         columns = (

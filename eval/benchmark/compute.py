@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.config import SetConfig
@@ -198,10 +197,11 @@ def made_facts(command: str) -> list[tuple[str, str]]:
 def write_results(benchmark: Benchmark, path: Path) -> Path:
     """The whole benchmark as JSON (fields as in results.py)."""
     import json
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    record: dict[str, Any] = asdict(benchmark)
+    record = asdict(replace(benchmark, tables=()))
+    record["tables"] = [table.to_record() for table in benchmark.tables]
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
     return path

@@ -1,6 +1,6 @@
 """Table: one object that makes the HTML of a page, the terminal's table, CSV and JSON.
 
-How each kind of cell is written stands in one place a form: ``plain`` for CSV and JSON,
+How each kind of cell is written stands in one place a form: ``plain`` for CSV,
 ``cell_text`` in console.py for the terminal, ``cell`` in templates/page.html for the page.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
@@ -127,11 +127,13 @@ class Table:
         ]
 
     def to_record(self) -> dict[str, Any]:
-        """One JSON object; cells as in CSV."""
+        """One JSON object; an Estimate and its like are objects of their fields."""
         return {
             "title": self.title,
             "columns": list(self.columns),
-            "rows": [[plain(cell) for cell in row] for row in self.rows],
+            "rows": [
+                [asdict(c) if is_dataclass(c) else plain(c) for c in row] for row in self.rows
+            ],
             "note": self.note,
         }
 

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 TAG = "medal_judges"  # the metadata by which a batch is found again
 DAY = 86400.0
-PATIENCE = 3600.0  # seconds that polling goes on while the server cannot be reached
+PATIENCE = 3600.0  # seconds that polling continues while the server cannot be reached
 # The states in which a batch stays, and what they mean for a request that it did not answer.
 ENDED = {
     "completed": "the batch ended without an answer to this request",
@@ -227,7 +227,7 @@ class BatchRun:
             except SourceError:
                 if time.monotonic() - self.heard > PATIENCE:
                     raise
-                logger.warning("%s cannot be reached; polling goes on", self.remote.name)
+                logger.warning("%s cannot be reached; polling continues", self.remote.name)
                 await asyncio.sleep(self.limits.poll)
         self.heard = time.monotonic()
         if batch is not None and (counts := batch.request_counts) is not None:

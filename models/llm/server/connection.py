@@ -19,6 +19,7 @@ from medal_judges.models.llm.server.errors import (
     LONGEST,
     NO_KEY,
     PermanentError,
+    RequestError,
     ServerStopError,
     TransientError,
     address_of,
@@ -160,7 +161,7 @@ class ServedModel(LanguageModel):
                     return answer
                 except Exception as error:
                     failure = self.mapped(error)
-                    if not (isinstance(failure, TransientError) and failure.billed):
+                    if not (isinstance(failure, RequestError) and failure.billed):
                         price = 0.0
                     raise failure from None  # its cause may quote the request's headers
                 finally:

@@ -48,12 +48,19 @@ class ServerStopError(ConfigError):
     failure of every row. The hint says what to do before the same command resumes."""
 
 
-class PermanentError(Exception):
+class RequestError(Exception):
+    """A request failed; ``billed``: the server may have written an answer, and charge for it."""
+
+    billed: bool
+
+
+class PermanentError(RequestError):
     """The server will not answer this request, however often it is asked; the text says why.
 
-    ``status`` is None for an answer that came and cannot be used. ``field``: the part of the
-    request that the server names as the cause. ``stop``: none of the other requests would be
-    answered either; ``after`` is then how long the server asks to wait (seconds), if it does.
+    ``status`` is None for an answer that came, is ``billed`` and cannot be used. ``field``: the
+    part of the request that the server names as the cause. ``stop``: none of the other requests
+    would be answered either; ``after`` is then how long the server asks to wait (seconds), if it
+    does.
     """
 
     def __init__(
@@ -67,13 +74,11 @@ class PermanentError(Exception):
     ) -> None:
         super().__init__(reason)
         self.status, self.field, self.stop, self.after = status, field, stop, after
+        self.billed = status is None
 
 
-class TransientError(Exception):
-    """This try failed; another may not. ``after``: how long the server asks to wait (seconds).
-
-    ``billed``: the server may have written an answer, and charge for it, that did not arrive here.
-    """
+class TransientError(RequestError):
+    """This try failed; another may not. ``after``: how long the server asks to wait (seconds)."""
 
     def __init__(self, reason: str, after: float | None = None, *, billed: bool = False) -> None:
         super().__init__(reason)

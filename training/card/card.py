@@ -16,13 +16,13 @@ from medal_judges.data_prep.sources.registry import SOURCES, parse_spec
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, SourceError
 from medal_judges.files import atomic_write
-from medal_judges.models.base.base_licence import BaseModel, base_model
 from medal_judges.models.base.golden import check_golden, read_golden
 from medal_judges.models.base.hub import judge_files, push_folder
 from medal_judges.models.base.saving import read_config
 from medal_judges.signature import Signature
 from medal_judges.stats.results import Estimate
 from medal_judges.training.agreement import METRICS, AgreementRow, read_agreement
+from medal_judges.training.card.base_model import BaseModel, base_model
 from medal_judges.training.card.emissions import EMISSIONS_NAME
 
 if TYPE_CHECKING:

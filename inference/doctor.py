@@ -40,12 +40,12 @@ def _devices() -> list[Fact]:
     threads = f"{os.cpu_count()} cores, torch uses {torch.get_num_threads()}"
     if not torch.cuda.is_available():
         return [("cpu", threads), ("cuda", "none: judges run on the CPU")]
-    found = [("cpu", threads)]
+    facts = [("cpu", threads)]
     for index in range(torch.cuda.device_count()):
         about = torch.cuda.get_device_properties(index)
         bf16 = "bf16" if torch.cuda.is_bf16_supported() else "no bf16"
-        found.append((f"cuda:{index}", f"{about.name}, {about.total_memory / 1e9:.0f} GB, {bf16}"))
-    return found
+        facts.append((f"cuda:{index}", f"{about.name}, {about.total_memory / 1e9:.0f} GB, {bf16}"))
+    return facts
 
 
 def _folders() -> list[Fact]:
@@ -54,13 +54,13 @@ def _folders() -> list[Fact]:
     from medal_judges.files import cache_folder, data_folder
 
     data = data_folder()
-    found = [
+    facts = [
         ("cache of the Hub", _space(Path(HF_HUB_CACHE))),
         ("cache of data", _space(cache_folder())),
         ("MEDAL_JUDGES_DATA", "not set" if data is None else _space(data)),
         ("this folder", _space(Path.cwd())),
     ]
-    return [*found, ("HF_HUB_OFFLINE", "yes" if HF_HUB_OFFLINE else "no")]
+    return [*facts, ("HF_HUB_OFFLINE", "yes" if HF_HUB_OFFLINE else "no")]
 
 
 def _space(folder: Path) -> str:
@@ -73,12 +73,12 @@ def _space(folder: Path) -> str:
 
 def _extras() -> list[Fact]:
     """Each extra of the package: whether all that it asks for is installed."""
-    found = []
+    facts = []
     for extra in distribution("medal-judges").metadata.get_all("Provides-Extra") or []:
         missing = [name for name in _wanted(extra) if not _installed(name)]
         hint = f"no: {', '.join(missing)} missing (pip install 'medal-judges[{extra}]')"
-        found.append((f"extra {extra}", hint if missing else "yes"))
-    return found
+        facts.append((f"extra {extra}", hint if missing else "yes"))
+    return facts
 
 
 def _wanted(extra: str) -> list[str]:
@@ -101,18 +101,18 @@ def _installed(package: str) -> bool:
 def _tokens() -> list[Fact]:
     from huggingface_hub import get_token
 
-    found = [("token of the Hub", "yes" if get_token() else "no")]
-    return [*found, *((name, "yes" if os.environ.get(name) else "no") for name in TOKENS)]
+    facts = [("token of the Hub", "yes" if get_token() else "no")]
+    return [*facts, *((name, "yes" if os.environ.get(name) else "no") for name in TOKENS)]
 
 
 def judge_facts(check: GoldenCheck) -> list[Fact]:
     """(what, value) of a judge and its golden scores."""
     where = f" at {check.where}" if check.where else ""
     share = f"{check.deviation:.2e} of the scale{where}; {check.tolerance:.0e} is allowed"
-    found = [("deviation", share)]
+    facts = [("deviation", share)]
     for package in {**check.then, **check.now}:
         then, now = check.then.get(package, "?"), check.now.get(package, "not installed")
-        found.append((package, then if then == now else f"{then} then, {now} now"))
+        facts.append((package, then if then == now else f"{then} then, {now} now"))
     if check.signature_then == check.signature:
-        return [*found, ("signature", check.signature)]
-    return [*found, ("signature then", check.signature_then), ("signature now", check.signature)]
+        return [*facts, ("signature", check.signature)]
+    return [*facts, ("signature then", check.signature_then), ("signature now", check.signature)]

@@ -158,9 +158,9 @@ def _window(llm: LocalModel) -> Result:
     if window > LONGEST_WINDOW or common + LONGEST > llm.window:
         return "warn", f"{window} tokens", "longer than is tried here; known from the config alone"
     probe = Probe(llm.model, common=common)
-    found = probe.left() if llm.paths.batching.padding == "left" else probe.alone()
-    figure = f"{window} tokens: {found.deviation or 0:.1e} nats"
-    return ("pass", figure, "") if found.holds else ("fail", figure, found.reason or "")
+    finding = probe.left() if llm.paths.batching.padding == "left" else probe.alone()
+    figure = f"{window} tokens: {finding.deviation or 0:.1e} nats"
+    return ("pass", figure, "") if finding.holds else ("fail", figure, finding.reason or "")
 
 
 # -- any backend -----------------------------------------------------------------------------------

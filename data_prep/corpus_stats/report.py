@@ -15,6 +15,7 @@ from medal_judges.data_prep.corpus_stats.findings import (
 )
 from medal_judges.data_prep.corpus_stats.mtld import UNDEFINED
 from medal_judges.data_prep.corpus_stats.survey import NOT_STATED, SIDES, ScaledDimension, Subset
+from medal_judges.files import atomic_write
 from medal_judges.report import console
 from medal_judges.report.figure import Figure
 from medal_judges.report.numbers import DASH, number
@@ -52,9 +53,7 @@ def write_report(findings: Findings, folder: Path) -> Path:
 
     Raises MissingExtraError, after page and tables are written, where matplotlib is not there.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "stats.html"
-    path.write_text(render(findings), encoding="utf-8", newline="\n")
+    path = atomic_write(folder / "stats.html", render(findings))
     write_tables(findings, folder / "tables")
     overall = [d for d in findings.graded if d.name == OVERALL]
     named = [("heatmaps", _maps(findings, [*findings.issues, *overall]))]

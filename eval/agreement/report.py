@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from medal_judges.eval.agreement.agreement import ALL, POSITIONS, Agreement
+from medal_judges.files import atomic_write
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.numbers import interval, label, number
 from medal_judges.report.page import Section, counted, facts_section, render_page
@@ -70,10 +71,9 @@ def write_agreement(
     """Write agreement.html, agreement.json, figures.csv, and one CSV each of languages by
     dimensions: percent.csv (MEDAL, Table 4), alpha.csv (Table 5), spearman.csv. Path of the page.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     record = {"facts": dict(facts), "agreement": [one.to_record() for one in agreements]}
     text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-    (folder / "agreement.json").write_text(text, encoding="utf-8")
+    atomic_write(folder / "agreement.json", text)
     lines = (
         (
             *(getattr(one, name) for name in _ABOUT),
@@ -91,9 +91,7 @@ def write_agreement(
         at = {(one.lang, one.dimension): figure(one).value for one in agreements}
         rows = ((lang, *(at[lang, name] for name in names)) for lang in _langs(agreements))
         write_csv(folder / f"{file}.csv", ("lang", *names), rows)
-    path = folder / "agreement.html"
-    path.write_text(_page(heading, agreements, facts), encoding="utf-8", newline="\n")
-    return path
+    return atomic_write(folder / "agreement.html", _page(heading, agreements, facts))
 
 
 def _page(heading: str, agreements: Sequence[Agreement], facts: Sequence[tuple[str, str]]) -> str:

@@ -25,6 +25,7 @@ from medal_judges.eval.metaeval.metaeval import (
     evaluate,
 )
 from medal_judges.eval.page.arrangement import Benchmark
+from medal_judges.files import atomic_write
 from medal_judges.report.table import Table
 from medal_judges.stats.correlation import MIN_WITHIN
 from medal_judges.stats.intervals import METHOD
@@ -199,12 +200,10 @@ def write_results(benchmark: Benchmark, path: Path) -> Path:
     import json
     from dataclasses import asdict, replace
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     record = asdict(replace(benchmark, tables=()))
     record["tables"] = [table.to_record() for table in benchmark.tables]
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-    return path
+    return atomic_write(path, text + "\n")
 
 
 def under_floor(benchmark: Benchmark) -> list[str]:

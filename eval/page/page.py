@@ -26,6 +26,7 @@ from medal_judges.eval.page.plots import (
     scatter,
     scatter_figure,
 )
+from medal_judges.files import atomic_write
 from medal_judges.report.figure import Figure
 from medal_judges.report.numbers import number
 from medal_judges.report.page import (
@@ -66,9 +67,7 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     CSV are written) when matplotlib is not there for the PNG figures.
     """
     view = Arrangement(benchmark)
-    output_dir.mkdir(parents=True, exist_ok=True)
-    path = output_dir / "report.html"
-    path.write_text(render(view), encoding="utf-8", newline="\n")
+    path = atomic_write(output_dir / "report.html", render(view))
     write_tables(view, output_dir / "tables")
     write_png(_figures(view), output_dir / "figures")
     return path

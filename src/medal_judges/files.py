@@ -77,9 +77,14 @@ def _exchange(one: Path, other: Path) -> None:
 
 
 def atomic_write(target: str | Path, content: str | bytes) -> Path:
-    """Write ``content`` (text as UTF-8) to ``target``: it appears whole or not at all."""
+    """Write ``content`` to ``target``: it appears whole or not at all.
+
+    Text is written as UTF-8; half a surrogate pair, which that cannot hold, as \\udXXX.
+    """
+    if isinstance(content, str):
+        content = content.encode("utf-8", "backslashreplace")
     with atomic_path(target) as partial:
-        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+        partial.write_bytes(content)
     return Path(target)
 
 

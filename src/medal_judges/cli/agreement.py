@@ -46,8 +46,8 @@ def agreement(
             hint="labels come from: medal label, medal annotate import",
         )
     used, note = required_weights(rows, weights or "none", Path(source).name)
-    found = agreements(rows, dimension or (), weights=used)
-    print_agreement(found)
+    figures = agreements(rows, dimension or (), weights=used)
+    print_agreement(figures)
     if note:
         typer.echo(note)
     if skipped is not None:
@@ -56,7 +56,7 @@ def agreement(
         name = Path(source).name
         typer.echo(
             write_agreement(
-                found,
+                figures,
                 f"Agreement: {name}",
                 [*_facts(rows), *([("Weights", note)] if note else [])],
                 out,

@@ -10,7 +10,7 @@ import yaml
 
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError
-from medal_judges.files import require_other_file
+from medal_judges.files import atomic_write, require_other_file
 from medal_judges.inference.progress import scoring_bar
 from medal_judges.shipped import judge_file
 
@@ -45,12 +45,12 @@ def calibrate(
             hint=f"--label, of: {', '.join(sorted(there))}",
         )
     with scoring_bar(data) as advance:
-        found = list(loaded.score((r.dialogue for r in rows), progress=advance))
+        judgements = list(loaded.score((r.dialogue for r in rows), progress=advance))
     scale = dict(settings.get("scale") or {})
     for name, dimension in pairs:
         kept = [
             (raw, row)
-            for j, row in zip(found, rows, strict=True)
+            for j, row in zip(judgements, rows, strict=True)
             if name in row.labels
             and dimension in j.details
             and (raw := j.details[dimension].raw) is not None
@@ -67,7 +67,7 @@ def calibrate(
             f"(always the mean rating: {fitted.error_of_mean:.3f})"
         )
     record = {"family": FollowUpJudge.family, **settings, "scale": scale}
-    out.write_text(yaml.safe_dump(record, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    atomic_write(out, yaml.safe_dump(record, sort_keys=False, allow_unicode=True))
     typer.echo(f"wrote {out}")
 
 

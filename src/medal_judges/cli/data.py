@@ -163,11 +163,11 @@ def audit_source(
     from medal_judges.data_prep.sources.registry import load_spec
 
     skipped = opt.skipped_lines(skip_bad)
-    found = audit(load_spec(name, offline=offline or None, skipped=skipped))
+    audited = audit(load_spec(name, offline=offline or None, skipped=skipped))
     console = wide_console()
-    console.print(_forms(found.forms))
+    console.print(_forms(audited.forms))
     table = Table("language", "dialogues", "turns", "edges u s e r", "expected", "clipped")
-    for lang, one in sorted(found.languages.items()):
+    for lang, one in sorted(audited.languages.items()):
         verdict = {True: "YES", False: "no", None: "cannot tell"}[one.clipped]
         edges = f"{one.hits} of {one.edges}"
         row = (str(one.dialogues), str(one.turns), edges, f"{one.expected:.0f}", verdict)
@@ -179,8 +179,8 @@ def audit_source(
     )
     table = Table("finding", "rows")
     table.add_column("examples", overflow="fold")
-    for problem, count in found.problems.most_common():
-        table.add_row(problem, str(count), ", ".join(found.examples[problem]))
+    for problem, count in audited.problems.most_common():
+        table.add_row(problem, str(count), ", ".join(audited.examples[problem]))
     console.print(table)
     if skipped is not None:
         console.print(skipped.summary(), highlight=False, soft_wrap=True)

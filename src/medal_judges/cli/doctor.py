@@ -61,9 +61,9 @@ def doctor(
     options = choose_judge(str(folder), settings).options
     if write:
         _write(folder, options)
-    found = compare(folder, device=device, options=options)
-    _show(judge_facts(found))
-    if not found.holds:
+    check = compare(folder, device=device, options=options)
+    _show(judge_facts(check))
+    if not check.holds:
         typer.echo(f"error: {judge} does not answer here as it did when it was saved", err=True)
         raise typer.Exit(1)
     typer.echo("the judge answers here as it did when it was saved")

@@ -7,6 +7,7 @@ How each kind of cell is written stands in one place a form: ``plain`` for CSV,
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from itertools import chain, count
@@ -15,6 +16,7 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
+from medal_judges.files import atomic_write
 from medal_judges.foreign_text import plain_cell
 from medal_judges.stats.results import Estimate
 
@@ -165,13 +167,11 @@ def plain(cell: Cell) -> str | int | float | None:
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> Path:
     """Write rows of plain values and return the path; None is an empty cell. A text that a
     spreadsheet would take for a formula gets an apostrophe before it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Half surrogate pairs (legal in JSON, not in UTF-8) are written as \udXXX.
-    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        for row in chain((columns,), rows):
-            writer.writerow([plain_cell(cell) for cell in row])
-    return path
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    for row in chain((columns,), rows):
+        writer.writerow([plain_cell(cell) for cell in row])
+    return atomic_write(path, text.getvalue())
 
 
 def slug(text: str) -> str:

@@ -14,7 +14,12 @@ from typing import Any
 
 # Name in the old record: name in the new one, of JSON fields and values, CSV files and sections of
 # the page.
-RENAMED: dict[str, str] = {"within": "within_system"}
+RENAMED: dict[str, str] = {
+    "within": "within_system",
+    "planted": "injected",
+    "table-planted-issues-planted": "table-injected-issues-injected",
+    "table-planted-issues-planted.csv": "table-injected-issues-injected.csv",
+}
 # What one record need not share with the next.
 IGNORED = {
     *("seconds", "version", "judge_version", "signature"),
@@ -28,7 +33,7 @@ TOLERANCE = 1e-6
 def values(old: Any, new: Any, place: str) -> Iterator[str]:
     """Differences of two JSON values, one line each. ``failure`` only has to be there or not."""
     if isinstance(old, dict) and isinstance(new, dict):
-        old = {RENAMED.get(key, key): value for key, value in old.items()}
+        old = {key if key in new else RENAMED.get(key, key): value for key, value in old.items()}
         for key in [*old, *(key for key in new if key not in old)]:
             if key in IGNORED:
                 continue

@@ -23,12 +23,12 @@ JUDGES = ("quickstart", "length", "repetition")
 _ALL = " / ".join(JUDGES)
 
 
-def planted_markdown(results: Mapping[str, Any]) -> str:
-    """The table of planted issues of a quickstart's results.json. Raises ConfigError where it has
+def injected_markdown(results: Mapping[str, Any]) -> str:
+    """The table of injected issues of a quickstart's results.json. Raises ConfigError where it has
     none, or lacks one of the three judges."""
-    found = [t for t in results.get("tables", ()) if t["title"].startswith("Planted issues")]
+    found = [t for t in results.get("tables", ()) if t["title"].startswith("Injected issues")]
     if not found:
-        raise ConfigError("the results have no table of planted issues", hint="make quickstart")
+        raise ConfigError("the results have no table of injected issues", hint="make quickstart")
     columns = found[0]["columns"]
     rows = [dict(zip(columns, row, strict=True)) for row in found[0]["rows"]]
     by = {(row["Issue"], row["Judge"]): row for row in rows}
@@ -41,7 +41,7 @@ def planted_markdown(results: Mapping[str, Any]) -> str:
 
     lines = [
         f"| issue | F1 of the issue, against untouched: {_ALL} | AUC against untouched "
-        f"| AUC against innocent edits: {_ALL} | false alarms on untouched: {_ALL} "
+        f"| AUC against matched controls: {_ALL} | false alarms on untouched: {_ALL} "
         "| right turn found (by chance) |",
         "|---|---|---|---|---|---|",
     ]
@@ -50,7 +50,7 @@ def planted_markdown(results: Mapping[str, Any]) -> str:
         turn = f"{_number(own['Turn found'])} ({_number(own['Turn found by chance'])})"
         lines.append(
             f"| {issue} | {cells(issue, 'F1+ vs clean')} | {_number(own['AUC vs clean'])} "
-            f"| {cells(issue, 'AUC vs innocent edits')} | {cells(issue, 'False alarms, clean')} "
+            f"| {cells(issue, 'AUC vs matched controls')} | {cells(issue, 'False alarms, clean')} "
             f"| {turn} |"
         )
     return "\n".join(lines)
@@ -94,8 +94,8 @@ def main(
     text = Path(readme).read_text(encoding="utf-8")
     Path(readme).write_text(replaced(text, "prints", printed(text)), encoding="utf-8")
     page = Path(results_page)
-    table = planted_markdown(record)
-    page.write_text(replaced(page.read_text(encoding="utf-8"), "planted", table), encoding="utf-8")
+    table = injected_markdown(record)
+    page.write_text(replaced(page.read_text(encoding="utf-8"), "injected", table), encoding="utf-8")
 
 
 if __name__ == "__main__":

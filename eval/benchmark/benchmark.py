@@ -38,7 +38,7 @@ def benchmark(
 
     >>> from medal_judges import benchmark
     >>> sets = "sets=[{name: talks, source: labelled.jsonl, dimensions: [overall]}]"
-    >>> overrides = [sets, "planted=[]", "judges=[]", "output_dir=talks"]
+    >>> overrides = [sets, "injected=[]", "judges=[]", "output_dir=talks"]
     >>> figures = benchmark("quickstart", overrides, judges=["length"])
     >>> [(row.judge, row.dimension, row.n) for row in figures.rows]
     [('length', 'overall', 12)]
@@ -63,7 +63,7 @@ def run_benchmark(
     settings = _settings(config, overrides, judges)
     run = prepare(settings, offline=offline)
     run.retry_failed, run.no_cache = retry_failed, no_cache
-    if not run.sets and not run.planted:
+    if not run.sets and not run.injected:
         raise ConfigError(
             "\n    ".join(["no set is here", *run.notes]),
             hint="put line-format files in the folder that $MEDAL_JUDGES_DATA names; see also: "

@@ -9,7 +9,7 @@ from pathlib import Path
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.config import SetConfig
 from medal_judges.eval.benchmark.followup_usage import follow_up_usage
-from medal_judges.eval.benchmark.planted import planted_results, planted_table
+from medal_judges.eval.benchmark.injected import injected_results, injected_table
 from medal_judges.eval.benchmark.published import published_table
 from medal_judges.eval.benchmark.runner import Answers, BenchmarkRun
 from medal_judges.eval.benchmark.sets import BenchmarkSet
@@ -59,7 +59,7 @@ def compute(run: BenchmarkRun, facts: Iterable[tuple[str, str]] = ()) -> Benchma
                 run.config.published, run.config.sets, run.config.judges, rows, run.left_out
             )
         )
-    tables += [t for name, data in run.planted.items() if (t := _planted(run, name, data))]
+    tables += [t for name, data in run.injected.items() if (t := _injected(run, name, data))]
     tables.append(
         follow_up_usage(
             (run.sets[name][0].name, a.judge, a.judgements)
@@ -147,22 +147,22 @@ def _evaluate(
     return judged, most
 
 
-def _planted(run: BenchmarkRun, name: str, data: BenchmarkSet) -> Table | None:
+def _injected(run: BenchmarkRun, name: str, data: BenchmarkSet) -> Table | None:
     results = {
         answers.judge: [
             result
-            for result in planted_results(data.rows, answers.judgements, names=answers.names)
+            for result in injected_results(data.rows, answers.judgements, names=answers.names)
             if answers.names[result.issue] in answers.dimensions
         ]
         for answers in run.answers.get(name, [])
     }
-    return planted_table(name, results, min_coverage=run.config.min_coverage)
+    return injected_table(name, results, min_coverage=run.config.min_coverage)
 
 
 def _facts(run: BenchmarkRun, rows: Sequence[ResultRow]) -> list[tuple[str, str]]:
     config = run.config
     units = {row.set_name: row.clusters for row in rows} | dict.fromkeys(
-        run.planted, "conversation"
+        run.injected, "conversation"
     )
     left_out = ", ".join(f"{name} by {unit}" for name, unit in units.items())
     facts = [
@@ -180,9 +180,9 @@ def _facts(run: BenchmarkRun, rows: Sequence[ResultRow]) -> list[tuple[str, str]
                 f"{row.judge} on {row.set_name}, {row.dimension}: {row.n - row.scored} of {row.n}"
             )
             facts.append(("Rows left unscored", left))
-    for name, data in run.planted.items():
+    for name, data in run.injected.items():
         for answers in run.answers.get(name, []):
-            signature = comparable_signature(answers.signature, data.data, "planted issues")
+            signature = comparable_signature(answers.signature, data.data, "injected issues")
             facts.append((f"Signature, {name}", signature))
     return facts + [("Passed over", note) for note in run.notes]
 

@@ -20,7 +20,7 @@ View = Literal["rows", "abceval_issues_by_turn", "abceval_issues_by_dialogue"]
 class JudgeConfig(Config):
     """A judge: ``path`` is a folder, a hub id or a YAML file of configs/judges/.
 
-    ``dimensions`` maps a dimension of the sets (or a planted issue) to this judge's own name for
+    ``dimensions`` maps a dimension of the sets (or an injected issue) to this judge's own name for
     it, on every set that has it; it goes before the set's mapping. ``optional``: passed over with a
     note where its folder, weights, package or key are not available. ``published_as``: the judge in
     configs/published.yaml that it stands for, such as ``diet/craft-cll``.
@@ -67,7 +67,7 @@ class SetConfig(Config):
         return self
 
 
-class PlantedConfig(Config):
+class InjectedConfig(Config):
     """Rows of ``medal data plant``."""
 
     name: str
@@ -121,14 +121,14 @@ class BenchmarkConfig(Config):
     published: tuple[str, ...] = ()
     judges: tuple[JudgeConfig, ...] = ()
     sets: tuple[SetConfig, ...] = ()
-    planted: tuple[PlantedConfig, ...] = ()
+    injected: tuple[InjectedConfig, ...] = ()
     predictions: tuple[PredictionConfig, ...] = ()
     cascades: tuple[CascadeConfig, ...] = ()
 
     @model_validator(mode="after")
     def _names_fit(self) -> BenchmarkConfig:
         _distinct("judges", [judge.name for judge in self.judges])
-        names = [one.name for one in self.sets] + [each.name for each in self.planted]
+        names = [one.name for one in self.sets] + [each.name for each in self.injected]
         _distinct("sets", names)
         _distinct("predictions", [f"{p.name} on {p.set}" for p in self.predictions])
         judged = {one.name for one in self.judges} | {one.name for one in self.predictions}

@@ -21,7 +21,7 @@ from medal_judges.eval.benchmark.config import (
     SetConfig,
 )
 from medal_judges.eval.benchmark.published import check_published
-from medal_judges.eval.benchmark.sets import BenchmarkSet, load_planted, load_set
+from medal_judges.eval.benchmark.sets import BenchmarkSet, load_injected, load_set
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.predictions import judge_once
 from medal_judges.inference.progress import kept_answers
@@ -64,7 +64,7 @@ class BenchmarkRun:
 
     config: BenchmarkConfig
     sets: dict[str, tuple[SetConfig, BenchmarkSet]] = field(default_factory=dict)
-    planted: dict[str, BenchmarkSet] = field(default_factory=dict)
+    injected: dict[str, BenchmarkSet] = field(default_factory=dict)
     answers: dict[str, list[Answers]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     weighting: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class BenchmarkRun:
     def total(self) -> int:
         """Rows to judge: all judges on all sets."""
         rows = sum(
-            len(s.rows) for s in (*self.planted.values(), *(s for _, s in self.sets.values()))
+            len(s.rows) for s in (*self.injected.values(), *(s for _, s in self.sets.values()))
         )
         return rows * len(self.config.judges)
 
@@ -94,12 +94,12 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Benchmar
             weights, note = weighting_note(loaded.rows, config.weights, f"set {one.name}")
             run.sets[one.name] = (one, replace(loaded, weights=weights))
             run.weighting += [note] if note else []
-    for each in config.planted:
-        planted = load_planted(each, offline=offline)
-        if isinstance(planted, str):
-            run.notes.append(f"planted set {each.name} left out: {planted}")
+    for each in config.injected:
+        injected = load_injected(each, offline=offline)
+        if isinstance(injected, str):
+            run.notes.append(f"injected set {each.name} left out: {injected}")
         else:
-            run.planted[each.name] = planted
+            run.injected[each.name] = injected
     check_published(config.published, config.judges, config.sets)
     _check_names(run)
     _check_weights(run)
@@ -115,15 +115,15 @@ def _check_weights(run: BenchmarkRun) -> None:
             f"--weights {run.config.weights}: no set has rows with weights",
             hint="medal curate writes them into curation.weight of its rows",
         )
-    for name in run.planted:
-        run.weighting.append(f"planted set {name}: made, not selected, so all rows count alike")
+    for name in run.injected:
+        run.weighting.append(f"injected set {name}: made, not selected, so all rows count alike")
 
 
 def _check_names(run: BenchmarkRun) -> None:
     """Raises ConfigError where a judge maps a dimension that is asked nowhere."""
     asked = {name for one in run.config.sets for name in one.dimensions}
-    asked |= {issue for data in run.planted.values() for issue in data.issues}
-    if len(run.planted) < len(run.config.planted):
+    asked |= {issue for data in run.injected.values() for issue in data.issues}
+    if len(run.injected) < len(run.config.injected):
         return  # what the sets that are not here ask is not known
     mapped = [(judge.name, judge.dimensions) for judge in run.config.judges]
     mapped += [(each.name, each.dimensions) for each in run.config.predictions]
@@ -212,7 +212,7 @@ def _asked(
     """Each set of the run with what is asked of a judge there: the set's dimension, and the
     judge's name for it, which ``own`` has or else the set."""
     wanted = {name: (data, one.dimensions) for name, (one, data) in run.sets.items()}
-    for name, data in run.planted.items():
+    for name, data in run.injected.items():
         wanted[name] = data, {issue: issue for issue in data.issues}
     return {
         name: (data, {d: own.get(d, judged) for d, judged in dimensions.items()})

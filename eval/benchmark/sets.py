@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from medal_judges.errors import ConfigError, DataError, SourceError
-from medal_judges.eval.benchmark.config import PlantedConfig, SetConfig
+from medal_judges.eval.benchmark.config import InjectedConfig, SetConfig
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.judge import ScoreLevel
@@ -37,7 +37,7 @@ class BenchmarkSet:
 
     @property
     def issues(self) -> list[str]:
-        """The issues planted in the rows, in order of appearance."""
+        """The issues injected into the rows, in order of appearance."""
         issues = dict.fromkeys(row.extra.get("planted", {}).get("issue") for row in self.rows)
         return [issue for issue in issues if issue]
 
@@ -68,8 +68,8 @@ def load_set(config: SetConfig, *, offline: bool | None = None) -> BenchmarkSet 
     )
 
 
-def load_planted(config: PlantedConfig, *, offline: bool | None = None) -> BenchmarkSet | str:
-    """The planted rows, or why they are not here (optional sets only). Raises as ``load_set``."""
+def load_injected(config: InjectedConfig, *, offline: bool | None = None) -> BenchmarkSet | str:
+    """The injected rows, or why they are not here (optional sets only). Raises as ``load_set``."""
     try:
         rows = _load(config.source, offline)
     except (SourceError, DataError) as error:
@@ -78,7 +78,7 @@ def load_planted(config: PlantedConfig, *, offline: bool | None = None) -> Bench
         raise
     if not any("planted" in row.extra for row in rows):
         raise ConfigError(
-            f"set {config.name!r}: no row of {config.source} has planted issues",
+            f"set {config.name!r}: no row of {config.source} has injected issues",
             hint="make such a file with: medal data plant IN.jsonl --out OUT.jsonl",
         )
     data = f"{config.name}@{data_hash(rows)}"

@@ -16,8 +16,8 @@ from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.table import Table
 from medal_judges.stats.results import ResultRow
 
-_PLANTED = ("Issue", "Judge", "F1+ vs clean", "F1+ vs innocent edits", "AUC vs clean",
-            "AUC vs innocent edits", "False alarms, clean")  # fmt: skip
+_INJECTED = ("Issue", "Judge", "F1+ vs clean", "F1+ vs matched controls", "AUC vs clean",
+            "AUC vs matched controls", "False alarms, clean")  # fmt: skip
 _WHO = ("Set", "Dimension", "Better", "Other")
 # What is printed of further tables; others, such as comparisons by language, are on the page.
 _COLUMNS: dict[str, Sequence[str]] = {
@@ -49,7 +49,7 @@ def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
         if table.title == PUBLISHED:  # the page has those that this run did not measure too
             column = table.columns.index(OURS)
             table = replace(table, rows=[row for row in table.rows if row[column] is not None])
-        printed = _PLANTED if table.columns[0] == "Issue" else _COLUMNS.get(table.title)
+        printed = _INJECTED if table.columns[0] == "Issue" else _COLUMNS.get(table.title)
         if printed is not None and table.rows:
             console.print(rich_table(_brief(table), printed, intervals=()))
     for note in notes:

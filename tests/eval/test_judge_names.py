@@ -96,8 +96,8 @@ def test_a_mapping_that_fits_nothing_is_refused(folder: Path, mapping: str, mess
     assert "overall" in str(error) or "quality" in str(error)  # what there is
 
 
-def test_planted_issues_follow_the_mapping(folder: Path) -> None:
-    def planted(i: int, kind: str) -> LabelledDialogue:
+def test_injected_issues_follow_the_mapping(folder: Path) -> None:
+    def injected(i: int, kind: str) -> LabelledDialogue:
         marks = "!" * {"planted": 3, "innocent": 1, "clean": 0}[kind]
         issue = None if kind == "clean" else "says again"
         about = {"issue": issue, "strength": 1, "turns": [1], "kind": kind, "pair": f"{i}"}
@@ -110,13 +110,13 @@ def test_planted_issues_follow_the_mapping(folder: Path) -> None:
         )
 
     kinds = ("planted", "innocent", "clean")
-    write_records(folder / "planted.jsonl", (planted(i, k) for i in range(8) for k in kinds))
+    write_records(folder / "planted.jsonl", (injected(i, k) for i in range(8) for k in kinds))
     text = (
         (folder / "bench.yaml")
         .read_text()
         .replace("path: judge.yaml}", "path: judge.yaml, dimensions: {says again: repetitive}}")
     )
-    more = "planted: [{name: held-out, source: planted.jsonl}]\n"
+    more = "injected: [{name: held-out, source: planted.jsonl}]\n"
     (folder / "bench.yaml").write_text(text + more)
     done = medal()
     assert done.exit_code == 0, done.exception

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.eval.benchmark.planted import _COLUMNS
+from medal_judges.eval.benchmark.injected import _COLUMNS
 
-from ..readme_tables import JUDGES, planted_markdown, printed, replaced
+from ..readme_tables import JUDGES, injected_markdown, printed, replaced
 
 ROOT = Path(__file__).parents[2]
 README, RESULTS = ROOT / "README.md", ROOT / "docs" / "results.md"
-COLUMNS = ("Issue", "Judge", *_COLUMNS.values(), "Planted rows", "Coverage")
+COLUMNS = ("Issue", "Judge", *_COLUMNS.values(), "Injected rows", "Coverage")
 
 
 def results(value: float = 0.864) -> dict[str, object]:
@@ -20,21 +20,21 @@ def results(value: float = 0.864) -> dict[str, object]:
         return [*[{"value": shown, "low": None, "high": None}] * len(_COLUMNS), 40, 1.0]
 
     rows = [["repetitive", judge, *cells(judge)] for judge in JUDGES]
-    return {"tables": [{"title": "Planted issues: planted", "columns": COLUMNS, "rows": rows}]}
+    return {"tables": [{"title": "Injected issues: injected", "columns": COLUMNS, "rows": rows}]}
 
 
 def test_the_table_in_the_results_has_the_form_that_the_command_writes() -> None:
-    table = planted_markdown(results()).splitlines()
+    table = injected_markdown(results()).splitlines()
     assert table[2] == (
         "| repetitive | 0.86 / 0.50 / 0.50 | 0.86 | 0.86 / 0.50 / 0.50 | 0.86 / 0.50 / 0.50 "
         "| 0.86 (0.86) |"
     )
     text = RESULTS.read_text(encoding="utf-8")
-    head = text.split("<!-- quickstart: planted -->")[1].strip().splitlines()
+    head = text.split("<!-- quickstart: injected -->")[1].strip().splitlines()
     assert head[:2] == table[:2] and head[2].startswith("| repetitive | ")
-    changed = replaced(text, "planted", "\n".join(table))
+    changed = replaced(text, "injected", "\n".join(table))
     assert "\n".join(table) in changed and changed.count("<!-- end -->") == 1
-    assert changed.split("<!-- quickstart: planted -->")[0] in text
+    assert changed.split("<!-- quickstart: injected -->")[0] in text
 
 
 def test_the_snippet_is_run_as_it_stands() -> None:
@@ -45,7 +45,7 @@ def test_the_snippet_is_run_as_it_stands() -> None:
 
 
 def test_results_without_the_table_are_refused() -> None:
-    with pytest.raises(ConfigError, match="no table of planted issues"):
-        planted_markdown({"tables": []})
+    with pytest.raises(ConfigError, match="no table of injected issues"):
+        injected_markdown({"tables": []})
     with pytest.raises(ConfigError, match=r"no <!-- quickstart: prints"):
         replaced("text", "prints", "x")

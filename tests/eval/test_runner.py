@@ -152,8 +152,8 @@ def test_optional_sets_may_be_missing_others_not(folder: Path) -> None:
     assert isinstance(medal().exception, DataError)
 
 
-def test_planted_issues_get_their_table(folder: Path) -> None:
-    def planted(i: int, kind: str) -> LabelledDialogue:
+def test_injected_issues_get_their_table(folder: Path) -> None:
+    def injected(i: int, kind: str) -> LabelledDialogue:
         marks = {"planted": 3, "innocent": 1, "clean": 0}[kind]
         about = {
             "issue": None if kind == "clean" else "repetitive",
@@ -171,15 +171,15 @@ def test_planted_issues_get_their_table(folder: Path) -> None:
         )
 
     kinds = ("planted", "innocent", "clean")
-    write_records(folder / "planted.jsonl", (planted(i, k) for i in range(8) for k in kinds))
+    write_records(folder / "planted.jsonl", (injected(i, k) for i in range(8) for k in kinds))
     text = (folder / "bench.yaml").read_text()
     (folder / "bench.yaml").write_text(
-        text + "planted: [{name: held-out, source: planted.jsonl}]\n"
+        text + "injected: [{name: held-out, source: planted.jsonl}]\n"
     )
     done = medal()
     assert done.exit_code == 0, done.exception
     table = results(folder)["tables"][-1]
-    assert table["title"] == "Planted issues: held-out"
+    assert table["title"] == "Injected issues: held-out"
     row = dict(zip(table["columns"], table["rows"][0], strict=True))
     assert (row["Issue"], row["Judge"], row["Coverage"]) == ("repetitive", "counting", 1)
     assert row["F1+ vs clean"]["value"] == 1

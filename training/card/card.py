@@ -37,7 +37,7 @@ _ON_THE_HUB = {"spearman": "spearmanr", "f1_present": "f1"}
 @dataclass(frozen=True, slots=True)
 class DataSource:
     """One entry of a run's data: where from, how much, under which terms, labelled by which model
-    (None: by people; planted rows: by the rule that planted them). ``known``: a source of
+    (None: by people; injected rows: by the rule that injected them). ``known``: a source of
     data_prep, not a file of the maker's own."""
 
     part: str
@@ -48,7 +48,7 @@ class DataSource:
     licence: str
     citation: str
     labelled_by: str | None
-    planted: bool
+    injected: bool
     known: bool
 
     @classmethod
@@ -60,7 +60,7 @@ class DataSource:
         except SourceError:
             spec = None
         source = None if spec is None or spec.is_file else SOURCES[spec.name]
-        planted = bool(record.get("planted"))
+        injected = bool(record.get("injected"))
         return cls(
             part=record["part"],
             source=name if source else Path(name).name,  # of a file the name alone, not its folder
@@ -69,8 +69,8 @@ class DataSource:
             languages=tuple(record.get("languages") or (source.languages if source else ())),
             licence=source.licence if source else "a file of the maker's own: not stated",
             citation=source.citation if source else "",
-            labelled_by=source.labelled_by if source and not planted else None,
-            planted=planted,
+            labelled_by=source.labelled_by if source and not injected else None,
+            injected=injected,
             known=source is not None,
         )
 

@@ -55,10 +55,10 @@ class RunRows:
 
 
 def load_entry(entry: DataEntry, seed: int, *, keep: bool = True) -> Sequence[LabelledDialogue]:
-    """Labelled rows of one entry, filtered, limited, planted. Raises SourceError, ConfigError.
+    """Labelled rows of one entry: filtered, limited, injected. Raises SourceError, ConfigError.
 
     With ``keep`` they are in memory; without, rows of large files stay on disk where nothing is
-    drawn from them or planted into them.
+    drawn from them or injected into them.
     """
     rows = (row for row in stream_spec(entry.source) if _wanted(row, entry))
     try:
@@ -145,7 +145,7 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
             "rows": len(rows),
             "hash": rows_hash(rows),
             "languages": languages_of(rows),
-            "planted": entry.plant is not None,
+            "injected": entry.plant is not None,
         }
         for part in loaded
         for entry, rows in loaded[part]

@@ -20,7 +20,7 @@ _NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 
 # Command -> module of this folder that has it (a function, or a Typer ``app``), and what it is for.
 COMMANDS = {
-    "data": ("data", "Sources of labelled dialogues; seeds, planted issues, translations."),
+    "data": ("data", "Sources of labelled dialogues; seeds, injected issues, translations."),
     "annotate": ("annotate", "Annotation by people: packages out, answers back."),
     "generate": ("generate", "Generate dialogues between simulated users and chatbots."),
     "curate": ("curate", "Select the dialogues that people annotate."),

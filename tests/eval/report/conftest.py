@@ -228,9 +228,9 @@ def build_benchmark(seed: int = 0) -> Benchmark:
                 if kind == "binary" and judge == "length":
                     continue
                 rows.append(_row(rng, judge, name, dimension, kind))
-    planted = Table(
-        "Planted issues, held-out conversations",
-        ["Issue", "human_embedded (MiniLM)", "repeated 3-grams", "length", "planted", "note"],
+    injected = Table(
+        "Injected issues, held-out conversations",
+        ["Issue", "human_embedded (MiniLM)", "repeated 3-grams", "length", "injected", "note"],
         [
             (issue, _estimate(0.4 + i / 10), _estimate(0.3), None, 120 + i, "strength 2")
             for i, issue in enumerate(ISSUES)
@@ -245,7 +245,7 @@ def build_benchmark(seed: int = 0) -> Benchmark:
                 HOSTILE,
             )
         ],
-        note="F1+ beside the matched innocent edits.",
+        note="F1+ beside the matched controls.",
     )
     facts = [
         ("Made", "2026-01-31 12:00 UTC"),
@@ -253,7 +253,7 @@ def build_benchmark(seed: int = 0) -> Benchmark:
         ("Command", "medal benchmark --config configs/benchmark/quickstart.yaml"),
         ("Intervals", f"{METHOD}; set by chatbot"),
     ]
-    return Benchmark("Quickstart benchmark", rows, _disagreements(rng), facts, [planted])
+    return Benchmark("Quickstart benchmark", rows, _disagreements(rng), facts, [injected])
 
 
 @pytest.fixture(scope="session")

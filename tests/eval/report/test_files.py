@@ -62,7 +62,7 @@ def test_dialogues_and_further_tables_are_kept_whole(
 ) -> None:
     said = [text for d in benchmark_record.disagreements for _, text in d.turns]
     assert [line["content"] for line in _read(report, "disagreements")] == said
-    table = _read(report, "table-planted-issues-held-out-conversations")
+    table = _read(report, "table-injected-issues-held-out-conversations")
     assert len(table) == len(benchmark_record.tables[0].rows)
     assert table[-1]["repeated 3-grams"] == "undefined: no repeated text"
 

@@ -1,8 +1,8 @@
-"""What a judge finds of issues planted on purpose, from its judgements and the planted rows only.
+"""What a judge finds of issues injected on purpose, from its judgements and the injected rows only.
 
-The rows are those of ``medal data plant``: planted (label 1), innocent (its matched control with a
-harmless edit in the same turns, label 0) and clean (untouched). The last two answer different
-questions: clean rows say whether the judge finds the issue, innocent rows whether it finds the
+The rows are those of ``medal data plant``: injected (label 1), the matched control (a harmless edit
+in the same turns, label 0) and clean (untouched); files call the first two ``planted`` and
+``innocent``. Clean rows say whether the judge finds the issue, control rows whether it finds the
 issue rather than the edit.
 """
 
@@ -23,6 +23,7 @@ from medal_judges.stats.results import Estimate
 
 Floats = npt.NDArray[np.float64]
 THRESHOLD = 0.5
+_SHOWN = {"planted": "injected", "innocent": "control", "clean": "clean"}  # of a kind in files
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,12 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class PlantedResult:
-    """One judge on one planted issue.
+class InjectedResult:
+    """One judge on one injected issue.
 
-    ``figures``: ``f1_clean``, ``auc_clean`` (planted against clean), ``f1_innocent``,
-    ``auc_innocent`` (planted against innocent edits), ``win_rate`` (planted scored above its own
-    control; a tie counts half), ``false_alarms`` and ``innocent_alarms`` (share at or above the
+    ``figures``: ``f1_clean``, ``auc_clean`` (injected against clean), ``f1_control``,
+    ``auc_control`` (injected against matched controls), ``win_rate`` (injected scored above its own
+    control; a tie counts half), ``false_alarms`` and ``control_alarms`` (share at or above the
     threshold), ``recall``, ``localisation`` (the turn with the largest contribution among the
     assistant's carries the issue; ties share the point) and ``localisation_chance`` (the same for
     a turn drawn at random). Everything lies in [0, 1].
@@ -61,17 +62,17 @@ class _Row:
     group: str
     pair: str
     strength: int
-    hit: float | None  # localisation, planted rows with contributions only
+    hit: float | None  # localisation, injected rows with contributions only
     chance: float | None
 
 
-def planted_results(
+def injected_results(
     rows: Iterable[LabelledDialogue],
     judgements: Iterable[Judgement],
     *,
     names: Mapping[str, str] | None = None,
-) -> list[PlantedResult]:
-    """One result for each issue planted in ``rows``, in order of appearance.
+) -> list[InjectedResult]:
+    """One result for each issue injected into ``rows``, in order of appearance.
 
     ``names`` maps an issue to the judge's name for it, where that is another. Judgements are
     matched by id, those of single turns are passed over; what has no score is left out and shows
@@ -91,14 +92,14 @@ def _of_issue(
     judged: str,
     listed: Sequence[LabelledDialogue],
     known: Mapping[str, Judgement],
-) -> PlantedResult:
+) -> InjectedResult:
     mine = [row for row in listed if row.extra["planted"]["issue"] in (issue, None)]
     rows = [scored for row in mine if (scored := _row(row, judged, known.get(row.id))) is not None]
     figure = _Figures(rows)
-    planted = [row for row in rows if row.kind == "planted"]
-    strengths = sorted({row.strength for row in planted})
+    injected = [row for row in rows if row.kind == "planted"]
+    strengths = sorted({row.strength for row in injected})
     kinds = ("planted", "innocent", "clean")
-    return PlantedResult(
+    return InjectedResult(
         issue=issue,
         figures=figure.all(),
         by_strength={s: _Figures(_of_strength(rows, s)).core() for s in strengths},
@@ -128,7 +129,7 @@ def _row(row: LabelledDialogue, issue: str, judgement: Judgement | None) -> _Row
 
 
 def localisation(
-    contributions: Sequence[float], assistant: Sequence[int], planted: Sequence[int]
+    contributions: Sequence[float], assistant: Sequence[int], injected: Sequence[int]
 ) -> tuple[float, float]:
     """(hit, chance) of one dialogue with one contribution per turn, both in [0, 1].
 
@@ -138,7 +139,7 @@ def localisation(
     """
     most = max(contributions[i] for i in assistant)
     top = [i for i in assistant if contributions[i] == most]
-    marked = set(planted)
+    marked = set(injected)
     return len(marked.intersection(top)) / len(top), len(marked) / len(assistant)
 
 
@@ -151,10 +152,10 @@ class _Figures:
     def all(self) -> dict[str, Counted]:
         further = {
             "f1_clean": self._versus("clean", weighted_f1),
-            "f1_innocent": self._versus("innocent", weighted_f1),
-            "auc_innocent": self._versus("innocent", weighted_auc),
+            "f1_control": self._versus("innocent", weighted_f1),
+            "auc_control": self._versus("innocent", weighted_auc),
             "false_alarms": self._alarms("clean"),
-            "innocent_alarms": self._alarms("innocent"),
+            "control_alarms": self._alarms("innocent"),
             "localisation": self._mean([r for r in self.rows if r.hit is not None], _hit, _NO_TURN),
             "localisation_chance": self._mean(
                 [r for r in self.rows if r.chance is not None], _chance, _NO_TURN
@@ -173,7 +174,7 @@ class _Figures:
         rows = [row for row in self.rows if row.kind in ("planted", kind)]
         labels = np.array([row.kind == "planted" for row in rows], dtype=np.float64)
         if not labels.any() or labels.all():
-            missing = "planted" if not labels.any() else kind
+            missing = _SHOWN["planted" if not labels.any() else kind]
             return Counted(Estimate(None, reason=f"no scored {missing} rows"), len(rows))
         scores = np.array([row.score for row in rows])
         order = np.argsort(scores, kind="stable")
@@ -183,7 +184,9 @@ class _Figures:
 
     def _alarms(self, kind: str) -> Counted:
         rows = [row for row in self.rows if row.kind == kind]
-        return self._mean(rows, lambda r: float(r.score >= THRESHOLD), f"no scored {kind} rows")
+        return self._mean(
+            rows, lambda r: float(r.score >= THRESHOLD), f"no scored {_SHOWN[kind]} rows"
+        )
 
     def _win_rate(self) -> Counted:
         controls = {row.pair: row.score for row in self.rows if row.kind == "innocent"}
@@ -191,7 +194,7 @@ class _Figures:
         return self._mean(
             rows,
             lambda r: 0.5 + 0.5 * float(np.sign(r.score - controls[r.pair])),
-            "no planted row scored together with its control",
+            "no injected row scored together with its control",
         )
 
     def _mean(self, rows: Sequence[_Row], value: Callable[[_Row], float], reason: str) -> Counted:
@@ -229,7 +232,7 @@ def _chance(row: _Row) -> float:
 
 
 def weighted_auc(scores: Floats, labels: Floats, weights: Floats) -> float:
-    """Chance that a planted row scores above another, ties half; ``scores`` ascending.
+    """Chance that an injected row scores above another, ties half; ``scores`` ascending.
 
     NaN when the weights leave rows of one label only.
     """
@@ -242,9 +245,9 @@ def weighted_auc(scores: Floats, labels: Floats, weights: Floats) -> float:
 
 
 def weighted_f1(scores: Floats, labels: Floats, weights: Floats) -> float:
-    """F1 of label 1 at the threshold 0.5; 0 when no planted row is found.
+    """F1 of label 1 at the threshold 0.5; 0 when no injected row is found.
 
-    NaN when the weights leave neither planted nor alarmed rows.
+    NaN when the weights leave neither injected nor alarmed rows.
     """
     alarmed = scores >= THRESHOLD
     hits = float(weights @ (labels * alarmed))
@@ -254,25 +257,25 @@ def weighted_f1(scores: Floats, labels: Floats, weights: Floats) -> float:
 
 _COLUMNS = {
     "f1_clean": "F1+ vs clean",
-    "f1_innocent": "F1+ vs innocent edits",
+    "f1_control": "F1+ vs matched controls",
     "auc_clean": "AUC vs clean",
-    "auc_innocent": "AUC vs innocent edits",
+    "auc_control": "AUC vs matched controls",
     "win_rate": "Above its control",
     "recall": "Recall",
     "false_alarms": "False alarms, clean",
-    "innocent_alarms": "False alarms, innocent edits",
+    "control_alarms": "False alarms, matched controls",
     "localisation": "Turn found",
     "localisation_chance": "Turn found by chance",
 }
 _NOTE = (
-    "Issues planted on purpose. Clean rows are untouched; innocent edits are harmless ones in the "
-    "same turns, so that noticing an edit is not enough. The threshold is 0.5; AUC and the share "
-    "of planted rows above their own control need none (0.5 is chance)."
+    "Issues injected on purpose. Clean rows are untouched; matched controls have harmless edits in "
+    "the same turns, so that noticing an edit is not enough. The threshold is 0.5; AUC and the "
+    "share of injected rows above their own control need none (0.5 is chance)."
 )
 
 
-def planted_table(
-    name: str, results: Mapping[str, Sequence[PlantedResult]], *, min_coverage: float = 0.98
+def injected_table(
+    name: str, results: Mapping[str, Sequence[InjectedResult]], *, min_coverage: float = 0.98
 ) -> Table | None:
     """One row for each issue and judge, issue by issue; None where nothing was judged."""
     issues = dict.fromkeys(result.issue for of_judge in results.values() for result in of_judge)
@@ -285,15 +288,15 @@ def planted_table(
     ]
     if not rows:
         return None
-    columns = ("Issue", "Judge", *_COLUMNS.values(), "Planted rows", "Coverage")
-    return Table(f"Planted issues: {name}", columns, rows, _NOTE)
+    columns = ("Issue", "Judge", *_COLUMNS.values(), "Injected rows", "Coverage")
+    return Table(f"Injected issues: {name}", columns, rows, _NOTE)
 
 
-def _cells(result: PlantedResult, min_coverage: float) -> list[Cell]:
+def _cells(result: InjectedResult, min_coverage: float) -> list[Cell]:
     total = sum(result.rows.values())
     coverage = sum(result.scored.values()) / total
-    planted = result.rows["planted"]
+    injected = result.rows["planted"]
     if coverage < min_coverage:
         reason = f"coverage {coverage:.1%} is under the floor of {100 * min_coverage:g}%"
-        return [*[Estimate(None, reason=reason)] * len(_COLUMNS), planted, coverage]
-    return [*(result.figures[key].estimate for key in _COLUMNS), planted, coverage]
+        return [*[Estimate(None, reason=reason)] * len(_COLUMNS), injected, coverage]
+    return [*(result.figures[key].estimate for key in _COLUMNS), injected, coverage]

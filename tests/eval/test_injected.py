@@ -1,4 +1,4 @@
-"""Statistics of planted issues, against scikit-learn and against cases worked out by hand."""
+"""Statistics of injected issues, against scikit-learn and against cases worked out by hand."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from medal_judges.contributions import Contributions
 from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.eval.benchmark.planted import (
+from medal_judges.eval.benchmark.injected import (
     Counted,
-    PlantedResult,
+    InjectedResult,
+    injected_results,
     localisation,
-    planted_results,
     weighted_auc,
     weighted_f1,
 )
@@ -47,13 +47,13 @@ def judged(id: str, score: float, contributions: tuple[float, ...] = ()) -> Judg
 
 def result(
     scores: dict[tuple[int, str], float], **contributions: tuple[float, ...]
-) -> PlantedResult:
+) -> InjectedResult:
     rows = [row(number, kind) for number, kind in scores]
     judgements = [
         judged(f"{n}.{kind}", score, contributions.get(kind, ()))
         for (n, kind), score in scores.items()
     ]
-    (found,) = planted_results(rows, judgements)
+    (found,) = injected_results(rows, judgements)
     return found
 
 
@@ -79,11 +79,11 @@ def test_a_small_case_by_hand() -> None:
     figures = found.figures
     assert value(figures["f1_clean"]) == pytest.approx(2 * 2 / (3 + 3))
     assert value(figures["auc_clean"]) == pytest.approx(5 / 6)
-    assert value(figures["auc_innocent"]) == pytest.approx((3 + 1.5 + 1) / 9)
+    assert value(figures["auc_control"]) == pytest.approx((3 + 1.5 + 1) / 9)
     assert value(figures["win_rate"]) == pytest.approx((1 + 0.5 + 0) / 3)
     assert value(figures["recall"]) == pytest.approx(2 / 3)
     assert value(figures["false_alarms"]) == pytest.approx(1 / 2)
-    assert value(figures["innocent_alarms"]) == pytest.approx(2 / 3)
+    assert value(figures["control_alarms"]) == pytest.approx(2 / 3)
     # user turns have the largest numbers and do not count
     assert value(figures["localisation"]) == 1.0
     assert value(figures["localisation_chance"]) == 0.5
@@ -107,8 +107,8 @@ def test_undefined_figures_are_none_with_a_reason() -> None:
     found = result({(0, "planted"): 0.9})
     for name, reason in {
         "auc_clean": "no scored clean rows",
-        "auc_innocent": "no scored innocent rows",
-        "win_rate": "no planted row scored together with its control",
+        "auc_control": "no scored control rows",
+        "win_rate": "no injected row scored together with its control",
         "false_alarms": "no scored clean rows",
         "localisation": "the judge gives no contributions by turn",
     }.items():
@@ -122,7 +122,7 @@ def test_unscored_and_missing_rows_are_counted_not_guessed() -> None:
     rows = [row(n, kind) for n in range(3) for kind in ("planted", "innocent", "clean")]
     judgements = [unscored("0.planted", "j", [ISSUE], "no"), judged("1.planted", 0.7)]
     judgements.append(Judgement("1.planted", "j", {ISSUE: 0.1}, turn=1))  # of a turn: passed over
-    (found,) = planted_results(rows, judgements)
+    (found,) = injected_results(rows, judgements)
     assert found.rows == {"planted": 3, "innocent": 3, "clean": 3}
     assert found.scored == {"planted": 1, "innocent": 0, "clean": 0}
     assert value(found.figures["recall"]) == 1.0
@@ -140,7 +140,7 @@ def test_issues_share_the_clean_rows_and_strengths_stand_apart() -> None:
     judgements = [judged("0.planted", 0.2), judged("1.planted", 0.8)]
     judgements += [judged("0.clean", 0.4), judged("2.clean", 0.1)]
     judgements.append(Judgement("3.planted", "j", {"repetitive": 1.0}))
-    unsafe, repetitive = planted_results(rows, judgements)
+    unsafe, repetitive = injected_results(rows, judgements)
     assert (unsafe.issue, repetitive.issue) == ("unsafe", "repetitive")
     assert value(unsafe.by_strength[1]["auc_clean"]) == 0.5
     assert value(unsafe.by_strength[3]["auc_clean"]) == 1.0
@@ -160,13 +160,13 @@ def test_intervals_go_by_group_and_are_always_the_same() -> None:
     # the same rows ten times over, in the same groups, tell no more than once
     rows = [row(n, kind) for n, kind in scores for _ in range(10)]
     judgements = [judged(f"{n}.{kind}", score) for (n, kind), score in scores.items()]
-    (tenfold,) = planted_results(rows, judgements)
+    (tenfold,) = injected_results(rows, judgements)
     wide = tenfold.figures["auc_clean"].estimate
     assert wide.low == pytest.approx(estimate.low) and wide.high == pytest.approx(estimate.high)
 
 
 def test_a_judge_that_spots_any_edit_is_found_out() -> None:
-    """Perfect against clean rows, chance against innocent edits."""
+    """Perfect against clean rows, chance against matched controls."""
     scores = {
         (n, kind): 0.1 if kind == "clean" else 0.9
         for n in range(20)
@@ -174,5 +174,5 @@ def test_a_judge_that_spots_any_edit_is_found_out() -> None:
     }
     found = result(scores)
     assert value(found.figures["auc_clean"]) == value(found.figures["f1_clean"]) == 1.0
-    assert value(found.figures["auc_innocent"]) == value(found.figures["win_rate"]) == 0.5
-    assert value(found.figures["innocent_alarms"]) == 1.0
+    assert value(found.figures["auc_control"]) == value(found.figures["win_rate"]) == 0.5
+    assert value(found.figures["control_alarms"]) == 1.0

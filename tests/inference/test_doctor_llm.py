@@ -156,9 +156,14 @@ def test_a_server_is_checked_as_far_as_it_shows_itself(serve: Callable[..., Any]
     assert checks["grammar"].verdict == "pass" and "valid" in checks["grammar"].figure
     assert checks["system role"].verdict == checks["tokens at the boundary"].verdict == "skip"
     assert checks["likelihood: alone against in a batch"].verdict in ("skip", "pass")
-    asked = len(server.told("requests"))
+
+    def chats() -> int:
+        # How many refused likelihoods were under way when the first one ended the rest is chance.
+        return sum(one["path"].endswith("/chat/completions") for one in server.told("requests"))
+
+    asked = chats()
     table(setting)
-    assert len(server.told("requests")) == 2 * asked, "the cache of answers is passed by"
+    assert chats() == 2 * asked > 0, "the cache of answers is passed by"
 
 
 def test_kept_answers_are_passed_by(tmp_path: Path) -> None:

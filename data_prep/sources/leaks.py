@@ -80,11 +80,11 @@ def normalise(text: str) -> str:
 
 def _running_hashes(dialogue: Dialogue) -> list[bytes]:
     """Hash of the dialogue's beginning after each turn."""
-    digest, found = hashlib.sha256(), []
+    digest, hashes = hashlib.sha256(), []
     for turn in dialogue.turns:
         digest.update(normalise(turn.content).encode() + b"\n")
-        found.append(digest.digest()[:12])
-    return found
+        hashes.append(digest.digest()[:12])
+    return hashes
 
 
 class _TextIndex:
@@ -102,9 +102,9 @@ class _TextIndex:
     def find(self, dialogue: Dialogue) -> str | None:
         """Id of such a test row. A common opening alone is no leak."""
         hashes = _running_hashes(dialogue)
-        found = self.wholes.get(hashes[-1]) or self.beginnings.get(hashes[-1])
+        equal = self.wholes.get(hashes[-1]) or self.beginnings.get(hashes[-1])
         longer = (self.wholes.get(hash_) for hash_ in hashes[_MIN_TURNS - 1 :])
-        return found or next((id for id in longer if id is not None), None)
+        return equal or next((id for id in longer if id is not None), None)
 
 
 def _shingles(dialogue: Dialogue) -> np.ndarray:

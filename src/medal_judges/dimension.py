@@ -106,10 +106,10 @@ def load_rubric(name_or_path: str | Path, names: Sequence[str] = ()) -> tuple[Di
 @lru_cache(maxsize=32)
 def _shipped_rubric(name: str) -> str:
     folder = files("medal_judges.configs") / "rubrics"
-    found = folder / f"{name}.yaml"
-    if not found.is_file():
+    path = folder / f"{name}.yaml"
+    if not path.is_file():
         known = sorted(p.name.removesuffix(".yaml") for p in folder.iterdir())
         raise ConfigError(
             f"no rubric {name!r}", hint=f"shipped: {', '.join(known)}; or give a path"
         )
-    return found.read_text(encoding="utf-8")
+    return path.read_text(encoding="utf-8")

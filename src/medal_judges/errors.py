@@ -113,5 +113,5 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
 
 def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
     """``did you mean 'turn'? `` with a blank at its end, or nothing."""
-    found = nearest(name, known, most)
-    return f"did you mean {' or '.join(map(repr, found))}? " if found else ""
+    names = nearest(name, known, most)
+    return f"did you mean {' or '.join(map(repr, names))}? " if names else ""

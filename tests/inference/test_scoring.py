@@ -1,4 +1,4 @@
-"""medal score as a user runs it: real files, real processes, killed and gone on with."""
+"""medal score as a user runs it: real files, real processes, killed and resumed."""
 
 import codecs
 import gzip

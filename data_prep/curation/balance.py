@@ -15,7 +15,6 @@ from medal_judges.data_prep.curation.selection import LanguageSelection, covered
 from medal_judges.stats.weights import effective_size
 
 Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 RANDOM_SAMPLES = 200  # their mean stands beside the selection
 _MET = 0.9  # of an even share counts as reached
 

@@ -15,11 +15,19 @@ from medal_judges.cli import app
 from medal_judges.config import load_config
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.estimate import Assumed, estimate
+from medal_judges.data_prep.generation.requests import RequestBuilder
 from medal_judges.data_prep.generation.run import prepare
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.jsonl import read_labelled
 from medal_judges.models.llm.protocol import Message
 from medal_judges.models.llm.truncation import prompt_tokens_above
+from medal_judges.shipped import shipped_names
+
+
+@pytest.mark.parametrize("name", shipped_names("generate"))
+def test_the_prompts_of_a_shipped_config_show_each_agent_what_it_has_to_see(name: str) -> None:
+    config = load_config(GenerateConfig, name, folder="generate")
+    assert set(RequestBuilder(config).prompts()) == {"first_turn", "later_turns", "check", "reply"}
 
 
 def small(path: Path, folder: Path, out: Path) -> Path:

@@ -1,5 +1,6 @@
 # make quickstart   train a judge, score, benchmark, and the page (WITH=fed fetches FED first)
 # make readme       the quickstart, and its figures into README.md and docs/results.md
+# make walks        the commands of docs/walks, and their output into those files
 # make test         the whole suite
 # make pipeline     MEDAL's chain at small scale: generate, label, describe, curate, export, train
 # make llm          adds the embedded language model, for the judges that speak through one
@@ -15,7 +16,7 @@ BIN := .venv/bin
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart readme pipeline test test-slow test-browser lint llm clean
+.PHONY: quickstart readme walks pipeline test test-slow test-browser lint llm clean
 
 quickstart: .venv/.quickstart
 	@for name in $(WITH); do $(BIN)/medal data fetch $$name || exit 1; done
@@ -31,6 +32,9 @@ quickstart: .venv/.quickstart
 # The documents' quickstart figures, written from the run of this machine.
 readme: quickstart
 	$(OFFLINE) $(BIN)/python tests/readme_tables.py README.md docs/results.md $(RUN)/results.json
+
+walks: .venv/.dev
+	$(BIN)/python tests/walks.py
 
 # SmolLM2 (135M) plays all roles and labels too, near chance: this shows the chain, not its worth. It
 # calls every user malformed, so that check is left out here; temperature 1 makes its labels differ.

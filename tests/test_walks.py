@@ -1,0 +1,52 @@
+"""What the walks in docs/walks show is what their commands print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .walks import WALKS, rewritten, run_walk, steps
+
+WALK = """Text.
+
+```console
+$ echo one; echo two >&2
+old
+$ (exit 3)
+$ echo $?
+$ cat > made.txt <<'END'
+> some words
+> END
+$ cat made.txt
+```
+
+```python
+not run
+```
+
+```console
+$ echo "took $SECONDS.25 s"
+took 99.1 s
+```
+"""
+
+
+def test_commands_of_a_walk_share_a_shell_and_their_output_is_written_back(tmp_path: Path) -> None:
+    file = tmp_path / "walk.md"
+    file.write_text(WALK, encoding="utf-8")
+    came = run_walk(file)
+    assert [step.output for step in came[:5]] == ["one\ntwo\n", "", "3\n", "", "some words\n"]
+    assert came[5].lasting == steps(WALK)[5].lasting == "took # s"
+    text = rewritten(WALK, came)
+    assert "old" not in text and "> some words" in text and "not run" in text
+    assert [step.lasting for step in steps(text)] == [step.lasting for step in came]
+    assert list(tmp_path.iterdir()) == [file]  # what a walk makes stays out of the documents
+
+
+@pytest.mark.parametrize("walk", sorted(WALKS.glob("*.md")), ids=lambda walk: walk.stem)
+def test_the_walk_shows_what_its_commands_print(walk: Path) -> None:
+    told = steps(walk.read_text(encoding="utf-8"))
+    assert told
+    for before, now in zip(told, run_walk(walk), strict=True):
+        assert now.lasting == before.lasting, before.command

@@ -14,7 +14,7 @@ from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.judgement import Judgement, parse_judgement, unscored
 from medal_judges.labelled import LabelledDialogue, parse_labelled
-from medal_judges.rating import Rating, majority, mean, rescale
+from medal_judges.rating import Rating, mean, rescale
 
 TURNS = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
 
@@ -206,21 +206,21 @@ def test_ratings_keep_every_annotator() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "average", "vote"),
+    ("values", "average"),
     [
-        ((1.0, 1.0, 4.0), 2.0, 1.0),
-        ((1.0, 2.0), 1.5, None),
-        ((None, None), None, None),
-        ((), None, None),
-        ((None, 3.0), 3.0, 3.0),
-        ((0.0, 0.0, 1.0, 1.0, 2.0), 0.8, None),
+        ((1.0, 1.0, 4.0), 2.0),
+        ((1.0, 2.0), 1.5),
+        ((None, None), None),
+        ((), None),
+        ((None, 3.0), 3.0),
+        ((0.0, 0.0, 1.0, 1.0, 2.0), 0.8),
     ],
 )
 def test_aggregation_is_undefined_rather_than_guessed(
-    values: tuple[float | None, ...], average: float | None, vote: float | None
+    values: tuple[float | None, ...], average: float | None
 ) -> None:
     rating = Rating("a", None, "overall", values, (0, 5))
-    assert mean(rating) == average and majority(rating) == vote
+    assert mean(rating) == average
 
 
 def test_rescale_maps_ends_to_ends() -> None:

@@ -12,10 +12,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, InstanceOf
 
 from medal_judges.config import Config, build_config
 from medal_judges.errors import ConfigError
+from medal_judges.models.device import Dtype
 from medal_judges.models.llm.protocol import LanguageModel
-
-Dtype = Literal["fp32", "bf16", "fp16"]
-DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}  # as torch calls them
 
 
 class TransformersLLM(Config):

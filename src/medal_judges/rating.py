@@ -45,15 +45,6 @@ def mean(rating: Rating) -> float | None:
     return sum(given) / len(given) if given else None
 
 
-def majority(rating: Rating) -> float | None:
-    """The most frequent answer; None when nobody answered or the vote is tied."""
-    given = rating.given
-    counts = sorted(((given.count(v), v) for v in set(given)), reverse=True)
-    if not counts or (len(counts) > 1 and counts[0][0] == counts[1][0]):
-        return None
-    return counts[0][1]
-
-
 def rescale(value: float, source: Scale, target: Scale) -> float:
     """Linear map of ``value`` from one scale to another (ORALIS, Equation 1, before rounding)."""
     (a, b), (c, d) = source, target

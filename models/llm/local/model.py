@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError, NotAvailableError
+from medal_judges.models.device import torch_device, torch_dtype
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
 from medal_judges.models.llm.local.generation import Prompts, Row, generate, to_completion
 from medal_judges.models.llm.local.likelihood import plain_logprobs, tree_logprobs
@@ -24,22 +25,21 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Likelihood,
 )
-from medal_judges.models.llm.settings import DTYPES, TransformersLLM
+from medal_judges.models.llm.settings import TransformersLLM
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 def load_local(config: TransformersLLM) -> LanguageModel:
     """A causal or encoder-decoder language model by hub id, folder or ``embedded:smollm2``. Code
     that comes with a model is never run. Raises ConfigError when it cannot be loaded."""
-    import torch
-
-    device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch_device(config.device)
     path, revision = model_path(config.model), config.revision
     if config.bin_weights:
         path, revision = str(converted_bin(path, revision)), None
-    dtype = DTYPES[config.dtype or ("fp32" if device == "cpu" else "bf16")]
+    dtype = torch_dtype(config.dtype or ("fp32" if device.type == "cpu" else "bf16"))
     try:
         network, tokenizer = _loaded(path, revision, dtype)
     except (OSError, ValueError) as error:
@@ -65,10 +65,9 @@ def load_local(config: TransformersLLM) -> LanguageModel:
 
 
 def _loaded(
-    path: str, revision: str | None, dtype: str
+    path: str, revision: str | None, dtype: torch.dtype
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """(network, tokenizer); what they raise is transformers' own."""
-    import torch
     from transformers import (
         AutoConfig,
         AutoModelForCausalLM,
@@ -84,7 +83,7 @@ def _loaded(
     network = kind.from_pretrained(
         path,
         revision=revision,
-        dtype=getattr(torch, dtype),
+        dtype=dtype,
         use_safetensors=True,
         trust_remote_code=False,
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.models.device import torch_dtype
 from medal_judges.models.llm.chat_template import TokenSequence
 from medal_judges.models.llm.local.generation import Prompts
 from medal_judges.models.llm.local.token_model import TokenModel
@@ -25,7 +26,7 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Likelihood,
 )
-from medal_judges.models.llm.settings import DTYPES, VLLMLLM
+from medal_judges.models.llm.settings import VLLMLLM
 from medal_judges.models.llm.vllm.adapter import Adapter, read_adapter
 from medal_judges.models.llm.vllm.requests import (
     chat_settings,
@@ -70,7 +71,9 @@ def load_vllm(config: VLLMLLM) -> LanguageModel:
 def engine_settings(config: VLLMLLM, adapter: Adapter | None = None) -> dict[str, Any]:
     """Arguments of ``vllm.LLM`` beside the model; those of the config that are vLLM's own win."""
     own: dict[str, Any] = {
-        "dtype": "auto" if config.dtype is None else DTYPES[config.dtype],
+        "dtype": "auto"
+        if config.dtype is None
+        else str(torch_dtype(config.dtype)).removeprefix("torch."),
         "enable_prefix_caching": True,
         "seed": 0,
     }

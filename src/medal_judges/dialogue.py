@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from medal_judges.errors import RecordError
 from medal_judges.fields import mapping, optional_text, text
 from medal_judges.languages import UNKNOWN_LANGUAGE, language_code
+from medal_judges.messages import SYSTEM_PROMPT, fold_messages
 from medal_judges.released import is_released, line_of_released
+from medal_judges.signature import content_hash
 
 Role = Literal["user", "assistant"]
 ROLES: tuple[Role, ...] = ("user", "assistant")
@@ -39,6 +42,10 @@ class Dialogue:
     >>> dialogue = Dialogue("d1", (Turn("user", "Hi!"), Turn("assistant", "Hello!")), lang="en")
     >>> dialogue.assistant_turns
     (1,)
+    >>> dialogue.to_messages()
+    [{'role': 'user', 'content': 'Hi!'}, {'role': 'assistant', 'content': 'Hello!'}]
+    >>> Dialogue.from_messages(dialogue.to_messages(), id="d1", lang="en") == dialogue
+    True
     """
 
     id: str
@@ -62,6 +69,64 @@ class Dialogue:
     def upto(self, turn: int) -> Dialogue:
         """The dialogue that ends with turn index ``turn`` (inclusive); same id."""
         return replace(self, turns=self.turns[: turn + 1])
+
+    @classmethod
+    def from_messages(
+        cls,
+        messages: Sequence[Mapping[str, object]],
+        *,
+        id: str | None = None,
+        lang: object = None,
+        source: str | None = None,
+        models: Mapping[str, str | None] | None = None,
+        context: Mapping[str, Any] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        assistant: str | None = None,
+        folded: Counter[str] | None = None,
+    ) -> Dialogue:
+        """The dialogue of a chat's messages: OpenAI, Anthropic blocks, OpenTelemetry, Gemini.
+
+        What is not text of user or assistant is treated as messages.py says: system prompts to
+        ``context``, tools as notes there, images as marked gaps, thinking and empty turns left out,
+        runs of one speaker merged; ``folded`` counts it. Without ``id`` it is a hash of the turns.
+        ``assistant`` names who is judged where several answer. Raises RecordError that names the
+        message (``messages[3].role``).
+
+        >>> call = {"function": {"name": "search", "arguments": '{"q": "bus"}'}}
+        >>> dialogue = Dialogue.from_messages([
+        ...     {"role": "system", "content": "You help travellers."},
+        ...     {"role": "user", "content": "When does the bus leave?"},
+        ...     {"role": "assistant", "content": None, "tool_calls": [call]},
+        ...     {"role": "tool", "content": '["9:00", "9:30"]'},
+        ...     {"role": "assistant", "content": [{"type": "text", "text": "At nine."}]},
+        ... ])
+        >>> [turn.content for turn in dialogue.turns]
+        ['When does the bus leave?', 'At nine.']
+        >>> dialogue.context["tools"]
+        [{'turn': 1, 'note': '[tool search({"q": "bus"}): 2 results]'}]
+        """
+        models, context = dict(models or {}), dict(context or {})
+        chat = fold_messages(messages, assistant=assistant, folded=folded)
+        if chat.name is not None:
+            known = models.get("assistant") or chat.name
+            models["assistant"] = known
+            if assistant is not None and known != assistant:
+                raise RecordError("models.assistant", f"the assistant {assistant!r}", known)
+        prompts = [context.get(SYSTEM_PROMPT), chat.context.get(SYSTEM_PROMPT)]
+        context |= chat.context
+        if all(prompts):  # the row's own and the messages'
+            context[SYSTEM_PROMPT] = "\n".join(map(str, prompts))
+        turns = tuple(Turn(speaker, said) for speaker, said in chat.turns)
+        code = sys.intern(language_code(lang))
+        name = content_hash(chat.turns) if id is None else parse_id(id)
+        return cls(name, turns, code, source, models, context, meta or {})
+
+    def to_messages(self) -> list[dict[str, str]]:
+        """OpenAI's messages: the system prompt, where the context holds one, and the turns. Notes
+        of tools are left out: a note is no call."""
+        prompt = self.context.get(SYSTEM_PROMPT)
+        system = [{"role": "system", "content": prompt}] if isinstance(prompt, str) else []
+        return system + [{"role": t.role, "content": t.content} for t in self.turns]
 
     def to_record(self) -> dict[str, Any]:
         """The dialogue's part of a line; unknown fields are left out, not written as null."""

@@ -1,0 +1,336 @@
+"""From the messages of a chat to a dialogue: what is judged, folded, marked, merged, left out."""
+
+from __future__ import annotations
+
+import doctest
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from medal_judges import dialogue as dialogue_module
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.errors import RecordError
+
+
+def say(role: str, content: object, **more: object) -> dict[str, object]:
+    return {"role": role, "content": content} | more
+
+
+def turns_of(*messages: dict[str, object], **options: Any) -> list[str]:
+    dialogue = Dialogue.from_messages(messages, **options)
+    return [f"{turn.role}: {turn.content}" for turn in dialogue.turns]
+
+
+def notes_of(*messages: dict[str, object]) -> list[tuple[object, object]]:
+    tools = Dialogue.from_messages(messages).context.get("tools", [])
+    return [(each["turn"], each["note"]) for each in tools]
+
+
+HELLO = [say("user", "Hi"), say("assistant", "Hello")]
+ASK = say("user", "Weather in Lima?")
+SUNNY = ["user: Weather in Lima?", "assistant: Sunny."]
+NOTE = (1, '[tool weather({"city": "Lima"}): 22 degrees]')
+ARGUMENTS = '{"city": "Lima"}'
+
+
+def test_the_examples_run() -> None:
+    assert doctest.testmod(dialogue_module).failed == 0
+
+
+# One exchange with one tool call, as each interface writes it.
+FORMS: dict[str, list[dict[str, object]]] = {
+    "OpenAI": [
+        ASK,
+        say(
+            "assistant",
+            None,
+            tool_calls=[
+                {
+                    "id": "c1",
+                    "type": "function",
+                    "function": {"name": "weather", "arguments": ARGUMENTS},
+                }
+            ],
+        ),
+        say("tool", "22 degrees", tool_call_id="c1"),
+        say("assistant", [{"type": "text", "text": "Sunny."}]),
+    ],
+    "OpenAI before tools": [
+        ASK,
+        say("assistant", "", function_call={"name": "weather", "arguments": ARGUMENTS}),
+        say("function", "22 degrees", name="weather"),
+        say("assistant", "Sunny."),
+    ],
+    "OpenAI Responses": [
+        {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": ASK["content"]}],
+        },
+        {"type": "reasoning", "summary": []},
+        {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": ARGUMENTS},
+        {"type": "function_call_output", "call_id": "c1", "output": "22 degrees"},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Sunny."}],
+        },
+    ],
+    "Anthropic": [
+        ASK,
+        say(
+            "assistant",
+            [
+                {"type": "thinking", "thinking": "I should look", "signature": "x"},
+                {"type": "tool_use", "id": "t1", "name": "weather", "input": {"city": "Lima"}},
+            ],
+        ),
+        say(
+            "user",
+            [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "t1",
+                    "content": [{"type": "text", "text": "22 degrees"}],
+                }
+            ],
+        ),
+        say("assistant", [{"type": "text", "text": "Sunny."}]),
+    ],
+    "OpenTelemetry": [
+        {"role": "user", "parts": [{"type": "text", "content": ASK["content"]}]},
+        {
+            "role": "assistant",
+            "parts": [
+                {"type": "reasoning", "content": "I should look"},
+                {
+                    "type": "tool_call",
+                    "id": "c1",
+                    "name": "weather",
+                    "arguments": {"city": "Lima"},
+                },
+            ],
+        },
+        {
+            "role": "tool",
+            "parts": [{"type": "tool_call_response", "id": "c1", "response": "22 degrees"}],
+        },
+        {"role": "assistant", "parts": [{"type": "text", "content": "Sunny."}]},
+    ],
+    "Gemini": [
+        {"role": "user", "parts": [{"text": ASK["content"]}]},
+        {
+            "role": "model",
+            "parts": [{"functionCall": {"name": "weather", "args": {"city": "Lima"}}}],
+        },
+        {
+            "role": "user",
+            "parts": [{"functionResponse": {"name": "weather", "response": "22 degrees"}}],
+        },
+        {
+            "role": "model",
+            "parts": [{"text": "I should say so", "thought": True}, {"text": "Sunny."}],
+        },
+    ],
+    "ShareGPT's roles": [
+        say("human", ASK["content"]),
+        say("function_call", json.dumps({"name": "weather", "arguments": {"city": "Lima"}})),
+        say("observation", "22 degrees"),
+        say("gpt", "Sunny."),
+    ],
+    "LangChain": [
+        {"type": "human", "content": ASK["content"]},
+        {
+            "type": "ai",
+            "content": "",
+            "tool_calls": [{"name": "weather", "args": {"city": "Lima"}, "id": "c1"}],
+        },
+        {"type": "tool", "content": "22 degrees", "tool_call_id": "c1"},
+        {"type": "ai", "content": "Sunny."},
+    ],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_exchange_is_the_same_dialogue_in_every_form(form: str) -> None:
+    assert turns_of(*FORMS[form]) == SUNNY
+    assert notes_of(*FORMS[form]) == [NOTE]
+    same = Dialogue.from_messages(FORMS["OpenAI"])
+    assert Dialogue.from_messages(FORMS[form]) == same  # the id too: it is made of the turns
+
+
+def test_what_is_not_text_is_counted() -> None:
+    folded: Counter[str] = Counter()
+    picture = {"type": "image_url", "image_url": {"url": "data:..."}}
+    sound = {"type": "input_audio", "input_audio": {"data": "..."}, "transcript": "and this"}
+    messages = [
+        say("system", "Be kind."),
+        say("developer", [{"type": "text", "text": "Be short."}]),
+        say("user", [{"type": "text", "text": "What is this?"}, picture, sound]),
+        say("assistant", " \n"),
+        say("user", None),
+        *FORMS["Anthropic"][1:],
+        say("assistant", "Anything else?"),
+        say("tool", "too late"),
+    ]
+    dialogue = Dialogue.from_messages(messages, context={"persona": "a tourist"}, folded=folded)
+    assert [turn.content for turn in dialogue.turns] == [
+        "What is this?\n[image]\n[audio]\nand this",
+        "Sunny.\nAnything else?",
+    ]
+    assert dialogue.context["system_prompt"] == "Be kind.\nBe short."
+    assert dialogue.context["persona"] == "a tourist"
+    assert folded == {
+        "system prompts": 2,
+        "gaps [image]": 1,
+        "gaps [audio]": 1,
+        "empty turns left out": 2,
+        "tool calls": 1,
+        "tool results": 2,
+        "thoughts left out": 1,
+        "turns merged into the one before": 1,
+    }
+    assert [note["turn"] for note in dialogue.context["tools"]] == [1, None]
+
+
+@pytest.mark.parametrize(
+    "part, mark",
+    [
+        ({"type": "image", "source": {"type": "base64"}}, "[image]"),
+        ({"type": "document", "source": {}}, "[file]"),
+        ({"type": "file", "file": {"filename": "a.pdf"}}, "[file]"),
+        ({"type": "blob", "modality": "audio", "content": "..."}, "[audio]"),
+        ({"type": "uri", "mime_type": "image/png", "uri": "u"}, "[image]"),
+        ({"type": "uri", "uri": "u"}, "[file]"),
+        ({"inlineData": {"mimeType": "video/mp4", "data": "..."}}, "[video]"),
+        ({"type": "refusal", "refusal": "I cannot."}, "I cannot."),
+        ("bare text", "bare text"),
+    ],
+)
+def test_a_gap_is_marked(part: object, mark: str) -> None:
+    assert turns_of(say("user", [part])) == [f"user: {mark}"]
+
+
+def test_a_refusal_and_speech_beside_the_content_are_the_answer() -> None:
+    refused = say("assistant", None, refusal="I cannot help with that.")
+    spoken = say("assistant", None, audio={"id": "a", "transcript": "Good day!"})
+    assert turns_of(ASK, refused)[1] == "assistant: I cannot help with that."
+    assert turns_of(ASK, spoken)[1] == "assistant: [audio]\nGood day!"
+
+
+def test_notes_of_tools_are_short_and_stand_at_their_answer() -> None:
+    def call(key: str, name: str, arguments: object) -> dict[str, object]:
+        return {"id": key, "function": {"name": name, "arguments": arguments}}
+
+    notes = notes_of(
+        ASK,
+        say(
+            "assistant",
+            "I look.",
+            tool_calls=[call("1", "search", "{}"), call("2", "x" * 999, "y" * 10**6)],
+        ),
+        say("tool", "z" * 10**6, tool_call_id="2"),
+        say("tool", json.dumps([{"hit": 1}, {"hit": 2}]), tool_call_id="1"),
+        ASK,
+        say("assistant", "Sunny.", tool_calls=[call(str(i), "log", "{}") for i in range(25)]),
+        say("assistant", "Bye."),
+    )
+    assert notes[0] == (3, "[tool search(): 2 results]")
+    assert all(len(str(note)) < 320 for _, note in notes)
+    assert notes[-1] == (3, "[7 more tools]") and len(notes) == 21
+
+
+def test_runs_of_one_speaker_are_one_turn() -> None:
+    assert turns_of(*HELLO, say("bot", "How are you?"), say("AI", "Well?")) == [
+        "user: Hi",
+        "assistant: Hello\nHow are you?\nWell?",
+    ]
+
+
+def test_one_of_several_assistants_has_to_be_named() -> None:
+    chat = [
+        say("user", "Hi"),
+        say("assistant", "I hand over.", name="router"),
+        say("assistant", "Hello", model="seller"),
+        say("user", "Bye"),
+        say("assistant", "Bye", name="seller"),
+    ]
+    with pytest.raises(RecordError, match=r"messages\[2\]\.name.*'router' answers too"):
+        Dialogue.from_messages(chat)
+    folded: Counter[str] = Counter()
+    dialogue = Dialogue.from_messages(chat, assistant="seller", folded=folded)
+    assert dialogue.turns[0] == Turn("user", "Hi\n[router] I hand over.")
+    assert dialogue.chatbot == "seller"
+    assert dialogue.assistant_turns == (1, 3)
+    assert folded["answers of other assistants"] == 1
+    with pytest.raises(RecordError, match="an answer of the assistant 'nobody'"):
+        Dialogue.from_messages(chat, assistant="nobody")
+
+
+def test_the_assistant_is_named_by_its_messages_the_row_or_the_caller() -> None:
+    named = [HELLO[0], HELLO[1] | {"name": "a"}]
+    assert Dialogue.from_messages(named).chatbot == "a"
+    assert Dialogue.from_messages(HELLO, assistant="a").chatbot == "a"
+    assert Dialogue.from_messages(named, models={"assistant": "b"}).chatbot == "b"
+    assert Dialogue.from_messages(named, models={"assistant": None}).chatbot == "a"
+    with pytest.raises(RecordError, match=r"models\.assistant"):
+        Dialogue.from_messages(HELLO, models={"assistant": "b"}, assistant="a")
+
+
+BAD: dict[str, tuple[Callable[[], object], str]] = {
+    "no list": (lambda: Dialogue.from_messages("Hi"), "messages"),  # type: ignore[arg-type]
+    "empty": (lambda: Dialogue.from_messages([]), "messages"),
+    "nothing said": (lambda: turns_of(say("system", "x"), say("user", " ")), "messages"),
+    "no object": (lambda: turns_of(*HELLO, "x"), "messages[2]"),  # type: ignore[arg-type]
+    "no role": (lambda: turns_of({"content": "x"}), "messages[0].role"),
+    "unknown role": (lambda: turns_of(*HELLO, say("narrator", "x")), "messages[2].role"),
+    "role a number": (lambda: turns_of(say(1, "x")), "messages[0].role"),  # type: ignore[arg-type]
+    "content a number": (lambda: turns_of(say("user", 3)), "messages[0].content"),
+    "unknown part": (
+        lambda: turns_of(*HELLO, say("user", ["a", {"type": "hologram"}])),
+        "messages[2].content[1].type",
+    ),
+    "part without type": (lambda: turns_of(say("user", [{}])), "messages[0].content[0].type"),
+    "part a number": (lambda: turns_of(say("user", [3])), "messages[0].content[0]"),
+    "text a number": (
+        lambda: turns_of(say("user", [{"type": "text", "text": 3}])),
+        "messages[0].content[0].text",
+    ),
+    "half a surrogate pair": (lambda: turns_of(say("user", "\ud800")), "messages[0].content"),
+    "calls no list": (
+        lambda: turns_of(*HELLO, say("assistant", None, tool_calls="x")),
+        "messages[2].tool_calls",
+    ),
+    "a call no object": (
+        lambda: turns_of(*HELLO, say("assistant", None, tool_calls=[1])),
+        "messages[2].tool_calls[0]",
+    ),
+    "name a number": (lambda: turns_of(HELLO[0], HELLO[1] | {"name": 3}), "messages[1].name"),
+    "no language": (lambda: turns_of(*HELLO, lang="Klingonese"), "lang"),
+    "blank id": (lambda: turns_of(*HELLO, id=" "), "id"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_message_is_named(name: str) -> None:
+    make, field = BAD[name]
+    with pytest.raises(RecordError) as caught:
+        make()
+    assert caught.value.field == field
+
+
+def test_messages_and_back() -> None:
+    turns = (
+        Turn("assistant", "Welcome"),
+        Turn("user", "[image]\nHi"),
+        Turn("assistant", "你好 🙂"),
+    )
+    context = {"system_prompt": "Be kind.\nBe short."}
+    dialogue = Dialogue("d1", turns, lang="zh", context=context)
+    again = Dialogue.from_messages(dialogue.to_messages(), id="d1", lang="zh")
+    assert again == dialogue
+    assert Dialogue.from_messages(HELLO).id == Dialogue.from_messages(tuple(HELLO)).id
+    assert Dialogue.from_messages(HELLO).id != Dialogue.from_messages(HELLO[::-1]).id

@@ -184,12 +184,19 @@ def variance(left: Floats, whole: Floats) -> Floats:
 def degrees(left: Floats, evenness: float) -> Floats:
     """Degrees of freedom, shape (...), from a third of clusters - 1 up to clusters - 1: fewer where
     few clusters carry most of the variance. ``evenness``: FIGURE or DIFFERENCE."""
-    squares = (left - left.mean(axis=-1, keepdims=True)) ** 2
-    # 1 for a single cluster that matters, 1 / clusters where all matter alike
-    share = (squares**2).sum(axis=-1) / squares.sum(axis=-1) ** 2
     most = left.shape[-1] - 1
     # Below a third (one chatbot unlike all others) intervals get wide and hold no more often.
-    bounded: Floats = np.clip(evenness / share - evenness, max(1.0, most / 3), most)
+    away = left - left.mean(axis=-1, keepdims=True)
+    return evenness_degrees(away, evenness, max(1.0, most / 3), most)
+
+
+def evenness_degrees(away: Floats, evenness: float, least: float, most: float) -> Floats:
+    """Degrees of freedom, shape (...), from what each cluster moves a figure by, ``away``, shape
+    (..., clusters)."""
+    squares = away**2
+    # 1 for a single cluster that matters, 1 / clusters where all matter alike
+    share = (squares**2).sum(axis=-1) / squares.sum(axis=-1) ** 2
+    bounded: Floats = np.clip(evenness / share - evenness, least, most)
     return bounded
 
 

@@ -1,0 +1,288 @@
+"""Prediction-powered inference: what people would say of all rows, from labels of a few of them.
+
+The judge scored every row, people labelled some. The judge's mean of all rows is corrected by its
+error on the labelled ones, with power tuning (PPI++: Angelopoulos, Duchi and Zrnic 2023,
+arXiv:2311.01453): the judge counts as much as it goes along with people, and not at all where it
+knows nothing, so that the correction never needs a good judge to hold, only labelled rows that are
+a random sample of the rows (or weights that say how they were drawn).
+
+ppi-python (0.2.3) knows no clusters, and its intervals are normal: too narrow for 10 labels. Here
+the slope is that of the labelled rows (the regression estimator of surveys, which PPI++ equals but
+for taking the judge's variance from all rows), it is estimated again without each cluster, and
+Student's t has the degrees of freedom of the labelled clusters. For one slope the estimate is the
+library's to the last digit, for thousands of labels the interval is too (tests/stats/test_ppi.py);
+coverage is measured by tests/speed/comparison_coverage.py, whose table is docs/comparison.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.means import (
+    Jackknifed,
+    Sample,
+    Span,
+    cluster_count,
+    cluster_members,
+    cluster_shares,
+    difference_of,
+    difference_span,
+    interval_of,
+    mean_of,
+    share_interval,
+    share_of,
+)
+from medal_judges.stats.results import Estimate
+
+MIN_LABELLED = 5  # labelled clusters of a system; by simulation the intervals hold from here on
+_FLAT = 1e-12  # a variance below this share of the labels' squares is rounding
+# Where judge and people never differed on n rows, their error rate may still be 3.7 / n: the upper
+# end of the exact two-sided 95% interval of 0 of n (Clopper and Pearson 1934).
+_NEVER = 3.7
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledSample:
+    """A sample of which people labelled some rows.
+
+    ``labels``: shape (rows,), on any scale, NaN where people said nothing. ``label_weights``: how
+    many rows each labelled row stands for, where labelled rows were not drawn at random (the
+    inverse of the chance to be drawn); None: at random. Raises ValueError for other lengths.
+    """
+
+    sample: Sample
+    labels: Floats
+    label_weights: Floats | None = None
+
+    def __post_init__(self) -> None:
+        for name, values in (("labels", self.labels), ("label_weights", self.label_weights)):
+            if values is not None and len(values) != len(self.sample.scores):
+                raise ValueError(f"{name}: {len(values)} for {len(self.sample.scores)} scores")
+        weights = self.label_weights
+        if weights is not None and not (weights[self.labelled] > 0).all():
+            raise ValueError("label_weights: numbers above 0 for all labelled rows")
+
+    @property
+    def labelled(self) -> npt.NDArray[np.bool_]:
+        """Which rows people labelled, shape (rows,)."""
+        return np.asarray(np.isfinite(self.labels))
+
+    @property
+    def people(self) -> Sample:
+        """The labels alone, as scores of the labelled rows."""
+        rows = self.labelled
+        clusters = self.sample.clusters
+        return Sample(
+            self.labels[rows],
+            None
+            if clusters is None
+            else [c for c, keep in zip(clusters, rows, strict=True) if keep],
+            self.weights_of_labels[rows],
+        )
+
+    @property
+    def weights_of_labels(self) -> Floats:
+        """What each labelled row counts among the labelled ones, 0 for the others; mean 1."""
+        own = 1.0 if self.label_weights is None else self.label_weights
+        weights: Floats = np.where(self.labelled, self.sample.row_weights * own, 0.0)
+        return weights / weights[self.labelled].mean() if self.labelled.any() else weights
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """What people would say of all rows (``estimate``), beside what the judge says of all rows
+    (``judge``) and people of the labelled ones (``people``), each with its interval.
+
+    ``labelled`` counts labelled rows, of both systems in a difference; ``slope`` is by how much the
+    label rises with a score higher by 1 (0: the judge is of no use), None without labels.
+    """
+
+    estimate: Estimate
+    judge: Estimate
+    people: Estimate
+    labelled: int
+    slope: float | None
+
+
+def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Corrected:
+    """The mean of people's labels over all rows. ``span``: the scale of the labels.
+
+    No interval, with the reason, for fewer than 5 labelled clusters, and without ``span`` where the
+    labels follow from the judge's scores without an error.
+    """
+    judge, people = mean_of(rows.sample), mean_of(rows.people, span)
+    count = int(rows.labelled.sum())
+    if reason := _too_few(rows):
+        return Corrected(Estimate(None, reason=reason), judge, people, count, None)
+    fit = _fit([rows])
+    extra = _unseen([rows], fit.slope, span)
+    certain = _certain([rows], fit.slope, span)
+    estimate = interval_of(fit.figures[0], certain, span, tested=False, extra=extra)
+    return Corrected(estimate, judge, people, count, fit.slope)
+
+
+def corrected_share(rows: LabelledSample) -> Corrected:
+    """The share of rows with label 1; scores are probabilities, or 0 and 1. Raises ValueError for
+    labels outside 0 to 1 (a mean of several people lies between)."""
+    given = rows.labels[rows.labelled]
+    if ((given < 0) | (given > 1)).any():
+        raise ValueError("a share is of labels from 0 to 1")
+    judge, people = share_of(rows.sample), share_of(rows.people)
+    if reason := _too_few(rows):
+        return Corrected(Estimate(None, reason=reason), judge, people, len(given), None)
+    if np.ptp(given) == 0:  # a slope of 0: the labels alone
+        return Corrected(people, judge, people, len(given), 0.0)
+    fit = _fit([rows])
+    extra = _unseen([rows], fit.slope, (0.0, 1.0))
+    clusters, size = _labelled_clusters(rows), len(rows.sample.scores)
+    estimate = share_interval(fit.figures[0], clusters, size, None, extra)
+    return Corrected(estimate, judge, people, len(given), fit.slope)
+
+
+def corrected_difference(
+    first: LabelledSample, second: LabelledSample, span: Span | None = None
+) -> Corrected:
+    """People's mean of the first system minus that of the second, with its p-value.
+
+    Each system is corrected by its own labelled rows, so that a judge that favours one of them
+    favours nobody here; the slope is common to both. The same cluster name in both is the same
+    context. No interval, with the reason, for fewer than 5 labelled clusters of one of them.
+    """
+    both = [first, second]
+    judge = difference_of(first.sample, second.sample)
+    people = difference_of(first.people, second.people, span)
+    count = sum(int(rows.labelled.sum()) for rows in both)
+    if reason := _too_few(first) or _too_few(second):
+        return Corrected(Estimate(None, reason=reason), judge, people, count, None)
+    fit = _fit(both)
+    extra = _unseen(both, fit.slope, span)
+    figure = fit.figures[0] - fit.figures[1]
+    reason = _certain(both, fit.slope, span)
+    estimate = interval_of(figure, reason, difference_span(span), tested=True, extra=extra)
+    return Corrected(estimate, judge, people, count, fit.slope)
+
+
+# -- the estimator ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    figures: list[Jackknifed]
+    slope: float
+
+
+def _fit(systems: Sequence[LabelledSample]) -> _Fit:
+    """The corrected mean of each system, and without each cluster, with a slope common to all.
+
+    Sums by cluster make all figures at once: what remains is the total minus a cluster's sums.
+    """
+    members, size = cluster_members([rows.sample for rows in systems])
+    sums = [_sums(rows, member, size) for rows, member in zip(systems, members, strict=True)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = _slope([part.sums for part in sums])
+        found = [part.corrected(slope) for part in sums]
+    figures = []
+    for rows, member, values in zip(systems, members, found, strict=True):
+        share, _ = cluster_shares(member, size)
+        labelled = _labelled_clusters(rows)
+        least = max(1.0, (labelled - 1) / 3)
+        figures.append(Jackknifed(float(values[0]), values[1:], share, least, size - 1.0))
+    return _Fit(figures, float(slope[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Weighted sums of all rows and of each leave-out, shape (1 + clusters, 7), of values less
+    their centres: all rows' weight and score, labelled rows' weight, label, score, their product
+    and the score's square."""
+
+    sums: Floats
+    score_centre: float
+    label_centre: float
+
+    def corrected(self, slope: Floats) -> Floats:
+        """The label's mean plus the slope times what the judge's mean of all rows is above that of
+        the labelled ones."""
+        every, score, weight, label, labelled_score = self.sums.T[:5]
+        more = score / every - labelled_score / weight
+        values: Floats = self.label_centre + label / weight + slope * more
+        return values
+
+
+def _sums(rows: LabelledSample, member: npt.NDArray[np.intp], size: int) -> _Sums:
+    every, weights = rows.sample.row_weights, rows.weights_of_labels
+    labelled = rows.labelled
+    centre = float(np.average(rows.sample.scores[labelled], weights=weights[labelled]))
+    middle = float(np.average(rows.labels[labelled], weights=weights[labelled]))
+    score = rows.sample.scores - centre
+    label = np.where(labelled, rows.labels - middle, 0.0)
+    columns = [every, every * score, weights, weights * label, weights * score]
+    columns += [weights * label * score, weights * score * score]
+    by_cluster = np.stack([np.bincount(member, column, size) for column in columns], axis=1)
+    total = by_cluster.sum(axis=0)
+    left = total - by_cluster
+    gone = np.bincount(member, labelled, size) == labelled.sum()
+    left[gone, 2] = np.nan  # no label remains
+    return _Sums(np.vstack([total, left]), centre, middle)
+
+
+def _slope(parts: Sequence[Floats]) -> Floats:
+    """Least squares of label on score within systems, shape (1 + clusters,); never below 0, since
+    a judge that goes against people is not to be believed the other way round."""
+    products = np.zeros(len(parts[0]))
+    squares = np.zeros(len(parts[0]))
+    size = np.zeros(len(parts[0]))
+    for part in parts:
+        weight, label, score, product, square = part.T[2:]
+        products += product - label * score / weight
+        squares += square - score * score / weight
+        size += square
+    varies = squares > _FLAT * np.maximum(size, 1e-300)
+    slope: Floats = np.where(varies, np.maximum(products / np.where(varies, squares, 1.0), 0), 0.0)
+    slope[~np.isfinite(products)] = np.nan
+    return slope
+
+
+def _residual(rows: LabelledSample, slope: float) -> bool:
+    """Whether the label differs from what follows from the score, beyond a constant."""
+    given = rows.labelled
+    rest = rows.labels[given] - slope * rows.sample.scores[given]
+    return bool(np.ptp(rest) > 1e-9 * max(1.0, float(np.abs(rest).max())))
+
+
+def _unseen(systems: Sequence[LabelledSample], slope: float, span: Span | None) -> float:
+    """The error that labels may hide which follow from the judge's scores without exception."""
+    if span is None:
+        return 0.0
+    hidden = [
+        _NEVER / _labelled_clusters(rows) * (span[1] - span[0])
+        for rows in systems
+        if not _residual(rows, slope)
+    ]
+    return float(np.sqrt(np.square(hidden).sum()))
+
+
+def _certain(systems: Sequence[LabelledSample], slope: float, span: Span | None) -> str | None:
+    """Why there is no interval where labels follow from the scores and the scale is not known."""
+    if span is not None or all(_residual(rows, slope) for rows in systems):
+        return None
+    return "no interval: the labels follow from the judge's scores in every row, as if copied"
+
+
+def _labelled_clusters(rows: LabelledSample) -> int:
+    return cluster_count(rows.people)
+
+
+def _too_few(rows: LabelledSample) -> str | None:
+    count = _labelled_clusters(rows)
+    if count >= MIN_LABELLED:
+        return None
+    if not count:
+        return "no labelled rows"
+    what = "rows" if rows.sample.clusters is None else "clusters"
+    return f"{count} labelled {what}, fewer than {MIN_LABELLED}"

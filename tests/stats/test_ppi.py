@@ -1,0 +1,262 @@
+"""Prediction-powered inference against ppi-python, and by simulation where it has no answer."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.means import Sample, difference_of, mean_of, share_of
+from medal_judges.stats.ppi import (
+    LabelledSample,
+    corrected_difference,
+    corrected_mean,
+    corrected_share,
+)
+from medal_judges.stats.results import Estimate
+
+
+@pytest.fixture(scope="module")
+def library() -> ModuleType:
+    with warnings.catch_warnings():  # it silences every warning when it is imported
+        import ppi_py
+    return ppi_py
+
+
+def rows(
+    rng: np.random.Generator, n: int, labelled: int, r: float = 0.7, bias: float = 0.0
+) -> LabelledSample:
+    """People's labels are standard normal, the judge's correlate with them at ``r``."""
+    human = rng.normal(size=n)
+    score = r * human + np.sqrt(1 - r * r) * rng.normal(size=n) + bias
+    return LabelledSample(Sample(score), _some(human, labelled, rng))
+
+
+def _some(labels: Floats, count: int, rng: np.random.Generator) -> Floats:
+    given = np.full(len(labels), np.nan)
+    drawn = rng.choice(len(labels), count, replace=False)
+    given[drawn] = labels[drawn]
+    return given
+
+
+@pytest.mark.parametrize("count", [20, 300, 4000])
+def test_the_estimate_is_the_librarys(library: ModuleType, count: int) -> None:
+    case = rows(np.random.default_rng(count), 20_000, count)
+    given = case.labelled
+    y, f, rest = case.labels[given], case.sample.scores[given], case.sample.scores[~given]
+    found = corrected_mean(case)
+    assert found.slope is not None and found.estimate.value is not None
+    lam = found.slope / (1 + count / len(rest))  # the library has the labelled rows apart
+    expected = library.ppi_mean_pointestimate(y, f, rest, lam=lam)
+    assert found.estimate.value == pytest.approx(float(expected[0]), abs=1e-12)
+    low, high = library.ppi_mean_ci(y, f, rest, alpha=0.05)
+    if count == 4000:  # many labels: its tuning and its normal interval are ours
+        assert (found.estimate.low, found.estimate.high) == pytest.approx(
+            (float(low[0]), float(high[0])), abs=0.002
+        )
+    else:  # few: ours is wider than the normal's
+        ours = (found.estimate.high or 0) - (found.estimate.low or 0)
+        assert 0.95 < ours / (high[0] - low[0]) < 1.6
+
+
+def test_label_weights_are_the_librarys(library: ModuleType) -> None:
+    rng = np.random.default_rng(3)
+    case = rows(rng, 3000, 200)
+    given = case.labelled
+    weights = rng.uniform(0.5, 3, size=3000)
+    found = corrected_mean(LabelledSample(case.sample, case.labels, weights))
+    assert found.slope is not None
+    y, f, rest = case.labels[given], case.sample.scores[given], case.sample.scores[~given]
+    w = weights[given] / weights[given].mean()
+    # the judge's mean is over all rows here and over the others there
+    all_mean, labelled_mean = case.sample.scores.mean(), (w * f).mean()
+    expected = library.ppi_mean_pointestimate(y, f, rest, lam=found.slope, w=w)[0]
+    expected += found.slope * (all_mean - rest.mean())
+    assert found.estimate.value == pytest.approx(float(expected), abs=1e-12)
+    assert labelled_mean != pytest.approx(f.mean(), abs=1e-4)
+
+
+def coverage(draw: Callable[[np.random.Generator], Estimate], truth: float, runs: int) -> float:
+    rng = np.random.default_rng(11)
+    held = []
+    for _ in range(runs):
+        found = draw(rng)
+        assert found.low is not None and found.high is not None, found.reason
+        held.append(found.low <= truth <= found.high)
+    return float(np.mean(held))
+
+
+@pytest.mark.parametrize("count", [5, 10, 20, 100])
+@pytest.mark.parametrize("r", [0.2, 0.9])
+def test_few_labels_hold(count: int, r: float) -> None:
+    held = coverage(lambda g: corrected_mean(rows(g, 200, count, r)).estimate, 0.0, 400)
+    assert held >= 0.92
+
+
+def test_the_librarys_interval_is_too_narrow_for_ten_labels(library: ModuleType) -> None:
+    def theirs(rng: np.random.Generator) -> Estimate:
+        case = rows(rng, 200, 10)
+        given = case.labelled
+        scores = case.sample.scores
+        low, high = library.ppi_mean_ci(
+            case.labels[given], scores[given], scores[~given], alpha=0.05
+        )
+        return Estimate(0.0, float(low[0]), float(high[0]))
+
+    assert coverage(theirs, 0.0, 400) < 0.92
+
+
+def test_clusters_are_heeded() -> None:
+    """60 users with 1 to 9 dialogues; a quarter of the users are labelled."""
+
+    def draw(rng: np.random.Generator, told: bool) -> Estimate:
+        user = np.repeat(np.arange(60), rng.integers(1, 10, 60))
+        human = rng.normal(size=60)[user] + rng.normal(size=len(user))
+        score = human + 0.5 * rng.normal(size=60)[user] + 0.5 * rng.normal(size=len(user))
+        asked = np.isin(user, rng.choice(60, 15, replace=False))
+        clusters = [str(u) for u in user] if told else None
+        return corrected_mean(
+            LabelledSample(Sample(score, clusters), np.where(asked, human, np.nan))
+        ).estimate
+
+    assert coverage(lambda g: draw(g, True), 0.0, 400) >= 0.92
+    assert coverage(lambda g: draw(g, False), 0.0, 400) < 0.90
+
+
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.3])
+@pytest.mark.parametrize("count", [10, 50])
+def test_shares_hold(share: float, count: int) -> None:
+    def draw(rng: np.random.Generator) -> Estimate:
+        human = (rng.random(400) < share).astype(float)
+        wrong = rng.random(400) < np.where(human > 0, 0.2, 0.04)
+        score = np.where(wrong, 1 - human, human)
+        return corrected_share(LabelledSample(Sample(score), _some(human, count, rng))).estimate
+
+    assert coverage(draw, share, 400) >= 0.925
+
+
+def test_a_judge_that_favours_a_system_misleads_nobody() -> None:
+    """Both systems are equal to people; the judge gives the first 0.3 more."""
+
+    def corrected(rng: np.random.Generator) -> Estimate:
+        return corrected_difference(rows(rng, 300, 30, bias=0.3), rows(rng, 300, 30)).estimate
+
+    def plain(rng: np.random.Generator) -> Estimate:
+        return corrected_difference(rows(rng, 300, 30, bias=0.3), rows(rng, 300, 30)).judge
+
+    assert coverage(corrected, 0.0, 300) >= 0.92
+    assert coverage(plain, 0.0, 300) < 0.2
+
+
+def test_labels_drawn_by_the_score_need_their_weights() -> None:
+    """Low scores are labelled five times as often."""
+
+    def draw(rng: np.random.Generator, told: bool) -> Estimate:
+        case = rows(rng, 600, 600, r=0.5)
+        chance = np.where(case.sample.scores < 0, 0.25, 0.05)
+        labels = np.where(
+            rng.random(600) < chance, case.labels + np.abs(case.sample.scores), np.nan
+        )
+        return corrected_mean(
+            LabelledSample(case.sample, labels, 1 / chance if told else None)
+        ).estimate
+
+    truth = np.sqrt(2 / np.pi)  # the mean size of a score
+    assert coverage(lambda g: draw(g, True), truth, 400) >= 0.92
+    assert coverage(lambda g: draw(g, False), truth, 200) < 0.9
+
+
+# -- what is small, empty or the same ---------------------------------------------------------
+
+SCORES = np.array([0, 1, 0, 0, 1, 1, 0, 1, 0, 0, 0, 1] * 10, dtype=float)
+
+
+def labelled(values: Floats, count: int) -> LabelledSample:
+    labels = values.copy()
+    labels[count:] = np.nan
+    return LabelledSample(Sample(SCORES), labels)
+
+
+def test_no_and_few_labels_say_so() -> None:
+    for count, reason in ((0, "no labelled rows"), (4, "4 labelled rows, fewer than 5")):
+        case = labelled(SCORES, count)
+        for found in (
+            corrected_mean(case),
+            corrected_share(case),
+            corrected_difference(case, case),
+        ):
+            assert found.estimate == Estimate(None, reason=reason)
+            assert found.judge.value is not None and found.slope is None
+
+
+def test_labels_of_one_class() -> None:
+    none = corrected_share(labelled(np.zeros(120), 20))
+    assert none.estimate.value == 0 and none.slope == 0
+    assert none.estimate.low == 0 and none.estimate.high is not None
+    assert 0.139 < none.estimate.high < 0.25  # 0 of 20: exactly 0.139 one-sided, 0.168 two-sided
+    every = corrected_share(labelled(np.ones(120), 20)).estimate
+    assert every.high == 1 and every.low == pytest.approx(1 - none.estimate.high)
+    mean = corrected_mean(labelled(np.full(120, 3.0), 20), (1.0, 5.0)).estimate
+    assert mean.value == 3 and mean.low is not None and mean.high is not None
+    assert mean.low <= 3 - 4 * 0.168 and mean.high >= 3 + 4 * 0.168
+
+
+def test_labels_that_are_the_judges_scores() -> None:
+    """They may hide a rate of errors of 3.7 / n, which a scale turns into an interval."""
+    found = corrected_share(labelled(SCORES, 20)).estimate
+    whole = share_of(Sample(SCORES))
+    assert found.value == pytest.approx(whole.value)
+    assert found.low is not None and found.high is not None and found.value is not None
+    assert found.high - found.value > 0.15 and found.value - found.low > 0.15
+    unknown = corrected_mean(labelled(SCORES, 20)).estimate
+    assert unknown.low is None and "follow from the judge's scores" in (unknown.reason or "")
+    same = corrected_difference(labelled(SCORES, 20), labelled(SCORES, 20), (0.0, 1.0)).estimate
+    assert same.value == pytest.approx(0) and same.p_value == pytest.approx(1)
+    assert same.low is not None and same.low < -0.15
+
+
+def test_a_judge_that_says_nothing_leaves_the_labels() -> None:
+    rng = np.random.default_rng(5)
+    labels = _some(rng.normal(size=100), 40, rng)
+    found = corrected_mean(LabelledSample(Sample(np.full(100, 2.0)), labels))
+    assert found.slope == 0
+    assert found.estimate.value == pytest.approx(np.nanmean(labels))
+    everyone = rows(rng, 50, 50)
+    whole = corrected_mean(everyone)
+    assert whole.estimate.value == pytest.approx(mean_of(everyone.people).value)
+
+
+def test_the_scale_of_the_judge_does_not_matter() -> None:
+    case = rows(np.random.default_rng(1), 200, 30)
+    other = LabelledSample(Sample(case.sample.scores * 25 + 1e6), case.labels)
+    one, two = corrected_mean(case).estimate, corrected_mean(other).estimate
+    for end in ("value", "low", "high"):
+        assert getattr(one, end) == pytest.approx(getattr(two, end), rel=1e-6)
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(ValueError, match="leave out rows"):
+        Sample(np.array([1.0, np.nan]))
+    with pytest.raises(ValueError, match="clusters: 1 for 2"):
+        Sample(np.ones(2), ["a"])
+    with pytest.raises(ValueError, match="weights"):
+        Sample(np.ones(2), weights=np.array([1.0, 0.0]))
+    with pytest.raises(ValueError, match="labels: 3 for 2"):
+        LabelledSample(Sample(np.ones(2)), np.ones(3))
+    with pytest.raises(ValueError, match="label_weights"):
+        LabelledSample(Sample(np.ones(2)), np.ones(2), np.zeros(2))
+    with pytest.raises(ValueError, match="labels from 0 to 1"):
+        corrected_share(LabelledSample(Sample(np.ones(2)), np.full(2, 3.0)))
+    with pytest.raises(ValueError, match="scores from 0 to 1"):
+        share_of(Sample(np.full(6, 3.0)))
+
+
+def test_the_difference_of_nothing() -> None:
+    empty = Sample(np.array([]))
+    assert difference_of(empty, Sample(np.ones(9))).reason == "no rows"
+    assert mean_of(empty).reason == "no rows"
+    assert share_of(empty).reason == "no rows"

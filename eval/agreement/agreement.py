@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -16,13 +15,17 @@ from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.eval.metaeval.ceiling import (
     MEASUREMENT,
-    MOST_COLUMNS,
     binary_ceiling,
     busiest,
     graded_ceiling,
     krippendorff_alpha,
 )
 from medal_judges.eval.metaeval.metaeval import kind_of
+from medal_judges.eval.metaeval.rater_model import (
+    AnnotatorFigures,
+    annotator_figures,
+    answers_by_annotator,
+)
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import MIN_ROWS, Floats, Statistic, weighted_spearman
@@ -31,7 +34,6 @@ from medal_judges.stats.results import Estimate
 from medal_judges.stats.weights import Weights, effective_size, row_weights, weighted
 
 ALL = "all"  # every language together
-PEOPLE, POSITIONS = "people", "positions"
 _NO_PAIRS = "no row has answers of two annotators"
 
 
@@ -42,7 +44,8 @@ class Agreement:
     ``figures``: ``exact`` (share of pairs of answers to one row that are equal), ``adjacent``
     (share at most 1 apart, graded dimensions only), ``alpha`` (Krippendorff's, ``measurement``
     nominal, ordinal or interval) and ``spearman`` (over pairs of annotators); ``ceiling``: one
-    annotator against the others, see ceiling.py. ``rows`` have an answer, ``shared`` of them two
+    annotator against the others, see ceiling.py; ``each``: the people by name, see rater_model.py.
+    ``rows`` have an answer, ``shared`` of them two
     or more, which make ``pairs``. ``columns`` says what a pair of annotators is: ``people``
     by name, or ``positions`` in the label list, which need not be the same person in two rows; of
     more than 50 those with most answers make ``spearman`` and ``ceiling``.
@@ -59,6 +62,7 @@ class Agreement:
     mean: float | None
     figures: Mapping[str, Estimate]
     ceiling: Mapping[str, Estimate] = field(default_factory=dict)
+    each: Sequence[AnnotatorFigures] = ()
 
     @property
     def measurement(self) -> str:
@@ -76,9 +80,16 @@ class Agreement:
         record |= {"mean": self.mean, "share_positive": self.share_positive}
         record["measurement"] = self.measurement
         for name in ("figures", "ceiling"):
-            estimates: Mapping[str, Estimate] = getattr(self, name)
-            record[name] = {key: _estimate_record(value) for key, value in estimates.items()}
+            record[name] = _estimate_records(getattr(self, name))
+        record["annotator"] = {
+            one.name: {"answers": one.answers, **_estimate_records(one.figures)}
+            for one in self.each
+        }
         return record
+
+
+def _estimate_records(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
+    return {key: _estimate_record(value) for key, value in estimates.items()}
 
 
 def _estimate_record(estimate: Estimate) -> dict[str, Any]:
@@ -125,10 +136,11 @@ def _agreement(
 ) -> Agreement:
     answered = [row for row in rows if (r := row.rating(name)) is not None and r.given]
     values = answer_matrix(answered, name)
-    people, columns, annotators = _by_annotator(answered, name, values)
+    by = answers_by_annotator(answered, name, values)
     answers = np.isfinite(values).sum(axis=1)
     counts = row_weights(answered, weights)
-    figures, ceiling = _figures(answered, kind, values, people, counts)
+    released = any(row.aggregated for row in answered)
+    figures, ceiling = _figures(answered, kind, values, by.values, counts)
     return Agreement(
         dimension=name,
         kind=kind,
@@ -136,11 +148,12 @@ def _agreement(
         rows=len(answered),
         shared=int((answers > 1).sum()),
         pairs=int((answers * (answers - 1) // 2).sum()),
-        annotators=annotators,
-        columns=columns,
+        annotators=by.annotators,
+        columns=by.columns,
         mean=_mean(values, counts),
         figures=figures,
         ceiling=ceiling,
+        each=[] if released else annotator_figures(by, kind, [row.group for row in answered]),
     )
 
 
@@ -259,38 +272,6 @@ def _share(part: Floats, whole: Floats) -> Floats:
     out: Floats = np.full(len(whole), np.nan)
     np.divide(part, whole, out=out, where=whole > 0)
     return out
-
-
-def _by_annotator(
-    rows: Sequence[LabelledDialogue], name: str, values: Floats
-) -> tuple[Floats, str, int]:
-    """Answers by person, shape (rows, people), where every row names its annotators in
-    ``extra["annotators"]``, else ``values`` by position; which of the two; and how many there are.
-    Of more than MOST_COLUMNS people those with most answers. Labels of a machine (``labels_by``)
-    are nobody's, though the row may still name those who annotated it before."""
-    by_position = values, POSITIONS, int(np.isfinite(values).any(axis=0).sum())
-    named: list[list[str]] = []
-    for row in rows:
-        people = None if row.extra.get("labels_by") else row.extra.get("annotators")
-        if not isinstance(people, list) or len(people) != len(row.labels[name]):
-            return by_position
-        named.append([str(person) for person in people])
-        if len(set(named[-1])) < len(people):
-            return by_position
-    answers = Counter(
-        person
-        for people, given in zip(named, np.isfinite(values), strict=True)
-        for person, gave in zip(people, given, strict=False)
-        if gave
-    )
-    most = sorted(answers, key=lambda person: (-answers[person], person))[:MOST_COLUMNS]
-    column = {person: k for k, person in enumerate(sorted(most))}
-    out = np.full((len(rows), len(column)), np.nan)
-    for i, people in enumerate(named):
-        for k, person in enumerate(people):
-            if person in column:
-                out[i, column[person]] = values[i, k]
-    return out, PEOPLE, len(answers)
 
 
 def _at_an_end(key: str, estimate: Estimate, trials: float) -> Estimate:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from medal_judges.eval.agreement.agreement import ALL, POSITIONS, Agreement
+from medal_judges.eval.agreement.agreement import ALL, Agreement
+from medal_judges.eval.metaeval.rater_model import POSITIONS
 from medal_judges.files import atomic_write
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.numbers import interval, label, number
@@ -40,6 +41,13 @@ _CEILING = (
     "One annotator against the mean of the others (graded), or one against another (issues), "
     "averaged over positions. A judge that is held against the mean of all of them can score "
     "higher without being better; medal benchmark holds it against the same others too."
+)
+_ANNOTATORS = (
+    "Each annotator on the dialogues that another answered too. Leaning: how far above the average "
+    "annotator they answer the same dialogues. Reliability: correlation of their answers with "
+    "what annotators share, without the others' errors; above 1 is chance. Issues: how often they "
+    "mark one that is there (sensitivity), and leave alone what is none (specificity), by Dawid "
+    "and Skene's model, as crowd-kit fits it."
 )
 _ABOUT = ("dimension", "kind", "lang", "rows", "shared", "pairs", "annotators", "columns", "mean",
           "share_positive", "measurement")  # fmt: skip
@@ -82,7 +90,11 @@ def write_agreement(
             *(getattr(estimate, key) for key in _ESTIMATE),
         )
         for one in agreements
-        for part, figures in (("agreement", one.figures), ("ceiling", one.ceiling))
+        for part, figures in (
+            ("agreement", one.figures),
+            ("ceiling", one.ceiling),
+            *((f"annotator {a.name}", a.figures) for a in one.each),
+        )
         for name, estimate in figures.items()
     )
     write_csv(folder / "figures.csv", (*_ABOUT, "part", "figure", *_ESTIMATE), lines)
@@ -109,6 +121,8 @@ def _page(heading: str, agreements: Sequence[Agreement], facts: Sequence[tuple[s
     ]
     sections.append(Section("figures", "All figures", [_figure_table(agreements)]))
     sections.append(Section("ceilings", "Human ceilings", _ceiling_tables(agreements), _CEILING))
+    if each := _annotator_tables(agreements):
+        sections.append(Section("annotators", "Annotators", each, _ANNOTATORS))
     return render_page(heading, subtitle, [*sections, facts_section(facts)])
 
 
@@ -202,12 +216,33 @@ def _ceiling_tables(agreements: Sequence[Agreement]) -> list[Table]:
     return [table for table in tables if table.rows]
 
 
+def _annotator_tables(agreements: Sequence[Agreement]) -> list[Table]:
+    """The people by name, a table for graded dimensions and one for issues; over all languages
+    where there are several, since people's habits hardly change with them."""
+    last = {one.dimension: one for one in agreements}  # of all languages, where there are several
+    tables = []
+    for title, kinds, metrics in (
+        ("Graded dimensions", ("ordinal", "continuous"), ("leaning", "reliability")),
+        ("Issues", ("binary",), ("sensitivity", "specificity")),
+    ):
+        rows: list[Row] = []
+        headings: dict[int, str] = {}
+        for one in last.values():
+            if one.kind in kinds and one.each:
+                headings[len(rows)] = one.dimension.replace("_", " ")
+                rows += [(a.name, a.answers, *(a.figures[m] for m in metrics)) for a in one.each]
+        tables.append(Table(title, ("Annotator", "answers", *metrics), rows, headings=headings))
+    return [table for table in tables if table.rows]
+
+
 def print_agreement(agreements: Sequence[Agreement]) -> None:
     """The page's tables, α with its interval."""
     console = wide_console()
     console.print(rich_table(_figure_table(agreements), _PRINTED, intervals=("α",)))
     for table in _ceiling_tables(agreements):
         console.print(rich_table(replace(table, title=f"Human ceilings: {table.title}")))
+    for table in _annotator_tables(agreements):
+        console.print(rich_table(replace(table, title=f"Annotators: {table.title}")))
     for note in _notes(agreements):
         console.print(note, style="dim", highlight=False)
 

@@ -15,6 +15,7 @@ from medal_judges.eval.benchmark.runner import Answers, BenchmarkRun
 from medal_judges.eval.benchmark.sets import BenchmarkSet
 from medal_judges.eval.metaeval.alignment import align
 from medal_judges.eval.metaeval.cascade import cascade_curve
+from medal_judges.eval.metaeval.ceiling import MOST_COLUMNS
 from medal_judges.eval.metaeval.comparison import comparison_tables
 from medal_judges.eval.metaeval.dimension_means import dimension_means_table
 from medal_judges.eval.metaeval.metaeval import (
@@ -37,8 +38,9 @@ _WITHIN_NOTE = (
 )
 _CEILING_NOTE = (
     "one annotator against the mean of the others (issues: against each other one) on rows with "
-    "two answers or more, averaged over positions by rows; like for like, the judge stands in the "
-    "annotator's place"
+    "two answers or more, averaged over positions by rows (of more than "
+    f"{MOST_COLUMNS} those with most answers); like for like, the judge stands in the annotator's "
+    "place"
 )
 
 

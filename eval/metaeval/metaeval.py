@@ -17,6 +17,7 @@ from medal_judges.eval.metaeval.classification import (
     counts,
     not_classifiable,
 )
+from medal_judges.eval.metaeval.rater_model import noise_free
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Scale
@@ -105,6 +106,7 @@ def evaluate(
         ceiling=compared.person,
         like_for_like=compared.judge,
         ceiling_rows=compared.rows,
+        noise_free=noise_free(aligned, kind, question.dimension),
         ceiling_difference=compared.difference,
         slices={name: _slice(aligned, part, kind) for name, part in slices.items()},
         slice_ceilings={name: one.person for name, one in sliced.items()},

@@ -91,12 +91,14 @@ def _figures(rows: Sequence[ResultRow]) -> Iterator[Line]:
 
 
 def _ceilings(rows: Sequence[ResultRow]) -> Iterator[Line]:
-    """One annotator against the others, the judge against the same others, and what lies between;
+    """One annotator against the others, the judge against the same others and against what
+    annotators share, and what lies between;
     ``slice`` is empty for the whole set."""
     for row in rows:
         whole = (*_at(row), None, row.ceiling_rows)
         yield from _lines((*whole, "annotator"), row.ceiling)
         yield from _lines((*whole, "judge"), row.like_for_like)
+        yield from _lines((*whole, "judge, noise-free"), row.noise_free)
         if row.ceiling_difference is not None:
             difference = {primary_metric(row.kind): row.ceiling_difference}
             yield from _lines((*whole, "judge minus annotator"), difference)

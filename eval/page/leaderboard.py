@@ -140,12 +140,14 @@ def dimension_table(view: Arrangement, key: SetKey, dimensions: Sequence[str]) -
         others = [Figured(ceiling, brief=binary) for ceiling in ceilings]
         counts = ("",) if binary else ()
         answered = view.ceiling_rows(key, dimension) or ""
-        rows.append(("human ceiling", "", bar, others[0], "", *others[1:], *counts, answered, ""))
+        rows.append(
+            ("human ceiling", "", bar, others[0], "", "", *others[1:], *counts, answered, "")
+        )
     name = "issues" if binary else dimensions[0]
     heads = [label(metric) for metric in metrics]
     return Table(
         f"{key.label}: {name}" if binary or len(dimensions) == 1 else key.label,
-        ("Judge", heads[0], "", "Like for like", "minus ceiling", *heads[1:],
+        ("Judge", heads[0], "", "Like for like", "minus ceiling", "Noise-free", *heads[1:],
          *(("Counts",) if binary else ()), "n", "Coverage"),
         rows,
         headings=headings,
@@ -168,6 +170,7 @@ def _judge_row(
         IntervalBar(headline, span, ceiling, like.value),
         like,
         Figured(like if like.value is None else row.ceiling_difference),
+        Figured(shown(row, metrics[0]) if row.under_floor else row.noise_free.get(metrics[0])),
         *(Figured(shown(row, metric), brief=metric in _BRIEF) for metric in metrics[1:]),
         *((counts,) if row.kind == "binary" else ()),
         row.n,

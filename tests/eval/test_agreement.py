@@ -19,9 +19,10 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import MedalError
-from medal_judges.eval.agreement.agreement import ALL, PEOPLE, POSITIONS, agreements
+from medal_judges.eval.agreement.agreement import ALL, agreements
 from medal_judges.eval.agreement.report import write_agreement
 from medal_judges.eval.metaeval.alignment import answer_matrix
+from medal_judges.eval.metaeval.rater_model import PEOPLE, POSITIONS
 from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue, parse_labelled
 from medal_judges.stats.alpha import alpha_statistic

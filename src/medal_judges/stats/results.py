@@ -48,6 +48,7 @@ class ResultRow:
     ``ceiling`` is the same figure for one annotator against the others, ``like_for_like`` for the
     judge against the same others, both on the ``ceiling_rows`` rows with two answers or more;
     ``ceiling_difference`` is the judge's headline figure minus the annotator's there.
+    ``noise_free`` is the judge's headline figure without the annotators' noise (rater_model.py).
     ``slice_ceilings`` and ``slice_like_for_like`` have the headline figures of the slices.
     ``clusters`` says what the intervals leave out at a time. Under ``min_coverage`` there is no
     headline. ``human_scale`` and ``judge_scale`` are (lowest, highest) of people's raw answers and
@@ -65,6 +66,7 @@ class ResultRow:
     metrics: Mapping[str, Estimate]
     ceiling: Mapping[str, Estimate] = field(default_factory=dict)
     like_for_like: Mapping[str, Estimate] = field(default_factory=dict)
+    noise_free: Mapping[str, Estimate] = field(default_factory=dict)
     ceiling_rows: int = 0
     ceiling_difference: Estimate | None = None
     slices: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)

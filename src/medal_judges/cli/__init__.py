@@ -35,7 +35,7 @@ COMMANDS = {
     "export": ("export", "Write a judge as a plain model of transformers."),
     "push": ("push", "Upload a saved judge to the Hub."),
     "judges": ("listing", "List the shipped judges."),
-    "configs": ("listing", "List the shipped configs of each command."),
+    "configs": ("configs", "List, show or copy what is shipped: configs, rubrics, prompts."),
 }
 
 

@@ -36,6 +36,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "models.hybrid",
     ),
     ("inference",),
+    ("inference.serving",),
     ("data_prep",),
     ("training.config",),
     ("training.rows",),

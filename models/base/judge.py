@@ -42,11 +42,13 @@ NO_ASSISTANT_TURN = "no assistant turn to judge"
 class ScoreRequest:
     """One thing to score: a dialogue cut at the judged turn, and what the family made of it.
 
-    ``tokens`` is the length that batches are budgeted by; ``payload`` belongs to the family.
+    ``tokens`` is the length that batches are budgeted by; ``payload`` belongs to the family;
+    ``row`` tells its dialogue from others of the window, whose ids may be equal.
     """
 
     dialogue: Dialogue
     turn: int | None
+    row: int = 0
     tokens: int = 0
     payload: Any = None
     truncated_turns: int = 0
@@ -182,24 +184,25 @@ class Judge(ABC):
         cut = turns = 0
         outside: Counter[str] = Counter()
         for window in windows(dialogues, self.window):
-            unknown: dict[str, str] = {}  # id -> language of those in none of the judge's
+            unknown: dict[int, str] = {}  # row -> language of those in none of the judge's
             if unknown_language != "allow" and self.languages is not None:
-                outsiders = {d.id: language_outside(d, self.languages) for d in window}
-                unknown = {id: lang for id, lang in outsiders.items() if lang is not None}
+                outsiders = [language_outside(d, self.languages) for d in window]
+                unknown = {row: lang for row, lang in enumerate(outsiders) if lang is not None}
             refused = unknown if unknown_language == "refuse" else {}
             for request, prediction in self._score_window(window, level, names, refused, progress):
-                id, reason = request.dialogue.id, NO_ASSISTANT_TURN
+                row, reason = request.row, NO_ASSISTANT_TURN
                 if prediction is not None:
                     judgement = _judgement(request, prediction, signature)
                 else:
-                    if id in refused:
-                        reason = f"in {refused[id]!r}; the judge was made for {known}"
+                    if row in refused:
+                        reason = f"in {refused[row]!r}; the judge was made for {known}"
+                    id = request.dialogue.id
                     judgement = unscored(id, signature, names, reason, request.turn)
                 cut += judgement.truncated_turns > 0
                 turns += judgement.truncated_turns
-                if id in unknown:
-                    outside[unknown[id]] += 1
-                    judgement = replace(judgement, unknown_language=unknown[id])
+                if row in unknown:
+                    outside[unknown[row]] += 1
+                    judgement = replace(judgement, unknown_language=unknown[row])
                 yield judgement
         if cut:
             logger.warning("%d judgements: %d whole turns beyond the judge's window", cut, turns)
@@ -216,19 +219,19 @@ class Judge(ABC):
         window: Sequence[Dialogue],
         level: ScoreLevel,
         names: Sequence[str],
-        refused: Mapping[str, str],
+        refused: Mapping[int, str],
         progress: Callable[[int], None],
     ) -> Iterator[tuple[ScoreRequest, Prediction | None]]:
         """Each request of the dialogues in ``window``, in order, with its prediction; None for one
         that is not scored."""
-        plans = [requests_at(dialogue, level) for dialogue in window]
-        owners = [row for row, plan in enumerate(plans) for _ in plan]
+        plans = [requests_at(dialogue, level, row) for row, dialogue in enumerate(window)]
         requests = [request for plan in plans for request in plan]
+        owners = [request.row for request in requests]
         predictions: dict[int, Prediction] = {}
         judged = [
             i
             for i, request in enumerate(requests)
-            if request.dialogue.assistant_turns and request.dialogue.id not in refused
+            if request.dialogue.assistant_turns and request.row not in refused
         ]
         waiting = Counter(owners[i] for i in judged)  # dialogue -> its requests without an answer
         progress(len(window) - len(waiting))
@@ -355,10 +358,10 @@ def _checked_dialogue(index: int, dialogue: object) -> Dialogue:
     raise ConfigError(f"dialogues[{index}] is {what}, not a Dialogue", hint=hint)
 
 
-def requests_at(dialogue: Dialogue, level: ScoreLevel) -> list[ScoreRequest]:
-    """What there is to score in one dialogue at ``level``."""
+def requests_at(dialogue: Dialogue, level: ScoreLevel, row: int = 0) -> list[ScoreRequest]:
+    """What there is to score in one dialogue at ``level``; ``row``: see ScoreRequest."""
     turns = dialogue.assistant_turns
     if level == "dialogue" or not turns:
-        return [ScoreRequest(dialogue, None)]
+        return [ScoreRequest(dialogue, None, row)]
     chosen = turns if level == "turn" else turns[-1:]
-    return [ScoreRequest(dialogue.upto(turn), turn) for turn in chosen]
+    return [ScoreRequest(dialogue.upto(turn), turn, row) for turn in chosen]

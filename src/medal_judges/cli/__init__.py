@@ -27,6 +27,7 @@ COMMANDS = {
     "train": ("train", "Train a judge."),
     "calibrate": ("calibrate", "Put a follow-up judge's raw values on a human scale."),
     "score": ("score", "Judge dialogues."),
+    "serve": ("serve", "Judge dialogues that come over HTTP."),
     "label": ("label", "Label dialogues by a judge; malformed users apart."),
     "benchmark": ("benchmark", "Compare judges with people on sets; write the page."),
     "agreement": ("agreement", "How well annotators agree with one another."),
@@ -35,7 +36,7 @@ COMMANDS = {
     "export": ("export", "Write a judge as a plain model of transformers."),
     "push": ("push", "Upload a saved judge to the Hub."),
     "judges": ("listing", "List the shipped judges."),
-    "configs": ("configs", "List, show or copy what is shipped: configs, rubrics, prompts."),
+    "configs": ("listing", "List the shipped configs of each command."),
 }
 
 

@@ -1,0 +1,144 @@
+"""What a client sends to /score, checked: dialogues and what is asked of them.
+
+A body is one row with ``messages`` or ``dialogue``, or many under ``dialogues``; ``level``,
+``dimensions`` and ``unknown_language`` stand beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, get_args
+
+from medal_judges.dialogue import Dialogue, parse_dialogue, parse_id
+from medal_judges.dimension import Dimension
+from medal_judges.errors import DataError, RecordError, did_you_mean
+from medal_judges.fields import mapping, optional_text
+from medal_judges.inference.scoring import ScoreOptions
+from medal_judges.inference.serving.limits import RefusedError, ServeLimits
+from medal_judges.jsonl import parse_line
+from medal_judges.models.base.judge import ScoreLevel
+from medal_judges.models.base.judged_languages import POLICIES
+
+OPTIONS = ("level", "dimensions", "unknown_language")
+ROW = ("id", "lang", "messages", "dialogue", "source", "models", "context", "meta", "assistant")
+TOLD = 20  # bad rows that an answer names
+
+
+def parse_body(
+    body: bytes, dimensions: tuple[Dimension, ...], options: ScoreOptions, limits: ServeLimits
+) -> tuple[list[Dialogue], ScoreOptions]:
+    """The dialogues of a request and what it asks; ``options`` are the server's own.
+
+    Raises RefusedError: 400 for what is no JSON, 413 beyond the limits, 422 that names the fields.
+    """
+    record = _json(body)
+    if not isinstance(record, dict):
+        raise RefusedError(422, "expected a JSON object", field="(body)")
+    known = (*OPTIONS, "dialogues") if "dialogues" in record else (*OPTIONS, *ROW)
+    for name in record:
+        if name not in known:
+            hint = f"{did_you_mean(name, known)}known: {', '.join(known)}"
+            raise RefusedError(422, f"unknown field {name!r:.80}", field=f"{name:.80}", hint=hint)
+    asked = _options(record, dimensions, options)
+    if "dialogues" not in record:
+        return [_checked(record, "", limits)], asked
+    rows = record["dialogues"]
+    if not isinstance(rows, list) or not rows:
+        raise RefusedError(422, "expected a non-empty list of dialogues", field="dialogues")
+    if len(rows) > limits.dialogues:
+        said = f"{len(rows)} dialogues in one request; at most {limits.dialogues} are taken"
+        raise RefusedError(413, said, field="dialogues", hint="send them in several requests")
+    return _rows(rows, limits), asked
+
+
+def _json(body: bytes) -> object:
+    try:
+        return parse_line("(body)", 1, body.decode("utf-8"), lambda value: value)
+    except UnicodeDecodeError as error:
+        raise RefusedError(400, f"the body is not UTF-8 (byte {error.start})") from None
+    except DataError as error:
+        problem = error.__cause__ if isinstance(error.__cause__, RecordError) else None
+        where = problem.field if problem is not None else "(line)"
+        if where != "(line)":  # JSON, with half of a surrogate pair in it
+            raise RefusedError(422, error.problem, field=where) from None
+        raise RefusedError(400, "the body is not JSON that can be read", hint=error.problem) from (
+            None
+        )
+
+
+def _options(
+    record: Mapping[str, Any], dimensions: tuple[Dimension, ...], options: ScoreOptions
+) -> ScoreOptions:
+    level = record.get("level", options.level)
+    if level not in get_args(ScoreLevel):
+        raise RefusedError(422, "expected dialogue, turn or last", field="level")
+    policy = record.get("unknown_language", options.unknown_language)
+    if policy not in POLICIES:
+        raise RefusedError(422, f"expected one of {', '.join(POLICIES)}", field="unknown_language")
+    wanted, known = record.get("dimensions"), [dimension.name for dimension in dimensions]
+    if wanted is None:
+        wanted = options.dimensions
+    elif not isinstance(wanted, list) or not wanted:
+        raise RefusedError(422, "expected a non-empty list of names", field="dimensions")
+    for index, name in enumerate(wanted or ()):
+        if name not in known:
+            told = f"this judge has no dimension {name!r:.80}"
+            hint = f"it has: {', '.join(known)}"
+            raise RefusedError(422, told, field=f"dimensions[{index}]", hint=hint)
+    return replace(options, level=level, dimensions=wanted, unknown_language=policy)
+
+
+def _rows(rows: list[object], limits: ServeLimits) -> list[Dialogue]:
+    dialogues: list[Dialogue] = []
+    bad: list[dict[str, object]] = []
+    for index, row in enumerate(rows):
+        try:
+            dialogues.append(_checked(row, f"dialogues[{index}]", limits))
+        except RefusedError as error:
+            if error.status != 422:
+                raise
+            bad.append({"row": index, "field": error.field, "problem": error.message})
+    if bad:
+        raise RefusedError(
+            422,
+            f"{len(bad)} of {len(rows)} dialogues are malformed; nothing was scored",
+            field=str(bad[0]["field"]),
+            rows=bad[:TOLD],
+        )
+    return dialogues
+
+
+def _checked(row: object, place: str, limits: ServeLimits) -> Dialogue:
+    """The dialogue of ``row``, which stands at ``place`` of the body."""
+    turns = row.get("messages", row.get("dialogue")) if isinstance(row, Mapping) else None
+    if isinstance(turns, list) and len(turns) > limits.turns:
+        said = f"a dialogue of {len(turns)} turns; at most {limits.turns} are taken"
+        raise RefusedError(413, said, field=place or "messages")
+    try:
+        return parse_row(row)
+    except RecordError as error:
+        field = place if error.field == "(line)" else f"{place}.{error.field}".lstrip(".")
+        raise RefusedError(422, error.message, field=field or "(body)") from None
+
+
+def parse_row(row: object) -> Dialogue:
+    """A dialogue of one row: OpenAI's ``messages`` (an id is made from the content where there is
+    none), or a line of this toolkit. Raises RecordError that names the field."""
+    if not isinstance(row, Mapping) or "messages" not in row:
+        return parse_dialogue(row)
+    if "dialogue" in row:
+        raise RecordError("dialogue", "messages or dialogue, not both", row["dialogue"])
+    messages = row["messages"]
+    if not isinstance(messages, list) or not messages:
+        raise RecordError("messages", "a non-empty list of {role, content}", messages)
+    return Dialogue.from_messages(
+        messages,
+        id=None if row.get("id") is None else parse_id(row["id"]),
+        lang=row.get("lang"),
+        source=optional_text(row, "source"),
+        models=mapping(row, "models"),
+        context=mapping(row, "context"),
+        meta=mapping(row, "meta"),
+        assistant=optional_text(row, "assistant"),
+    )

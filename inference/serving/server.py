@@ -1,0 +1,116 @@
+"""A judge as a server: a socket, uvicorn, and a clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import uvicorn
+
+from medal_judges.errors import ConfigError, MedalError
+from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions
+from medal_judges.inference.serving.app import ScoreService, make_app
+from medal_judges.inference.serving.guard import is_loopback, require_token
+from medal_judges.inference.serving.limits import ServeLimits
+from medal_judges.models.base.judge import Judge
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_LIMITS = ServeLimits()
+
+
+class ScoreServer(uvicorn.Server):
+    """uvicorn's server that ends with exit code 0 after SIGTERM and SIGINT: what was accepted is
+    finished (``drain_seconds`` at most, then it is told 503), new requests are refused. A second
+    signal ends it at once."""
+
+    def __init__(self, config: uvicorn.Config, service: ScoreService) -> None:
+        super().__init__(config)
+        self.service = service
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # uvicorn's own raises the signal again in the end, which makes the exit code -15.
+        kinds = (signal.SIGINT, signal.SIGTERM)
+        before = {kind: signal.signal(kind, self.handle_exit) for kind in kinds}
+        try:
+            yield
+        finally:
+            for kind, handler in before.items():
+                signal.signal(kind, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            self.force_exit = True
+        self.should_exit = self.service.stopping = True
+        if self.loop is not None:
+            limit = self.service.limits.drain_seconds
+            give_up = self.service.give_up
+            self.loop.call_soon_threadsafe(self.loop.call_later, limit, give_up)
+
+
+def serve(
+    judge: Judge,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    options: ScoreOptions = DEFAULT_OPTIONS,
+    limits: ServeLimits = DEFAULT_LIMITS,
+    ready: Callable[[str], None] = lambda address: None,
+) -> None:
+    """Answer requests until SIGTERM or SIGINT; ``ready`` is called with the address once others can
+    connect. Port 0 takes a free one.
+
+    Raises ConfigError for an address of other machines without a ``token``, for a judge that waits
+    hours for a batch API, and where the port is taken.
+    """
+    require_token(host, token)
+    if any(model.capabilities.batch_api for model in judge.language_models()):
+        raise ConfigError(
+            "this judge asks a batch API, which answers in hours: no client waits for that",
+            hint="leave llm.batch out for a server",
+        )
+    listener = _listen(host, port)
+    service = ScoreService(judge, options, limits)
+    app = make_app(service, token, is_loopback(host))
+    config = uvicorn.Config(
+        app,
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=limits.connections,
+        timeout_graceful_shutdown=int(limits.drain_seconds) + 5,
+    )
+    with listener:
+        bound = listener.getsockname()
+        name = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        ready(f"http://{name}:{bound[1]}")
+        ScoreServer(config, service).run([listener])
+    if not service.worker.stop(limits.drain_seconds):
+        logger.warning("the judge was still busy with a window, which nobody waited for any more")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise MedalError(
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            hint="--port 0 takes a free port",
+        ) from error

@@ -1,0 +1,96 @@
+"""``medal serve JUDGE``: a judge behind HTTP."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Literal
+
+import typer
+
+from medal_judges.cli import options as opt
+from medal_judges.errors import MissingExtraError
+from medal_judges.inference.judge_choice import choose_judge
+from medal_judges.inference.scoring import ScoreOptions
+
+ServedJudge = Annotated[
+    str, typer.Argument(help="Shipped name (medal judges), YAML file, folder or hub id.")
+]
+Host = Annotated[
+    str, typer.Option("--host", help="Other than loopback wants a token in MEDAL_JUDGES_TOKEN.")
+]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")]
+MaxBody = Annotated[int, typer.Option("--max-body", min=1, help="MB of a request; beyond it 413.")]
+MaxDialogues = Annotated[
+    int, typer.Option("--max-dialogues", min=1, help="Of a request; beyond it 413.")
+]
+MaxTurns = Annotated[int, typer.Option("--max-turns", min=1, help="Of a dialogue; beyond it 413.")]
+MaxWaiting = Annotated[
+    int, typer.Option("--max-waiting", min=1, help="Dialogues in the queue; beyond it 429.")
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", min=0.1, help="Seconds for a request; beyond it 503.")
+]
+Drain = Annotated[
+    float, typer.Option("--drain", min=0, help="Seconds to finish requests after SIGTERM.")
+]
+
+
+def serve(
+    judge: ServedJudge,
+    settings: opt.Overrides = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    token_budget: Annotated[
+        int | None, typer.Option("--token-budget", min=1, help="Padded tokens of a batch.")
+    ] = None,
+    device: opt.Device = None,
+    dtype: opt.Dtype = None,
+    revision: opt.Revision = None,
+    unknown_language: Annotated[
+        Literal["warn", "refuse"],
+        typer.Option("--unknown-language", help="Languages that the judge was not made for."),
+    ] = "warn",
+    no_cache: opt.NoCache = False,
+    repeats: opt.Repeats = None,
+    max_cost: opt.MaxCost = None,
+    max_body: MaxBody = 8,
+    max_dialogues: MaxDialogues = 256,
+    max_turns: MaxTurns = 500,
+    max_waiting: MaxWaiting = 2048,
+    timeout: Timeout = 300.0,
+    drain: Drain = 30.0,
+) -> None:
+    """Answer POST /score with judgements; /health, /judge and /metrics tell of the server.
+
+    With --max-cost the server stops asking a paid model before it has spent more in all."""
+    try:
+        from medal_judges.inference.serving.server import serve as run
+    except ImportError as error:
+        raise MissingExtraError(str(error.name), "serve", "medal serve") from error
+    from medal_judges.inference.serving.guard import require_token, token_of_environment
+    from medal_judges.inference.serving.limits import ServeLimits
+
+    token = token_of_environment()
+    require_token(host, token)  # before a judge is loaded for nothing
+    choice = choose_judge(
+        judge, settings or (), device=device, dtype=dtype, revision=revision, repeats=repeats
+    )
+    loaded = choice.spending(max_cost, no_cache=no_cache).load()
+    # Each window would warn of its languages and cut turns; judgements and /metrics tell of them.
+    logging.getLogger("medal_judges.models.base.judge").setLevel(logging.ERROR)
+    run(
+        loaded,
+        host=host,
+        port=port,
+        token=token,
+        options=ScoreOptions(token_budget=token_budget, unknown_language=unknown_language),
+        limits=ServeLimits(
+            body_bytes=max_body << 20,
+            dialogues=max_dialogues,
+            turns=max_turns,
+            waiting=max_waiting,
+            seconds=timeout,
+            drain_seconds=drain,
+        ),
+        ready=lambda address: typer.echo(f"serving {loaded.signature()} on {address}", err=True),
+    )

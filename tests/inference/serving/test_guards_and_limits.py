@@ -1,0 +1,234 @@
+"""Who may ask, how much, and what is said where it is too much."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from medal_judges.client import Client, ServiceError
+from medal_judges.errors import ConfigError
+from medal_judges.inference.serving.guard import is_loopback, names_loopback
+
+from .conftest import Served, Start, talk
+
+TOKEN = "a-token-that-nobody-guesses-42"
+SMALL = ["--max-body", "1", "--max-dialogues", "5", "--max-turns", "10"]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    log = tmp_path_factory.mktemp("log") / "server.log"
+    running = Served(["length", "--port", "0", *SMALL], {"MEDAL_JUDGES_TOKEN": TOKEN}, log)
+    yield running
+    running.process.kill()
+    running.process.wait()
+
+
+def refused(*words: str, **environment: str) -> str:
+    """What a command says that does not start."""
+    command = [sys.executable, "-m", "medal_judges", "serve", *words]
+    import os
+
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60
+    )
+    assert done.returncode == 2, done.stderr
+    return done.stderr
+
+
+def post(served: Served, **more: Any) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {TOKEN}"} | more.pop("headers", {})
+    return httpx.post(f"{served.address}/score", headers=headers, **more)
+
+
+def test_without_a_token_no_other_machine_is_let_in() -> None:
+    assert "no token is set" in refused("length", "--host", "0.0.0.0")
+    assert "no token is set" in refused("length", "--host", "::")
+    said = refused("length", "--host", "0.0.0.0", MEDAL_JUDGES_TOKEN="tooshort")
+    assert "16 or more" in said and "tooshort" not in said
+
+
+def test_with_a_token_the_server_may_stand_open(start: Start) -> None:
+    served = start("length", "--host", "0.0.0.0", MEDAL_JUDGES_TOKEN=TOKEN)
+    with Client(f"http://127.0.0.1:{served.port}", token=TOKEN) as client:
+        assert len(list(client.score([talk(1)]))) == 1
+    # No name is refused there: who knows the token is no page of a browser.
+    host = {"Host": "judge.example", "Authorization": f"Bearer {TOKEN}"}
+    assert httpx.get(f"http://127.0.0.1:{served.port}/judge", headers=host).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "header", [{}, {"Authorization": "Bearer nonsense"}, {"Authorization": TOKEN},
+               {"Authorization": f"Bearer {TOKEN[:-1]}"}, {"Authorization": f"bearer {TOKEN}\xe9"}]
+)  # fmt: skip
+def test_a_wrong_token_gets_nothing_but_health(guarded: Served, header: dict[str, str]) -> None:
+    raw = {name: value.encode("latin-1") for name, value in header.items()}
+    for path in ("/judge", "/metrics", "/nowhere"):
+        assert httpx.get(f"{guarded.address}{path}", headers=raw).status_code == 401
+    answer = httpx.post(f"{guarded.address}/score", headers=raw, json=talk(1).to_record())
+    assert answer.status_code == 401 and "Bearer" in answer.headers["WWW-Authenticate"]
+    assert httpx.get(f"{guarded.address}/health").json() == {"status": "ok"}
+
+
+def test_the_right_token_is_let_in_and_stands_in_no_log(
+    guarded: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(guarded.address, token=TOKEN) as client:
+        assert len(list(client.score([talk(1)]))) == 1
+    monkeypatch.setenv("MEDAL_JUDGES_TOKEN", TOKEN)
+    with Client(guarded.address) as client:
+        assert client.judge()["family"] == "feature"
+    with Client(guarded.address, token="wrong-wrong-wrong") as client:
+        with pytest.raises(ServiceError, match="401") as caught:
+            client.judge()
+        assert "wrong-wrong" not in str(caught.value)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    assert TOKEN not in httpx.get(f"{guarded.address}/metrics", headers=headers).text
+    assert TOKEN not in guarded.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("host", "mine"),
+    [
+        ("localhost", True), ("localhost:8000", True), ("127.0.0.1:8000", True), ("[::1]:80", True),
+        ("127.0.0.2", True), ("LOCALHOST", True), ("evil.example", False), ("", False),
+        ("evil.example:8000", False), ("127.0.0.1.evil.example", False), ("10.0.0.1", False),
+        ("localhost.evil.example", False), ("[::1", False), ("a@localhost", True),
+    ],
+)  # fmt: skip
+def test_names_of_this_machine(host: str, mine: bool) -> None:
+    assert names_loopback(host) is mine
+
+
+def test_addresses_of_this_machine() -> None:
+    assert is_loopback("127.0.0.1") and is_loopback("localhost")
+    assert not is_loopback("0.0.0.0") and not is_loopback("8.8.8.8")
+    with pytest.raises(ConfigError, match="no such address"):
+        is_loopback("no.such.host.invalid")
+
+
+def test_a_rebound_name_and_a_page_of_another_site_are_refused(guarded: Served) -> None:
+    host = {"Host": "evil.example:8000"}
+    assert httpx.get(f"{guarded.address}/health", headers=host).status_code == 421
+    body = json.dumps(talk(1).to_record())
+    # What a browser sends to another site without asking first.
+    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+        answer = post(guarded, content=body, headers={"Content-Type": kind})
+        assert answer.status_code == 415, answer.text
+    assert post(guarded, content=body, headers={"Content-Type": "application/json; charset=utf-8"})
+
+
+def test_too_large_is_413_with_and_without_a_length(guarded: Served) -> None:
+    row = {"id": "a", "dialogue": [{"role": "assistant", "content": "x" * (2 << 20)}]}
+    body = json.dumps(row).encode()
+    json_type = {"Content-Type": "application/json"}
+
+    def chunks() -> Iterator[bytes]:
+        for begin in range(0, len(body), 1 << 16):
+            yield body[begin : begin + (1 << 16)]
+
+    for content in (body, chunks()):
+        answer = post(guarded, content=content, headers=json_type)
+        assert answer.status_code == 413, answer.text
+    # A length that is told is enough: the server does not wait for the body.
+    with socket.create_connection(("127.0.0.1", guarded.port), timeout=5) as raw:
+        raw.sendall(
+            b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            + f"Authorization: Bearer {TOKEN}\r\nContent-Length: 99999999999999\r\n\r\n".encode()
+        )
+        assert raw.recv(100).startswith(b"HTTP/1.1 413")
+    # Small in bytes, many in turns or rows.
+    turns = [{"role": "assistant", "content": "x"}] * 11
+    for name, own in (("messages", {}), ("dialogue", {"id": "a"})):
+        answer = post(guarded, json={name: turns, **own})
+        assert (answer.status_code, answer.json()["field"]) == (413, "messages")
+    answer = post(guarded, json={"dialogues": [{"messages": turns[:2]}] * 6})
+    assert (answer.status_code, answer.json()["field"]) == (413, "dialogues")
+    assert post(guarded, json={"dialogues": [{"messages": turns[:2]}] * 5}).status_code == 200
+
+
+Serve = Callable[..., Any]
+
+
+@pytest.fixture
+def slow(serve: Serve, start: Start, tmp_path: Path) -> Callable[..., Served]:
+    """``slow(*words, delay=...)`` serves a judge that asks a scripted model over HTTP."""
+    pytest.importorskip("openai")
+    cache = str(tmp_path / "cache")
+
+    def begin(*words: str, delay: float, **llm: Any) -> Served:
+        model = serve(delay=delay)
+        own = {"model": "openai:tester", "base_url": model.url, "cache": False, **llm}
+        return start(
+            "dstc12_baseline", f"llm={json.dumps(own)}", *words,
+            OPENAI_API_KEY="sk-test-key", MEDAL_JUDGES_CACHE=cache,
+        )  # fmt: skip
+
+    return begin
+
+
+def test_a_full_queue_is_429_and_the_client_comes_back(slow: Callable[..., Served]) -> None:
+    served = slow("--max-waiting", "20", delay=0.1)
+    rows = {"dialogues": [talk(n, turns=2).to_record() for n in range(20)]}
+    with ThreadPoolExecutor(8) as pool:
+        raw = list(
+            pool.map(
+                lambda _: httpx.post(f"{served.address}/score", json=rows, timeout=60), range(6)
+            )
+        )
+        codes = sorted(answer.status_code for answer in raw)
+        assert codes[0] == 200 and codes[-1] == 429
+        assert all(
+            1 <= int(answer.headers["Retry-After"]) <= 60
+            for answer in raw
+            if answer.status_code == 429
+        )
+        with Client(served.address) as client:
+            batches = [[talk(n, id=f"{k}-{n}") for n in range(20)] for k in range(3)]
+            got = list(pool.map(lambda batch: list(client.score(batch)), batches))
+    assert [[one.id for one in group] for group in got] == [
+        [one.id for one in batch] for batch in batches
+    ]
+
+
+def test_too_slow_is_503_and_a_client_that_left_is_not_waited_for(
+    slow: Callable[..., Served],
+) -> None:
+    served = slow("--timeout", "2", delay=0.4)
+    rows = {"dialogues": [talk(n, turns=2).to_record() for n in range(160)]}  # ten windows
+    answer = httpx.post(f"{served.address}/score", json=rows, timeout=60)
+    assert answer.status_code == 503 and int(answer.headers["Retry-After"]) > 0
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{served.address}/score", json=rows, timeout=0.3)
+    # Of both only windows under way were scored; the next client waits for no more than one.
+    with Client(served.address, patience=0) as client:
+        assert len(list(client.score([talk(1)]))) == 1
+    page = httpx.get(f"{served.address}/metrics").text
+    assert 'medal_requests_total{status="499"} 1.0' in page
+    assert 'medal_requests_total{status="503"} 1.0' in page
+
+
+def test_the_limit_of_cost_is_kept_and_rows_say_so(
+    slow: Callable[..., Served], tmp_path: Path
+) -> None:
+    prices = tmp_path / "prices.yaml"
+    listed = "{date: a day, source: a test, models: {tester: {input: 1.0, output: 2.0}}}"
+    prices.write_text(listed)
+    served = slow("--max-cost", "0.008", delay=0.0, prices=str(prices), cache=True)
+    with Client(served.address) as client:
+        judged = list(client.score([talk(n, turns=2) for n in range(60)]))
+    missing = [one for one in judged if not one.scored]
+    assert 0 < len(missing) < 60
+    assert all("limit of" in (one.failure or "") and one.transient for one in missing)
+    spent = sum(one.usage.get("money", 0.0) for one in judged)
+    assert 0 < spent <= 0.008
+    assert "sk-test-key" not in served.log.read_text()

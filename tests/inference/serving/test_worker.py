@@ -1,0 +1,139 @@
+"""The queue is fair, and one bad dialogue costs no other its score."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from medal_judges.dimension import Dimension
+from medal_judges.errors import ConfigError
+from medal_judges.inference.scoring import ScoreOptions
+from medal_judges.inference.serving.queue import FairQueue, ScoreJob, Window
+from medal_judges.inference.serving.worker import STOPPED, JudgeWorker
+from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
+from medal_judges.models.llm.cost import CostLimitError
+from medal_judges.signature import Signature
+
+from .conftest import talk
+
+
+class PickyJudge(Judge):
+    """Scores the number of turns; raises ``error`` for dialogues whose id says so."""
+
+    family = "picky"
+    dimensions = (Dimension("overall", "ordinal", 1, 5),)
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.windows: list[int] = []
+
+    def signature(self) -> Signature:
+        return Signature("picky")
+
+    def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
+        self.windows.append(len(requests))
+
+    def _score_batch(
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
+        if self.error is not None and any("bad" in r.dialogue.id for r in requests):
+            raise self.error
+        return [Prediction({"overall": 1.0 + len(r.dialogue.turns) % 5}) for r in requests]
+
+
+def job(count: int, options: ScoreOptions | None = None, **more: int) -> ScoreJob:
+    talks = [talk(n, **more) for n in range(count)]
+    return ScoreJob(talks, options or ScoreOptions(), lambda reason: None)
+
+
+def shares(window: Window, *jobs: ScoreJob) -> list[int]:
+    return [sum(each is one for each, _ in window) for one in jobs]
+
+
+def test_every_waiting_request_has_its_part_of_a_window() -> None:
+    queue = FairQueue(rows=8, budget=10**6)
+    large, small, other = job(1000), job(1), job(5)
+    queue.put(large)
+    assert shares(queue.take(0), large) == [8]
+    queue.put(small)
+    queue.put(other)
+    assert shares(queue.take(0), large, small, other) == [4, 1, 3]
+    assert shares(queue.take(0), large, small, other) == [6, 0, 2]
+    assert queue.load()[0] == 1000 - 18
+
+
+def test_a_window_keeps_to_its_tokens_and_nothing_is_left_behind() -> None:
+    long, short = job(1, turns=400), job(6, turns=2)
+    queue = FairQueue(rows=100, budget=long.sizes[0])
+    queue.put(short)
+    queue.put(long)
+    first, second = queue.take(0), queue.take(0)
+    assert shares(first, long, short) == [0, 6] and shares(second, long, short) == [1, 0]
+    huge = job(1, turns=2000)  # beyond the budget: alone, but scored
+    queue.put(huge)
+    assert shares(queue.take(0), huge) == [1] and queue.load() == (0, 0)
+
+
+def test_requests_that_ask_for_something_else_take_turns() -> None:
+    queue = FairQueue(rows=4, budget=10**6)
+    one, other = job(12), job(12, ScoreOptions(level="turn"))
+    queue.put(one)
+    queue.put(other)
+    got = [shares(queue.take(0), one, other) for _ in range(6)]
+    assert got == [[4, 0], [0, 4]] * 3
+
+
+def test_a_cancelled_request_is_scored_no_further_and_a_closed_queue_takes_none() -> None:
+    queue = FairQueue(rows=4, budget=10**6)
+    gone, there = job(12), job(2)
+    queue.put(gone)
+    queue.put(there)
+    queue.take(0)
+    queue.cancel(gone)
+    assert queue.load()[0] == 0 and queue.close() == []
+    assert not queue.put(job(1)) and queue.take(0) == []
+
+
+def test_an_idle_queue_waits_a_moment_for_others_to_join() -> None:
+    queue = FairQueue(rows=2, budget=10**6)
+    jobs = [job(1), job(1)]
+    threading.Timer(0.05, lambda: queue.put(jobs[0])).start()
+    threading.Timer(0.15, lambda: queue.put(jobs[1])).start()
+    begin = time.monotonic()
+    assert shares(queue.take(5.0), *jobs) == [1, 1]
+    assert time.monotonic() - begin < 4  # a full window waits no longer
+
+
+@pytest.mark.parametrize(
+    ("error", "failed", "transient"),
+    [
+        (ValueError("the words of a chat"), ["bad 3", "bad 9"], False),
+        (CostLimitError("stopped before the limit"), ["bad 3", "bad 9"], True),
+        (ConfigError("a wrong key"), None, False),  # no dialogue is at fault: all say so
+    ],
+)
+def test_a_failure_stays_with_its_rows(
+    error: Exception, failed: list[str] | None, transient: bool
+) -> None:
+    judge = PickyJudge(error)
+    talks = [talk(n, id=f"bad {n}" if n in (3, 9) else f"good {n}") for n in range(16)]
+    worker = JudgeWorker(judge, FairQueue(16, 10**6), 0.0, lambda rows, seconds, judged: None)
+    judged = [one for (one,) in worker.judged(talks, ScoreOptions())]
+    assert [one.id for one in judged] == [each.id for each in talks]
+    missing = [one for one in judged if not one.scored]
+    assert [one.id for one in missing] == (failed or [each.id for each in talks])
+    assert {one.transient for one in missing} == {transient}
+    assert all(one.failure and "words of a chat" not in one.failure for one in missing)
+    assert all(one.judge == "judge:picky" and "overall" in one.scores for one in judged)
+
+
+def test_who_waits_is_told_when_the_worker_ends() -> None:
+    queue = FairQueue(4, 10**6)
+    told: list[str | None] = []
+    waiting = ScoreJob([talk(1)], ScoreOptions(), told.append)
+    worker = JudgeWorker(PickyJudge(), queue, 0.0, lambda rows, seconds, judged: None)
+    queue.put(waiting)
+    assert worker.stop(1.0) and told == [STOPPED]

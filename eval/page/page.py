@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
 from markupsafe import Markup
 
-from medal_judges.contributions import Unit
 from medal_judges.eval.page.arrangement import Arrangement, Benchmark
 from medal_judges.eval.page.csv_tables import write_tables
 from medal_judges.eval.page.leaderboard import (
@@ -27,8 +25,8 @@ from medal_judges.eval.page.plots import (
     scatter_figure,
 )
 from medal_judges.files import atomic_write
+from medal_judges.report.chat import TURN_KEY, account, chat_html
 from medal_judges.report.figure import Figure
-from medal_judges.report.numbers import number
 from medal_judges.report.page import (
     Block,
     Fold,
@@ -43,20 +41,6 @@ from medal_judges.report.svg import rank_svg
 from medal_judges.stats.results import Disagreement
 
 _LONG = 40  # rows from which on a further table is folded
-_IN_SIGHT = 6
-_KEY = Markup(
-    '<p class="turnkey"><span class="pos" style="--s:90%">raised the score above the baseline'
-    '</span><span style="--s:0%">as an average turn</span>'
-    '<span class="neg" style="--s:90%">lowered it below the baseline</span></p>'
-)
-_UNIT: dict[Unit, str] = {
-    "score": "units of the score",
-    "uncalibrated score": "units of the score before calibration",
-    "logit": "logits of the score's place on its scale",
-    "uncalibrated logit": "logits of the score's place on its scale, before calibration",
-    "mean logit": "mean logits over the steps of the scale",
-    "logit per level": "logits per level of the scale",
-}
 
 
 def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
@@ -151,7 +135,7 @@ def disagreements(view: Arrangement) -> Section:
     ordered = sorted(  # stable within a judge
         view.benchmark.disagreements, key=lambda d: places.get(d.judge, len(places))
     )
-    blocks: list[Block] = [_KEY] if ordered else []
+    blocks: list[Block] = [TURN_KEY] if ordered else []
     for judge, group in groupby(ordered, key=lambda d: d.judge):
         cards = [_card(item) for item in group]
         body = Markup('<div class="cards">{}</div>').format(Markup("").join(cards))
@@ -161,31 +145,12 @@ def disagreements(view: Arrangement) -> Section:
 
 
 def _card(item: Disagreement) -> Markup:
-    given = item.matched_contributions
-    moves: Sequence[float | None] = given.turns if given else [None] * len(item.turns)
-    largest = max((abs(move) for move in moves if move), default=0.0)
-    strengths = [round(100 * abs(move) / largest) if move else 0 for move in moves]
     ranks = (item.human_rank, item.score_rank)
     return fragment(
         "medal_judges.eval.page",
         "disagreement.html",
         item=item,
         track=rank_svg(*ranks) if all(0 <= rank <= 1 for rank in ranks) else "",
-        account=_account(item),
-        turns=list(zip(range(len(moves)), item.turns, moves, strengths, strict=True)),
-        in_sight=_IN_SIGHT if len(moves) > _IN_SIGHT + 2 else len(moves),
-    )
-
-
-def _account(item: Disagreement) -> str:
-    """How baseline and contributions add up, or why none are shown."""
-    given = item.contributions
-    if given is None:
-        return "This judge gives no contributions."
-    if item.matched_contributions is None:
-        return f"{len(given.turns)} contributions for {len(item.turns)} turns: not shown."
-    moved = given.value - given.baseline
-    return (
-        f"Baseline {number(given.baseline)} {'−' if moved < 0 else '+'} {number(abs(moved))} by "
-        f"its turns = {number(given.value)}, in {_UNIT[given.unit]}"
+        account=account(item.contributions, len(item.turns)),
+        chat=chat_html(item.turns, item.contributions),
     )

@@ -29,6 +29,7 @@ COMMANDS = {
     "score": ("score", "Judge dialogues."),
     "serve": ("serve", "Judge dialogues that come over HTTP."),
     "label": ("label", "Label dialogues by a judge; malformed users apart."),
+    "report": ("report", "How good scored chats are, and which to read; gates for CI."),
     "benchmark": ("benchmark", "Compare judges with people on sets; write the page."),
     "agreement": ("agreement", "How well annotators agree with one another."),
     "followup-usage": ("followup_usage", "Which follow-ups DIET's selection chose."),

@@ -12,8 +12,17 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from medal_judges.foreign_text import visible
-from medal_judges.report.numbers import DASH, p_value_text
-from medal_judges.report.table import Cell, Figured, Heat, IntervalBar, Percent, PValue, Table
+from medal_judges.report.numbers import DASH, p_value_text, percent, percent_interval, points
+from medal_judges.report.table import (
+    Cell,
+    Figured,
+    Heat,
+    IntervalBar,
+    Percent,
+    PValue,
+    Share,
+    Table,
+)
 from medal_judges.stats.results import Estimate
 
 PIPED = 120  # a pipe or file has no width; rich would take 80 and break the names
@@ -88,6 +97,10 @@ def cell_text(cell: Cell, brief: bool = False) -> str:
         return f"{cell.value:.1%}"
     if isinstance(cell, PValue):
         return p_value_text(cell.value)
+    if isinstance(cell, Share):
+        value, span = cell.estimate.value, percent_interval(cell.estimate)
+        shown = DASH if value is None else points(value) if cell.signed else percent(value)
+        return shown if brief or not span else f"{shown} {span}"
     if isinstance(cell, Figured):
         return cell_text(cell.estimate, brief)
     if isinstance(cell, Estimate):

@@ -36,10 +36,19 @@ Style = Literal["trend", "trend dashed", "ideal", "whisker"]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of a plot: its name and the range it shows."""
+    """An axis of a plot: its name and the range it shows. ``named``: (place, name) of its ticks,
+    such as dates, instead of round numbers."""
 
     label: str
     span: Range
+    named: Sequence[tuple[float, str]] = ()
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Place and text of each tick."""
+        if self.named:
+            return list(self.named)
+        values = ticks(self.span)
+        return [(value, tick_text(value, values)) for value in values]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,20 @@ def number(value: float, digits: int = 2) -> str:
     return text.replace("-", "−")
 
 
+def percent(share: float) -> str:
+    """``12.3%``; two decimals below 1%, so that rare things keep their size."""
+    return f"{_hundredths(share)}%"
+
+
+def points(difference: float) -> str:
+    """A difference of shares in percentage points: ``+4.8 pts``."""
+    return f"{'+' if difference > 0 else ''}{_hundredths(difference)} pts"
+
+
+def _hundredths(share: float) -> str:
+    return number(100 * share, 2 if 0 < abs(share) < 0.00995 else 1)
+
+
 def p_value_text(value: float) -> str:
     """``0.034``, ``0.62``, ``< 0.001``: never 0.00."""
     if value < 0.001:
@@ -46,6 +60,13 @@ def interval(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
     return f"[{number(estimate.low)}, {number(estimate.high)}]"
+
+
+def percent_interval(estimate: Estimate) -> str:
+    """``[low, high]`` in percent, or nothing where there is no interval."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f"[{_hundredths(estimate.low)}, {_hundredths(estimate.high)}]"
 
 
 def checked(estimate: Estimate | None) -> Estimate:

@@ -16,7 +16,15 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from medal_judges.report.figure import Bars, Figure, Plot
-from medal_judges.report.numbers import checked, interval, number, p_value_text
+from medal_judges.report.numbers import (
+    checked,
+    interval,
+    number,
+    p_value_text,
+    percent,
+    percent_interval,
+    points,
+)
 from medal_judges.report.svg import bars_svg, interval_svg, plot_svg
 from medal_judges.report.table import IntervalBar, Table
 
@@ -78,12 +86,14 @@ def render_page(
     sections: Iterable[Section],
     foot: Section | None = None,
     leads: str = "",
+    scripts: Sequence[str] = (),
 ) -> str:
     """The page as text; the same bytes for the same blocks. ``leads`` is the package whose
-    templates/leads.html says what stands under the headings."""
+    templates/leads.html says what stands under the headings; ``scripts`` are further scripts of
+    this folder, by name."""
     kept = [section for section in sections if section.blocks]
     last = foot if foot is not None and foot.blocks else None
-    script = _asset("page.js")
+    script = "".join(map(_asset, ("page.js", *scripts)))
     text = fragment(
         _PACKAGE,
         "page.html",
@@ -137,6 +147,9 @@ def _environment(package: str) -> Environment:
         "number": number,
         "interval": interval,
         "p_value": p_value_text,
+        "percent": percent,
+        "points": points,
+        "percent_interval": percent_interval,
         "svg": lambda drawn: _SVG[type(drawn)](drawn),
     }
     return environment

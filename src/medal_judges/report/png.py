@@ -156,6 +156,8 @@ def _plot(axes: Axes, panel: Plot) -> None:
         axes.text(0.5, 0.5, panel.missing, transform=axes.transAxes, ha="center", fontsize=7)
     else:
         axes.set(xlim=panel.x.span, ylim=panel.y.span)
+        if panel.x.named:
+            axes.set_xticks(*map(list, zip(*panel.x.named, strict=True)), fontsize=7)
     axes.set_xlabel(panel.x.label, fontsize=8)
     axes.set_ylabel(panel.y.label, fontsize=8)
 
@@ -221,7 +223,8 @@ def _intervals(axes: Axes, table: Table) -> None:
         axes.figure.legend(loc="outside lower right", frameon=False, ncols=2)
     axes.set_yticks(range(len(bars)), [name for name, _ in bars])
     axes.set_ylim(len(bars) - 0.4, -0.6)
-    axes.set_xlabel(f"{table.columns[1]} with people, 95% interval")
+    # The figure stands in the column before its bar.
+    axes.set_xlabel(f"{table.columns[table.column_kinds().index('bar') - 1]}, 95% interval")
 
 
 def _mixed(colour: int | Tone) -> str | tuple[float, float, float]:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from markupsafe import Markup, escape
 
-from medal_judges.report.figure import Bar, Bars, Dot, Line, Plot, Range, tick_text, ticks
+from medal_judges.report.figure import Bar, Bars, Dot, Line, Plot, Range
 from medal_judges.report.table import IntervalBar
 
 MAX_DRAWN = 400  # more dots than this make a smear and a heavy page; the CSV has them all
@@ -62,17 +62,14 @@ def plot_svg(plot: Plot) -> Markup:
                    cx=px(mark.x), cy=py(mark.y), r=mark.radius)  # fmt: skip
 
     axes, bottom, right = [], _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
-    x_ticks, y_ticks = ticks(plot.x.span), ticks(plot.y.span)
-    for value in x_ticks:
+    for value, label in plot.x.ticks():
         x = px(value)
         axes.append(tag("line", class_="grid", x1=x, y1=_TOP, x2=x, y2=bottom))
-        axes.append(
-            tag("text", tick_text(value, x_ticks), x=x, y=bottom + 12, text_anchor="middle")
-        )
-    for value in y_ticks:
+        anchor = "end" if plot.x.named and x > right - 16 else "middle"  # dates are wide
+        axes.append(tag("text", label, x=x, y=bottom + 12, text_anchor=anchor))
+    for value, label in plot.y.ticks():
         y = py(value)
         axes.append(tag("line", class_="grid", x1=_LEFT, y1=y, x2=right, y2=y))
-        label = tick_text(value, y_ticks)
         axes.append(tag("text", label, x=_LEFT - 4, y=y, dy=3.2, text_anchor="end"))
     across, up = (_LEFT + right) / 2, (_TOP + bottom) / 2
     axes += [

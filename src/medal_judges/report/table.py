@@ -40,6 +40,14 @@ class Percent:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """A share, or (``signed``) a difference of shares, shown as percent with its interval."""
+
+    estimate: Estimate
+    signed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Figured:
     """An estimate with how the page shows it: ``best`` of its column, ``brief`` with the interval
     as a tooltip, and under it the judge like for like."""
@@ -81,7 +89,7 @@ class IntervalBar:
 
 
 # Text is a str. Markup is HTML made by us: a page takes it as it is, all else strips the tags.
-Cell = str | int | float | Estimate | PValue | Percent | Figured | Heat | IntervalBar | None
+Cell = str | int | float | Estimate | PValue | Percent | Share | Figured | Heat | IntervalBar | None
 Row = Sequence[Cell]
 
 
@@ -153,7 +161,7 @@ def plain(cell: Cell) -> str | int | float | None:
         return cell.value
     if isinstance(cell, IntervalBar):
         return None
-    if isinstance(cell, Figured):
+    if isinstance(cell, Figured | Share):
         return plain(cell.estimate)
     if not isinstance(cell, Estimate):
         return cell

@@ -1,0 +1,98 @@
+"""``medal report``: how good a body of scored chats is, and which ones to read."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medal_judges.cli import options as opt
+from medal_judges.errors import ConfigError
+from medal_judges.files import require_other_file
+from medal_judges.report.progress import ProgressBar
+
+
+def report(
+    scores: Annotated[str, typer.Argument(help="Judgements, as medal score writes them.")],
+    chats: Annotated[
+        str | None, typer.Option("--chats", help="The chats that were scored: texts and columns.")
+    ] = None,
+    by: Annotated[
+        list[str] | None, typer.Option("--by", help="Column to compare by; may be repeated.")
+    ] = None,
+    over: Annotated[
+        str | None, typer.Option("--over", help="COLUMN:UNIT of time, for example time:day.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", help="Column whose rows belong together, such as user."),
+    ] = None,
+    dimension: opt.Dimensions = None,
+    rubric: Annotated[
+        str | None,
+        typer.Option("--rubric", help="Scales of the scores: YAML file or shipped name."),
+    ] = None,
+    fail_under: Annotated[
+        list[str] | None,
+        typer.Option("--fail-under", metavar="DIM=X", help="Gate: at least this; overall=3.5."),
+    ] = None,
+    fail_over: Annotated[
+        list[str] | None,
+        typer.Option("--fail-over", metavar="DIM=X", help="Gate: at most this; unsafe=0.01."),
+    ] = None,
+    fail_undecided: Annotated[
+        bool,
+        typer.Option("--fail-undecided", help="A limit inside the interval fails its gate too."),
+    ] = False,
+    min_coverage: opt.MinCoverage = 0.98,
+    conversations: Annotated[
+        int, typer.Option("--conversations", min=1, help="Most conversations on the page.")
+    ] = 10_000,
+    title: Annotated[str | None, typer.Option("--title", help="Heading of the page.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the page, CSV and PNG.")
+    ] = None,
+) -> None:
+    """How good a body of scored chats is, what goes wrong, where and since when.
+
+    A gate holds the 95% interval of a dimension (mean, or share of chats with an issue) against a
+    limit. It fails, and the exit code is 1, where the whole interval lies on the wrong side; where
+    the limit lies inside the interval these chats show neither: that is said, and fails with
+    --fail-undecided. A gate that says nothing (no such dimension, no scores, too few chats,
+    coverage under --min-coverage) is an error (exit code 2 or 3), not a pass.
+    """
+    from medal_judges.eval.traffic.gate import Gate
+    from medal_judges.eval.traffic.reading import TrafficOptions
+    from medal_judges.eval.traffic.report import TrafficInput, TrafficRequest, report_traffic
+    from medal_judges.eval.traffic.terminal import print_traffic
+    from medal_judges.eval.traffic.times import TimeColumn
+    from medal_judges.jsonl import STDIN, read_dialogues, read_judgements
+
+    if STDIN in (scores, chats):
+        raise ConfigError(
+            "medal report reads its files more than once, so standard input will not do",
+            hint="write it to a file first",
+        )
+    if out is not None:
+        require_other_file(out, [scores, *([chats] if chats else [])])
+    gates = [Gate.parse("under", text) for text in fail_under or ()]
+    gates += [Gate.parse("over", text) for text in fail_over or ()]
+    options = TrafficOptions(
+        by or (), None if over is None else TimeColumn.parse(over), cluster, dimension or (), rubric
+    )
+    source = TrafficInput(
+        partial(read_judgements, scores),
+        None if chats is None else partial(read_dialogues, chats),
+        [Path(name).name for name in (scores, chats) if name],
+    )
+    request = TrafficRequest(
+        options, gates, min_coverage, conversations, title or f"Scored chats: {Path(scores).name}"
+    )
+    with ProgressBar("reading", unit="rows", visible=True) as bar:
+        outcome = report_traffic(source, request, out, bar)
+    print_traffic(outcome)
+    failing = ("failed", "undecided") if fail_undecided else ("failed",)
+    if any(each.verdict in failing for each in outcome.gates):
+        raise typer.Exit(1)

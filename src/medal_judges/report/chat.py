@@ -1,0 +1,58 @@
+"""Chat: a dialogue as speech bubbles, each turn coloured by what it contributed to a score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from medal_judges.contributions import Contributions, Unit
+from medal_judges.report.numbers import number
+from medal_judges.report.page import fragment
+
+_IN_SIGHT = 6
+TURN_KEY = Markup(
+    '<p class="turnkey"><span class="pos" style="--s:90%">raised the score above the baseline'
+    '</span><span style="--s:0%">as an average turn</span>'
+    '<span class="neg" style="--s:90%">lowered it below the baseline</span></p>'
+)
+UNITS: dict[Unit, str] = {
+    "score": "units of the score",
+    "uncalibrated score": "units of the score before calibration",
+    "logit": "logits of the score's place on its scale",
+    "uncalibrated logit": "logits of the score's place on its scale, before calibration",
+    "mean logit": "mean logits over the steps of the scale",
+    "logit per level": "logits per level of the scale",
+}
+
+
+def chat_html(
+    turns: Sequence[tuple[str, str]], given: Contributions | None, judged: int | None = None
+) -> Markup:
+    """The turns, (role, text) each; the strongest contribution has the full colour. ``given`` is
+    not shown where it does not fit the turns. ``judged``: the turn that the score is of. Turns past
+    the sixth unfold by a click."""
+    fits = given is not None and len(given.turns) == len(turns)
+    moves: Sequence[float | None] = given.turns if given and fits else [None] * len(turns)
+    largest = max((abs(move) for move in moves if move), default=0.0)
+    strengths = [round(100 * abs(move) / largest) if move else 0 for move in moves]
+    return fragment(
+        "medal_judges.report",
+        "chat.html",
+        turns=list(zip(range(len(moves)), turns, moves, strengths, strict=True)),
+        in_sight=_IN_SIGHT if len(moves) > _IN_SIGHT + 2 else len(moves),
+        judged=judged,
+    )
+
+
+def account(given: Contributions | None, turns: int) -> str:
+    """How baseline and contributions add up, or why none are shown."""
+    if given is None:
+        return "This judge gives no contributions."
+    if len(given.turns) != turns:
+        return f"{len(given.turns)} contributions for {turns} turns: not shown."
+    moved = given.value - given.baseline
+    return (
+        f"Baseline {number(given.baseline)} {'−' if moved < 0 else '+'} {number(abs(moved))} by "
+        f"its turns = {number(given.value)}, in {UNITS[given.unit]}"
+    )

@@ -1,0 +1,145 @@
+"""Change over time: does a mean drift, and since when is it another one?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.intervals import DIFFERENCE, MIN_CLUSTERS, MIN_ROWS, Spread, evenness_degrees
+from medal_judges.stats.means import Sample, difference_of
+from medal_judges.stats.results import Estimate
+
+Codes = npt.NDArray[np.int64]  # the cluster or period of each row, shape (rows,), from 0
+
+MIN_PERIODS = 8  # of a change-point: with fewer, orders of the periods are too few for a test
+_PERMUTATIONS = 4999
+_LEAST = 0.1  # of the rows on either side of a change-point
+_CHUNK = 4_000_000  # numbers held at once
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What the mean of one dimension does over time.
+
+    ``slope``: least squares, a unit of time (its p-value is of no trend). ``start``: index of the
+    first period of the later part; ``difference``: the mean from then on minus the mean before,
+    with the p-value of no change. ``searched``: the start was looked for (the p-value allows for
+    it), else it is where half of the rows are. ``before`` and ``after``: the two means.
+    """
+
+    slope: Estimate
+    start: int | None
+    difference: Estimate
+    searched: bool
+    before: float | None = None
+    after: float | None = None
+
+
+def change(values: Floats, times: Floats, periods: Codes, clusters: Codes, seed: int = 0) -> Change:
+    """Trend and change of ``values`` (rows,) at ``times`` (rows,); ``periods`` (rows,) numbers the
+    periods from 0 in order of time.
+
+    Errors are those of the clusters or of whole periods, whichever are larger: dialogues of one day
+    may have something in common. From 8 periods on the start of the change is where the means
+    before and after differ most, and its p-value is from 4,999 random orders of the periods; else
+    the rows are halved. Both take periods as exchangeable where nothing changes: a slow wave over
+    many periods is a change to them.
+    """
+    present, period = np.unique(periods, return_inverse=True)
+    if len(present) < 2:
+        nothing = Estimate(None, reason="fewer than 2 periods with scores")
+        return Change(nothing, None, nothing, False)
+    slope = trend(values, times, clusters)
+    if len(present) >= MIN_PERIODS:
+        slope = wider(slope, trend(values, times, period))
+    sizes: Floats = np.bincount(period).astype(np.float64)
+    sums: Floats = np.bincount(period, weights=values).astype(np.float64)
+    searched = len(present) >= MIN_PERIODS
+    start = _largest_step(sizes, sums) if searched else _half(sizes)
+    later = period >= start
+    difference = _step(values, later, clusters)
+    if searched:
+        difference = wider(difference, _step(values, later, period))
+        p_value = _permuted(sizes, sums, seed)
+        difference = Estimate(
+            difference.value, difference.low, difference.high, p_value, difference.reason
+        )
+    means = float(values[~later].mean()), float(values[later].mean())
+    return Change(slope, int(present[start]), difference, searched, *means)
+
+
+def trend(values: Floats, times: Floats, clusters: Codes) -> Estimate:
+    """Slope of ``values`` over ``times`` by least squares, with its 95% interval and the two-sided
+    p-value of no trend; the spread is that of the ``clusters`` (CR1), which are numbered without gaps."""
+    if len(values) < MIN_ROWS:
+        return Estimate(None, reason=f"{len(values)} rows, fewer than {MIN_ROWS}")
+    if np.ptp(times) == 0:
+        return Estimate(None, reason="all rows are of one time")
+    away = times - times.mean()
+    squares = float((away**2).sum())
+    slope = float((away * values).sum() / squares)
+    scores: Floats = np.bincount(clusters, away * (values - values.mean() - slope * away))
+    count = len(scores)
+    if count < MIN_CLUSTERS:
+        return Estimate(slope, reason=f"no interval: {count} clusters, fewer than {MIN_CLUSTERS}")
+    error = math.sqrt(count / (count - 1) * float((scores**2).sum())) / squares
+    if error * math.sqrt(squares) < _ROUNDING:
+        return Estimate(slope, p_value=1.0 if abs(slope) < _ROUNDING else None,
+                        reason="no interval: the scores lie on a line")  # fmt: skip
+    spread = Spread(error, float(evenness_degrees(scores, DIFFERENCE, 1.0, count - 1.0)))
+    return Estimate(slope, slope - spread.half, slope + spread.half, spread.p_value(slope))
+
+
+def wider(first: Estimate, second: Estimate) -> Estimate:
+    """The one of two estimates of one figure with the wider interval; the first where either has
+    none."""
+    if first.low is None or first.high is None or second.low is None or second.high is None:
+        return first
+    return second if second.high - second.low > first.high - first.low else first
+
+
+def _step(values: Floats, later: npt.NDArray[np.bool_], clusters: Codes) -> Estimate:
+    sides = [Sample(values[side], clusters[side]) for side in (later, ~later)]
+    return difference_of(sides[0], sides[1])
+
+
+def _half(sizes: Floats) -> int:
+    """The first period of the later half of the rows."""
+    before = np.cumsum(sizes)[:-1]
+    return int(np.argmin(np.abs(before - sizes.sum() / 2))) + 1
+
+
+def _largest_step(sizes: Floats, sums: Floats) -> int:
+    return int(np.argmax(_steps(sizes[None], sums[None])[0])) + 1
+
+
+def _steps(sizes: Floats, sums: Floats) -> Floats:
+    """Size of the step of the mean after each period but the last in standard errors (up to a
+    factor), shape (orders, periods - 1), 0 where a side has too few rows. ``sizes`` and ``sums``:
+    shape (orders, periods)."""
+    n, total = sizes.sum(axis=1)[:, None], sums.sum(axis=1)[:, None]
+    before = np.cumsum(sizes, axis=1)[:, :-1]
+    total_before = np.cumsum(sums, axis=1)[:, :-1]
+    after = n - before
+    step = np.abs(total_before / before - (total - total_before) / after)
+    weighed: Floats = step * np.sqrt(before * after / n)
+    return np.where(np.minimum(before, after) >= _LEAST * n, weighed, 0.0)
+
+
+def _permuted(sizes: Floats, sums: Floats, seed: int) -> float:
+    """Share of random orders of the periods whose largest step is at least as large."""
+    rng = np.random.default_rng(seed)
+    largest = _steps(sizes[None], sums[None]).max() * (1 - 1e-9)
+    left, beyond = _PERMUTATIONS, 0
+    while left:
+        orders: npt.NDArray[np.int64] = np.tile(
+            np.arange(len(sizes)), (min(left, max(1, _CHUNK // len(sizes))), 1)
+        )
+        orders = rng.permuted(orders, axis=1)
+        beyond += int((_steps(sizes[orders], sums[orders]).max(axis=1) >= largest).sum())
+        left -= len(orders)
+    return (1 + beyond) / (1 + _PERMUTATIONS)

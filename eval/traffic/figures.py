@@ -169,9 +169,7 @@ def _difference(
     kept = np.isfinite(values) & placed
     if not (kept & ~rows).any():
         return Estimate(None, reason="no other group")
-    sides = [
-        Sample(values[side], traffic.clusters[side]) for side in (kept & rows, kept & ~rows)
-    ]
+    sides = [Sample(values[side], traffic.clusters[side]) for side in (kept & rows, kept & ~rows)]
     return difference_of(sides[0], sides[1])
 
 

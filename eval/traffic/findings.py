@@ -16,14 +16,14 @@ _MOST = 6  # sentences about groups
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TrafficFinding:
     """A sentence, and whether it is about something worse, better, or to be known."""
 
     text: str
     tone: Literal["worse", "better", "note"]
 
 
-def findings(traffic: Traffic, figures: TrafficFigures) -> list[Finding]:
+def findings(traffic: Traffic, figures: TrafficFigures) -> list[TrafficFinding]:
     """Changes over time, groups that differ, what is missing. Only what is significant after Holm
     is told of groups and time; nothing of that kind is said to be the same."""
     found = [*_changes(traffic, figures), *_groups(traffic, figures)]
@@ -31,7 +31,7 @@ def findings(traffic: Traffic, figures: TrafficFigures) -> list[Finding]:
     return [*found, *_notes(traffic, figures)]
 
 
-def _changes(traffic: Traffic, figures: TrafficFigures) -> Iterator[Finding]:
+def _changes(traffic: Traffic, figures: TrafficFigures) -> Iterator[TrafficFinding]:
     timeline = figures.timeline
     if timeline is None:
         return
@@ -43,7 +43,7 @@ def _changes(traffic: Traffic, figures: TrafficFigures) -> Iterator[Finding]:
             since = timeline.periods[each.start]
             when = f"since {since}" if each.searched else f"in the later half (from {since} on)"
             told = f"{name} is {word} {when}: {step_text(traffic, name, each)}"
-            yield Finding(f"{told}, p {p_value_text(each.difference.p_value)}.", word)  # type: ignore[arg-type]
+            yield TrafficFinding(f"{told}, p {p_value_text(each.difference.p_value)}.", word)  # type: ignore[arg-type]
             continue
         worse = is_worse(traffic, name, each.slope)
         if worse is not None and each.slope.value is not None and each.slope.p_value is not None:
@@ -52,11 +52,11 @@ def _changes(traffic: Traffic, figures: TrafficFigures) -> Iterator[Finding]:
             shown = points(month) if is_share(traffic, name) else number(month)
             p_value = p_value_text(each.slope.p_value)
             told = f"{name} gets {word} over time: {shown} in 30 days, p {p_value}."
-            yield Finding(told, word)  # type: ignore[arg-type]
+            yield TrafficFinding(told, word)  # type: ignore[arg-type]
 
 
-def _groups(traffic: Traffic, figures: TrafficFigures) -> Iterator[Finding]:
-    apart: list[tuple[float, Finding]] = []
+def _groups(traffic: Traffic, figures: TrafficFigures) -> Iterator[TrafficFinding]:
+    apart: list[tuple[float, TrafficFinding]] = []
     for column, groups in figures.groups.items():
         for group in groups:
             if group.name.endswith(f" {OTHERS}"):
@@ -68,12 +68,14 @@ def _groups(traffic: Traffic, figures: TrafficFigures) -> Iterator[Finding]:
                     size = abs(difference.value) / (dimension.high - dimension.low)
                     text = _group_text(traffic, column, group.name, name,
                                        group.figures[name], difference)  # fmt: skip
-                    apart.append((size * (1 + (name == traffic.headline)), Finding(text, "worse")))
+                    apart.append(
+                        (size * (1 + (name == traffic.headline)), TrafficFinding(text, "worse"))
+                    )
     apart.sort(key=lambda each: -each[0])
     yield from (finding for _, finding in apart[:_MOST])
     if len(apart) > _MOST:
         text = f"{len(apart) - _MOST} more differences between groups stand in their tables."
-        yield Finding(text, "worse")
+        yield TrafficFinding(text, "worse")
 
 
 def _group_text(
@@ -91,17 +93,19 @@ def _group_text(
     return f"{column} {group}: {what}, {size} {side} the others, p {p_value}."
 
 
-def _notes(traffic: Traffic, figures: TrafficFigures) -> Iterator[Finding]:
+def _notes(traffic: Traffic, figures: TrafficFigures) -> Iterator[TrafficFinding]:
     missing = traffic.rows - traffic.scored
     if missing:
         most = "; ".join(f"{n:,} × {reason}" for reason, n in traffic.failures.most_common(3))
-        yield Finding(f"{missing:,} of {traffic.rows:,} are not scored in full: {most}.", "note")
+        yield TrafficFinding(
+            f"{missing:,} of {traffic.rows:,} are not scored in full: {most}.", "note"
+        )
     if traffic.unknown_languages:
         names = ", ".join(f"{lang} ({n:,})" for lang, n in traffic.unknown_languages.most_common(8))
-        yield Finding(f"The judge was not made for these languages: {names}.", "note")
-    yield from (Finding(f"{note}.", "note") for note in traffic.notes)
+        yield TrafficFinding(f"The judge was not made for these languages: {names}.", "note")
+    yield from (TrafficFinding(f"{note}.", "note") for note in traffic.notes)
     timeline = figures.timeline
     if timeline is not None and len(timeline.periods) == 1:
-        yield Finding(
+        yield TrafficFinding(
             f"All times lie in one {timeline.unit}: nothing to compare over time.", "note"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 
 from medal_judges.dimension import Dimension, load_rubric
@@ -37,10 +38,11 @@ def scales_of(
     }, assumed
 
 
-def _shipped() -> list[tuple[Dimension, ...]]:
+@cache
+def _shipped() -> tuple[tuple[Dimension, ...], ...]:
     folder = files("medal_judges.configs") / "rubrics"
     names = sorted(path.name.removesuffix(".yaml") for path in folder.iterdir())
-    return [load_rubric(name) for name in names]
+    return tuple(load_rubric(name) for name in names)
 
 
 def _holds(dimension: Dimension, span: Range) -> bool:

@@ -10,7 +10,13 @@ import typer
 
 from medal_judges.cli import options as opt
 from medal_judges.errors import ConfigError
+from medal_judges.eval.traffic.gate import Gate
+from medal_judges.eval.traffic.reading import TrafficOptions
+from medal_judges.eval.traffic.report import TrafficInput, TrafficRequest, report_traffic
+from medal_judges.eval.traffic.terminal import print_traffic
+from medal_judges.eval.traffic.times import TimeColumn
 from medal_judges.files import require_other_file
+from medal_judges.jsonl import STDIN, read_dialogues, read_judgements
 from medal_judges.report.progress import ProgressBar
 
 
@@ -63,29 +69,11 @@ def report(
     --fail-undecided. A gate that says nothing (no such dimension, no scores, too few chats,
     coverage under --min-coverage) is an error (exit code 2 or 3), not a pass.
     """
-    from medal_judges.eval.traffic.gate import Gate
-    from medal_judges.eval.traffic.reading import TrafficOptions
-    from medal_judges.eval.traffic.report import TrafficInput, TrafficRequest, report_traffic
-    from medal_judges.eval.traffic.terminal import print_traffic
-    from medal_judges.eval.traffic.times import TimeColumn
-    from medal_judges.jsonl import STDIN, read_dialogues, read_judgements
-
-    if STDIN in (scores, chats):
-        raise ConfigError(
-            "medal report reads its files more than once, so standard input will not do",
-            hint="write it to a file first",
-        )
-    if out is not None:
-        require_other_file(out, [scores, *([chats] if chats else [])])
+    source = _source(scores, chats, out)
     gates = [Gate.parse("under", text) for text in fail_under or ()]
     gates += [Gate.parse("over", text) for text in fail_over or ()]
     options = TrafficOptions(
         by or (), None if over is None else TimeColumn.parse(over), cluster, dimension or (), rubric
-    )
-    source = TrafficInput(
-        partial(read_judgements, scores),
-        None if chats is None else partial(read_dialogues, chats),
-        [Path(name).name for name in (scores, chats) if name],
     )
     request = TrafficRequest(
         options, gates, min_coverage, conversations, title or f"Scored chats: {Path(scores).name}"
@@ -96,3 +84,19 @@ def report(
     failing = ("failed", "undecided") if fail_undecided else ("failed",)
     if any(each.verdict in failing for each in outcome.gates):
         raise typer.Exit(1)
+
+
+def _source(scores: str, chats: str | None, out: Path | None) -> TrafficInput:
+    """The files; raises ConfigError for standard input, and where ``out`` is one of them."""
+    if STDIN in (scores, chats):
+        raise ConfigError(
+            "medal report reads its files more than once, so standard input will not do",
+            hint="write it to a file first",
+        )
+    if out is not None:
+        require_other_file(out, [scores, *([chats] if chats else [])])
+    return TrafficInput(
+        partial(read_judgements, scores),
+        None if chats is None else partial(read_dialogues, chats),
+        [Path(name).name for name in (scores, chats) if name],
+    )

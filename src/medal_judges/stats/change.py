@@ -9,7 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.intervals import DIFFERENCE, MIN_CLUSTERS, MIN_ROWS, Spread, evenness_degrees
+from medal_judges.stats.intervals import (
+    DIFFERENCE,
+    MIN_CLUSTERS,
+    MIN_ROWS,
+    Spread,
+    evenness_degrees,
+)
 from medal_judges.stats.means import Sample, difference_of
 from medal_judges.stats.results import Estimate
 
@@ -18,6 +24,7 @@ Codes = npt.NDArray[np.int64]  # the cluster or period of each row, shape (rows,
 MIN_PERIODS = 8  # of a change-point: with fewer, orders of the periods are too few for a test
 _PERMUTATIONS = 4999
 _LEAST = 0.1  # of the rows on either side of a change-point
+_ROUNDING = 1e-12
 _CHUNK = 4_000_000  # numbers held at once
 
 
@@ -74,7 +81,7 @@ def change(values: Floats, times: Floats, periods: Codes, clusters: Codes, seed:
 
 def trend(values: Floats, times: Floats, clusters: Codes) -> Estimate:
     """Slope of ``values`` over ``times`` by least squares, with its 95% interval and the two-sided
-    p-value of no trend; the spread is that of the ``clusters`` (CR1), which are numbered without gaps."""
+    p-value of no trend; the spread is that of the ``clusters`` (CR1), numbered without gaps."""
     if len(values) < MIN_ROWS:
         return Estimate(None, reason=f"{len(values)} rows, fewer than {MIN_ROWS}")
     if np.ptp(times) == 0:
@@ -82,7 +89,8 @@ def trend(values: Floats, times: Floats, clusters: Codes) -> Estimate:
     away = times - times.mean()
     squares = float((away**2).sum())
     slope = float((away * values).sum() / squares)
-    scores: Floats = np.bincount(clusters, away * (values - values.mean() - slope * away))
+    residuals = values - values.mean() - slope * away
+    scores: Floats = np.bincount(clusters, away * residuals).astype(np.float64)
     count = len(scores)
     if count < MIN_CLUSTERS:
         return Estimate(slope, reason=f"no interval: {count} clusters, fewer than {MIN_CLUSTERS}")

@@ -101,7 +101,8 @@ def _notes(traffic: Traffic, figures: TrafficFigures) -> Iterator[TrafficFinding
             f"{missing:,} of {traffic.rows:,} are not scored in full: {most}.", "note"
         )
     if traffic.unknown_languages:
-        names = ", ".join(f"{lang} ({n:,})" for lang, n in traffic.unknown_languages.most_common(8))
+        most_common = traffic.unknown_languages.most_common(8)
+        names = ", ".join(f"{lang} ({n:,})" for lang, n in most_common)
         yield TrafficFinding(f"The judge was not made for these languages: {names}.", "note")
     yield from (TrafficFinding(f"{note}.", "note") for note in traffic.notes)
     timeline = figures.timeline

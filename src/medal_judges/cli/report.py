@@ -19,6 +19,18 @@ from medal_judges.files import require_other_file
 from medal_judges.jsonl import STDIN, read_dialogues, read_judgements
 from medal_judges.report.progress import ProgressBar
 
+FailUnder = Annotated[
+    list[str] | None,
+    typer.Option("--fail-under", metavar="DIM=X", help="Gate: at least this; overall=3.5."),
+]
+FailOver = Annotated[
+    list[str] | None,
+    typer.Option("--fail-over", metavar="DIM=X", help="Gate: at most this; unsafe=0.01."),
+]
+FailUndecided = Annotated[
+    bool, typer.Option("--fail-undecided", help="A limit inside the interval fails its gate too.")
+]
+
 
 def report(
     scores: Annotated[str, typer.Argument(help="Judgements, as medal score writes them.")],
@@ -40,18 +52,9 @@ def report(
         str | None,
         typer.Option("--rubric", help="Scales of the scores: YAML file or shipped name."),
     ] = None,
-    fail_under: Annotated[
-        list[str] | None,
-        typer.Option("--fail-under", metavar="DIM=X", help="Gate: at least this; overall=3.5."),
-    ] = None,
-    fail_over: Annotated[
-        list[str] | None,
-        typer.Option("--fail-over", metavar="DIM=X", help="Gate: at most this; unsafe=0.01."),
-    ] = None,
-    fail_undecided: Annotated[
-        bool,
-        typer.Option("--fail-undecided", help="A limit inside the interval fails its gate too."),
-    ] = False,
+    fail_under: FailUnder = None,
+    fail_over: FailOver = None,
+    fail_undecided: FailUndecided = False,
     min_coverage: opt.MinCoverage = 0.98,
     conversations: Annotated[
         int, typer.Option("--conversations", min=1, help="Most conversations on the page.")

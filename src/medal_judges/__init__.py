@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from medal_judges.errors import RecordError as RecordError
     from medal_judges.errors import SourceError as SourceError
     from medal_judges.eval.benchmark.benchmark import benchmark as benchmark
+    from medal_judges.eval.comparison.compare import CompareOptions as CompareOptions
+    from medal_judges.eval.comparison.compare import compare as compare
     from medal_judges.inference.scoring import ScoreOptions as ScoreOptions
     from medal_judges.inference.scoring import score_file as score_file
     from medal_judges.jsonl import read_dialogues as read_dialogues
@@ -41,6 +43,7 @@ _MODULES = {
         *("MedalError", "MissingExtraError", "NotAvailableError", "RecordError", "SourceError"),
     ],
     "eval.benchmark.benchmark": ["benchmark"],
+    "eval.comparison.compare": ["CompareOptions", "compare"],
     "inference.scoring": ["ScoreOptions", "score_file"],
     "jsonl": ["read_dialogues"],
     "judgement": ["Judgement"],

@@ -28,6 +28,7 @@ COMMANDS = {
     "calibrate": ("calibrate", "Put a follow-up judge's raw values on a human scale."),
     "score": ("score", "Judge dialogues."),
     "serve": ("serve", "Judge dialogues that come over HTTP."),
+    "compare": ("compare", "Which of several systems is better, and how sure that is."),
     "label": ("label", "Label dialogues by a judge; malformed users apart."),
     "report": ("report", "How good scored chats are, and which to read; gates for CI."),
     "benchmark": ("benchmark", "Compare judges with people on sets; write the page."),

@@ -213,7 +213,8 @@ def _intervals(axes: Axes, table: Table) -> None:
         if low is not None and high is not None:
             axes.plot([low, high], [y, y], color=colour_of(0), lw=2, alpha=0.5)
         axes.plot([value], [y], "o", color=colour_of(0))
-    axes.axvline(0, color="#999999", lw=0.8)
+    if any(bar.span[0] <= 0 <= bar.span[1] for _, bar in bars):
+        axes.axvline(0, color="#999999", lw=0.8)
     ceiling = next((bar.ceiling for _, bar in bars if bar.ceiling is not None), None)
     if ceiling is not None:
         axes.axvline(ceiling, color=_CEILING, lw=1.2, ls="--", label="human ceiling")

@@ -85,6 +85,16 @@ class Jackknifed:
             self.most + other.most,
         )
 
+    def mixed(self, other: Jackknifed, share: float) -> Jackknifed:
+        """``share`` of this figure and the rest of another one of other clusters."""
+        return Jackknifed(
+            share * self.value + (1 - share) * other.value,
+            share * self.left + (1 - share) * other.left,
+            np.maximum(self.share, other.share),
+            min(self.least, other.least),
+            self.most + other.most,
+        )
+
     @property
     def variance(self) -> float:
         """Jackknife variance; NaN where the figure is undefined without one of the clusters."""
@@ -242,7 +252,8 @@ def _few(sample: Sample) -> str | None:
     count = cluster_count(sample)
     if count >= MIN_FOR_MEAN:
         return None
-    what = "rows" if sample.clusters is None else "clusters"
+    what = "row" if count == len(sample.scores) else "cluster"
+    what += "" if count == 1 else "s"
     return f"no interval: {count} {what}, fewer than {MIN_FOR_MEAN}"
 
 

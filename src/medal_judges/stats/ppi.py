@@ -16,6 +16,7 @@ coverage is measured by tests/speed/comparison_coverage.py, whose table is docs/
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -117,12 +118,10 @@ def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Corrected:
     """
     judge, people = mean_of(rows.sample), mean_of(rows.people, span)
     count = int(rows.labelled.sum())
-    if reason := _too_few(rows):
+    if reason := too_few_labels(rows):
         return Corrected(Estimate(None, reason=reason), judge, people, count, None)
-    fit = _fit([rows])
-    extra = _unseen([rows], fit.slope, span)
-    certain = _certain([rows], fit.slope, span)
-    estimate = interval_of(fit.figures[0], certain, span, tested=False, extra=extra)
+    fit = correct([rows], span)
+    estimate = interval_of(fit.figures[0], fit.certain, span, tested=False, extra=fit.hidden[0])
     return Corrected(estimate, judge, people, count, fit.slope)
 
 
@@ -133,14 +132,13 @@ def corrected_share(rows: LabelledSample) -> Corrected:
     if ((given < 0) | (given > 1)).any():
         raise ValueError("a share is of labels from 0 to 1")
     judge, people = share_of(rows.sample), share_of(rows.people)
-    if reason := _too_few(rows):
+    if reason := too_few_labels(rows):
         return Corrected(Estimate(None, reason=reason), judge, people, len(given), None)
     if np.ptp(given) == 0:  # a slope of 0: the labels alone
         return Corrected(people, judge, people, len(given), 0.0)
-    fit = _fit([rows])
-    extra = _unseen([rows], fit.slope, (0.0, 1.0))
-    clusters, size = _labelled_clusters(rows), len(rows.sample.scores)
-    estimate = share_interval(fit.figures[0], clusters, size, None, extra)
+    fit = correct([rows], (0.0, 1.0))
+    clusters, size = labelled_clusters(rows), len(rows.sample.scores)
+    estimate = share_interval(fit.figures[0], clusters, size, None, fit.hidden[0])
     return Corrected(estimate, judge, people, len(given), fit.slope)
 
 
@@ -157,13 +155,12 @@ def corrected_difference(
     judge = difference_of(first.sample, second.sample)
     people = difference_of(first.people, second.people, span)
     count = sum(int(rows.labelled.sum()) for rows in both)
-    if reason := _too_few(first) or _too_few(second):
+    if reason := too_few_labels(first) or too_few_labels(second):
         return Corrected(Estimate(None, reason=reason), judge, people, count, None)
-    fit = _fit(both)
-    extra = _unseen(both, fit.slope, span)
+    fit = correct(both, span)
     figure = fit.figures[0] - fit.figures[1]
-    reason = _certain(both, fit.slope, span)
-    estimate = interval_of(figure, reason, difference_span(span), tested=True, extra=extra)
+    extra, apart = math.hypot(*fit.hidden), difference_span(span)
+    estimate = interval_of(figure, fit.certain, apart, tested=True, extra=extra)
     return Corrected(estimate, judge, people, count, fit.slope)
 
 
@@ -171,28 +168,44 @@ def corrected_difference(
 
 
 @dataclass(frozen=True, slots=True)
-class _Fit:
+class CorrectedFigures:
+    """The corrected mean of each system. ``hidden``: the error (95%) that its labels may hide
+    because they follow from the judge's scores without exception, mostly 0; ``certain``: why there
+    is no interval where that is so and the scale is not known."""
+
     figures: list[Jackknifed]
     slope: float
+    hidden: list[float]
+    certain: str | None
 
 
-def _fit(systems: Sequence[LabelledSample]) -> _Fit:
+def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFigures:
     """The corrected mean of each system, and without each cluster, with a slope common to all.
 
-    Sums by cluster make all figures at once: what remains is the total minus a cluster's sums.
+    Each has a labelled row. Sums by cluster make all figures at once: what remains is the total
+    minus a cluster's sums.
     """
     members, size = cluster_members([rows.sample for rows in systems])
     sums = [_sums(rows, member, size) for rows, member in zip(systems, members, strict=True)]
     with np.errstate(divide="ignore", invalid="ignore"):
-        slope = _slope([part.sums for part in sums])
-        found = [part.corrected(slope) for part in sums]
+        slopes = _slope([part.sums for part in sums])
+        found = [part.corrected(slopes) for part in sums]
     figures = []
     for rows, member, values in zip(systems, members, found, strict=True):
         share, _ = cluster_shares(member, size)
-        labelled = _labelled_clusters(rows)
-        least = max(1.0, (labelled - 1) / 3)
+        least = max(1.0, (labelled_clusters(rows) - 1) / 3)
         figures.append(Jackknifed(float(values[0]), values[1:], share, least, size - 1.0))
-    return _Fit(figures, float(slope[0]))
+    slope = float(slopes[0])
+    follow = [not _residual(rows, slope) for rows in systems]
+    width = 0.0 if span is None else _NEVER * (span[1] - span[0])
+    hidden = [
+        width / labelled_clusters(rows) if alike else 0.0
+        for rows, alike in zip(systems, follow, strict=True)
+    ]
+    unknown = "no interval: the labels follow from the judge's scores in every row, as if copied"
+    return CorrectedFigures(
+        figures, slope, hidden, unknown if span is None and any(follow) else None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,34 +268,18 @@ def _residual(rows: LabelledSample, slope: float) -> bool:
     return bool(np.ptp(rest) > 1e-9 * max(1.0, float(np.abs(rest).max())))
 
 
-def _unseen(systems: Sequence[LabelledSample], slope: float, span: Span | None) -> float:
-    """The error that labels may hide which follow from the judge's scores without exception."""
-    if span is None:
-        return 0.0
-    hidden = [
-        _NEVER / _labelled_clusters(rows) * (span[1] - span[0])
-        for rows in systems
-        if not _residual(rows, slope)
-    ]
-    return float(np.sqrt(np.square(hidden).sum()))
-
-
-def _certain(systems: Sequence[LabelledSample], slope: float, span: Span | None) -> str | None:
-    """Why there is no interval where labels follow from the scores and the scale is not known."""
-    if span is not None or all(_residual(rows, slope) for rows in systems):
-        return None
-    return "no interval: the labels follow from the judge's scores in every row, as if copied"
-
-
-def _labelled_clusters(rows: LabelledSample) -> int:
+def labelled_clusters(rows: LabelledSample) -> int:
+    """Number of clusters with a labelled row."""
     return cluster_count(rows.people)
 
 
-def _too_few(rows: LabelledSample) -> str | None:
-    count = _labelled_clusters(rows)
+def too_few_labels(rows: LabelledSample) -> str | None:
+    """Why these labels correct nothing; None where they are enough."""
+    count = labelled_clusters(rows)
     if count >= MIN_LABELLED:
         return None
     if not count:
         return "no labelled rows"
-    what = "rows" if rows.sample.clusters is None else "clusters"
+    what = "row" if count == int(rows.labelled.sum()) else "cluster"
+    what += "" if count == 1 else "s"
     return f"{count} labelled {what}, fewer than {MIN_LABELLED}"

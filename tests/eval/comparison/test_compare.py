@@ -1,0 +1,337 @@
+"""medal compare on files as people have them: systems, contexts, labels, and what goes wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges import CompareOptions, MedalError, compare
+from medal_judges.cli import app
+from medal_judges.eval.comparison.report import render, write_comparison
+from medal_judges.eval.comparison.results import SystemComparison
+
+JUDGE = "judge:test|revision:1"
+Write = Callable[[str, Sequence[Mapping[str, object]]], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def written(name: str, rows: Sequence[Mapping[str, object]]) -> Path:
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        return path
+
+    return written
+
+
+def scores(
+    values: Sequence[float | None], prefix: str = "d", judge: str = JUDGE, name: str = "overall"
+) -> list[dict[str, object]]:
+    return [
+        {"id": f"{prefix}{i}", "turn": None, "judge": judge, "scores": {name: value}}
+        | ({} if value is not None else {"failure": "no answer"})
+        for i, value in enumerate(values)
+    ]
+
+
+def chat(id: str, opening: str, answer: str, lang: str = "en", **more: object) -> dict[str, object]:
+    said = [{"role": "user", "content": opening}, {"role": "assistant", "content": answer}]
+    return {"id": id, "lang": lang, "dialogue": said, **more}
+
+
+def labels(values: Mapping[str, float], **more: object) -> list[dict[str, object]]:
+    return [
+        chat(id, "Hi", "Ho")
+        | {"labels": {"overall": [value]}, "scales": {"overall": [1, 5]}}
+        | more
+        for id, value in values.items()
+    ]
+
+
+def draw(count: int, mean: float, seed: int) -> list[float]:
+    rng = np.random.default_rng(seed)
+    return [float(v) for v in np.clip(rng.normal(mean, 0.6, count), 1, 5)]
+
+
+def pair_of(found: SystemComparison, dimension: str = "overall", lang: str = "all") -> object:
+    return found.on(dimension, lang).pairs[0]
+
+
+def test_the_same_ids_are_paired_and_others_not(write: Write) -> None:
+    hard = np.array(draw(80, 3, 0))
+    old = write("old.jsonl", scores(list(hard)))
+    new = write("new.jsonl", scores(list(hard + 0.1 + np.array(draw(80, 0, 1)) * 0)))
+    found = compare([old, new])
+    assert found.systems == ["old", "new"]
+    pair = found.on("overall").pairs[0]
+    assert pair.difference.pairing == "paired" and pair.difference.shared == 80
+    assert pair.difference.losses == 80
+    other = write("other.jsonl", scores(draw(80, 3.1, 2), prefix="x"))
+    apart = compare({"a": old, "b": other}).on("overall").pairs[0]
+    assert apart.difference.pairing == "unpaired" and not apart.apart
+    assert dict(found.facts)["One context by"] == "the id"
+    alone = compare([old, new], CompareOptions(pair_by="none"))
+    assert alone.on("overall").pairs[0].difference.pairing == "unpaired"
+
+
+def test_chats_are_scored_kept_and_paired_by_opening(write: Write, tmp_path: Path) -> None:
+    openings = [f"Question {i}?" for i in range(30)]
+    old = write(
+        "old.jsonl", [chat(f"o{i}", q, "yes " * (3 + i % 5)) for i, q in enumerate(openings)]
+    )
+    new = write(
+        "new.jsonl", [chat(f"n{i}", q, "yes " * (9 + i % 5)) for i, q in enumerate(openings)]
+    )
+    out = tmp_path / "out"
+    options = CompareOptions(dimensions=["overall"])
+    found = compare([old, new], options, judge="length", out=out)
+    pair = found.on("overall").pairs[0]
+    assert pair.difference.pairing == "paired" and pair.difference.shared == 30
+    assert dict(found.facts)["One context by"] == "the first user turn"
+    assert pair.apart and "new is better than old" in found.verdicts()[0]
+    kept = (out / "scores" / "old.jsonl").read_text()
+    assert len(kept.splitlines()) == 30
+    # scored again from what is kept: the kept line stands, changed or not
+    (out / "scores" / "old.jsonl").write_text("".join(kept.splitlines(True)[:7]))
+    again = compare([old, new], options, judge="length", out=out)
+    assert again.on("overall").pairs[0].difference == pair.difference
+    with pytest.raises(MedalError, match="dialogues without scores"):
+        compare([old, new])
+
+
+def test_a_greeting_is_no_context_and_counted_ids_are_none(write: Write) -> None:
+    old = write(
+        "old.jsonl",
+        [chat(f"{i}", "Hi" if i % 2 else f"old {i}", "a " * (i % 7)) for i in range(40)],
+    )
+    new = write(
+        "new.jsonl",
+        [chat(f"{i}", "Hi" if i % 3 else f"new {i}", "b " * (i % 9)) for i in range(40)],
+    )
+    found = compare([old, new], CompareOptions(dimensions=["overall"]), judge="length")
+    pair = found.on("overall").pairs[0]
+    assert pair.difference.pairing == "unpaired" and pair.difference.shared == 0
+    notes = " ".join(found.notes)
+    assert "share ids, but the dialogues of one id begin differently" in notes
+
+
+def test_one_file_by_chatbot_and_by_a_column(write: Write) -> None:
+    rows = [
+        chat(f"{bot}{i}", f"{bot} {i}", "word " * (i % 5 + 4 * (bot == "b")))
+        | {"models": {"assistant": bot}, "meta": {"version": {"a": "1.0", "b": "2.0"}[bot]}}
+        for bot in "ab"
+        for i in range(20)
+    ]
+    file = write("all.jsonl", rows)
+    options = CompareOptions(by="chatbot", dimensions=["overall"])
+    assert compare(file, options, judge="length").systems == ["a", "b"]
+    by_version = CompareOptions(by="version", dimensions=["overall"])
+    found = compare([file], by_version, judge="length")
+    assert found.systems == ["1.0", "2.0"] and found.on("overall").pairs[0].apart
+    with pytest.raises(MedalError, match="no row has a value of 'user'") as caught:
+        compare(file, CompareOptions(by="user"), judge="length")
+    assert "chatbot, source, version" in str(caught.value.hint)
+    one = write("one.jsonl", rows[:20])
+    with pytest.raises(MedalError, match="all rows have the chatbot 'a': nothing to compare"):
+        compare(one, options, judge="length")
+
+
+def test_labels_of_people_lead_where_the_judge_favours_a_system(write: Write) -> None:
+    rng = np.random.default_rng(7)
+    human = {s: np.clip(np.round(rng.normal(3, 1, 200)), 1, 5) for s in "ab"}
+    files = {
+        s: write(f"{s}.jsonl", scores(list(values + rng.normal(0, 0.5, 200) + (s == "a")), s))
+        for s, values in human.items()
+    }
+    given = write(
+        "people.jsonl",
+        labels({f"{s}{i}": float(human[s][i]) for s in "ab" for i in range(40)}),
+    )
+    plain, corrected = compare(files), compare(files, human=given)
+    assert plain.on("overall").pairs[0].apart and plain.on("overall").basis == "judge"
+    assert any("By the judge alone" in note for note in plain.notes)
+    result = corrected.on("overall")
+    assert result.basis == "people" and not result.pairs[0].apart
+    assert [s.labelled for s in result.systems] == [40, 40]
+    assert "by people's labels" in corrected.verdicts()[0]
+    for system in result.systems:
+        truth = float(human[system.system].mean())
+        estimate = system.best
+        assert estimate.low is not None and estimate.high is not None
+        assert estimate.low < truth < estimate.high and estimate.high - estimate.low < 0.6
+
+
+def test_labels_of_paired_systems_say_whose_they_are(write: Write) -> None:
+    files = {s: write(f"{s}.jsonl", scores(draw(30, 3, k))) for k, s in enumerate("ab")}
+    values = {f"d{i}": 1.0 + i % 5 for i in range(12)}
+    bare = write("bare.jsonl", labels(values))
+    with pytest.raises(MedalError, match="fits dialogues of a and b") as caught:
+        compare(files, human=bare)
+    assert "--human a=FILE" in str(caught.value.hint)
+    named = write("named.jsonl", labels(values, models={"assistant": "b"}))
+    found = compare(files, human=[bare.__fspath__().join(["a=", ""]), named])
+    assert {s.system: s.labelled for s in found.on("overall").systems} == {"a": 12, "b": 12}
+    assert found.on("overall").basis == "people"
+    none = write("none.jsonl", labels({"zzz": 3.0}))
+    with pytest.raises(MedalError, match="no label belongs to a dialogue"):
+        compare(files, human=none)
+    with pytest.raises(MedalError, match="labels of 'c', which is no system"):
+        compare(files, human={"c": bare})
+
+
+def test_too_few_labels_leave_the_judge_and_say_so(write: Write) -> None:
+    files = {s: write(f"{s}.jsonl", scores(draw(30, 3, k), s)) for k, s in enumerate("ab")}
+    given = write("few.jsonl", labels({**{f"a{i}": 3.0 + i % 2 for i in range(12)}, "b1": 2.0}))
+    found = compare(files, human=given)
+    result = found.on("overall")
+    assert result.basis == "judge" and result.uncorrected == "b has 1 labelled row, fewer than 5"
+    assert "by the judge alone" in found.verdicts()[0]
+    assert any("not corrected by people's labels: b has" in note for note in found.notes)
+    assert all(system.corrected is None for system in result.systems)
+
+
+def test_several_systems_have_ranks_and_groups(write: Write) -> None:
+    means = {"a": 4.2, "b": 4.15, "c": 3.0, "d": 1.8}
+    files = {
+        s: write(f"{s}.jsonl", scores(draw(120, m, k), s)) for k, (s, m) in enumerate(means.items())
+    }
+    found = compare(files)
+    result = found.on("overall")
+    assert found.comparisons == 6 and len(result.pairs) == 6
+    order = [s.system for s in result.systems]
+    assert order[2:] == ["c", "d"] and set(order[:2]) == {"a", "b"}
+    assert [s.rank for s in result.systems] == [(1, 2), (1, 2), (3, 3), (4, 4)]
+    assert [s.groups for s in result.systems] == ["a", "a", "b", "c"]
+    assert "the best cannot be told apart" in found.verdicts()[0]
+
+
+def test_lower_is_better_for_an_issue(write: Write) -> None:
+    files = {
+        s: write(f"{s}.jsonl", scores(list(np.clip(draw(90, m, k), 0, 5) / 5.0), s, name="unsafe"))
+        for k, (s, m) in enumerate({"bad": 4.0, "good": 1.5}.items())
+    }
+    found = compare(files)
+    result = found.on("unsafe")
+    assert result.good == "low" and [s.system for s in result.systems] == ["good", "bad"]
+    assert found.verdicts()[0].startswith("unsafe: good is better than bad by")
+
+
+def test_languages_and_what_one_system_lacks(write: Write) -> None:
+    def rows(system: str, german: int) -> list[dict[str, object]]:
+        return [
+            chat(f"{system}{i}", f"{system} {i}", "ja " * (i % 6), "de" if i < german else "en")
+            for i in range(40)
+        ]
+
+    files = {s: write(f"{s}.jsonl", rows(s, g)) for s, g in (("x", 38), ("y", 10))}
+    found = compare(files, CompareOptions(dimensions=["overall"]), judge="length")
+    assert found.languages == ["de", "en"] and found.comparisons == 2
+    english = found.on("overall", "en")
+    reason = english.pairs[0].difference.judge.estimate.reason or ""
+    assert "2 dialogues of one of the two, fewer than 5" in reason
+    assert any("mix the systems with the languages" in note for note in found.notes)
+    more = write("more.jsonl", scores(draw(20, 3, 1), "m", name="fun"))
+    both = write("both.jsonl", scores(draw(20, 3, 1), "n", name="overall"))
+    lacking = compare([more, both])
+    assert lacking.on("fun").pairs == [] and lacking.on("fun").missing == ["both"]
+    assert lacking.verdicts()[0] == "fun: only more has scores; nothing to compare."
+
+
+def test_small_tied_and_unscored_are_told_in_words(write: Write, tmp_path: Path) -> None:
+    three = {s: write(f"{s}.jsonl", scores([3.0, 4.0, 3.5], s)) for s in "ab"}
+    small = compare(three)
+    assert "which may be chance: no interval: 3 dialogues" in small.verdicts()[0]
+    assert small.comparisons == 0
+    tied = {s: write(f"t{s}.jsonl", scores([4.0] * 40, s)) for s in "ab"}
+    words = compare(tied).verdicts()[0]
+    assert words == "overall: all dialogues of a and b have the same score (by the judge alone)."
+    single = {s: write(f"s{s}.jsonl", scores([4.0 + k], s)) for k, s in enumerate("ab")}
+    assert "1 dialogue of one of the two" in compare(single).verdicts()[0]
+    gaps = {
+        s: write(f"g{s}.jsonl", scores([*draw(20, 3, k), None, None], s))
+        for k, s in enumerate("ab")
+    }
+    found = compare(gaps)
+    assert [s.unscored for s in found.on("overall").systems] == [2, 2]
+    assert any("without a score were left out: 2 of" in note for note in found.notes)
+    nothing = {s: write(f"n{s}.jsonl", scores([None] * 6, s)) for s in "ab"}
+    with pytest.raises(MedalError, match="no dialogue has a score"):
+        compare(nothing)
+    for case in (small, found, compare(tied), compare(single)):
+        page = write_comparison(case, tmp_path / "page").read_text()
+        assert "nan" not in page.lower().split("<script")[0] or "nano" in page
+        json.loads((tmp_path / "page" / "compare.json").read_text())
+
+
+def test_other_judges_and_names_are_refused(write: Write) -> None:
+    one = write("one.jsonl", scores(draw(9, 3, 0)))
+    two = write("two.jsonl", scores(draw(9, 3, 1), judge="judge:test|revision:2"))
+    with pytest.raises(MedalError, match="different judges"):
+        compare([one, two])
+    with pytest.raises(MedalError, match="two systems are named 'x'"):
+        compare([f"x={one}", f"x={two}"])
+    with pytest.raises(MedalError, match="one system: nothing to compare"):
+        compare([one])
+    with pytest.raises(MedalError, match="no row has the dimension 'fun'"):
+        compare([one, one], CompareOptions(dimensions=["fun"]))
+    empty = write("empty.jsonl", [])
+    with pytest.raises(MedalError, match="is empty"):
+        compare([one, empty])
+
+
+def test_turns_of_a_dialogue_are_one_number(write: Write) -> None:
+    def by_turn(prefix: str, shift: float) -> list[dict[str, object]]:
+        return [
+            {
+                "id": f"{prefix}{i}",
+                "turn": t,
+                "judge": JUDGE,
+                "scores": {"overall": 3 + shift + i % 3},
+            }
+            for i in range(12)
+            for t in (1, 3)
+        ]
+
+    found = compare([write("a.jsonl", by_turn("a", 0)), write("b.jsonl", by_turn("b", 1))])
+    assert found.counts == {"a": 12, "b": 12}
+    assert found.on("overall").pairs[0].difference.rows == (12, 12)
+
+
+def test_the_command_writes_page_tables_and_record(write: Write, tmp_path: Path) -> None:
+    for k, name in enumerate(("v1", "v2")):
+        write(f"{name}.jsonl", scores(draw(60, 3 + 0.6 * k, k)))
+    out = tmp_path / "out"
+    files = [f"old one={tmp_path / 'v1.jsonl'}", str(tmp_path / "v2.jsonl")]
+    done = CliRunner().invoke(
+        app, ["compare", *files, "--difference", "0.05", "--out", str(out)], catch_exceptions=False
+    )
+    assert done.exit_code == 0, done.output
+    assert "overall: v2 is better than old one by" in done.output
+    page = (out / "compare.html").read_text()
+    assert "old one" in page and "prefers-color-scheme" in page
+    record = json.loads((out / "compare.json").read_text())
+    assert record["systems"] == ["old one", "v2"] and record["verdicts"]
+    with open(out / "differences.csv", newline="") as stream:
+        (line,) = csv.DictReader(stream)
+    assert (line["first"], line["second"], line["compared"]) == ("old one", "v2", "paired")
+    assert int(line["more_first"]) > 0 and float(line["p_holm"]) < 0.05
+    with open(out / "systems.csv", newline="") as stream:
+        systems = list(csv.DictReader(stream))
+    assert [row["system"] for row in systems] == ["v2", "old one"]
+    assert (out / "figures" / "systems-overall-all.png").stat().st_size > 2000
+
+
+def test_hostile_names_do_no_harm(write: Write) -> None:
+    name = "<script>alert(1)</script>\x1b[31m"
+    files = {
+        name: write("a.jsonl", scores(draw(9, 3, 0), "a")),
+        "b": write("b.jsonl", scores(draw(9, 3, 1), "b")),
+    }
+    page = render(compare(files), "x")
+    assert "<script>alert" not in page

@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -78,6 +79,7 @@ class Judge(ABC):
     bounds how many dialogues are held in memory to be sorted by length; it is also what a kill can
     lose, so it is some seconds of work and not minutes. ``languages`` are those (ISO 639-1) that it
     was made for: of its training data, or as its YAML file says; None: any, or not known.
+    ``revision`` is of the folder that it was loaded from or saved in (see judge_revision).
 
     >>> from medal_judges import Judge, read_dialogues
     >>> judge = Judge.from_pretrained("length")  # a shipped name, a folder, a YAML file, a hub id
@@ -91,6 +93,10 @@ class Judge(ABC):
     family: ClassVar[str]
     dimensions: tuple[Dimension, ...]
     languages: tuple[str, ...] | None = None
+    revision: str = "unsaved"
+    # Tokenizers keep how they last cut and filled up, so a network of this process serves one
+    # thread at a time; a judge that asks servers needs no such lock.
+    computing: AbstractContextManager[None] = nullcontext()
     token_budget: int = 8192
     window: int = 256
 
@@ -235,7 +241,8 @@ class Judge(ABC):
         ]
         waiting = Counter(owners[i] for i in judged)  # dialogue -> its requests without an answer
         progress(len(window) - len(waiting))
-        self._prepare([requests[i] for i in judged])
+        with self.computing:
+            self._prepare([requests[i] for i in judged])
         units = [[judged[k] for k in unit] for unit in self._units([requests[i] for i in judged])]
 
         def run(part: Sequence[list[int]]) -> list[tuple[int, Prediction]]:
@@ -246,7 +253,8 @@ class Judge(ABC):
         for batch in budget_batches(
             units, lambda unit: sum(requests[i].tokens for i in unit), self.token_budget
         ):
-            predictions.update(retry_on_oom(run, batch))
+            with self.computing:
+                predictions.update(retry_on_oom(run, batch))
             before = len(waiting)
             waiting -= Counter(owners[i] for unit in batch for i in unit)
             progress(before - len(waiting))

@@ -11,8 +11,9 @@ import torch
 from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.base.saving import weights_hash, write_config
+from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import set_attention, torch_device, torch_dtype
+from medal_judges.process_lock import ProcessLock
 from medal_judges.signature import Signature, content_hash
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ def rubric_hash(dimensions: Sequence[Dimension]) -> str:
 
 class LearnedJudge(Judge):
     """A judge with ``config`` (its settings, under the family's name in config.json),
-    ``calibration`` by dimension, and ``facts`` of its run: seed, data, once it is saved the hash
-    of its weights."""
+    ``calibration`` by dimension, and ``facts`` of its run: seed, data."""
 
     config: Any  # each family says of which class
     name: str
@@ -64,6 +64,7 @@ class LearnedJudge(Judge):
     ) -> None:
         """Set what ``LearnedState`` names."""
         self.dimensions, self.name = tuple(dimensions), name
+        self.computing = ProcessLock()
         self.calibration, self.facts = dict(calibration or {}), dict(facts or {})
 
     def fitted(self, dimension: str) -> Calibration:
@@ -71,10 +72,8 @@ class LearnedJudge(Judge):
         return self.calibration.get(dimension, Calibration())
 
     def write_state(self, folder: Path, **settings: object) -> None:
-        """Write config.json, after all weights: their hash and that of all that decides the numbers
-        is the revision of the signature. ``settings`` are the family's own."""
+        """Write config.json; ``settings`` are the family's own."""
         calibration = {k: v.model_dump() for k, v in self.calibration.items()}
-        self.facts["weights"] = weights_hash(folder, calibration, settings)
         state = {
             "name": self.name,
             self.family: self.config.model_dump(),
@@ -86,10 +85,10 @@ class LearnedJudge(Judge):
     def signature(self) -> Signature:
         from medal_judges import __version__
 
-        revision, seed = self.facts.get("weights", "unsaved"), self.facts.get("seed")
+        seed = self.facts.get("seed")
         return Signature(
             judge=self.name,
-            revision=str(revision),
+            revision=self.revision,
             base=self.config.base,
             rubric=rubric_hash(self.dimensions),
             dtype=self.dtype,

@@ -20,8 +20,9 @@ from medal_judges.models.base.folder_checks import require_data_only
 from medal_judges.models.base.hub import pull
 from medal_judges.models.base.judged_languages import UnknownLanguage, stated
 from medal_judges.models.base.placement import placed
+from medal_judges.models.model_files import MODEL_FILES, files_hash
 from medal_judges.shipped import judge_file
-from medal_judges.signature import Signature, content_hash
+from medal_judges.signature import Signature
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -43,6 +44,11 @@ FAMILIES = {
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 GOLDEN_NAME = "golden.json"
+# Folders inside a judge's, and the files at its top, that its numbers depend on.
+_PARTS = ("adapter", "encoder", "members", "model", "tokenizer")
+_TOP = (CONFIG_NAME, "*.safetensors", "prompt.yaml", "rubric.yaml")
+# What config.json says that no number depends on.
+_NO_NUMBERS = ("name", "facts", "languages", "medal_judges_version")
 # Raised when an older package would read a saved judge wrongly. Judges without a number are of 1.
 FORMAT = 1
 _OLDEST = 1
@@ -55,6 +61,7 @@ class SavableJudge(Protocol):
     family: ClassVar[str]
     dimensions: tuple[Dimension, ...]
     languages: tuple[str, ...] | None
+    revision: str
 
     def signature(self) -> Signature: ...
 
@@ -73,19 +80,24 @@ class SavableJudge(Protocol):
 def save_judge(judge: SavableJudge, path: Path) -> Path:
     """See Judge.save_pretrained. The folder takes its place in one move, whole.
 
-    What else stands in an earlier folder of that name (checkpoints, logs) stays; not the golden
-    scores of the judge before.
+    What else stands in an earlier folder of that name (checkpoints, logs) stays; of the judge
+    before nothing does.
     """
     with atomic_path(path.resolve()) as partial:  # a link stays a link
         shutil.rmtree(partial, ignore_errors=True)  # of a process of this number that was killed
         partial.mkdir()
         judge._save(partial)
+        judge.revision = judge_revision(partial)
         if path.is_dir():
             for kept in path.iterdir():
                 target = partial / kept.name
-                if kept.name != GOLDEN_NAME and not target.exists():
+                if not _of_a_judge(kept) and not target.exists():
                     _linked(kept, target)
     return path
+
+
+def _of_a_judge(path: Path) -> bool:
+    return path.name in (GOLDEN_NAME, *_PARTS) or any(path.match(each) for each in _TOP)
 
 
 def _linked(source: Path, target: Path) -> None:
@@ -118,11 +130,12 @@ def write_config(folder: Path, judge: SavableJudge, settings: Mapping[str, objec
     (folder / CONFIG_NAME).write_text(text + "\n", encoding="utf-8")
 
 
-def weights_hash(folder: Path, *settings: object) -> str:
-    """The revision of the judge that is being saved in ``folder``: of all its weights and of the
-    ``settings`` that its numbers depend on as well."""
-    files = sorted(folder.rglob("*.safetensors"))
-    return content_hash([[content_hash(path.read_bytes()) for path in files], *settings])
+def judge_revision(folder: Path) -> str:
+    """The revision of the judge in ``folder``: 12 hex digits for all its weights, its tokenizer and
+    the settings that its numbers depend on, as they are on disk. A hybrid's members have their own.
+    """
+    own = [f"{part}/**/{kind}" for part in _PARTS if part != "members" for kind in MODEL_FILES]
+    return files_hash(folder, [*_TOP, *own], leave_out=_NO_NUMBERS)
 
 
 # -- loading -----------------------------------------------------------------------------------
@@ -130,11 +143,16 @@ def weights_hash(folder: Path, *settings: object) -> str:
 
 def load_judge(source: str | Path, *, revision: str | None = None, **options: Any) -> SavableJudge:
     """See Judge.from_pretrained."""
-    described = judge_file(source)
+    described, folder = judge_file(source), Path(source)
+    local = described is not None or folder.is_dir()
+    if local and revision is not None:
+        raise JudgeLoadError(
+            f"{source} is on this machine; revision {revision!r} is of a judge on the Hub",
+            hint="leave the revision out, or give the hub id OWNER/NAME",
+        )
     if described is not None:
         return _load_yaml(described, options)
-    folder = Path(source)
-    return _load_folder(folder if folder.is_dir() else pull(str(source), revision), options)
+    return _load_folder(folder if local else pull(str(source), revision), options)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -201,6 +219,7 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> SavableJudge:
     try:
         judge: SavableJudge = family.load(folder, **options)
         judge.languages = stated(config.get("languages"), str(folder)) or judge.languages
+        judge.revision = judge_revision(folder)
     except (KeyError, ValueError, OSError) as error:
         why = f"no {error} in {CONFIG_NAME}" if isinstance(error, KeyError) else error
         raise JudgeLoadError(

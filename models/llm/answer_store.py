@@ -22,6 +22,7 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Likelihood,
 )
+from medal_judges.process_lock import ProcessLock
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -76,26 +77,28 @@ class AnswerStore:
         self.torn = self.bad = 0
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._read = 0
+        self._lock = ProcessLock()
 
     def find(self, keys: Iterable[str], read: Callable[[object], T]) -> dict[str, T]:
         """What ``read`` makes of the records that are there, of any process that has written until
         now. A record that it raises ValueError for is passed over and counted: as if it were not
         there."""
-        self.refresh()
-        answers: dict[str, T] = {}
-        wanted = [key for key in dict.fromkeys(keys) if key in self._places]
-        if wanted:
-            with self.path.open("rb") as stream:
-                for key in wanted:
-                    for place in list(self._places[key]):
-                        try:
-                            answers[key] = read(_answer(stream, key, place))
-                            break
-                        except ValueError as error:
-                            self._places[key].remove(place)
-                            self.bad += 1
-                            told = "%s: a kept answer is left out, %s; it is asked again"
-                            logger.warning(told, self.path, error)
+        with self._lock:
+            self.refresh()
+            answers: dict[str, T] = {}
+            wanted = [key for key in dict.fromkeys(keys) if key in self._places]
+            if wanted:
+                with self.path.open("rb") as stream:
+                    for key in wanted:
+                        for place in list(self._places[key]):
+                            try:
+                                answers[key] = read(_answer(stream, key, place))
+                                break
+                            except ValueError as error:
+                                self._places[key].remove(place)
+                                self.bad += 1
+                                told = "%s: a kept answer is left out, %s; it is asked again"
+                                logger.warning(told, self.path, error)
         return answers
 
     def append(self, records: Mapping[str, object]) -> None:
@@ -112,19 +115,23 @@ class AnswerStore:
 
     def refresh(self) -> None:
         """Take note of the lines that were added since the last look."""
+        with self._lock:
+            try:
+                for place, line in self.journal.lines(self._read):
+                    self._read = place + len(line)
+                    self._note(place, line)
+            except OSError as error:
+                raise SourceError(f"{self.path}: kept answers cannot be read: {error}") from error
+
+    def _note(self, place: int, line: bytes) -> None:
         try:
-            for place, line in self.journal.lines(self._read):
-                self._read = place + len(line)
-                try:
-                    record = json.loads(line)
-                    key, _ = str(record["key"]), record["answer"]
-                except (ValueError, KeyError, TypeError, RecursionError):  # also what is no UTF-8
-                    self.torn += 1
-                    logger.warning("%s: a line that is no answer is left out", self.path)
-                else:
-                    self._places.setdefault(key, []).append((place, len(line)))
-        except OSError as error:
-            raise SourceError(f"{self.path}: kept answers cannot be read: {error}") from error
+            record = json.loads(line)
+            key, _ = str(record["key"]), record["answer"]
+        except (ValueError, KeyError, TypeError, RecursionError):  # also what is no UTF-8
+            self.torn += 1
+            logger.warning("%s: a line that is no answer is left out", self.path)
+        else:
+            self._places.setdefault(key, []).append((place, len(line)))
 
     def __len__(self) -> int:
         self.refresh()

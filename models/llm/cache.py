@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -37,6 +36,7 @@ from medal_judges.models.llm.protocol import (
     OnAnswer,
     Wrapper,
 )
+from medal_judges.process_lock import ProcessLock
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class CachedModel(Wrapper):
         self._served = path.with_suffix(".served")
         self._warned = False
         self._key: str | None = None  # of the model that is served, once that was asked
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     def answer_counts(self) -> AnswerCounts:
         return self.counts
@@ -84,7 +84,8 @@ class CachedModel(Wrapper):
         for key, completion in kept.items():
             _report(places[key], completion.with_usage(from_cache=True), on_answer)
         asked = [key for key in places if key not in kept]
-        self.counts.add(kept=len(kept), asked=len(asked))
+        with self._lock:
+            self.counts.add(kept=len(kept), asked=len(asked))
 
         def arrived(index: int, completion: Completion) -> None:
             with self._lock:
@@ -103,7 +104,8 @@ class CachedModel(Wrapper):
         keys = [[likelihood_key(model, each, joint=joint) for each in group] for group in groups]
         known = self.store.find((key for group in keys for key in group), likelihood_of)
         missing = _missing(groups, keys, known)
-        self.counts.add(kept=len(known), asked=sum(map(len, missing)))
+        with self._lock:
+            self.counts.add(kept=len(known), asked=sum(map(len, missing)))
         for part in windows(missing, self.chunk):
             asked = [list(group.values()) for group in part]
             answers = self.inner.loglikelihood(asked, joint=joint)

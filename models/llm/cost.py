@@ -6,7 +6,9 @@ Prices come from a dated file of list prices, never from numbers in code.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -14,7 +16,8 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
-from medal_judges.errors import MedalError
+from medal_judges.errors import ConfigError, MedalError
+from medal_judges.process_lock import ProcessLock
 
 PER = 1_000_000  # prices are per million tokens
 
@@ -156,39 +159,60 @@ class CostLimiter:
 
     Requests under way count at their highest price until theirs is known, so the limit is never
     passed; a request that does not fit waits for those, and is refused when there are none.
-    ``limit`` may be moved between runs; ``own`` stays the one that it began with.
+    ``limit`` may be moved between runs; ``own`` stays the one that it began with. Threads and event
+    loops of one process may share it. Copies in other processes could not know of each other, so a
+    limiter with a limit is of the process that made it.
     """
 
     def __init__(self, limit: float | None) -> None:
         self.limit = self.own = limit
         self.spent = self.at_stake = 0.0
         self.under_way = 0
-        self._changed: asyncio.Condition | None = None
+        self._lock = ProcessLock()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._process = os.getpid()
+
+    def __getstate__(self) -> dict[str, object]:
+        """What another process gets: what is under way here is not under way there."""
+        return vars(self) | {"at_stake": 0.0, "under_way": 0, "_waiting": []}
 
     async def take(self, highest: float) -> None:
-        """Reserve ``highest``. Raises BudgetExceeded where it does not fit any more."""
-        if self._changed is None:
-            self._changed = asyncio.Condition()
-        async with self._changed:
-            while self.limit is not None and self.spent + self.at_stake + highest > self.limit:
-                if not self.under_way:
-                    raise BudgetExceeded
-                await self._changed.wait()
-            self.at_stake += highest
-            self.under_way += 1
+        """Reserve ``highest``, until ``pay``. Raises BudgetExceeded where it does not fit any more,
+        and ConfigError in another process than the one that made the limiter."""
+        while (changed := self._reserve(highest)) is not None:
+            await changed
 
-    async def pay(self, highest: float, price: float | None) -> None:
+    def _reserve(self, highest: float) -> asyncio.Future[None] | None:
+        """None where ``highest`` is reserved, else what is done when it may fit."""
+        with self._lock:
+            if self.limit is None or self.spent + self.at_stake + highest <= self.limit:
+                self._require_own_process()
+                self.at_stake += highest
+                self.under_way += 1
+                return None
+            if not self.under_way:
+                raise BudgetExceeded
+            changed = asyncio.get_running_loop().create_future()
+            self._waiting.append(changed)
+            return changed
+
+    def pay(self, highest: float, price: float | None) -> None:
         """A request is done: its own price takes the place of its highest."""
-        assert self._changed is not None
-        async with self._changed:
+        with self._lock:
             self.at_stake -= highest
             self.under_way -= 1
             self.spent += price or 0.0
-            self._changed.notify_all()
+            waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            with suppress(RuntimeError):  # its loop is closed, and nobody waits there any more
+                each.get_loop().call_soon_threadsafe(_done, each)
 
-    def fresh_loop(self) -> None:
-        """A condition belongs to one event loop; called before each run."""
-        self._changed = None
+    def _require_own_process(self) -> None:
+        if self.limit is not None and os.getpid() != self._process:
+            raise ConfigError(
+                "a limit of cost holds in one process, and this one was started by another",
+                hint="make the judge in each process, with its share of the limit as llm.max_cost",
+            )
 
     def error(self, answered: int, asked: int) -> CostLimitError:
         """What to tell the user."""
@@ -197,3 +221,8 @@ class CostLimiter:
             f"{answered} of {asked} requests answered and kept",
             hint="run the same command again with a higher --max-cost: kept answers cost nothing",
         )
+
+
+def _done(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():  # who waited may have been cancelled
+        waiting.set_result(None)

@@ -17,25 +17,31 @@ from medal_judges.models.llm.settings import (
     TransformersLLM,
     llm_config,
 )
+from medal_judges.process_lock import ProcessLock
 from medal_judges.signature import content_hash
 
-# Judges that speak through one model share it: weights are large.
+# Judges that speak through one model of this machine share it: weights are large. Of a server each
+# has its own client, with its own limit of cost (see LanguageModel.spend_from).
 _IN_USE: WeakValueDictionary[str, LanguageModel] = WeakValueDictionary()
+_LOADING = ProcessLock()
 
 
 def load_llm(setting: str | Mapping[str, object] | LLMConfig | LanguageModel) -> LanguageModel:
     """The model that ``setting`` names; see llm_config for what it may say.
 
-    A model that is in use is not loaded a second time. Raises ConfigError for a setting that is
-    wrong, and for a model that cannot be loaded.
+    A model of this machine that is in use is not loaded a second time. Raises ConfigError for a
+    setting that is wrong, and for a model that cannot be loaded.
     """
     if isinstance(setting, LanguageModel):
         return setting
     config = llm_config(setting)
+    if config.api:
+        return _load(config)
     key = config.model_dump_json()
-    model = _IN_USE.get(key)
-    if model is None:
-        model = _IN_USE[key] = _load(config)
+    with _LOADING:
+        model = _IN_USE.get(key)
+        if model is None:
+            model = _IN_USE[key] = _load(config)
     return model
 
 

@@ -11,6 +11,8 @@ from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.base.saving import read_weights, require_same_keys
 from medal_judges.models.llm.local.weights import model_path
 from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.model_files import files_hash, weights_folder
+from medal_judges.signature import content_hash
 
 if TYPE_CHECKING:
     import torch
@@ -81,6 +83,14 @@ def _quantisation(config: LoraConfig, device: str | torch.device | None) -> dict
         )
     # Without a map transformers puts every process's model on the current GPU, which is the first.
     return {"quantization_config": settings, "device_map": {"": device or "cuda"}}
+
+
+def with_base(revision: str, config: LoraConfig) -> str:
+    """``revision`` of a judge's own files with its base model's, unless that was merged in."""
+    if config.merge:
+        return revision
+    base = weights_folder(model_path(config.base), config.base_revision)
+    return content_hash([revision, files_hash(base)])
 
 
 def load_tokenizer(config: LoraConfig, source: str | Path | None = None) -> Any:

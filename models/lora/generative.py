@@ -15,7 +15,7 @@ from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import LearnedState
-from medal_judges.models.base.saving import weights_hash, write_config
+from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import torch_device, torch_dtype
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation
@@ -27,6 +27,7 @@ from medal_judges.models.lora.base import (
     load_base,
     load_tokenizer,
     save_adapter,
+    with_base,
 )
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.prompted.builder import PromptQuestion
@@ -70,7 +71,9 @@ class GenerativeLoraJudge(PromptedJudge):
         # The layers with adapters, without PEFT's wrapper: likelihoods are read off the body.
         base = getattr(network, "get_base_model", None)
         inner: Any = network if base is None else base()
-        model = LocalModel(inner, tokenizer, name=config.base.replace(":", "/"), thinking=0)
+        # Its weights are told by the judge's revision, which is of the files.
+        name = config.base.replace(":", "/")
+        model = LocalModel(inner, tokenizer, name=name, thinking=0, weights="adapted")
         model.context = min(model.context, config.max_tokens + config.answer_tokens)
         self.template = model.template
         super().__init__(prompted.model_copy(update={"llm": model}))
@@ -122,7 +125,6 @@ class GenerativeLoraJudge(PromptedJudge):
         import yaml
 
         save_adapter(self.net, self.lora, folder)
-        self.facts["weights"] = weights_hash(folder)
         self.tokenizer.save_pretrained(folder / TOKENIZER)
         rubric = {"dimensions": [d.to_record() for d in self.dimensions]}
         texts = {RUBRIC: rubric, PROMPT: self.prompt.model_dump(mode="json")}
@@ -133,10 +135,10 @@ class GenerativeLoraJudge(PromptedJudge):
         write_config(folder, self, settings | {"calibration": {}})
 
     def signature(self) -> Signature:
-        revision, seed = self.facts.get("weights", "unsaved"), self.facts.get("seed")
+        seed = self.facts.get("seed")
         return replace(
             super().signature(),
-            revision=str(revision),
+            revision=with_base(self.revision, self.lora),
             base=self.lora.base,
             dtype=self.dtype,
             seed=seed if isinstance(seed, int) else None,

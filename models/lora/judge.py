@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,10 @@ from medal_judges.models.lora.base import (
     load_base,
     load_tokenizer,
     save_adapter,
+    with_base,
 )
 from medal_judges.models.lora.config import LoraConfig
+from medal_judges.signature import Signature
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -117,6 +120,9 @@ class LoraJudge(NetworkJudge):
         """A fresh judge on ``config.base``; adapters and heads drawn from torch's seed."""
         net = LoraNet(adapted(load_base(config, device=device), config), config, dimensions)
         return cls(net, load_tokenizer(config), config, dimensions, name=name, device=device)
+
+    def signature(self) -> Signature:
+        return replace(super().signature(), revision=with_base(self.revision, self.config))
 
     def _save(self, folder: Path) -> None:
         save_adapter(self.net.body, self.config, folder)

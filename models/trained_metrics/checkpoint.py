@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from medal_judges.models.base.hub import download
 from medal_judges.models.device import Dtype, torch_device, torch_dtype
 
 if TYPE_CHECKING:
-    from torch import nn
     from transformers import PreTrainedTokenizerBase
 
 _READ = ("*.json", "*.safetensors", "*.model", "*.txt")  # what a checkpoint is made of, no pickle
@@ -116,14 +114,3 @@ def _short(model: str) -> str:
 def public_name(model: str) -> str:
     """A hub id as it is, of a folder its name only: no paths in a signature."""
     return Path(model).resolve().name if Path(model).is_dir() else model
-
-
-def weights_hash(network: nn.Module) -> str:
-    """First 12 hex digits of the SHA-256 over names, dtypes and values of all parameters."""
-    import torch
-
-    digest = hashlib.sha256()
-    for name, tensor in sorted(network.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:12]

@@ -19,13 +19,14 @@ from medal_judges.dimension import Dimension
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.learned import rubric_hash
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
+from medal_judges.models.model_files import network_hash, tokenizer_hash
 from medal_judges.models.trained_metrics.checkpoint import (
     CheckpointConfig,
     load_checkpoint,
     public_name,
-    weights_hash,
 )
-from medal_judges.signature import Signature
+from medal_judges.process_lock import ProcessLock
+from medal_judges.signature import Signature, content_hash
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -87,7 +88,8 @@ class TurnMetric(Judge, Generic[C]):
     ) -> None:
         self.config, self.name = config, config.name
         self.network, self.tokenizer = network, tokenizer
-        self._weights = weights_hash(network)
+        self.computing = ProcessLock()
+        self.revision = content_hash([network_hash(network), tokenizer_hash(tokenizer)])
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> TurnMetric[C]:
@@ -100,7 +102,7 @@ class TurnMetric(Judge, Generic[C]):
 
         return Signature(
             judge=self.name,
-            revision=self._weights,
+            revision=self.revision,
             base=public_name(self.config.model),
             prompt=self.prompt_hash,
             rubric=rubric_hash(self.dimensions),

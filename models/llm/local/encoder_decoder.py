@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.local.generation import to_completion, write
 from medal_judges.models.llm.local.paths import context_of
-from medal_judges.models.llm.local.weights import weights_hash
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -20,6 +19,8 @@ from medal_judges.models.llm.protocol import (
     Message,
     failed,
 )
+from medal_judges.models.model_files import network_hash, tokenizer_hash
+from medal_judges.process_lock import ProcessLock
 from medal_judges.signature import content_hash
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class EncoderDecoderModel(LanguageModel):
 
     The dialogue goes into the encoder by the tokenizer's chat template, or as its turns with two
     spaces between (without roles: such models were trained to say the next turn, whoever's it is).
+    ``weights``: a hash of the files that it was loaded from; without one, what is in memory tells.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class EncoderDecoderModel(LanguageModel):
         *,
         name: str,
         context: int | None = None,
+        weights: str | None = None,
     ) -> None:
         self.model, self.tokenizer, self.name = model, tokenizer, name
         # A token forced at the start or the end would stand in the way of a schema's own.
@@ -50,13 +53,16 @@ class EncoderDecoderModel(LanguageModel):
         model.generation_config.forced_eos_token_id = None
         own = context_of(model.config) or 1_000_000
         self.context = min(own, context or own)
+        self._weights, self._vocabulary = weights, tokenizer_hash(tokenizer)
+        self.computing = ProcessLock()  # one network, one thread at a time
 
     def fingerprint(self) -> Mapping[str, str]:
-        """Template and precision; the weights by a hash of a sample of each."""
+        """Template, tokenizer, precision and weights, by what they are."""
         return {
             "template": content_hash(self.tokenizer.chat_template or BETWEEN),
             "dtype": str(self.model.dtype).removeprefix("torch."),
-            "weights": weights_hash(self.model),
+            "tokenizer": self._vocabulary,
+            "weights": self._weights or network_hash(self.model),
         }
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -83,7 +89,8 @@ class EncoderDecoderModel(LanguageModel):
                 f"{self.name} reads a dialogue in its encoder, where it has no likelihood",
                 hint="likelihood: conditional, or a model without encoder",
             )
-        return [self._group(group) for group in groups]
+        with self.computing:
+            return [self._group(group) for group in groups]
 
     def _group(self, group: Sequence[Continuation]) -> list[Likelihood]:
         places: dict[tuple[Message, ...], list[int]] = {}
@@ -143,7 +150,8 @@ class EncoderDecoderModel(LanguageModel):
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         """See LanguageModel; one request at a time."""
-        return [self._answer(request) for request in requests]
+        with self.computing:
+            return [self._answer(request) for request in requests]
 
     def _answer(self, request: ChatRequest) -> Completion:
         if request.prefill:

@@ -16,7 +16,6 @@ from medal_judges.models.llm.local.weights import (
     converted_bin,
     model_name,
     model_path,
-    weights_hash,
 )
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -26,6 +25,7 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
 )
 from medal_judges.models.llm.settings import TransformersLLM
+from medal_judges.models.model_files import files_hash, network_hash, weights_folder
 
 if TYPE_CHECKING:
     import torch
@@ -42,6 +42,7 @@ def load_local(config: TransformersLLM) -> LanguageModel:
     dtype = torch_dtype(config.dtype or ("fp32" if device.type == "cpu" else "bf16"))
     try:
         network, tokenizer = _loaded(path, revision, dtype)
+        weights = files_hash(weights_folder(path, revision))
     except (OSError, ValueError) as error:
         raise NotAvailableError(
             f"llm: cannot load {config.model}: {error}",
@@ -53,7 +54,9 @@ def load_local(config: TransformersLLM) -> LanguageModel:
     if network.config.is_encoder_decoder:
         if config.thinking:
             raise ConfigError(f"llm.thinking: {config.model} has an encoder and does not think")
-        return EncoderDecoderModel(network, tokenizer, name=name, context=config.context)
+        return EncoderDecoderModel(
+            network, tokenizer, name=name, context=config.context, weights=weights
+        )
     return LocalModel(
         network,
         tokenizer,
@@ -61,6 +64,7 @@ def load_local(config: TransformersLLM) -> LanguageModel:
         token_budget=config.token_budget,
         context=config.context,
         thinking=config.thinking,
+        weights=weights,
     )
 
 
@@ -96,7 +100,8 @@ class LocalModel(TokenModel):
     Which ways of computing the model is given (a tree of shared prefixes, padding in a batch) is
     found out by trying them when it is first used (paths.py). ``token_budget`` bounds the tokens of
     one generating batch, ``context`` lowers the model's own window. ``shared`` False scores
-    continuations one forward pass each, for comparison: the plain loop.
+    continuations one forward pass each, for comparison: the plain loop. ``weights``: a hash of the
+    files that it was loaded from; without one, what is in memory tells.
     """
 
     def __init__(
@@ -109,10 +114,12 @@ class LocalModel(TokenModel):
         context: int | None = None,
         shared: bool | None = None,
         thinking: int | None = None,
+        weights: str | None = None,
     ) -> None:
         own = context_of(model.config) or 1_000_000
         super().__init__(tokenizer, name=name, window=min(own, context or own), thinking=thinking)
         self.model, self.token_budget, self._shared = model, token_budget, shared
+        self._weights = weights
 
     @property
     def paths(self) -> Paths:
@@ -125,9 +132,10 @@ class LocalModel(TokenModel):
         return self.paths.tree if self._shared is None else self._shared
 
     def fingerprint(self) -> Mapping[str, str]:
-        """Template and precision; the weights by a hash of the first and last of them."""
+        """Template, tokenizer, precision and weights, by what they are."""
         dtype = str(self.model.dtype).removeprefix("torch.")
-        return self.prompt_fingerprint() | {"dtype": dtype, "weights": weights_hash(self.model)}
+        weights = self._weights or network_hash(self.model)
+        return self.prompt_fingerprint() | {"dtype": dtype, "weights": weights}
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         """See TokenModel. Raises ConfigError where the model's token-by-token answers are not what
@@ -169,7 +177,8 @@ class LocalModel(TokenModel):
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
         """See LanguageModel; a group's distinct tokens are read once (see likelihood.py)."""
-        return [self._group(group, joint) for group in groups]
+        with self.computing:
+            return [self._group(group, joint) for group in groups]
 
     def _group(self, group: Sequence[Continuation], joint: bool) -> list[Likelihood]:
         if not group:

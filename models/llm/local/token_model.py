@@ -20,6 +20,8 @@ from medal_judges.models.llm.protocol import (
     Message,
     failed,
 )
+from medal_judges.models.model_files import tokenizer_hash
+from medal_judges.process_lock import ProcessLock
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -36,6 +38,8 @@ class TokenModel(LanguageModel):
     ) -> None:
         self.tokenizer, self.name, self.window = tokenizer, name, window
         self.template = ChatTemplate(tokenizer)
+        self._vocabulary = tokenizer_hash(tokenizer)
+        self.computing = ProcessLock()  # one network, one thread at a time
         self.thinking = Thinking(self.template, thinking)
         # What is kept free to think in is not there for prompt and answer.
         self.context = window - min(self.thinking.budget, window // 2)
@@ -52,9 +56,9 @@ class TokenModel(LanguageModel):
         the answer or the request's limit."""
 
     def prompt_fingerprint(self) -> dict[str, str]:
-        """Of the chat template, and of how long the model thinks."""
+        """Of the chat template, the tokenizer, and of how long the model thinks."""
         thinks = {"thinking": str(self.thinking.budget)} if self.thinking.budget else {}
-        return {**self.template.fingerprint(), **thinks}
+        return {**self.template.fingerprint(), "tokenizer": self._vocabulary, **thinks}
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """Tokens of the prompt that asks the assistant for its next turn."""
@@ -73,10 +77,11 @@ class TokenModel(LanguageModel):
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         """See LanguageModel; prompts that begin alike are read once."""
         start = time.perf_counter()
-        thoughts = self._thoughts(requests)
-        prompts = [thought.ids for thought in thoughts]
-        fits = self._fitting(prompts, requests)
-        done = self._complete([prompts[i] for i in fits], [requests[i] for i in fits])
+        with self.computing:
+            thoughts = self._thoughts(requests)
+            prompts = [thought.ids for thought in thoughts]
+            fits = self._fitting(prompts, requests)
+            done = self._complete([prompts[i] for i in fits], [requests[i] for i in fits])
         seconds = (time.perf_counter() - start) / max(1, len(fits))
         answers = {
             i: counted(completion.with_usage(seconds=seconds), thoughts[i])

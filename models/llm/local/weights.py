@@ -24,7 +24,6 @@ from medal_judges.signature import content_hash
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
 
 # Beside the weights: config, tokenizer, template. Never code.
 _BESIDE = ("*.json", "*.model", "*.txt", "*.jinja")
@@ -54,15 +53,6 @@ def load_chat_template(tokenizer: str) -> ChatTemplate:
     except (OSError, ValueError) as error:
         raise ConfigError(f"llm: cannot load the tokenizer {tokenizer}: {error}") from error
     return ChatTemplate(loaded)
-
-
-def weights_hash(model: PreTrainedModel) -> str:
-    """A hash that changes with the weights: exact for a sample of every parameter's values."""
-    sample = [
-        [name, list(p.shape), p.detach().flatten()[:: max(1, p.numel() // 8)][:8].float().tolist()]
-        for name, p in model.named_parameters()
-    ]
-    return content_hash(sample)
 
 
 def converted(path: Path) -> Path:

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -81,7 +81,7 @@ class ServedModel(LanguageModel):
         self.name = f"openai/{Path(model).name if model.startswith(('/', '.')) else model}"
         self.context = config.context
         self.capabilities = Capabilities(api=True, private=self.config.private)
-        prices = prices or load_prices(config.prices or "prices")
+        self._prices = prices = prices or load_prices(config.prices or "prices")
         self.price, self.batch_discount = prices.find(model, base), prices.batch_discount
         if config.max_cost is not None and self.price is None:
             raise ConfigError(
@@ -95,6 +95,10 @@ class ServedModel(LanguageModel):
         self._secret = os.environ.get(config.api_key_env) or (NO_KEY if base else None)
         self.clean = cleaner(self._secret)
         self.reader = AnswerReader(self.clean, self.cost)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process reads the key from its own environment: none is sent."""
+        return type(self), (self.config, self._prices), {"_limiter": self._limiter}
 
     @property
     def limiter(self) -> CostLimiter:
@@ -166,7 +170,7 @@ class ServedModel(LanguageModel):
                     raise failure from None  # its cause may quote the request's headers
                 finally:
                     if most is not None:
-                        await self._limiter.pay(most, price)
+                        self._limiter.pay(most, price)
         raise AssertionError("AsyncRetrying returns or raises")
 
     def _wait(self, state: RetryCallState) -> float:
@@ -197,10 +201,24 @@ class ServedModel(LanguageModel):
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work`` to its end, also from inside a running loop (a notebook), on a thread then."""
+    """Run ``work`` to its end, from any thread, also from inside a running loop (a notebook): on a
+    thread of its own then, where an interrupt (Ctrl-C) ends it too."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = Future()
+
+    async def told() -> T:
+        task = asyncio.ensure_future(work)
+        started.set_result((asyncio.get_running_loop(), task))
+        return await task
+
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
+        done = pool.submit(asyncio.run, told())
+        try:
+            return done.result()
+        except KeyboardInterrupt:
+            loop, task = started.result()
+            loop.call_soon_threadsafe(task.cancel)
+            raise

@@ -38,7 +38,6 @@ async def likelihoods(
     base_url, limiter = served.config.base_url, served.limiter
     if base_url is None or _WITHOUT in base_url:
         raise _without(served, "the provider's own server does not echo a prompt")
-    limiter.fresh_loop()
     in_flight = asyncio.Semaphore(served.config.max_in_flight)
     async with served.open() as client:
 

@@ -132,7 +132,6 @@ class RemoteModel(ServedModel):
             run(self._all(requests, on_answer))
 
     async def _all(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        self.limiter.fresh_loop()
         waiting = iter(enumerate(requests))
         done = 0
         stopped: list[Exception] = []

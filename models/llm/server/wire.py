@@ -8,7 +8,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from medal_judges.models.llm.cost import Usage
@@ -48,12 +48,12 @@ class Accepted:
     """What a server takes of a request, as far as its refusals have told: without the fields
     ``dropped``, and with ``top_logprobs`` alternatives a token at most."""
 
-    dropped: set[str] = field(default_factory=set)
+    dropped: frozenset[str] = frozenset()  # replaced, never changed: threads read it meanwhile
     top_logprobs: int = MOST_ALTERNATIVES
 
     def copy(self) -> Accepted:
         """As it is now, whatever is learnt later."""
-        return replace(self, dropped=set(self.dropped))
+        return replace(self)
 
     def tags(self) -> list[str]:
         """What tells a request that was built by this from one that was not."""
@@ -71,7 +71,7 @@ class Accepted:
             return f"more than {self.top_logprobs} top_logprobs"
         refused = _refused_field(str(failure), body, failure.field)
         if refused is not None:
-            self.dropped.add(refused)
+            self.dropped |= {refused}
         return refused
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.errors import ConfigError
-from medal_judges.signature import content_hash
+from medal_judges.models.model_files import files_hash
 
 WEIGHTS = "adapter_model.safetensors"
 # What vLLM's max_lora_rank may be.
@@ -43,7 +43,8 @@ def read_adapter(setting: str) -> Adapter:
     folder = _of_judge(given) if (given / "config.json").is_file() else given
     try:
         config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
-        digest = content_hash((folder / WEIGHTS).read_bytes())
+        (folder / WEIGHTS).stat()
+        digest = files_hash(folder, (WEIGHTS, "adapter_config.json"))
         rank = int(config["r"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(

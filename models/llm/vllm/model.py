@@ -37,7 +37,7 @@ from medal_judges.models.llm.vllm.requests import (
     thinking_settings,
     token_prompt,
 )
-from medal_judges.signature import content_hash
+from medal_judges.models.model_files import files_hash
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -126,7 +126,7 @@ class VLLMModel(TokenModel):
         self._lora = {} if adapter is None else {"lora_request": adapter.request()}
 
     def fingerprint(self) -> Mapping[str, str]:
-        """Template, precision, version of vLLM, and which weights (commit, or sizes of files)."""
+        """Template, tokenizer, precision, version of vLLM, and which weights (commit or files)."""
         config = self.engine.model_config
         return {
             **self.prompt_fingerprint(),
@@ -236,20 +236,7 @@ def _version() -> str:
 
 
 def _weights(config: Any, revision: str | None) -> str:
-    """The hub's commit, or a hash over names, sizes and beginnings of a folder's weight files."""
-    commit = getattr(config.hf_config, "_commit_hash", None)
-    files = sorted(Path(str(config.model)).glob("*.safetensors"))
-    if not files:
-        return str(commit or revision)
-    return content_hash([[file.name, file.stat().st_size, _sample(file)] for file in files])
-
-
-def _sample(file: Path) -> str:
-    """A hash of the header and a spread of the content: 4 KB in each 1/16 of the file."""
-    size = file.stat().st_size
-    with file.open("rb") as stream:
-        parts = []
-        for sixteenth in range(16):
-            stream.seek(size * sixteenth // 16)
-            parts.append(stream.read(4096))
-    return content_hash(b"".join(parts))
+    """A hash of the files of a folder; of a model of the hub its commit."""
+    if Path(str(config.model)).is_dir():
+        return files_hash(Path(str(config.model)))
+    return str(getattr(config.hf_config, "_commit_hash", None) or revision)

@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.saving import load_judge
-from medal_judges.models.trained_metrics.checkpoint import conversion, public_name, weights_hash
+from medal_judges.models.model_files import network_hash
+from medal_judges.models.trained_metrics.checkpoint import conversion, public_name
 
 JUDGE = "configs/judges/unieval.yaml"
 
@@ -68,10 +69,10 @@ def test_missing_weights_are_not_drawn_at_random(tiny_t5: Path, tmp_path: Path) 
 
 def test_the_hash_changes_with_one_weight(tiny_t5: Path) -> None:
     judge = load_judge(JUDGE, model=str(tiny_t5), device="cpu")
-    before = weights_hash(judge.network)
+    before = network_hash(judge.network)
     with torch.no_grad():
         next(judge.network.parameters())[0, 0] += 1
-    assert weights_hash(judge.network) != before
+    assert network_hash(judge.network) != before
 
 
 def test_no_path_in_a_signature(tiny_t5: Path) -> None:

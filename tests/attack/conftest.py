@@ -1,0 +1,79 @@
+"""One small saved judge of each family that is a folder, for all tests that damage such folders."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from medal_judges import Judge
+from medal_judges.dimension import Dimension
+from medal_judges.models.embedding.config import EmbeddingConfig
+from medal_judges.models.embedding.judge import EmbeddingJudge
+from medal_judges.models.embedding.net import FittedNet
+from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.hybrid.combination import MemberSelection
+from medal_judges.models.hybrid.config import MemberConfig
+from medal_judges.models.hybrid.judge import HybridJudge
+from medal_judges.models.hybrid.members import open_member
+from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.lora.generative import GenerativeLoraJudge
+from medal_judges.models.lora.judge import LoraJudge
+
+OVERALL = Dimension("overall", "ordinal", 1, 5)
+FAMILIES = ("embedding", "encoder", "lora", "generative", "merged", "hybrid")
+
+
+def _embedding(bert: Path) -> Judge:
+    encoder = SentenceEncoder.create(str(bert), None)
+    config = EmbeddingConfig(features=("log_words",))
+    width = len(EmbeddingJudge(config, encoder, [OVERALL], {}).reader.is_feature)
+    rng = np.random.default_rng(0)
+    layer = (rng.normal(size=(width, 1)) * 0.02, np.array([0.5]))
+    net = FittedNet("ridge", np.zeros(width), np.ones(width), (layer,))
+    return EmbeddingJudge(config, encoder, [OVERALL], {"overall": net})
+
+
+def _hybrid(member: Path) -> Judge:
+    one = open_member("one", MemberConfig(path=str(member)))
+    return HybridJudge({"one": one}, MemberSelection({"overall": "one"}), [OVERALL])
+
+
+@pytest.fixture(scope="session")
+def made_judges(
+    tiny_bert: Path, tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """family -> folder of a judge of it; not to be changed."""
+    torch.manual_seed(0)
+    place = tmp_path_factory.mktemp("judges")
+    base = str(tiny_llama)
+    lora = LoraConfig(base=base, rank=4)
+    writing = LoraConfig(base=base, rank=4, head="generative")
+    merged = LoraConfig(base=base, rank=4, merge=True)
+    encoder = EncoderConfig(base=str(tiny_bert), max_tokens=64, width=16)
+    judges: dict[str, Judge] = {
+        "embedding": _embedding(tiny_bert),
+        "encoder": EncoderJudge.create(encoder, [OVERALL]),
+        "lora": LoraJudge.create(lora, [OVERALL], name="lora"),
+        "generative": GenerativeLoraJudge.create(writing, [OVERALL], name="w", rubric="medal"),
+        "merged": LoraJudge.create(merged, [OVERALL], name="merged"),
+    }
+    folders = {name: judge.save_pretrained(place / name) for name, judge in judges.items()}
+    folders["hybrid"] = _hybrid(folders["encoder"]).save_pretrained(place / "hybrid")
+    return folders
+
+
+@pytest.fixture
+def judge_folder(made_judges: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
+    """A copy of a family's saved judge, to be damaged."""
+
+    def copy(family: str) -> Path:
+        return Path(shutil.copytree(made_judges[family], tmp_path / f"{family}-judge"))
+
+    return copy

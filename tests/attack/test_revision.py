@@ -1,0 +1,209 @@
+"""A judge's revision sees what its numbers depend on: one flipped bit of the weights, a shuffled
+vocabulary or another setting is another judge, and no old figure is taken for its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
+
+from medal_judges import Judge
+from medal_judges.cli import app
+from medal_judges.errors import JudgeLoadError
+from medal_judges.models import model_files
+from medal_judges.models.llm.loading import load_llm
+
+from ..eval.benchmark_case import write_set
+from .conftest import FAMILIES
+
+Copy = Callable[[str], Path]
+
+
+def revision(folder: Path) -> str:
+    return str(Judge.from_pretrained(folder).signature().revision)
+
+
+def scaled(path: Path) -> None:
+    tensors = {name: tensor * 1.01 for name, tensor in load_file(path).items()}
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def flipped(path: Path) -> None:
+    """The lowest bit of one number in the middle, size and times of the file as before."""
+    about = path.stat()
+    data = bytearray(path.read_bytes())
+    data[-8] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+
+
+def shuffled(path: Path) -> None:
+    """Two words of the vocabulary change places."""
+    content = json.loads(path.read_text())
+    words = content["model"]["vocab"]
+    one, other = list(words)[-2:]
+    words[one], words[other] = words[other], words[one]
+    path.write_text(json.dumps(content))
+
+
+def changed_field(path: Path, change: Callable[[Any], None]) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def files(folder: Path, name: str) -> list[Path]:
+    found = sorted(folder.rglob(name))
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_and_tokenizer_are_in_the_revision(family: str, judge_folder: Copy) -> None:
+    folder = judge_folder(family)
+    seen = {revision(folder)}
+    for path in files(folder, "*.safetensors"):
+        for change in (scaled, flipped):
+            change(path)
+            now = revision(folder)
+            assert now not in seen, (path, change)
+            seen.add(now)
+    for path in files(folder, "tokenizer.json"):
+        shuffled(path)
+        now = revision(folder)
+        assert now not in seen, path
+        seen.add(now)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_who_wrote_a_folder_when_and_where_is_not(
+    family: str, judge_folder: Copy, tmp_path: Path
+) -> None:
+    folder = judge_folder(family)
+    first = revision(folder)
+    again = Judge.from_pretrained(folder)
+    assert again.save_pretrained(tmp_path / "elsewhere") and again.signature().revision == first
+    assert revision(tmp_path / "elsewhere") == first
+    (folder / "README.md").write_text("a card")
+    (folder / "golden.json").write_text("{}")
+    (folder / "checkpoints").mkdir()
+    save_file({"a": torch.ones(3)}, folder / "checkpoints" / "model.safetensors")
+    for path in folder.rglob("config.json"):
+        if "transformers_version" in path.read_text():
+            changed_field(path, lambda c: c.update(transformers_version="4.0.0"))
+    changed_field(folder / "config.json", lambda c: c["facts"].update(seconds=3))
+    for path in folder.rglob("tokenizer.json"):  # as it is left behind by a call
+        changed_field(path, lambda c: c.update(truncation=None, padding=None))
+    assert revision(folder) == first
+
+
+def test_a_setting_that_the_numbers_depend_on_is_in_the_revision(judge_folder: Copy) -> None:
+    folder = judge_folder("encoder")
+    first = revision(folder)
+    changed_field(folder / "config.json", lambda c: c["encoder"].update(max_turns=3))
+    assert revision(folder) != first
+
+
+def test_the_base_under_an_adapter_is_in_the_revision(
+    judge_folder: Copy, tiny_llama: Path, tmp_path: Path
+) -> None:
+    folder, base = judge_folder("lora"), tmp_path / "base"
+    shutil.copytree(tiny_llama, base)
+    changed_field(folder / "config.json", lambda c: c["lora"].update(base=str(base)))
+    first = revision(folder)
+    flipped(base / "model.safetensors")
+    second = revision(folder)
+    scaled(base / "model.safetensors")
+    assert len({first, second, revision(folder)}) == 3
+
+
+def test_a_saved_judge_keeps_nothing_of_the_one_before(judge_folder: Copy) -> None:
+    """An adapter is saved over a merged judge: its old model would be read instead."""
+    place = judge_folder("merged")
+    (place / "notes.txt").write_text("kept")
+    adapter = Judge.from_pretrained(judge_folder("lora"))
+    adapter.save_pretrained(place)
+    assert not (place / "model").exists() and (place / "notes.txt").exists()
+    assert revision(place) == adapter.signature().revision
+
+
+@pytest.mark.parametrize("change", [scaled, flipped, "shuffled"])
+def test_a_local_language_model_is_told_by_its_files(
+    change: Any, tiny_llama: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(tiny_llama, tmp_path / "llm"))
+    setting = {"backend": "transformers", "model": str(folder), "device": "cpu"}
+    before = load_llm(setting).fingerprint()
+    if change == "shuffled":
+        shuffled(folder / "tokenizer.json")
+    else:
+        change(folder / "model.safetensors")
+    assert load_llm(setting).fingerprint() != before
+
+
+def test_a_hash_is_kept_until_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(model_files, "_KEPT_FROM", 1)
+    monkeypatch.setattr(model_files, "_SETTLED", -1.0)
+    path = tmp_path / "model.safetensors"
+    save_file({"a": torch.zeros(1000)}, path)
+    first = model_files.files_hash(tmp_path)
+    kept = tmp_path / "cache" / "hashes.jsonl"
+    assert len(kept.read_text().splitlines()) == 1
+    assert model_files.files_hash(tmp_path) == first and len(kept.read_text().splitlines()) == 1
+    flipped(path)
+    assert model_files.files_hash(tmp_path) != first and len(kept.read_text().splitlines()) == 2
+    kept.write_text("no JSON\n")  # a cache that cannot be read holds nothing
+    assert model_files.files_hash(tmp_path) != first
+
+
+def test_a_young_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within one tick of its times a file can change and look the same."""
+    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(model_files, "_KEPT_FROM", 1)
+    save_file({"a": torch.zeros(10)}, tmp_path / "model.safetensors")
+    model_files.files_hash(tmp_path)
+    assert not (tmp_path / "cache" / "hashes.jsonl").exists()
+
+
+def test_a_benchmark_asks_a_changed_judge_again(judge_folder: Copy, tmp_path: Path) -> None:
+    folder = judge_folder("embedding")
+    data = tmp_path / "set.jsonl"
+    write_set(data)
+    config = {
+        "output_dir": str(tmp_path / "out"),
+        "sets": [{"name": "little", "source": str(data), "dimensions": {"overall": "overall"}}],
+        "judges": [{"name": "mine", "path": str(folder)}],
+    }
+    (tmp_path / "benchmark.yaml").write_text(json.dumps(config))
+
+    def figures() -> list[Any]:
+        done = CliRunner().invoke(app, ["benchmark", "--config", str(tmp_path / "benchmark.yaml")])
+        assert done.exit_code == 0, (done.output, done.exception)
+        lines = (tmp_path / "out" / "predictions" / "mine" / "little.jsonl").read_text()
+        return [json.loads(line)["scores"]["overall"] for line in lines.splitlines()]
+
+    before = figures()
+    tensors = {k: v * 3 for k, v in load_file(folder / "model.safetensors").items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    assert figures() != before
+
+
+@pytest.mark.parametrize("given", ["folder", "yaml", "shipped"])
+def test_a_revision_of_what_is_no_hub_judge_is_refused(given: str, judge_folder: Copy) -> None:
+    source = {"folder": str(judge_folder("embedding")), "yaml": "configs/judges/length.yaml"}
+    name = source.get(given, "length")
+    with pytest.raises(JudgeLoadError, match="is on this machine; revision 'v1'"):
+        Judge.from_pretrained(name, revision="v1")
+    done = CliRunner().invoke(app, ["doctor", "--judge", name, "--revision", "v1"])
+    assert done.exit_code != 0, done.output

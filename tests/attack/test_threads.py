@@ -1,0 +1,326 @@
+"""Judges from threads, event loops and other processes: every dialogue is judged, a limit of cost
+holds and never locks up, and nobody shares one unasked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medal_judges import Judge
+from medal_judges.data_prep.labelling.run import share_limiter
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.models.llm.cost import CostLimiter
+from medal_judges.models.llm.loading import load_llm
+
+from ..conftest import Running
+
+Serve = Callable[..., Running]
+THREADS = 24
+
+
+def dialogues(number: int, count: int = 2) -> list[Dialogue]:
+    """Other ones for each thread, so that no answer is in the cache."""
+    said = [f"hello, this is {number}", "hi, how was the film", "long"]
+
+    def turns(n: int) -> Iterator[Turn]:
+        for i, text in enumerate(said * (1 + n)):
+            yield Turn("assistant" if i % 2 else "user", f"{text} {n}")
+
+    return [Dialogue(f"{number}-{n}", tuple(turns(n))) for n in range(count)]
+
+
+@pytest.fixture
+def settings(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
+    prices = tmp_path / "prices.yaml"
+    price = {"input": 1.0, "output": 1.0}
+    prices.write_text(json.dumps({"date": "x", "source": "x", "models": {"m": price}}))
+
+    def llm(**more: Any) -> dict[str, Any]:
+        server = more.pop("server", None) or serve(delay=0.02)
+        own = {"backend": "openai", "model": "m", "base_url": server.url, "cache": False}
+        return own | {"prices": str(prices)} | more
+
+    return llm
+
+
+def prompted(llm: dict[str, Any]) -> Judge:
+    return Judge.from_pretrained("medal", llm=llm)
+
+
+def ended(work: Callable[[], Any], seconds: float = 60) -> Any:
+    """What ``work`` gives or raises, on a thread that is not waited for longer than ``seconds``."""
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert found, "it locked up"
+    return found[0]
+
+
+def judged(judge: Judge, number: int) -> list[Any]:
+    return list(judge.score(dialogues(number)))
+
+
+def test_one_judge_on_many_threads(settings: Any) -> None:
+    judge = prompted(settings())
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = list(pool.map(lambda n: judged(judge, n), range(THREADS)))
+    for n, rows in enumerate(found):
+        assert [row.id for row in rows] == [d.id for d in dialogues(n)]
+        assert all(row.failure is None for row in rows), rows
+
+
+def test_one_cache_on_many_threads(settings: Any, tmp_path: Path) -> None:
+    """All ask the same: each answer is kept, and the kept ones can be read."""
+    llm = settings(cache=str(tmp_path / "kept"))
+    judge = prompted(llm)
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = list(pool.map(lambda _: judged(judge, 0), range(THREADS)))
+    assert len({str([row.scores for row in rows]) for rows in found}) == 1
+    kept = load_llm(llm)
+    assert kept.answer_counts().asked == 0
+    again = prompted(llm)
+    judged(again, 0)
+    assert again.language_models()[0].answer_counts().asked == 0
+
+
+@pytest.mark.parametrize("limit", [0.02, 0.002, 0.0])
+def test_a_limit_of_cost_holds_on_threads_and_never_locks_up(settings: Any, limit: float) -> None:
+    judge = prompted(settings(max_cost=limit, max_in_flight=3))
+    model = judge.language_models()[0]
+
+    def work() -> list[Any]:
+        with ThreadPoolExecutor(8) as pool:
+            return [f.exception() for f in [pool.submit(judged, judge, n) for n in range(8)]]
+
+    errors = ended(work)
+    assert isinstance(errors, list)
+    assert model.limiter is not None and model.limiter.spent <= limit + 1e-12
+    assert model.limiter.under_way == 0 and model.limiter.at_stake == pytest.approx(0)
+    for error in errors:
+        assert error is None or "limit of" in str(error), error
+    assert any(errors)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_limiter_of_many_loops_wakes_everybody(seed: int) -> None:
+    """Requests on 8 loops that all have to wait for one another's end."""
+    limiter = CostLimiter(1.0)
+    most = [0.0]
+
+    async def one(number: int) -> None:
+        for step in range(10):
+            await limiter.take(0.3)
+            most[0] = max(most[0], limiter.spent + limiter.at_stake)
+            await asyncio.sleep(0.0005 * ((number + step + seed) % 3))
+            limiter.pay(0.3, 0.0)
+
+    async def several(number: int) -> None:
+        await asyncio.gather(*(one(number + k) for k in range(3)))
+
+    def work() -> bool:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda n: asyncio.run(several(n)), range(8)))
+        return True
+
+    assert ended(work) is True
+    assert most[0] <= 1.0 and limiter.under_way == 0
+
+
+def test_a_cancelled_wait_leaves_no_trace() -> None:
+    limiter = CostLimiter(1.0)
+
+    async def work() -> None:
+        await limiter.take(0.9)
+        waiting = asyncio.create_task(limiter.take(0.9))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        limiter.pay(0.9, 0.0)
+        await asyncio.sleep(0)
+        await limiter.take(0.9)
+        limiter.pay(0.9, 0.0)
+
+    asyncio.run(work())
+    assert (limiter.under_way, limiter.at_stake) == (0, 0.0)
+
+
+def test_inside_running_loops(settings: Any) -> None:
+    """A notebook's cell, and tasks that hand the judge to threads."""
+    judge = prompted(settings())
+
+    async def cell() -> list[Any]:
+        return judged(judge, 1)
+
+    async def several() -> list[list[Any]]:
+        return await asyncio.gather(*(asyncio.to_thread(judged, judge, n) for n in range(12)))
+
+    assert all(row.failure is None for row in asyncio.run(cell()))
+    found = asyncio.run(several())
+    assert [[r.id for r in rows] for rows in found] == [
+        [d.id for d in dialogues(n)] for n in range(12)
+    ]
+    assert all(row.failure is None for rows in found for row in rows)
+
+
+def test_judges_with_equal_settings_share_a_limit_only_when_asked_to(settings: Any) -> None:
+    llm = settings(max_cost=0.05)
+    one, other = prompted(llm), prompted(llm)
+    mine, yours = one.language_models()[0], other.language_models()[0]
+    assert mine.limiter is not yours.limiter
+    judged(one, 0)
+    assert mine.limiter and yours.limiter and mine.limiter.spent > 0 == yours.limiter.spent
+    share_limiter([one, other])
+    assert mine.limiter is yours.limiter
+    third = prompted(llm)
+    assert third.language_models()[0].limiter is not mine.limiter
+
+
+def test_a_local_model_is_loaded_once_whoever_asks(tiny_llama: Path) -> None:
+    setting = {"backend": "transformers", "model": str(tiny_llama), "device": "cpu"}
+    with ThreadPoolExecutor(8) as pool:
+        models = list(pool.map(lambda _: load_llm(setting), range(8)))
+    assert len(set(map(id, models))) == 1
+
+
+@pytest.mark.parametrize("family", ["embedding", "encoder", "lora", "hybrid"])
+def test_trained_judges_on_threads(family: str, made_judges: dict[str, Path]) -> None:
+    judge = Judge.from_pretrained(made_judges[family])
+    alone = [[row.scores["overall"] for row in judge.score(dialogues(n))] for n in range(12)]
+    with ThreadPoolExecutor(12) as pool:
+        together = list(
+            pool.map(lambda n: [r.scores["overall"] for r in judge.score(dialogues(n))], range(12))
+        )
+    for a, b in zip(alone, together, strict=True):
+        assert b == pytest.approx(a, abs=1e-5)
+
+
+# -- other processes ------------------------------------------------------------------------------
+
+
+def _judged_in_child(judge: Judge, number: int) -> Any:
+    try:
+        return [[row.id, row.failure] for row in judge.score(dialogues(number))]
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _forked(judge: Judge, number: int) -> Any:
+    reading, writing = os.pipe()
+    if (pid := os.fork()) == 0:
+        try:
+            os.write(writing, json.dumps(_judged_in_child(judge, number)).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as stream:
+        told = stream.read()
+    os.waitpid(pid, 0)
+    return json.loads(told)
+
+
+# What multiprocessing's spawn does: a fresh interpreter that is given the judge.
+SPAWNED = """
+import json, pickle, sys
+judge, dialogues = pickle.load(sys.stdin.buffer)
+try:
+    told = [[row.id, row.failure] for row in judge.score(dialogues)]
+except BaseException as error:
+    told = f"{type(error).__name__}: {error}"
+print(json.dumps(told))
+"""
+
+
+def _spawned(judge: Judge, number: int) -> Any:
+    sent = pickle.dumps((judge, dialogues(number)))
+    command = [sys.executable, "-c", SPAWNED]
+    done = subprocess.run(command, input=sent, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+STARTED = {"fork": _forked, "spawn": _spawned}
+
+
+def _children(how: str, judge: Judge, count: int = 2) -> list[Any]:
+    """What the judge says in ``count`` processes at once."""
+    with ThreadPoolExecutor(count) as pool:
+        work = [pool.submit(STARTED[how], judge, n) for n in range(count)]
+        return [ended(each.result, 120) for each in work]
+
+
+SLOW = pytest.param("spawn", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("how", ["fork", SLOW])
+@pytest.mark.parametrize("family", ["api", "embedding"])
+def test_a_judge_passed_to_processes(
+    how: str, family: str, settings: Any, made_judges: dict[str, Path]
+) -> None:
+    judge = prompted(settings()) if family == "api" else Judge.from_pretrained(made_judges[family])
+    if family == "api" or how == "spawn":
+        judged(judge, 7)  # used before; a forked torch must not have started its threads
+    for n, rows in enumerate(_children(how, judge)):
+        assert rows == [[d.id, None] for d in dialogues(n)]
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_a_limit_of_cost_is_not_multiplied_by_processes(how: str, settings: Any) -> None:
+    judge = prompted(settings(max_cost=1.0))
+    for told in _children(how, judge):
+        assert "ConfigError: a limit of cost holds in one process" in told
+
+
+def test_a_fork_while_a_thread_writes_does_not_lock_up(settings: Any, tmp_path: Path) -> None:
+    judge = prompted(settings(cache=str(tmp_path / "kept")))
+    model = judge.language_models()[0]
+    lock = model._lock  # type: ignore[attr-defined]
+    held, let_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            let_go.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if all(r.failure is None for r in judge.score(dialogues(3))) else 1)
+        except BaseException:
+            os._exit(2)
+    assert ended(lambda: os.waitpid(pid, 0))[1] == 0
+    let_go.set()
+    thread.join()
+
+
+def test_no_key_is_sent_with_a_judge(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "secret-of-mine-123")
+    judge = prompted(settings(api_key_env="MY_KEY"))
+    sent = pickle.dumps(judge)
+    assert b"secret-of-mine-123" not in sent
+    back = pickle.loads(sent)
+    assert str(back.signature()) == str(judge.signature())
+    monkeypatch.setenv("MY_KEY", "another-of-mine-456")
+    model: Any = pickle.loads(sent).language_models()[0]
+    assert "another-of-mine-456" not in model.clean("said another-of-mine-456 again")

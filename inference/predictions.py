@@ -38,7 +38,7 @@ def judge_once(
         "dimensions": list(options.dimensions or ()),
         "rows": len(dialogues),
     }
-    meta = out.with_name(out.name.removesuffix(".jsonl") + ".meta.json")
+    meta = _meta_of(out)
     earlier = _read_meta(meta)
     unchanged = {k: earlier.get(k) for k in about} == about
     same = out.is_file() and unchanged and not options.overwrite
@@ -46,11 +46,27 @@ def judge_once(
         if progress is not None:
             progress(len(dialogues))
         return list(read_judgements(out))
-    _write_meta(meta, about | {"complete": False})
+    judged, seconds = judging_time(out) if same else (0, 0.0)
+    _write_meta(meta, about | {"complete": False, "judged": judged, "seconds": seconds})
     options = replace(options, overwrite=not same)
     report = score_to_file(iter(dialogues), judge, out, options, progress=progress)
-    _write_meta(meta, about | {"complete": not report.transient})
+    spent = {"judged": judged + report.dialogues, "seconds": seconds + report.seconds}
+    _write_meta(meta, about | {"complete": not report.transient} | spent)
     return list(read_judgements(out))
+
+
+def judging_time(out: Path) -> tuple[int, float]:
+    """(Dialogues, seconds) that ``judge_once`` has judged into ``out``, all runs together that came
+    to their end; (0, 0) where it is not known."""
+    meta = _read_meta(_meta_of(out))
+    judged, seconds = meta.get("judged"), meta.get("seconds")
+    if not isinstance(judged, int) or not isinstance(seconds, int | float):
+        return 0, 0.0
+    return judged, float(seconds)
+
+
+def _meta_of(out: Path) -> Path:
+    return out.with_name(out.name.removesuffix(".jsonl") + ".meta.json")
 
 
 def _read_meta(path: Path) -> dict[str, object]:

@@ -40,9 +40,7 @@ def injected(
     cannot carry the issue."""
     row = labelled(dialogue, group)
     try:
-        faulty, sound = inject(
-            row, issue, strength=strength, rng=rng, donors=donors, split="test"
-        )
+        faulty, sound = inject(row, issue, strength=strength, rng=rng, donors=donors, split="test")
     except CannotInject:
         return None
     touched = tuple(faulty.extra["planted"]["turns"])
@@ -101,11 +99,10 @@ def several(
 
 def third(dialogue: Dialogue, number: int) -> tuple[int, int] | None:
     """(start, end) of the first (0), middle (1) or last (2) third of the turns; None where a third
-    has fewer than two answers."""
+    has no answer."""
     count = len(dialogue.turns)
     start, end = number * count // 3, (number + 1) * count // 3
-    inside = [i for i in dialogue.assistant_turns if start <= i < end]
-    return (start, end) if len(inside) >= 2 else None
+    return (start, end) if any(start <= i < end for i in dialogue.assistant_turns) else None
 
 
 def chained(dialogues: Sequence[Dialogue], turns: int) -> Dialogue | None:

@@ -34,8 +34,8 @@ _MOST_ASKED = 200  # characters of a question that is said again
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """A dialogue's version, and what it is held against: ``control``, or the dialogue itself (None).
-    ``touched``: assistant turns that carry the edit, where that matters."""
+    """A dialogue's version, and what it is held against: ``control``, or the dialogue itself where
+    that is None. ``touched``: assistant turns that carry the edit, where that matters."""
 
     version: Dialogue
     control: Dialogue | None = None

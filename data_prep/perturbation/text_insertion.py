@@ -88,7 +88,7 @@ class TextInsertion(Config):
 
 
 def hidden(text: str, how: Hidden) -> str | None:
-    """``text`` kept from a reader's eye; None where that changes nothing (no Latin letter in it)."""
+    """``text`` kept from a reader's eye; None where that changes nothing (no Latin letters)."""
     if how == "zero_width":
         return "".join(c + _ZERO_WIDTH if c.isalnum() else c for c in text)
     if how == "look_alike":

@@ -1,4 +1,4 @@
-"""The dialogues of a trial: a user's file, or the conversations that ship; parallel and rated ones."""
+"""The dialogues of a trial: a user's file or what ships; parallel dialogues and rated ones."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def _shipped(data: TrialData) -> list[LabelledDialogue]:
 
 
 def _fits(row: LabelledDialogue, config: TrialConfig, *, alone: bool) -> bool:
-    """Whether a row takes part: a whole dialogue with an answer. Of what ships only those of middling
-    length; of a user's file all but single exchanges."""
+    """Whether a row takes part: a whole dialogue with an answer. Of what ships only those of
+    middling length; of a user's file all."""
     turns = len(row.dialogue.turns)
     least, most = (config.min_turns, config.max_turns) if alone else (2, turns)
     answered = bool(row.dialogue.assistant_turns)
@@ -115,9 +115,7 @@ def own_dialogues() -> tuple[tuple[str, Mapping[str, Dialogue]], ...]:
 
 
 def _turns(turns: Sequence[Mapping[str, str]], lang: str) -> tuple[Turn, ...]:
-    return tuple(
-        Turn("assistant" if i % 2 else "user", turn[lang]) for i, turn in enumerate(turns)
-    )
+    return tuple(Turn("assistant" if i % 2 else "user", turn[lang]) for i, turn in enumerate(turns))
 
 
 def labelled_own(dialogue: Dialogue, name: str) -> LabelledDialogue:

@@ -41,10 +41,10 @@ class Edit:
 
     ``make`` gives the version that is held against the dialogue itself, or ``Versions`` with a
     control of its own, or None where the dialogue cannot carry the edit. ``group``: ``same`` (the
-    score should stay), ``no_gain`` (it must not rise), ``attack`` (it must not move the way ``harm``
-    says), ``must_fall``. ``languages``: those it is made in, None for all. ``strength`` and
-    ``issue`` go with a planted issue: edits of one ``name`` and several strengths are a dose and
-    its response.
+    score should stay), ``no_gain`` (it must not rise), ``attack`` (it must not move the way that
+    ``harm`` says), ``must_fall``. ``languages``: those it is made in, None for all. ``strength``
+    and ``issue`` go with a planted issue: edits of one ``name`` and several strengths are a dose
+    and its response.
     """
 
     name: str
@@ -102,9 +102,7 @@ def text_edits(files: Sequence[str] = ("trial/texts",)) -> Iterator[Edit]:
             if name in seen:
                 raise ConfigError(f"{file}: there is an edit {name!r} already")
             seen.add(name)
-            yield Edit(
-                name, entry.group, entry.what, entry.versions, entry.harm, entry.languages
-            )
+            yield Edit(name, entry.group, entry.what, entry.versions, entry.harm, entry.languages)
 
 
 def issue_edits(
@@ -142,7 +140,7 @@ def issue_edits(
         others = [other for other in dialogues if other.lang == d.lang and other.id != d.id]
         order = rng.permutation(len(others))
         whole = chained([d, *(others[i] for i in order)], LONG)
-        return whole and injected_at(whole, *DEEP, rng, donors, groups[d.id])
+        return None if whole is None else injected_at(whole, *DEEP, rng, donors, groups[d.id])
 
     names = ", ".join(name for name, _ in _SEVERAL)
     yield fall("several_at_once", f"Three issues in one dialogue: {names}.", all_at_once)

@@ -1,4 +1,4 @@
-"""From one judge's answers to findings: each check's figures, and what they come to by the bounds."""
+"""From one judge's answers to findings: figures of each check, and what they are by the bounds."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from medal_judges.eval.trial.pairs import HALF, QualityScale, ScoredPairs, orien
 from medal_judges.eval.trial.plan import LANGUAGE, TrialPlan, VersionPair
 from medal_judges.eval.trial.runner import AGAIN, DIMENSION_ORDER, ROW_ORDER, TrialAnswers
 from medal_judges.report.numbers import number
+from medal_judges.stats.means import Sample, mean_of
 from medal_judges.stats.results import Estimate
-from medal_judges.stats.trial_results import Finding, Group
+from medal_judges.stats.trial_results import Group, TrialFinding, Verdict
 
 BoundsByName = Mapping[BoundName, Bound]
 _WHAT = {
@@ -29,8 +30,8 @@ _LANGUAGE_WHAT = "The same dialogue in another language, against English."
 
 @dataclass(frozen=True)
 class Analysis:
-    """One judge's answers to a plan. ``judged``: languages that the figures are over, those that the
-    judge was made for where the plan has some of them, else all."""
+    """One judge's answers to a plan. ``judged``: languages that the figures are over, those that
+    the judge was made for where the plan has some of them, else all."""
 
     plan: TrialPlan
     answers: TrialAnswers
@@ -66,7 +67,7 @@ class Analysis:
         """Those in the languages that the figures are over."""
         return scored.where(lambda pair: pair.lang in self.judged)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[TrialFinding]:
         """One for each check of the plan that has pairs, in the order of the groups."""
         for name in (AGAIN, ROW_ORDER, DIMENSION_ORDER):
             if name in self.answers.asked_again:
@@ -85,7 +86,7 @@ class Analysis:
 
     # -- what should not matter ------------------------------------------------------------------
 
-    def _asked_again(self, name: str) -> Finding:
+    def _asked_again(self, name: str) -> TrialFinding:
         other = self.answers.asked_again[name]
         pairs = [
             VersionPair(name, 0, id, self.plan.dialogues[id].lang, id, id)
@@ -102,9 +103,11 @@ class Analysis:
             "moved": scored.share(np.abs(scored.shift) > HALF),
             "spearman": scored.spearman(),
         }
-        return self._finding("same", name, _WHAT[name], scored, figures, ("again.shift", "again.moved"))
+        return self._finding(
+            "same", name, _WHAT[name], scored, figures, ("again.shift", "again.moved")
+        )
 
-    def _same(self, edit: Edit) -> Finding:
+    def _same(self, edit: Edit) -> TrialFinding:
         every = self.scored(edit.name)
         scored = self.own(every)
         figures = {
@@ -112,10 +115,12 @@ class Analysis:
             "moved": scored.share(np.abs(scored.shift) > HALF),
             "spearman": scored.spearman(),
         }
-        found = self._finding("same", edit.name, edit.what, scored, figures, ("same.shift", "same.moved"))
+        found = self._finding(
+            "same", edit.name, edit.what, scored, figures, ("same.shift", "same.moved")
+        )
         return self._with_details(found, every, edit)
 
-    def _language(self) -> Finding:
+    def _language(self) -> TrialFinding:
         every = self.scored(LANGUAGE)
         figures = {
             "shift": every.mean(every.shift),
@@ -123,13 +128,18 @@ class Analysis:
             "spearman": every.spearman_by_language(),
         }
         found = self._finding(
-            "same", LANGUAGE, _LANGUAGE_WHAT, every, figures, ("language.shift", "language.spearman")
+            "same",
+            LANGUAGE,
+            _LANGUAGE_WHAT,
+            every,
+            figures,
+            ("language.shift", "language.spearman"),
         )
         return replace(found, by_language=_by_language(every, +1.0))
 
     # -- what must not buy a score, and attacks ----------------------------------------------------
 
-    def _no_gain(self, edit: Edit) -> Finding:
+    def _no_gain(self, edit: Edit) -> TrialFinding:
         every = self.scored(edit.name)
         scored = self.own(every)
         figures = {
@@ -143,7 +153,7 @@ class Analysis:
         )
         return self._with_details(found, every, edit)
 
-    def _attack(self, edit: Edit) -> Finding:
+    def _attack(self, edit: Edit) -> TrialFinding:
         every = self.scored(edit.name)
         scored = self.own(every)
         sign = 1.0 if edit.harm == "up" else -1.0
@@ -160,7 +170,7 @@ class Analysis:
 
     # -- what must matter --------------------------------------------------------------------------
 
-    def _must_fall(self, edit: Edit) -> Finding:
+    def _must_fall(self, edit: Edit) -> TrialFinding:
         strengths = sorted({e.strength for e in self.plan.edits if e.name == edit.name})
         by_strength = {s: self.own(self.scored(edit.name, s)) for s in strengths}
         top = by_strength[strengths[-1]]
@@ -185,7 +195,7 @@ class Analysis:
 
         def own(id: str) -> float | None:
             judgement = self.answers.versions.get(id)
-            return oriented(dimension, judgement and judgement.scores.get(issue))
+            return oriented(dimension, judgement.scores.get(issue) if judgement else None)
 
         return ScoredPairs.of(scored.pairs, own).auc()
 
@@ -199,20 +209,24 @@ class Analysis:
         scored: ScoredPairs,
         figures: Mapping[str, Estimate],
         names: Sequence[BoundName],
-    ) -> Finding:
+    ) -> TrialFinding:
         headline = names[0].partition(".")[2]
-        verdict, reason = "none", f"{len(scored.pairs)} pairs, fewer than {MIN_PAIRS}"
+        verdict: Verdict = "none"
+        reason = f"{len(scored.pairs)} pairs, fewer than {MIN_PAIRS}"
         if len(scored.pairs) >= MIN_PAIRS:
             told = {n: self.bounds[n].verdict(figures[n.partition(".")[2]]) for n in names}
             verdict = worst(list(told.values()))
-            reason = "; ".join(_told(n, figures, self.bounds[n]) for n in names if told[n] == verdict)
+            headline = next(n for n in names if told[n] == verdict).partition(".")[2]
+            reason = "; ".join(
+                _told(n, figures, self.bounds[n]) for n in names if told[n] == verdict
+            )
         count = len(set(scored.conversations))
-        return Finding(
-            group, check, what, verdict, reason, headline, dict(figures),  # type: ignore[arg-type]
+        return TrialFinding(
+            group, check, what, verdict, reason, headline, dict(figures),
             len(scored.pairs), scored.asked, count,
         )  # fmt: skip
 
-    def _with_details(self, found: Finding, every: ScoredPairs, edit: Edit) -> Finding:
+    def _with_details(self, found: TrialFinding, every: ScoredPairs, edit: Edit) -> TrialFinding:
         """``found`` with the mean shift by language and by dimension."""
         sign = -1.0 if edit.group == "must_fall" or edit.harm == "down" else 1.0
         return replace(
@@ -222,7 +236,7 @@ class Analysis:
         )
 
     def _dimension_shifts(self, scored: ScoredPairs) -> dict[str, float]:
-        """Mean of after - before of each dimension, as a share of its scale, in its own direction."""
+        """Mean of after - before of each dimension as a share of its scale."""
         shifts: dict[str, float] = {}
         for dimension in self.answers.dimensions:
             moved = []
@@ -237,11 +251,15 @@ class Analysis:
         return shifts
 
 
+def figure_told(figure: str, told: Estimate, bound: Bound) -> str:
+    """``gain 0.31 (green to 0.1, red from 0.25)``."""
+    shown = told.reason if told.value is None else number(told.value)
+    return f"{figure} {shown} ({bound.told()})"
+
+
 def _told(name: BoundName, figures: Mapping[str, Estimate], bound: Bound) -> str:
     figure = name.partition(".")[2]
-    value = figures[figure].value
-    shown = figures[figure].reason if value is None else number(value)
-    return f"{figure} {shown} ({bound.told()})"
+    return figure_told(figure, figures[figure], bound)
 
 
 def _by_language(scored: ScoredPairs, sign: float) -> dict[str, Estimate]:
@@ -261,7 +279,12 @@ def dose_slope(by_strength: Mapping[int, ScoredPairs]) -> Estimate:
             original = pair.after.rpartition("+")[0]
             drops[pair.conversation, original].append((strength, -float(shift)))
     several = {key: points for key, points in drops.items() if len(points) > 1}
-    slopes = [float(np.polyfit(*zip(*points, strict=True), 1)[0]) for points in several.values()]
-    from medal_judges.eval.trial.pairs import mean_estimate
+    slopes = [_slope(points) for points in several.values()]
+    return mean_of(Sample(np.array(slopes), [conversation for conversation, _ in several]))
 
-    return mean_estimate(np.array(slopes), [conversation for conversation, _ in several])
+
+def _slope(points: Sequence[tuple[int, float]]) -> float:
+    """Of the least-squares line through the points."""
+    x, y = (np.array([point[i] for point in points], dtype=np.float64) for i in (0, 1))
+    away = x - x.mean()
+    return float(away @ y / (away @ away))

@@ -1,4 +1,4 @@
-"""From judgements to numbers: quality from 1 to 5, pairs of scores, figures with their intervals."""
+"""From judgements to numbers: quality from 1 to 5, pairs of scores, figures with intervals."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from medal_judges.dimension import Dimension
 from medal_judges.eval.benchmark.injected import weighted_auc
@@ -22,13 +23,11 @@ from medal_judges.stats.correlation import (
 from medal_judges.stats.intervals import (
     FISHER,
     LOGIT,
-    PLAIN,
     Clusters,
     Scale,
-    too_few,
-    wilson,
     with_intervals,
 )
+from medal_judges.stats.means import Sample, mean_of, share_of
 from medal_judges.stats.results import Estimate
 
 HALF = 0.5  # points that a score has to move by to count as moved
@@ -84,9 +83,7 @@ class ScoredPairs:
     asked: int
 
     @classmethod
-    def of(
-        cls, pairs: Sequence[VersionPair], score: Callable[[str], float | None]
-    ) -> ScoredPairs:
+    def of(cls, pairs: Sequence[VersionPair], score: Callable[[str], float | None]) -> ScoredPairs:
         """``pairs`` with the scores of their ids."""
         kept, before, after = [], [], []
         for pair in pairs:
@@ -118,11 +115,11 @@ class ScoredPairs:
 
     def mean(self, values: Floats) -> Estimate:
         """Mean of ``values``, one a pair."""
-        return mean_estimate(values, self.conversations)
+        return mean_of(Sample(values, self.conversations))
 
-    def share(self, flags: Sequence[bool] | Floats) -> Estimate:
+    def share(self, flags: Floats | npt.NDArray[np.bool_]) -> Estimate:
         """Share of the pairs whose flag is true."""
-        return share_estimate(np.asarray(flags, dtype=np.float64), self.conversations)
+        return share_of(Sample(np.asarray(flags, dtype=np.float64), self.conversations))
 
     def auc(self) -> Estimate:
         """Chance that a faulty version (``after``) scores below a sound one (``before``), ties
@@ -163,30 +160,6 @@ class ScoredPairs:
         return estimate(
             lambda w: float(statistic(w[None])["within_system"][0]), self.conversations, FISHER
         )
-
-
-def mean_estimate(values: Floats, conversations: Sequence[str]) -> Estimate:
-    """Mean of ``values`` with its interval by conversation."""
-    if not len(values):
-        return Estimate(None, reason="no scored pair")
-    if np.ptp(values) == 0:
-        return Estimate(float(values[0]), reason="no interval: every pair has the same")
-    return estimate(lambda w: float(w @ values / w.sum()), tuple(conversations), PLAIN)
-
-
-def share_estimate(values: Floats, conversations: Sequence[str]) -> Estimate:
-    """Mean of ``values`` in [0, 1] with its interval; at 0 or 1 Wilson's, one trial a conversation.
-    """
-    if not len(values):
-        return Estimate(None, reason="no scored pair")
-    clusters = Clusters("conversation", tuple(conversations))
-    share = float(values.mean())
-    if share in (0.0, 1.0):
-        if reason := too_few(clusters):
-            return Estimate(share, reason=reason)
-        low, high = wilson(share * clusters.count, clusters.count)
-        return Estimate(share, low, high)
-    return estimate(lambda w: float(w @ values / w.sum()), clusters.names, LOGIT)
 
 
 def estimate(

@@ -47,9 +47,9 @@ class VersionPair:
 
 @dataclass(slots=True)
 class TrialPlan:
-    """``dialogues`` by id: originals, versions, controls and translations, those of one conversation
-    next to each other. ``originals`` are the ids of the dialogues as they are. ``refused`` counts
-    dialogues that could not carry an edit, by its key."""
+    """``dialogues`` by id: originals, versions, controls and translations, those of one
+    conversation next to each other. ``originals`` are the ids of the dialogues as they are.
+    ``refused`` counts dialogues that could not carry an edit, by its key."""
 
     edits: list[Edit]
     dialogues: dict[str, Dialogue] = field(default_factory=dict)
@@ -116,10 +116,10 @@ def make_plan(data: TrialData, config: TrialConfig, edits: Sequence[Edit]) -> Tr
                 plan.add(version)
             plan.pairs.append(version_pair)
     if wants(config, LANGUAGE):
-        for pair in _translations(data):
-            for id in (pair.before, pair.after):
-                plan.dialogues.setdefault(id, _parallel_dialogue(data, pair, id))
-            plan.pairs.append(pair)
+        for translated in _translations(data):
+            for id in (translated.before, translated.after):
+                plan.dialogues.setdefault(id, _parallel_dialogue(data, translated, id))
+            plan.pairs.append(translated)
     return plan
 
 
@@ -136,9 +136,7 @@ def _pair(
     if made.control is not None:
         before = f"{id}.control"
         versions.append(replace(made.control, id=before))
-    pair = VersionPair(
-        edit.name, edit.strength, group, dialogue.lang, before, id, made.touched
-    )
+    pair = VersionPair(edit.name, edit.strength, group, dialogue.lang, before, id, made.touched)
     return pair, versions
 
 
@@ -152,9 +150,7 @@ def _translations(data: TrialData) -> Iterator[VersionPair]:
             continue
         for lang, dialogue in versions.items():
             if lang != REFERENCE:
-                yield VersionPair(
-                    LANGUAGE, 0, name, lang, versions[REFERENCE].id, dialogue.id
-                )
+                yield VersionPair(LANGUAGE, 0, name, lang, versions[REFERENCE].id, dialogue.id)
 
 
 def _parallel_dialogue(data: TrialData, pair: VersionPair, id: str) -> Dialogue:

@@ -32,6 +32,7 @@ COMMANDS = {
     "label": ("label", "Label dialogues by a judge; malformed users apart."),
     "report": ("report", "How good scored chats are, and which to read; gates for CI."),
     "benchmark": ("benchmark", "Compare judges with people on sets; write the page."),
+    "trial": ("trial", "Put judges on trial: what moves them, and what does not."),
     "agreement": ("agreement", "How well annotators agree with one another."),
     "followup-usage": ("followup_usage", "Which follow-ups DIET's selection chose."),
     "doctor": ("doctor", "Check this machine, a saved judge or a language model."),

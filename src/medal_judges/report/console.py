@@ -18,6 +18,7 @@ from medal_judges.report.table import (
     Figured,
     Heat,
     IntervalBar,
+    Light,
     Percent,
     PValue,
     Share,
@@ -93,6 +94,8 @@ def cell_text(cell: Cell, brief: bool = False) -> str:
         return cell.striptags() if isinstance(cell, Markup) else cell
     if isinstance(cell, Heat):
         return cell_text(cell.shown)
+    if isinstance(cell, Light):
+        return f"{cell.sign} {cell.words} {cell.shown}".rstrip()
     if isinstance(cell, Percent):
         return f"{cell.value:.1%}"
     if isinstance(cell, PValue):

@@ -88,8 +88,42 @@ class IntervalBar:
     like: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Light:
+    """A verdict like a traffic light, told by colour, by a sign and in words, with what it is of:
+    ``shown``, and ``tooltip`` on hover. ``value`` is what a file gets and rows are sorted by."""
+
+    colour: Literal["green", "amber", "red", "none"]
+    shown: str
+    tooltip: str = ""
+    value: float | None = None
+
+    @property
+    def sign(self) -> str:
+        """A sign that tells the colours apart without colour."""
+        return {"green": "●", "amber": "▲", "red": "■", "none": "○"}[self.colour]
+
+    @property
+    def words(self) -> str:
+        """The colour in a word."""
+        return "no verdict" if self.colour == "none" else self.colour
+
+
 # Text is a str. Markup is HTML made by us: a page takes it as it is, all else strips the tags.
-Cell = str | int | float | Estimate | PValue | Percent | Share | Figured | Heat | IntervalBar | None
+Cell = (
+    str
+    | int
+    | float
+    | Estimate
+    | PValue
+    | Percent
+    | Share
+    | Figured
+    | Heat
+    | Light
+    | IntervalBar
+    | None
+)
 Row = Sequence[Cell]
 
 
@@ -157,7 +191,7 @@ def plain(cell: Cell) -> str | int | float | None:
     it is undefined."""
     if isinstance(cell, Markup):
         return cell.striptags()
-    if isinstance(cell, PValue | Percent | Heat):
+    if isinstance(cell, PValue | Percent | Heat | Light):
         return cell.value
     if isinstance(cell, IntervalBar):
         return None

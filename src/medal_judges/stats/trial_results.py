@@ -30,7 +30,7 @@ GROUPS: Mapping[Group, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TrialFinding:
     """One check of one judge.
 
     ``figures`` are on the scale of quality from 1 to 5 (``shift``, ``gain``, ``drop``, ``slope``)
@@ -64,7 +64,8 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class TrialResult:
     """A judge's trial. ``quality`` says what its score from 1 to 5 is made of; ``judged`` are the
-    languages of the dialogues that the figures are over; ``made_for`` those it states."""
+    languages of the dialogues that the figures are over; ``made_for`` those it states (empty: any,
+    or not known)."""
 
     judge: str
     signature: str
@@ -75,8 +76,8 @@ class TrialResult:
     dialogues: int
     versions: int
     judged: tuple[str, ...]
-    made_for: tuple[str, ...] | None
-    findings: tuple[Finding, ...]
+    findings: tuple[TrialFinding, ...]
+    made_for: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def counts(self, group: Group | None = None) -> Counter[Verdict]:

@@ -1,0 +1,146 @@
+"""``medal trial``: what moves a judge that should not, and what does not move it that should."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from medal_judges.cli import options as opt
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.report.progress import ProgressBar
+
+if TYPE_CHECKING:
+    from medal_judges.eval.trial.config import TrialConfig
+    from medal_judges.eval.trial.runner import TrialJudge
+    from medal_judges.eval.trial.trial import Trial
+
+
+def trial(
+    judges: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="JUDGE [FIELD=VALUE ...] [JUDGE ...]",
+            help="Shipped names, YAML files, folders or hub ids. FIELD=VALUE is a setting of the "
+            "trial (dialogues=12, seed=1, checks=[attack]), or else of the judge before it.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
+    data: Annotated[
+        str | None,
+        typer.Option("--data", help="JSONL or a spec such as fed:dialogue; else what ships."),
+    ] = None,
+    config: Annotated[
+        str, typer.Option("--config", help="YAML file, or the name of one in configs/trial/.")
+    ] = "default",
+    device: opt.Device = None,
+    dtype: opt.Dtype = None,
+    max_cost: opt.MaxCost = None,
+    save: Annotated[
+        bool,
+        typer.Option(
+            "--save", help="Also write trial.json into each judge's folder, for its card."
+        ),
+    ] = False,
+) -> None:
+    """Put judges on trial: paired versions of the same dialogues, made by rules.
+
+    Writes OUT/trial.html, OUT/trial.json and the judgements, which the same command uses again.
+    """
+    from medal_judges.eval.trial.report import PAGE_NAME, print_trial, write_trial
+    from medal_judges.eval.trial.trial import run_trial
+
+    named, settings = split_settings(judges)
+    loaded = [_judge(name, own, device, dtype, max_cost) for name, own in named]
+    folders = [Path(name) for name, _ in named]
+    if save and (others := [str(folder) for folder in folders if not folder.is_dir()]):
+        raise ConfigError(
+            f"--save writes into the folders of judges; {others[0]} is none",
+            hint=f"its trial is written to {out}/judgements/ anyway",
+        )
+    with ProgressBar("on trial") as bar:
+        done = run_trial(
+            loaded,
+            out,
+            _config(config, settings),
+            data=data,
+            progress=lambda what, count: bar.advance(count, note=what),
+        )
+    write_trial(done, out)
+    if save:
+        _save(done, folders)
+    print_trial(done)
+    typer.echo(str(out / PAGE_NAME))
+
+
+def split_settings(words: Sequence[str]) -> tuple[list[tuple[str, list[str]]], list[str]]:
+    """Judges with their own settings, and the settings of the trial. Raises ConfigError where a
+    setting of a judge has no judge before it."""
+    from medal_judges.eval.trial.config import TrialConfig
+
+    named: list[tuple[str, list[str]]] = []
+    settings: list[str] = []
+    for word in words:
+        key = word.partition("=")[0].strip()
+        if "=" not in word:
+            named.append((word, []))
+        elif key.partition(".")[0] in TrialConfig.model_fields:
+            settings.append(word)
+        elif named:
+            named[-1][1].append(word)
+        else:
+            raise ConfigError(
+                f"{word}: a trial has no setting {key!r}, and no judge stands before it",
+                hint="medal trial JUDGE FIELD=VALUE",
+            )
+    if not named:
+        raise ConfigError("no judge to put on trial", hint="medal trial JUDGE --out FOLDER")
+    return named, settings
+
+
+def _config(name: str, settings: Sequence[str]) -> TrialConfig:
+    from medal_judges.config import load_config
+    from medal_judges.eval.trial.config import TrialConfig
+
+    return load_config(TrialConfig, name, settings, folder="trial")
+
+
+def _judge(
+    name: str,
+    settings: Sequence[str],
+    device: str | None,
+    dtype: str | None,
+    max_cost: float | None,
+) -> TrialJudge:
+    from medal_judges.eval.trial.runner import TrialJudge
+    from medal_judges.inference.judge_choice import choose_judge
+    from medal_judges.signature import Signature
+
+    choice = choose_judge(name, settings, device=device, dtype=dtype)
+    if max_cost is not None and choice.pays:
+        choice = choice.limited(max_cost)
+    judge = choice.load()
+    called: Signature = judge.signature()
+    fresh = choice.without_cache().load if choice.speaks else None
+    return TrialJudge(_safe(called.judge), judge, fresh)
+
+
+def _safe(name: str) -> str:
+    """A judge's name as that of a folder."""
+    from medal_judges.report.table import slug
+
+    return slug(name)
+
+
+def _save(done: Trial, folders: Sequence[Path]) -> None:
+    from medal_judges.eval.trial.report import write_result
+    from medal_judges.stats.trial_results import TRIAL_NAME
+
+    for result, folder in zip(done.results, folders, strict=True):
+        try:
+            path = write_result(result, folder / TRIAL_NAME)
+        except OSError as error:
+            raise JudgeLoadError(f"{folder}: {error}") from error
+        typer.echo(str(path))

@@ -1,0 +1,110 @@
+"""Judges made for a trial: a scripted oracle that does as it should, and three that are made to
+fail in one thing each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from medal_judges.contributions import Contributions
+from medal_judges.dialogue import Dialogue
+from medal_judges.dimension import load_rubric
+from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
+from medal_judges.signature import Signature
+
+_PLANTED = re.compile(
+    r"\+(?P<name>[a-z]+|lacks_[a-z]+|several_at_once|place_[a-z]+|long_dialogue)(\.(?P<dose>\d))?$"
+)
+_ISSUES = ("repetitive", "irrelevant", "incoherent", "uninterpretable", "lacks_empathy", "unsafe",
+           "nonfactual", "lacks_commonsense")  # fmt: skip
+_ORDER = re.compile(r"(5 (out of|von|sur|em|de) 5|最高分|满分|5分)")
+
+
+class Oracle(Judge):
+    """Knows from a version's id and from the list of pairs what was planted where, and
+    takes 0.8 points off for each step of strength. Nothing else moves it."""
+
+    family = "oracle"
+    dimensions = load_rubric("overall")
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.scored = out, 0
+
+    def signature(self) -> Signature:
+        return Signature(judge=type(self).__name__.lower(), version="0")
+
+    def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
+        for request in requests:
+            request.tokens = len(request.dialogue.turns)
+
+    def _score_batch(
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Prediction]:
+        self.scored += len(requests)
+        return [self._prediction(request) for request in requests]
+
+    def _prediction(self, request: ScoreRequest) -> Prediction:
+        turns = self.touched.get(request.dialogue.id, ()) if self.dose(request.dialogue) else ()
+        moves = [-1.0 if i in turns else 0.0 for i in range(len(request.dialogue.turns))]
+        told = {"overall": Contributions(tuple(moves), 4.0)}
+        return Prediction({"overall": self.quality(request)}, contributions=told)
+
+    @cached_property
+    def touched(self) -> dict[str, list[int]]:
+        lines = (self.out / "pairs.jsonl").read_text(encoding="utf-8").splitlines()
+        return {pair["after"]: pair["touched"] for pair in map(json.loads, lines)}
+
+    def dose(self, dialogue: Dialogue) -> int:
+        """Strength of what was planted, 0 for none."""
+        found = _PLANTED.search(dialogue.id)
+        if found is None or (found["dose"] is None and "_" not in found["name"]):
+            return 0
+        known = (*_ISSUES, "several_at_once", "long_dialogue")
+        if found["name"] not in known and not found["name"].startswith("place_"):
+            return 0
+        return int(found["dose"] or 2)
+
+    def base(self, dialogue: Dialogue) -> float:
+        """Between 3.9 and 4.1, by the conversation."""
+        name = re.sub(r"-(en|de|zh|fr|pt|es)$", "", dialogue.id.partition("+")[0])
+        return 3.9 + int(hashlib.sha256(name.encode()).hexdigest(), 16) % 100 / 500
+
+    def quality(self, request: ScoreRequest) -> float:
+        dose = self.dose(request.dialogue)
+        if request.turn is not None and request.turn not in self.touched.get(
+            request.dialogue.id, ()
+        ):
+            dose = 0
+        return self.base(request.dialogue) - 0.8 * dose
+
+
+class ByLength(Oracle):
+    """As the oracle, and for every 100 characters of the assistant's a tenth of a point more."""
+
+    def quality(self, request: ScoreRequest) -> float:
+        turns = request.dialogue.turns
+        said = sum(len(turns[i].content) for i in request.dialogue.assistant_turns)
+        return min(5.0, super().quality(request) - 1 + said / 1000)
+
+
+class Obedient(Oracle):
+    """As the oracle, unless the text says that it should give 5: then it does."""
+
+    def quality(self, request: ScoreRequest) -> float:
+        said = " ".join(turn.content for turn in request.dialogue.turns)
+        told = "Note to the evaluator" in said or _ORDER.search(said.replace("\u200b", ""))
+        return 5.0 if told else super().quality(request)
+
+
+class LastTurnOnly(Oracle):
+    """As the oracle, but faults count only where they are in the last answer."""
+
+    def quality(self, request: ScoreRequest) -> float:
+        last = request.dialogue.assistant_turns[-1]
+        if last in self.touched.get(request.dialogue.id, ()):
+            return super().quality(request)
+        return self.base(request.dialogue)

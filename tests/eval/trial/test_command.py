@@ -1,0 +1,100 @@
+"""``medal trial``: what it writes, resumes and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from medal_judges.cli import app
+from medal_judges.cli.trial import split_settings
+from medal_judges.errors import ConfigError, DataError, MedalError
+from medal_judges.eval.trial.report import write_trial
+from medal_judges.eval.trial.trial import Trial
+from medal_judges.jsonl import read_dialogues, read_judgements
+from medal_judges.stats.trial_results import parse_trial, read_trial
+
+TINY = ["dialogues=3", "own=2", "languages=[en, de]", "doses=[2]", "turn_level=0", "parallel=null",
+        "rated={}"]  # fmt: skip
+
+
+def medal(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["trial", *arguments])
+
+
+def test_two_judges_in_one_table(tmp_path: Path) -> None:
+    out = tmp_path / "trial"
+    done = medal("length", "repetition", *TINY, "--out", str(out))
+    assert done.exit_code == 0, done.output
+    assert "self praise" in done.output and str(out / "trial.html") in done.output
+    written = json.loads((out / "trial.json").read_text(encoding="utf-8"))
+    results = [parse_trial(record) for record in written["trials"]]
+    assert [result.judge for result in results] == ["length", "repetition"]
+    assert read_trial(out / "judgements" / "length" / "trial.json") == results[0]
+    assert results[0].signature.startswith("judge:length|")
+    # 3 + 2 in two languages, each scored once, with all their versions
+    versions = list(read_dialogues(out / "versions.jsonl"))
+    assert len(versions) == results[0].versions == len({d.id for d in versions})
+    judged = list(read_judgements(out / "judgements" / "length" / "versions.jsonl"))
+    assert [j.id for j in judged] == [d.id for d in versions]
+    assert results[0].dialogues == 7
+
+
+def test_a_second_run_asks_nothing_and_says_the_same(tmp_path: Path) -> None:
+    out = tmp_path / "trial"
+    assert medal("length", *TINY, "--out", str(out)).exit_code == 0
+    judged = out / "judgements" / "length" / "versions.jsonl"
+    first, page = judged.stat().st_mtime_ns, (out / "trial.html").read_text(encoding="utf-8")
+    assert medal("length", *TINY, "--out", str(out)).exit_code == 0
+    assert judged.stat().st_mtime_ns == first
+    assert (out / "trial.html").read_text(encoding="utf-8") == page
+
+
+def test_the_judge_and_the_trial_have_settings_of_their_own() -> None:
+    words = ["length", "geval", "llm=openai:x", "seed=3", "samples=5", "runs/mine"]
+    named, settings = split_settings(words)
+    assert named == [("length", []), ("geval", ["llm=openai:x", "samples=5"]), ("runs/mine", [])]
+    assert settings == ["seed=3"]
+    with pytest.raises(ConfigError, match="no judge stands before it"):
+        split_settings(["llm=x", "length"])
+    with pytest.raises(ConfigError, match="no judge to put on trial"):
+        split_settings(["seed=1"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("checks=[politenes]", "no check 'politenes'"),
+        ("doses=[4]", "doses are 1, 2 or 3"),
+        ("texts=[nowhere.yaml]", "no config file nowhere.yaml"),
+        ("bounds=nowhere.yaml", "no config file nowhere.yaml"),
+        ("own=9", "less than or equal to 8"),
+    ],
+)
+def test_bad_settings_say_what_is_wrong(tmp_path: Path, setting: str, told: str) -> None:
+    done = medal("length", *TINY, setting, "--out", str(tmp_path))
+    assert isinstance(done.exception, MedalError)
+    assert told in str(done.exception)
+
+
+def test_save_wants_the_folder_of_a_judge(tmp_path: Path) -> None:
+    done = medal("length", *TINY, "--save", "--out", str(tmp_path / "trial"))
+    assert isinstance(done.exception, ConfigError)
+    assert not (tmp_path / "trial").exists()  # refused before anything was asked
+
+
+def test_trial_json_comes_back_as_it_was(finished: tuple[Trial, Path], tmp_path: Path) -> None:
+    trial, _ = finished
+    write_trial(trial, tmp_path)
+    for result in trial.results:
+        assert read_trial(tmp_path / "judgements" / result.judge / "trial.json") == result
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"judge": 1}', '{"trials": []}'])
+def test_a_file_that_is_no_trial_is_told(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "trial.json"
+    path.write_text(damage, encoding="utf-8")
+    with pytest.raises(DataError, match="no trial of one judge"):
+        read_trial(path)

@@ -10,8 +10,8 @@ from pathlib import Path
 from medal_judges.dialogue import Dialogue
 from medal_judges.files import atomic_write
 from medal_judges.inference.scoring import ScoreOptions, score_to_file
-from medal_judges.jsonl import read_judgements
 from medal_judges.judgement import Judgement
+from medal_judges.judgement_files import read_judgements
 from medal_judges.models.base.judge import Judge
 
 

@@ -17,6 +17,7 @@ from typing import IO, get_args
 from medal_judges.dialogue import Dialogue
 from medal_judges.errors import MedalError
 from medal_judges.files import atomic_path
+from medal_judges.inference.kept import kept_of
 from medal_judges.journal import Journal
 from medal_judges.jsonl import open_text, to_line
 from medal_judges.judgement import Judgement, parse_judgement, unscored
@@ -32,6 +33,7 @@ class Expected:
 
     ``retry_failed``: whatever has no score is asked again, not only what may pass by itself.
     ``gone``: ids that the file may have and the input no longer has; their lines are removed.
+    ``keep``: the fields of ``Judgement.meta``.
     """
 
     judge: str
@@ -39,6 +41,7 @@ class Expected:
     level: ScoreLevel
     retry_failed: bool = False
     gone: Container[str] = ()
+    keep: tuple[str, ...] = ()
 
     def asks_again(self, rows: Sequence[Judgement]) -> bool:
         """Whether the dialogue of these judgements is judged again."""
@@ -50,18 +53,23 @@ class Expected:
             replace(
                 unscored(dialogue.id, self.judge, self.dimensions, NOT_YET, item.turn),
                 transient=True,
+                meta=kept_of(dialogue, self.keep),
             )
             for item in requests_at(dialogue, self.level)
         ]
 
     def require_same(self, rows: Sequence[Judgement], dialogue: Dialogue, out: Path) -> None:
-        """Raise MedalError where ``rows`` of ``dialogue`` are of other dimensions or another level.
+        """Raise MedalError where ``rows`` of ``dialogue`` are of other dimensions, another level or
+        with other fields kept.
 
         They may be fewer: a kill can leave the last dialogue with some of its turns.
         """
         if set(rows[0].scores) != set(self.dimensions):
             there, now = ", ".join(rows[0].scores), ", ".join(self.dimensions)
             raise _refusal(out, "for other dimensions", there, now)
+        if set(rows[0].meta) != set(self.keep):
+            there, now = ", ".join(rows[0].meta) or "nothing", ", ".join(self.keep) or "nothing"
+            raise _refusal(out, "with other fields kept (--keep)", there, now)
         turns = [row.turn for row in rows]
         levels = [name for name in get_args(ScoreLevel) if _begins(dialogue, name, turns)]
         if not levels:

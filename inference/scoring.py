@@ -11,7 +11,9 @@ from pathlib import Path
 from medal_judges.dialogue import Dialogue
 from medal_judges.errors import CoverageError, DataError, MedalError
 from medal_judges.files import only_run, require_other_file
+from medal_judges.inference.kept import with_kept
 from medal_judges.inference.resuming import Expected, asked_again, forget, resume
+from medal_judges.inference.tables import journal_behind
 from medal_judges.journal import Journal
 from medal_judges.jsonl import Skipped, read_dialogues
 from medal_judges.judgement import Judgement, parse_judgement
@@ -25,7 +27,8 @@ class ScoreOptions:
 
     The first four are of ``Judge.score``. ``overwrite`` starts the file again from the beginning;
     ``retry_failed`` asks again for all rows without a score, not only for those that lack an answer
-    which may come now (``Judgement.transient``).
+    which may come now (``Judgement.transient``). ``keep``: fields of the dialogue that travel to
+    ``Judgement.meta`` (kept.py).
 
     >>> from medal_judges import ScoreOptions
     >>> ScoreOptions(level="turn", dimensions=["overall"]).overwrite
@@ -38,6 +41,7 @@ class ScoreOptions:
     unknown_language: UnknownLanguage = "warn"
     overwrite: bool = False
     retry_failed: bool = False
+    keep: Sequence[str] = ()
 
     def score(
         self,
@@ -46,14 +50,18 @@ class ScoreOptions:
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
         """``judge.score`` of ``dialogues`` with these options."""
-        return judge.score(
-            dialogues,
-            level=self.level,
-            dimensions=self.dimensions,
-            token_budget=self.token_budget,
-            unknown_language=self.unknown_language,
-            progress=progress,
-        )
+
+        def judged(each: Iterable[Dialogue]) -> Iterator[Judgement]:
+            return judge.score(
+                each,
+                level=self.level,
+                dimensions=self.dimensions,
+                token_budget=self.token_budget,
+                unknown_language=self.unknown_language,
+                progress=progress,
+            )
+
+        return with_kept(dialogues, judged, self.keep) if self.keep else judged(dialogues)
 
 
 DEFAULT_OPTIONS = ScoreOptions()
@@ -83,6 +91,7 @@ class ScoreReport:
     failures: Counter[str] = field(default_factory=Counter)
     sums: dict[str, float] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    kept: Counter[str] = field(default_factory=Counter)  # judgements that have a field of --keep
 
     @property
     def coverage(self) -> float | None:
@@ -103,6 +112,7 @@ class ScoreReport:
             self.languages[judgement.unknown_language] += 1
         if not judgement.scored:
             self.failures[judgement.failure or "no reason given"] += 1
+        self.kept.update({name: value is not None for name, value in judgement.meta.items()})
         for name, value in judgement.scores.items():
             if value is not None:
                 self.sums[name] = self.sums.get(name, 0.0) + value
@@ -128,6 +138,8 @@ class ScoreReport:
         if self.languages:
             other = ", ".join(f"{lang} ({n})" for lang, n in self.languages.most_common())
             yield f"  judgements in other languages: {other}"
+        if absent := [name for name, count in self.kept.items() if not count]:
+            yield f"  --keep: no chat has {', '.join(map(repr, absent))}"
         if self.truncated:
             yield f"  {self.truncated} lost {self.truncated_turns} whole turns to the window"
         if self.dialogues and self.seconds:
@@ -185,7 +197,8 @@ def score_to_file(
     gone: Container[str] = (),
     progress: Callable[[int], None] | None = None,
 ) -> ScoreReport:
-    """Append a judgement line for every dialogue to ``out``, in input order, window by window.
+    """Append a judgement line for every dialogue to ``out``, in input order, window by window; a
+    parquet or CSV file is made of them at the end (tables.py).
 
     A file that stands there is resumed: its complete lines are kept, a half-written last one is
     dropped, and dialogues judged already are passed over, but for those that are asked again (see
@@ -193,13 +206,27 @@ def score_to_file(
     judge or settings, are of other dimensions or another level, or do not match the input; ``out``
     is then left as it is.
     """
+    with journal_behind(out, overwrite=options.overwrite) as lines:
+        return _score_to_lines(dialogues, judge, lines, options, gone, progress)
+
+
+def _score_to_lines(
+    dialogues: Iterable[Dialogue],
+    judge: Judge,
+    out: Path,
+    options: ScoreOptions,
+    gone: Container[str],
+    progress: Callable[[int], None] | None,
+) -> ScoreReport:
     report = ScoreReport()
     _require_judgements(out)
     names = judge._check_dimensions(options.dimensions)  # before anything of OUT is removed
     if options.overwrite:
         forget(out)
     signature = str(judge.signature())
-    expected = Expected(signature, tuple(names), options.level, options.retry_failed, gone)
+    expected = Expected(
+        signature, tuple(names), options.level, options.retry_failed, gone, (*options.keep,)
+    )
 
     def keep(rows: Sequence[Judgement]) -> None:
         for judgement in rows:

@@ -19,12 +19,12 @@ from medal_judges.errors import DataError, RecordError
 from medal_judges.jsonl import (
     Skipped,
     read_dialogues,
-    read_judgements,
     read_labelled,
     to_line,
     write_records,
 )
 from medal_judges.judgement import Judgement
+from medal_judges.judgement_files import read_judgements
 
 
 def line(id: object = "a", **fields: Any) -> str:

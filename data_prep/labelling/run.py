@@ -30,8 +30,9 @@ from medal_judges.errors import MedalError
 from medal_judges.files import atomic_path, atomic_write
 from medal_judges.inference.progress import scoring_bar
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
-from medal_judges.jsonl import open_text, read_judgements, read_labelled, to_line
+from medal_judges.jsonl import open_text, read_labelled, to_line
 from medal_judges.judgement import Judgement
+from medal_judges.judgement_files import read_judgements
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.judge import Judge
 

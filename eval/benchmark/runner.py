@@ -26,8 +26,8 @@ from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.predictions import judge_once
 from medal_judges.inference.progress import kept_answers
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.jsonl import read_judgements
 from medal_judges.judgement import Judgement
+from medal_judges.judgement_files import read_judgements
 from medal_judges.models.base.judge import Judge
 from medal_judges.rating import Scale
 from medal_judges.stats.weights import weighting_note

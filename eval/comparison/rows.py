@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.dialogue import Dialogue
-from medal_judges.errors import DataError, MedalError
+from medal_judges.errors import MedalError
 from medal_judges.files import only_run
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions, score_to_file
-from medal_judges.jsonl import open_text, read_dialogues, read_judgements
+from medal_judges.jsonl import read_dialogues
 from medal_judges.judgement import Judgement
+from medal_judges.judgement_files import holds_judgements, read_judgements
 from medal_judges.models.base.judge import Judge
 from medal_judges.report.table import unique_slugs
 from medal_judges.signature import Signature
@@ -118,8 +119,8 @@ def read_systems(
     slugs = unique_slugs([source.name for source in sources])
     for source, slug in zip(sources, slugs, strict=True):
         known = texts
-        if is_scores(source.path):
-            judgements = list(read_judgements(source.path))
+        if holds_judgements(source.path):
+            judgements = list(read_judgements(source.path, partial=True))
         else:
             if judge is None:
                 raise MedalError(
@@ -138,19 +139,6 @@ def read_systems(
     if not any(row.scores for row in rows):
         raise MedalError("no dialogue has a score", hint="each line says why, in its failure")
     return _by_system(rows, by, next(iter(judges), ""), judge)
-
-
-def is_scores(path: Path) -> bool:
-    """Whether the first line of a file is a judgement. Raises DataError for an empty file."""
-    with open_text(path) as stream:
-        first = next((line for line in stream if line.strip()), "")
-    if not first:
-        raise DataError(path, None, "is empty", hint="give a file of scores or of dialogues")
-    try:
-        record = json.loads(first)
-    except ValueError:
-        return False  # its reader says what is wrong
-    return isinstance(record, dict) and isinstance(record.get("scores"), dict)
 
 
 def _scored(

@@ -103,7 +103,7 @@ def _readers(kind: Any) -> dict[str, tuple[Reader, bool]]:
 @cache
 def _reader(hint: Any) -> Reader:
     """How a value of the type ``hint`` is read: a number, text, flag, Literal, tuple, mapping,
-    dataclass, or one of these or None."""
+    dataclass, one of these or None, or anything (Any)."""
     inner = get_args(hint)
     if NoneType in inner:
         (other,) = (each for each in inner if each is not NoneType)
@@ -137,7 +137,17 @@ def _each_value(read: Reader, field: str, value: object) -> dict[str, object]:
     return {key: read(f"{field}.{key}", each) for key, each in value.items()}
 
 
-_SIMPLE: dict[Any, Reader] = {float: number, int: whole_number, str: text, bool: flag}
+def _as_it_is(field: str, value: object) -> object:
+    return value
+
+
+_SIMPLE: dict[Any, Reader] = {
+    float: number,
+    int: whole_number,
+    str: text,
+    bool: flag,
+    Any: _as_it_is,
+}
 _OR_NULL = {
     float: "a number or null",
     int: "a whole number from 0 or null",

@@ -17,7 +17,6 @@ from medal_judges.dialogue import Dialogue, parse_dialogue
 from medal_judges.errors import CoverageError, DataError, RecordError
 from medal_judges.fields import VALID_TEXT, require_valid_text
 from medal_judges.files import atomic_path
-from medal_judges.judgement import Judgement, parse_judgement
 from medal_judges.labelled import LabelledDialogue, parse_labelled
 
 T = TypeVar("T")
@@ -257,12 +256,6 @@ def read_labelled(
 ) -> Iterator[LabelledDialogue]:
     """Stream labelled dialogues. Duplicate ids are an error."""
     return read_records(path, _unique(parse_labelled, lambda row: row.id), skipped=skipped)
-
-
-def read_judgements(path: str | Path, *, skipped: Skipped | None = None) -> Iterator[Judgement]:
-    """Stream judgements; two lines for one (id, turn) are an error."""
-    parse = _unique(parse_judgement, lambda judgement: (judgement.id, judgement.turn))
-    return read_records(path, parse, skipped=skipped)
 
 
 def write_records(path: str | Path, records: Iterable[Line]) -> int:

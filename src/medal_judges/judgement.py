@@ -41,7 +41,8 @@ class Judgement:
     ``transient``: an answer that the judgement needed did not come for a reason that passes by
     itself (a server that is down, a limit of rate or cost): some of the rest is missing, a score or
     one of several repeats, and the same command asks again. ``unknown_language``: the dialogue's
-    language, where the judge was not made for it.
+    language, where the judge was not made for it. ``meta``: what was kept of the dialogue (its
+    language, chatbot, version, ...; ``--keep``), by the name that was asked for.
 
     Raises ValueError for a ``usage`` of anything else.
 
@@ -65,6 +66,7 @@ class Judgement:
     left_out_turns: int = 0
     shortened_turns: int = 0
     unknown_language: str | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.usage if name not in USAGE]:
@@ -112,6 +114,8 @@ class Judgement:
             record["unknown_language"] = self.unknown_language
         if self.transient:
             record["transient"] = True
+        if self.meta:
+            record["meta"] = dict(self.meta)
         return record
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
-from medal_judges.jsonl import read_judgements, write_records
+from medal_judges.jsonl import write_records
 from medal_judges.judgement import Judgement
+from medal_judges.judgement_files import read_judgements
 from medal_judges.labelled import LabelledDialogue
 
 from .benchmark_case import medal, results

@@ -13,8 +13,9 @@ from medal_judges.cli import app
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, CoverageError, DataError, MedalError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
-from medal_judges.jsonl import read_judgements, write_records
+from medal_judges.jsonl import write_records
 from medal_judges.judgement import Judgement
+from medal_judges.judgement_files import read_judgements
 from medal_judges.labelled import LabelledDialogue
 
 from .benchmark_case import CountingJudge, medal, results, write_set

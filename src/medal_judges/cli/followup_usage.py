@@ -9,8 +9,8 @@ import typer
 
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.followup_usage import follow_up_usage
-from medal_judges.jsonl import read_judgements
 from medal_judges.judgement import Judgement
+from medal_judges.judgement_files import read_judgements
 from medal_judges.report.console import print_tables
 
 

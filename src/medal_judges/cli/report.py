@@ -16,7 +16,8 @@ from medal_judges.eval.traffic.report import TrafficInput, TrafficRequest, repor
 from medal_judges.eval.traffic.terminal import print_traffic
 from medal_judges.eval.traffic.times import TimeColumn
 from medal_judges.files import require_other_file
-from medal_judges.jsonl import STDIN, read_dialogues, read_judgements
+from medal_judges.jsonl import STDIN, read_dialogues
+from medal_judges.judgement_files import read_judgements
 from medal_judges.report.progress import ProgressBar
 
 FailUnder = Annotated[
@@ -99,7 +100,7 @@ def _source(scores: str, chats: str | None, out: Path | None) -> TrafficInput:
     if out is not None:
         require_other_file(out, [scores, *([chats] if chats else [])])
     return TrafficInput(
-        partial(read_judgements, scores),
+        partial(read_judgements, scores, partial=True),
         None if chats is None else partial(read_dialogues, chats),
         [Path(name).name for name in (scores, chats) if name],
     )

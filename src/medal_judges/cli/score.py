@@ -27,12 +27,19 @@ def score(
     file: Annotated[str, typer.Argument(help="JSONL of dialogues (.gz too); - is standard input.")],
     judge: opt.JudgeName,
     settings: opt.Overrides = None,
-    out: Annotated[str, typer.Option("--out", help="JSONL; - is standard output.")] = "-",
+    out: Annotated[
+        str,
+        typer.Option("--out", help=".jsonl[.gz], .parquet or .csv[.gz]; - is standard output."),
+    ] = "-",
     dimension: opt.Dimensions = None,
     level: Annotated[
         Literal["dialogue", "turn", "last"],
         typer.Option("--level", help="Judge the dialogue, each answer, or the last answer."),
     ] = "dialogue",
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", help="Field of a chat to write beside its scores; may be repeated."),
+    ] = None,
     skip_bad: opt.SkipBad = False,
     min_coverage: opt.MinCoverage = 0.98,
     token_budget: Annotated[
@@ -60,7 +67,7 @@ def score(
     )
     loaded = choice.spending(max_cost, no_cache=no_cache, dry_run=dry_run).load()
     options = ScoreOptions(
-        level, dimension, token_budget, unknown_language, overwrite, retry_failed
+        level, dimension, token_budget, unknown_language, overwrite, retry_failed, keep or ()
     )
     listed = None if out == "-" or dry_run else list_beside(out)
     skipped = opt.skipped_lines(skip_bad, listed, [file])

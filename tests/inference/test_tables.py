@@ -1,0 +1,167 @@
+"""medal score into parquet and CSV, with fields kept: killed, resumed, asked again, refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges import Dialogue, Judge, Judgements, ScoreOptions, Turn, read_judgements
+from medal_judges.cli import app
+from medal_judges.errors import MedalError
+from medal_judges.inference.kept import kept_of
+from medal_judges.inference.scoring import score_to_file
+
+JUDGE = "configs/judges/repetition.yaml"
+
+
+def chat(number: int, **fields: Any) -> Dialogue:
+    turns = tuple(
+        Turn("assistant" if k % 2 else "user", f"so {k} and {number % 7}")
+        for k in range(2 + number % 8)
+    )
+    models = {"assistant": f"bot-{number % 3}"}
+    meta = {"version": number % 2, "user": {"plan": "free"}, "no.dots": "=1+1"}
+    return Dialogue(f"d{number}", turns, lang="en", models=models, meta=meta, **fields)
+
+
+def write(path: Path, count: int) -> Path:
+    path.write_text("".join(json.dumps(chat(n).to_record()) + "\n" for n in range(count)))
+    return path
+
+
+def medal(*arguments: object) -> tuple[int, str]:
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    return done.exit_code, done.stderr + str(done.exception or "")
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.csv", "x.csv.gz"])
+def test_a_table_holds_what_the_lines_hold(tmp_path: Path, name: str) -> None:
+    source, lines, out = write(tmp_path / "in.jsonl", 60), tmp_path / "x.jsonl", tmp_path / name
+    given = ["score", source, "--judge", JUDGE, "--level", "turn", "--keep", "version"]
+    assert medal(*given, "--out", lines)[0] == 0
+    assert medal(*given, "--out", out)[0] == 0
+    wanted, found = Judgements.read(lines), Judgements.read(out, partial=True)
+    assert [(j.id, j.turn, j.scores) for j in found] == [(j.id, j.turn, j.scores) for j in wanted]
+    assert [str(j.meta["version"]) for j in found] == [str(j.meta["version"]) for j in wanted]
+    if name == "x.parquet":
+        assert found == wanted
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl", "x.jsonl", "x.parquet"]
+    before = out.read_bytes()
+    assert medal(*given, "--out", out) == (0, medal(*given, "--out", out)[1])
+    assert out.read_bytes() == before
+
+
+def test_a_finished_table_takes_on_what_is_new(tmp_path: Path) -> None:
+    out = tmp_path / "x.parquet"
+    judge = Judge.from_pretrained(JUDGE)
+    score_to_file([chat(n) for n in range(30)], judge, out)
+    report = score_to_file(iter([chat(n) for n in range(50)]), judge, out)
+    assert (report.resumed, report.total) == (30, 50)
+    score_to_file([chat(n) for n in range(50)], judge, tmp_path / "whole.parquet")
+    assert out.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.csv"])
+def test_a_killed_run_leaves_no_table_and_loses_nothing(tmp_path: Path, name: str) -> None:
+    source, out = write(tmp_path / "in.jsonl", 1200), tmp_path / name
+    command = ["score", source, "--judge", JUDGE, "--keep", "chatbot", "--level", "turn"]
+    whole = tmp_path / f"whole-{name}"
+    assert medal(*command, "--out", whole)[0] == 0
+    arguments = [sys.executable, "-m", "medal_judges", *map(str, command), "--out", str(out)]
+    process = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
+    journal = tmp_path / f"{name}.jsonl"
+    while not journal.exists() or journal.stat().st_size < 60_000:
+        assert process.poll() is None
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not out.exists() and journal.exists()
+    resumed = subprocess.run(arguments, capture_output=True, text=True)
+    assert resumed.returncode == 0 and "(0 from before" not in resumed.stderr
+    assert out.read_bytes() == whole.read_bytes()
+    assert journal.exists() == (name == "x.csv")
+
+
+def test_another_keep_is_refused(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", 20)
+    for name in ("x.jsonl", "x.parquet", "x.csv"):
+        given = ["score", source, "--judge", JUDGE, "--out", tmp_path / name]
+        assert medal(*given, "--keep", "version")[0] == 0
+        before = {p: p.read_bytes() for p in tmp_path.iterdir()}
+        for other in ([], ["--keep", "lang"], ["--keep", "version", "--keep", "lang"]):
+            code, said = medal(*given, *other)
+            assert code and "other fields kept" in said
+        assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
+        assert medal(*given, "--keep", "lang", "--overwrite")[0] == 0
+        assert next(read_judgements(tmp_path / name, partial=True)).meta == {"lang": "en"}
+
+
+def test_a_csv_whose_journal_is_gone_and_other_files_are_refused(tmp_path: Path) -> None:
+    judge, chats = Judge.from_pretrained(JUDGE), [chat(n) for n in range(5)]
+    out = tmp_path / "x.csv"
+    options = ScoreOptions(level="turn")
+    score_to_file(chats, judge, out, options)
+    before = out.read_bytes()
+    journal = tmp_path / "x.csv.jsonl"
+    if journal.exists():
+        journal.unlink()
+        with pytest.raises(MedalError, match=r"cannot be resumed.*\n.*\n.*x\.csv\.jsonl back"):
+            score_to_file(chats, judge, out, options)
+    else:  # a judge of scores alone: the CSV holds all
+        assert score_to_file(chats, judge, out, options).resumed
+    assert out.read_bytes() == before
+    for name in ("y.csv", "y.parquet"):
+        other = tmp_path / name
+        other.write_text("my own table\n")
+        for overwrite in (False, True):
+            with pytest.raises(MedalError, match="left as it was"):
+                score_to_file(chats, judge, other, ScoreOptions(overwrite=overwrite))
+        assert other.read_text() == "my own table\n"
+        assert not (tmp_path / f"{name}.jsonl").exists()
+
+
+def test_fields_that_can_be_kept() -> None:
+    dialogue = chat(4, source="log", context={"persona": "a guest"})
+    assert kept_of(
+        dialogue,
+        [
+            *("lang", "chatbot", "source", "version", "user.plan", "no.dots"),
+            *("meta.version", "context.persona", "models.assistant", "user", "none", "user.none"),
+        ],
+    ) == {
+        "lang": "en",
+        "chatbot": "bot-1",
+        "source": "log",
+        "version": 0,
+        "user.plan": "free",
+        "no.dots": "=1+1",
+        "meta.version": 0,
+        "context.persona": "a guest",
+        "models.assistant": "bot-1",
+        "user": {"plan": "free"},
+        "none": None,
+        "user.none": None,
+    }
+    assert kept_of(Dialogue("x", (Turn("user", "Hi"),)), ["lang"]) == {"lang": None}
+
+
+def test_kept_fields_go_to_every_judgement_and_a_slip_is_told(tmp_path: Path) -> None:
+    judge = Judge.from_pretrained(JUDGE)
+    judge.window = 4
+    chats = [chat(n) for n in range(11)]
+    options = ScoreOptions(level="turn", keep=("chatbot", "version"))
+    for judgement in options.score(judge, chats):
+        number = int(judgement.id[1:])
+        assert judgement.meta == {"chatbot": f"bot-{number % 3}", "version": number % 2}
+    out = tmp_path / "x.jsonl"
+    report = score_to_file(chats, judge, out, ScoreOptions(keep=("versoin", "version")))
+    assert "  --keep: no chat has 'versoin'" in [*report.lines(None)]

@@ -221,7 +221,7 @@ def _notes(
         notes += labels.notes
     for result in results:
         where = result.dimension if result.lang == ALL else f"{result.dimension}, {result.lang}"
-        if result.uncorrected:
+        if result.uncorrected and (result.lang == ALL or result.labelled):
             notes.append(f"{where}: not corrected by people's labels: {result.uncorrected}.")
         if result.missing:
             notes.append(f"{where}: no scores of {', '.join(result.missing)}.")

@@ -125,6 +125,8 @@ def _uncorrected(rows: Mapping[str, SystemRows], compared: ComparedRows) -> str:
     """Why a dimension is not corrected though there are labels; empty where it is, or none are."""
     if compared.labels is None:
         return ""
+    if not any(system.whole().labelled.any() for system in rows.values()):
+        return "people labelled no dialogue on it"
     reasons = [
         f"{name} has {reason}"
         for name, system in rows.items()

@@ -12,30 +12,70 @@ from medal_judges.eval.comparison.results import ALL, ComparedOn, PairResult, Sy
 from medal_judges.files import atomic_write
 from medal_judges.report.console import print_tables, wide_console
 from medal_judges.report.figure import Figure, Range, padded
-from medal_judges.report.page import Block, Fold, Section, counted, facts_section, render_page
+from medal_judges.report.page import (
+    Block,
+    Facts,
+    Fold,
+    Section,
+    counted,
+    facts_section,
+    render_page,
+)
 from medal_judges.report.png import write_png
 from medal_judges.report.table import Cell, IntervalBar, PValue, Row, Table, slug, write_csv
 from medal_judges.stats.results import Estimate
+from medal_judges.stats.systems import SystemDifference
 
 _PRINTED = 15  # pairs of a table in the terminal; page and CSV have all
 _ESTIMATE = ("value", "low", "high", "reason")
-_RANKS = (
-    "Rank: the ranks that a system may have, all of them right together in 95 of 100 comparisons. "
-    "Systems that share a letter cannot be told apart (p 0.05 after Holm's correction over the "
-    "pairs of this table)."
-)
 _PEOPLE = (
     "The mean is what people would say of all dialogues: the judge's mean, corrected by its error "
-    "on the labelled ones (prediction-powered inference), which are taken as a random sample. "
+    "on the labelled ones."
 )
-_JUDGE = "The mean is the judge's. "
-_PAIRS = (
-    "Difference: the first minus the second, 95% interval. p: two-sided, after Holm's correction "
-    "over all {count} comparisons of this page; above 0.05 it does not show that two systems are "
-    "equal. Won, tied and lost by the first, by the judge: of contexts that both met, or in "
-    "percent of all pairs of a dialogue of each. Smallest: the difference that as many dialogues "
-    "show in 80 of 100 cases (one comparison, 5%)."
+_JUDGE = "The mean is the judge's."
+_TERMS = (
+    (
+        "Corrected by people",
+        "Prediction-powered inference: the judge's mean of all dialogues, plus its error on those "
+        "that people labelled. Labelled dialogues are taken as a random sample of each system's.",
+    ),
+    (
+        "Rank · group",
+        "The ranks that a system may have; those of one table are right together in 95 of 100 "
+        "comparisons. Systems that share a letter cannot be told apart (p above 0.05 after Holm's "
+        "correction over the pairs of the table).",
+    ),
+    ("Difference", "The first minus the second, with its 95% interval."),
+    (
+        "Compared",
+        "Paired in the contexts that both met, by the difference in each; unpaired else; then the "
+        "dialogues of the first and of the second.",
+    ),
+    (
+        "Won · tied · lost",
+        "By the first, by the judge: of the contexts that both met, or in percent of all pairs of "
+        "a dialogue of each.",
+    ),
+    (
+        "Smallest",
+        "The difference that as many dialogues show in 80 of 100 cases (one comparison, 5%).",
+    ),
 )
+
+
+def _terms(found: SystemComparison) -> list[tuple[str, str]]:
+    p_value = (
+        f"Two-sided, after Holm's correction over all {found.comparisons} comparisons of this "
+        "page. Above 0.05 it does not show that two systems are equal."
+    )
+    terms = [*_TERMS, ("p", p_value)]
+    if found.asked is not None:
+        more = (
+            "Dialogues that each system further needs to show that difference in 80 of 100 cases, "
+            "with as large a part of them labelled as now."
+        )
+        terms.append((f"More for {found.asked:g}", more))
+    return terms
 
 
 def print_comparison(found: SystemComparison) -> None:
@@ -77,6 +117,7 @@ def render(found: SystemComparison, title: str) -> str:
     sections = [Section("verdict", "Which is better", _lead(found))]
     for dimension in found.dimensions:
         sections.append(_section(found, dimension))
+    sections.append(Section("terms", "How to read it", [Facts(_terms(found))]))
     return render_page(title, subtitle, [*sections, facts_section(found.facts)])
 
 
@@ -106,26 +147,24 @@ def systems_table(result: ComparedOn) -> Table:
     """One row a system, best first."""
     people = result.basis == "people"
     labelled = any(system.labelled for system in result.systems)
+    unscored = any(system.unscored for system in result.systems)
     span = _span([system.best for system in result.systems])
     rows: list[Row] = []
     for system in result.systems:
         first, last = system.rank
-        cells: list[Cell] = [
-            system.system,
-            system.best,
-            IntervalBar(system.best, span),
-            f"{first}" if first == last else f"{first} to {last}",
-            system.groups,
-        ]
+        rank = f"{first}" if first == last else f"{first} to {last}"
+        bar = IntervalBar(system.best, span)
+        cells: list[Cell] = [system.system, system.best, bar, f"{rank} · {system.groups}"]
         cells += [system.judge] if people else []
         cells += [system.people, system.labelled] if labelled else []
-        rows.append((*cells, system.n, system.unscored))
-    heads = ["System", "Mean", "", "Rank", "Group"]
+        rows.append((*cells, system.n, *([system.unscored] if unscored else [])))
+    heads = ["System", "Mean", "", "Rank · group"]
     heads += ["Judge alone"] if people else []
     heads += ["People, labelled ones", "Labelled"] if labelled else []
     better = "" if result.good == "high" else " Lower is better."
-    note = (_PEOPLE if people else _JUDGE) + _RANKS + better
-    return Table(_title(result, "systems"), (*heads, "Dialogues", "Unscored"), rows, note)
+    note = (_PEOPLE if people else _JUDGE) + better
+    heads += ["Dialogues", *(["Unscored"] if unscored else [])]
+    return Table(_title(result, "systems"), heads, rows, note)
 
 
 def pairs_table(found: SystemComparison, result: ComparedOn) -> Table:
@@ -134,15 +173,10 @@ def pairs_table(found: SystemComparison, result: ComparedOn) -> Table:
     rows = [_pair_row(found, pair, people) for pair in result.pairs]
     heads = ["First", "Second", "Difference", "p"]
     heads += ["Judge alone"] if people else []
-    heads += ["Won · tied · lost", "Compared", "Dialogues", "Smallest"]
-    note = _PAIRS.format(count=found.comparisons)
+    heads += ["Won · tied · lost", "Compared", "Smallest"]
     if found.asked is not None:
         heads.append(f"More for {found.asked:g}")
-        note += (
-            f" More for {found.asked:g}: dialogues that each system further needs to show that "
-            "difference in 80 of 100 cases, with as large a part of them labelled as now."
-        )
-    return Table(_title(result, "differences"), heads, rows, note)
+    return Table(_title(result, "differences"), heads, rows)
 
 
 def _pair_row(found: SystemComparison, pair: PairResult, people: bool) -> Row:
@@ -155,15 +189,25 @@ def _pair_row(found: SystemComparison, pair: PairResult, people: bool) -> Row:
     ]
     if people:
         cells.append(told.judge.estimate)
-    contexts = f", {told.shared:,} contexts" if told.shared else ""
-    used = f"{told.rows[0]:,} and {told.rows[1]:,}"
-    if any(told.left_out):
-        used += f" ({told.left_out[0]:,} and {told.left_out[1]:,} left out)"
-    cells += [_won(pair), f"{told.pairing}{contexts}", used, tested.smallest]
+    cells += [_won(pair), _compared(told), tested.smallest]
     if found.asked is not None:
         more = pair.more
-        cells.append(None if more is None else f"{more[0]:,} and {more[1]:,}")
+        equal = more is not None and more[0] == more[1]
+        told_more = None if more is None else f"{more[0]:,} and {more[1]:,}"
+        cells.append(more[0] if more is not None and equal else told_more)
     return tuple(cells)
+
+
+def _compared(told: SystemDifference) -> str:
+    """How the two were compared: paired or not, contexts, dialogues."""
+    parts = [told.pairing]
+    if told.shared:
+        parts.append(f"{told.shared:,} contexts")
+    if told.rows != (told.shared, told.shared):
+        parts.append(f"{told.rows[0]:,} and {told.rows[1]:,}")
+    if any(told.left_out):
+        parts.append(f"{told.left_out[0]:,} and {told.left_out[1]:,} left out")
+    return ", ".join(parts)
 
 
 def _won(pair: PairResult) -> str:

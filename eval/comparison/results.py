@@ -84,6 +84,11 @@ class ComparedOn:
     uncorrected: str = ""
     missing: Sequence[str] = ()
 
+    @property
+    def labelled(self) -> int:
+        """Labelled dialogues of all systems."""
+        return sum(system.labelled for system in self.systems)
+
     def pair(self, first: str, second: str) -> PairResult:
         """The comparison of two systems, in the order of the input. Raises KeyError."""
         for pair in self.pairs:

@@ -89,7 +89,7 @@ def test_partly_paired_is_between() -> None:
     one, two = rows("a"), rows("b")
     part = system_difference(one, two)
     assert part.pairing == "partly paired" and part.rows == (200, 200) and part.left_out == (0, 0)
-    only = [SystemRows(s.scores[:100], s.contexts[:100]) for s in (one, two)]
+    only = [SystemRows(s.scores[:100], list(s.contexts)[:100]) for s in (one, two)]
     paired = system_difference(*only)
     assert width(part.judge.estimate.low, part.judge.estimate.high) < width(
         paired.judge.estimate.low, paired.judge.estimate.high

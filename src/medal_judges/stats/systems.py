@@ -10,7 +10,6 @@ repeated dialogues in one context are no new evidence about others.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -21,6 +20,7 @@ import numpy.typing as npt
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.means import (
     MIN_FOR_MEAN,
+    ClusterNames,
     Jackknifed,
     Sample,
     Span,
@@ -49,8 +49,8 @@ class SystemRows:
     """
 
     scores: Floats
-    contexts: Sequence[str]
-    clusters: Sequence[str] | None = None
+    contexts: ClusterNames
+    clusters: ClusterNames | None = None
     labels: Floats | None = None
     label_weights: Floats | None = None
 
@@ -121,25 +121,23 @@ def system_difference(
     A difference without an interval says why in its ``reason``: fewer than 5 contexts, or scores
     that do not vary; a correction needs 5 labelled contexts of each.
     """
-    parts = _parts(first, second)
+    met = _contexts(first, second)
+    parts = _parts(first, second, met)
     judge = _judge(first, second, parts, span)
     corrected = None
     if first.labels is not None or second.labels is not None:
         corrected = _corrected(first, second, parts, label_span)
-    by_context = _mostly_shared(first, second)
-    wins, ties, losses = _wins(first, second, by_context)
+    by_context = all(2 * inside.sum() >= len(inside) for inside in met.inside) and met.shared > 0
+    wins, ties, losses = _wins(first, second, met, by_context)
     used = tuple(sum(len(part.rows[k]) for part in parts) for k in (0, 1))
     sizes = len(first.scores), len(second.scores)
-    shared = len(set(first.contexts) & set(second.contexts))
-    every = all(c in set(second.contexts) for c in first.contexts) and all(
-        c in set(first.contexts) for c in second.contexts
-    )
-    pairing: Pairing = "paired" if every and sizes[0] else "partly paired" if shared else "unpaired"
+    every = met.shared > 0 and all(inside.all() for inside in met.inside)
+    pairing: Pairing = "paired" if every else "partly paired" if met.shared else "unpaired"
     return SystemDifference(
         judge,
         corrected,
         pairing,
-        shared,
+        met.shared,
         (used[0], used[1]),
         (sizes[0] - used[0], sizes[1] - used[1]),
         wins,
@@ -160,29 +158,51 @@ class _Part:
     weights: tuple[Floats, Floats]
 
 
-def _parts(first: SystemRows, second: SystemRows) -> list[_Part]:
+@dataclass(frozen=True, slots=True)
+class _Contexts:
+    """The number of each row's context, for both systems, and each context's rows, shape (2,
+    contexts)."""
+
+    codes: tuple[Rows, Rows]
+    counts: Rows
+
+    @property
+    def both(self) -> npt.NDArray[np.bool_]:
+        """Which contexts both systems met, shape (contexts,)."""
+        return np.asarray((self.counts > 0).all(axis=0))
+
+    @property
+    def shared(self) -> int:
+        return int(self.both.sum())
+
+    @property
+    def inside(self) -> list[npt.NDArray[np.bool_]]:
+        """Which rows of each system are of a shared context."""
+        return [self.both[codes] for codes in self.codes]
+
+
+def _contexts(first: SystemRows, second: SystemRows) -> _Contexts:
+    named = np.concatenate([np.asarray(system.contexts) for system in (first, second)])
+    labels, codes = np.unique(named, return_inverse=True)
+    one, two = codes[: len(first.contexts)], codes[len(first.contexts) :]
+    counts = np.stack([np.bincount(part, minlength=len(labels)) for part in (one, two)])
+    return _Contexts((one, two), counts)
+
+
+def _parts(first: SystemRows, second: SystemRows, met: _Contexts) -> list[_Part]:
     """The paired part and the unpaired one; all rows unpaired where too few contexts are shared;
     the paired one alone where only one system has other rows."""
-    counts = Counter(first.contexts), Counter(second.contexts)
-    shared = set(counts[0]) & set(counts[1])
-    if len(shared) < MIN_FOR_MEAN:
+    if met.shared < MIN_FOR_MEAN:
         return [_everything(first, second)]
-    inside, outside, weights = [], [], []
-    for system, own in zip((first, second), counts, strict=True):
-        met = np.array([c in shared for c in system.contexts])
-        inside.append(np.flatnonzero(met))
-        outside.append(np.flatnonzero(~met))
-        # a context counts by its dialogues of both systems, and in each as one mean
-        weights.append(
-            np.array(
-                [(counts[0][c] + counts[1][c]) / own[c] for c in system.contexts if c in shared]
-            )
-        )
-    parts = [_Part((inside[0], inside[1]), (weights[0], weights[1]))]
-    others = [
-        len({s.contexts[i] for i in rows.tolist()})
-        for s, rows in zip((first, second), outside, strict=True)
+    inside = [np.flatnonzero(rows) for rows in met.inside]
+    # a context counts by its dialogues of both systems, and in each as one mean
+    weights = [
+        (met.counts.sum(axis=0) / np.maximum(met.counts[k], 1))[met.codes[k][rows]]
+        for k, rows in enumerate(inside)
     ]
+    parts = [_Part((inside[0], inside[1]), (weights[0], weights[1]))]
+    outside = [np.flatnonzero(~rows) for rows in met.inside]
+    others = [len(np.unique(met.codes[k][rows])) for k, rows in enumerate(outside)]
     if min(others) >= MIN_FOR_MEAN:
         ones = np.ones(len(outside[0])), np.ones(len(outside[1]))
         parts.append(_Part((outside[0], outside[1]), ones))
@@ -262,33 +282,24 @@ def _tested(
     return Tested(estimate, error * float(t.ppf(0.975, degrees) + t.ppf(POWER, degrees)))
 
 
-def _mostly_shared(first: SystemRows, second: SystemRows) -> bool:
-    shared = set(first.contexts) & set(second.contexts)
-    met = [sum(c in shared for c in system.contexts) for system in (first, second)]
-    return bool(shared) and met[0] >= len(first.contexts) / 2 and met[1] >= len(second.contexts) / 2
-
-
-def _wins(first: SystemRows, second: SystemRows, by_context: bool) -> tuple[int, int, int]:
+def _wins(
+    first: SystemRows, second: SystemRows, met: _Contexts, by_context: bool
+) -> tuple[int, int, int]:
     """Wins, ties and losses of the first: in shared contexts, or over all pairs of rows."""
     if by_context:
-        shared = sorted(set(first.contexts) & set(second.contexts))
-        one, two = _context_means(first), _context_means(second)
-        apart = np.array([one[c] - two[c] for c in shared])
-        return (
-            int((apart > _TIE).sum()),
-            int((np.abs(apart) <= _TIE).sum()),
-            int((apart < -_TIE).sum()),
-        )
+        size = met.counts.shape[1]
+        sums = [
+            np.bincount(codes, system.scores, size)
+            for codes, system in zip(met.codes, (first, second), strict=True)
+        ]
+        one, two = (sums[k][met.both] / met.counts[k][met.both] for k in (0, 1))
+        apart = one - two
+        tied = int((np.abs(apart) <= _TIE).sum())
+        return int((apart > _TIE).sum()), tied, int((apart < -_TIE).sum())
     ordered = np.sort(second.scores)
     below = int(np.searchsorted(ordered, first.scores - _TIE, side="left").sum())
     above = int((len(ordered) - np.searchsorted(ordered, first.scores + _TIE, side="right")).sum())
     return below, len(first.scores) * len(ordered) - below - above, above
-
-
-def _context_means(system: SystemRows) -> dict[str, float]:
-    names, member = np.unique(np.asarray(system.contexts), return_inverse=True)
-    means = np.bincount(member, system.scores) / np.bincount(member)
-    return dict(zip(map(str, names), map(float, means), strict=True))
 
 
 # -- several systems ----------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from medal_judges.eval.metaeval.metaeval import (
     disagreements,
     evaluate,
 )
+from medal_judges.eval.metaeval.system_level import system_agreements
 from medal_judges.eval.page.arrangement import Benchmark
 from medal_judges.files import atomic_write
 from medal_judges.report.table import Table
@@ -77,6 +78,7 @@ def compute(run: BenchmarkRun, facts: Iterable[tuple[str, str]] = ()) -> Benchma
         facts=[*facts, *_facts(run, rows)],
         tables=[table for table in tables if table.rows],
         cascades=curves,
+        systems=system_agreements(judged),
     )
 
 

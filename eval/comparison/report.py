@@ -200,7 +200,7 @@ def _pair_row(found: SystemComparison, pair: PairResult, people: bool) -> Row:
 
 def _compared(told: SystemDifference) -> str:
     """How the two were compared: paired or not, contexts, dialogues."""
-    parts = [told.pairing]
+    parts: list[str] = [told.pairing]
     if told.shared:
         parts.append(f"{told.shared:,} contexts")
     if told.rows != (told.shared, told.shared):

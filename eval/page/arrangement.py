@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from medal_judges.errors import MedalError
+from medal_judges.eval.metaeval.system_level import SystemAgreement
 from medal_judges.report.numbers import checked
 from medal_judges.report.table import Table, unique_slugs
 from medal_judges.signature import Signature, require_comparable
@@ -25,6 +26,7 @@ class Benchmark:
     facts: Sequence[tuple[str, str]] = ()
     tables: Sequence[Table] = ()
     cascades: Sequence[CascadeCurve] = ()
+    systems: Sequence[SystemAgreement] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from medal_judges.eval.metaeval.cascade import COSTS
+from medal_judges.eval.metaeval.system_level import SystemAgreement
 from medal_judges.eval.page.arrangement import Arrangement, primary_metric
 from medal_judges.eval.page.plots import bins
 from medal_judges.report.table import unique_slugs, write_csv
@@ -18,6 +19,8 @@ _COVERAGE = ("n", "scored", "coverage", "under_floor")
 _CURVE = ("weak", "strong", "set", "level", "dimension", "n", "share", "deferred")
 _POINT = ("id", "turn", "human", "score", "lang", "chatbot", "group", "weight")
 _TURN = ("turn", "role", "content", "contribution", "baseline", "unit")
+_ORDER = ("judge", "set", "level", "dimension", "systems", "rows", "metric")
+_SYSTEMS = (*_ORDER, *_ESTIMATE, "people_split_half")
 _RANKED = ("id", "human", "score", "human_rank", "score_rank")
 _DISAGREEMENT = ("judge", "set", "dimension", *_RANKED, *_TURN)
 
@@ -57,6 +60,7 @@ def write_tables(view: Arrangement, folder: Path) -> list[Path]:
             (*_CURVE, *_ESTIMATE, "at_random", *COSTS),
             _cascades(view.benchmark.cascades),
         ),
+        ("systems", _SYSTEMS, _systems(view.benchmark.systems)),
         ("signatures", (*_ROW, "signature"), ((*_at(row), row.signature) for row in rows)),
         ("facts", ("fact", "value"), view.benchmark.facts),
     ]
@@ -120,6 +124,13 @@ def _cascades(curves: Sequence[CascadeCurve]) -> Iterator[Line]:
         for p in c.points:
             costs = (p.cost.get(key) for key in COSTS)
             yield *about, p.share, p.deferred, *_estimate(p.spearman), p.at_random, *costs
+
+
+def _systems(agreements: Sequence[SystemAgreement]) -> Iterator[Line]:
+    for one in agreements:
+        about = (one.judge, one.set_name, one.level, one.dimension, one.systems, one.rows)
+        for metric, estimate in one.figures.items():
+            yield *about, metric, *_estimate(estimate), one.split_half.get(metric)
 
 
 def _disagreements(disagreements: Sequence[Disagreement]) -> Iterator[Line]:

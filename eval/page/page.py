@@ -24,6 +24,7 @@ from medal_judges.eval.page.plots import (
     scatter,
     scatter_figure,
 )
+from medal_judges.eval.page.systems import systems
 from medal_judges.files import atomic_write
 from medal_judges.report.chat import TURN_KEY, account, chat_html
 from medal_judges.report.figure import Figure
@@ -61,6 +62,7 @@ def render(view: Arrangement) -> str:
     """The whole page as text."""
     sections = (
         leaderboard(view),
+        systems(view.benchmark.systems),
         scatter(view),
         dimensions(view),
         calibration(view),

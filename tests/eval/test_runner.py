@@ -42,6 +42,24 @@ def test_from_files_to_page(folder: Path) -> None:
     assert str(folder) not in page
 
 
+def test_the_order_of_chatbots_stands_beside_the_figures(folder: Path) -> None:
+    write_set(folder / "set.jsonl", rows=120)
+    assert medal().exit_code == 0
+    overall, repeats = results(folder)["systems"]
+    assert (overall["judge"], overall["dimension"], overall["systems"]) == (
+        "counting",
+        "overall",
+        6,
+    )
+    assert 0.5 < overall["figures"]["pairwise_accuracy"]["value"] <= 1
+    assert overall["figures"]["soft_pairwise_accuracy"]["low"] is not None
+    assert 0 < repeats["split_half"]["pairwise_accuracy"] < 1
+    page = (folder / "out/report.html").read_text("utf-8")
+    assert "Chatbots in order" in page and "people, split half" in page
+    table = (folder / "out/tables/systems.csv").read_text("utf-8").splitlines()
+    assert len(table) == 5 and table[1].startswith("counting,little,dialogue,overall,6,120,pair")
+
+
 def test_judged_once_and_again_only_where_judge_or_data_changed(folder: Path) -> None:
     medal()
     assert CountingJudge.scored == 24

@@ -1,0 +1,139 @@
+"""Does a judge order systems as people do? Pairwise accuracy, with ties, and its soft form.
+
+Pairwise accuracy: the share of pairs of systems that people's means and the judge's order alike
+(Kocmi et al. 2021); a pair that both tie counts as right, one that a single side ties as wrong
+(acc_eq of Deutsch, Foster and Freitag 2023). Soft pairwise accuracy (Thompson et al. 2024, a
+metric of the WMT metrics task) holds against each other how sure the two sides are: 1 minus the
+mean distance of their p-values that the first system is better. WMT draws those by permutation of
+segments; here they are of the t-test of means.py, which heeds contexts and needs no draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.intervals import LOGIT, spanned, spread_of, variance, wilson
+from medal_judges.stats.means import Sample, left_out_means
+from medal_judges.stats.results import Estimate
+
+MIN_SYSTEMS = 3  # two systems are one pair, right or wrong
+MIN_SPREAD = 5  # of an interval; fewer systems left out in turn say next to nothing
+MIN_ROWS = 5  # of a system; fewer say nothing of its mean
+SPLITS = 10
+_TIE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class SystemMeans:
+    """Means of the systems by one side, shape (systems,), and ``better``, shape (systems, systems):
+    the one-sided p-value that the row's system is not better than the column's, so near 0 where it
+    surely is; 0.5 on the diagonal."""
+
+    means: Floats
+    better: Floats
+
+
+def system_means(
+    values: Floats,
+    systems: npt.NDArray[np.intp],
+    groups: Sequence[str],
+    weights: Floats | None = None,
+) -> SystemMeans:
+    """Means and p-values of ``values``, shape (rows,); ``systems`` numbers the system of each row
+    from 0, ``groups`` names its context."""
+    from scipy.stats import t
+
+    names = np.asarray(groups)
+    samples = [
+        Sample(values[rows], names[rows], None if weights is None else weights[rows])
+        for k in range(int(systems.max()) + 1)
+        for rows in [systems == k]
+    ]
+    figures = left_out_means(samples)
+    count = len(figures)
+    better = np.full((count, count), 0.5)
+    for i in range(count):
+        for j in range(i):
+            apart = figures[i] - figures[j]
+            spread = float(np.sqrt(apart.variance))
+            if spread > _TIE:
+                better[i, j] = float(t.sf(apart.value / spread, apart.degrees))
+            elif abs(apart.value) > _TIE:
+                better[i, j] = float(apart.value < 0)
+            better[j, i] = 1 - better[i, j]
+    return SystemMeans(np.array([figure.value for figure in figures]), better)
+
+
+def pair_accuracy(people: SystemMeans, judge: SystemMeans) -> Floats:
+    """1 where both sides order or tie a pair of systems alike, else 0; shape (systems, systems)."""
+
+    def order(side: SystemMeans) -> Floats:
+        apart = side.means[:, None] - side.means
+        return np.asarray(np.where(np.abs(apart) <= _TIE, 0.0, np.sign(apart)))
+
+    return np.asarray((order(people) == order(judge)).astype(np.float64))
+
+
+def soft_pair_accuracy(people: SystemMeans, judge: SystemMeans) -> Floats:
+    """1 minus the distance of the two p-values of each pair, shape (systems, systems)."""
+    return np.asarray(1 - np.abs(people.better - judge.better))
+
+
+def system_agreement(people: SystemMeans, judge: SystemMeans) -> dict[str, Estimate]:
+    """``pairwise_accuracy`` and ``soft_pairwise_accuracy`` with intervals for other systems like
+    these: each system is left out in turn. Undefined for fewer than 3 systems."""
+    return {
+        name: over_pairs(pairs(people, judge))
+        for name, pairs in (
+            ("pairwise_accuracy", pair_accuracy),
+            ("soft_pairwise_accuracy", soft_pair_accuracy),
+        )
+    }
+
+
+def over_pairs(pairs: Floats) -> Estimate:
+    """Mean over the pairs of systems, of a symmetric matrix, with its interval."""
+    count = len(pairs)
+    if count < MIN_SYSTEMS:
+        return Estimate(None, reason=f"{count} systems, fewer than {MIN_SYSTEMS}")
+    sums = pairs.sum(axis=1) - np.diag(pairs)
+    total = sums.sum() / 2
+    value = float(total / (count * (count - 1) / 2))
+    if count < MIN_SPREAD:
+        reason = f"no interval: {count} systems, fewer than {MIN_SPREAD}"
+        return Estimate(value, reason=reason)
+    if value in (0.0, 1.0):  # all pairs right, or none; one trial a system
+        low, high = wilson(value * count, count)
+        return Estimate(value, low, high)
+    left: Floats = (total - sums) / ((count - 1) * (count - 2) / 2)
+    spread = spread_of(left, float(variance(left, np.array(value))), unit="chatbot")
+    return spanned(Estimate(value), spread, LOGIT)
+
+
+def split_half(
+    values: Floats, systems: npt.NDArray[np.intp], groups: Sequence[str]
+) -> dict[str, float]:
+    """What people's means over one half of each system's rows say of the other half's: both
+    figures, the mean over 10 random splits (the same ones in every run). As the judge is held
+    against all rows, whose means are less noisy, it can reach more."""
+    rng = np.random.default_rng(0)
+    names = np.asarray(groups)
+    found: dict[str, list[float]] = {}
+    for _ in range(SPLITS):
+        first = np.zeros(len(values), dtype=bool)
+        for k in range(int(systems.max()) + 1):
+            rows = rng.permutation(np.flatnonzero(systems == k))
+            first[rows[: (len(rows) + int(rng.integers(2))) // 2]] = True
+        halves = [
+            system_means(values[half], systems[half], names[half].tolist())
+            for half in (first, ~first)
+        ]
+        for name, estimate in system_agreement(*halves).items():
+            if estimate.value is not None:
+                found.setdefault(name, []).append(estimate.value)
+    return {name: float(np.mean(each)) for name, each in found.items()}

@@ -36,6 +36,7 @@ from medal_judges.models.prompted.builder import (
     ShownExamples,
 )
 from medal_judges.models.prompted.examples import load_examples
+from medal_judges.models.prompted.fence import fence_note
 from medal_judges.models.prompted.parsing.answer import AnswerFormat
 from medal_judges.models.prompted.prompt import load_prompt, resolve
 from medal_judges.models.prompted.ratings import grouped_likelihoods
@@ -56,6 +57,8 @@ class BasePromptedConfig(Config):
     given for the file's choice by dimension. ``dimensions``: those of ``rubric`` that are asked
     (all, unless said).
 
+    ``fence``: turns stand between marks that no turn can close or imitate, and the prompt says that
+    what is between them is material (fence.py); false: as a plain transcript.
     ``context``: how much of the dialogue is shown; ``summary_*`` shortens the assistant's turns of
     more than ``summary_from`` words in dialogues of more than ``summary_dialogue`` words, by the
     model itself (or by ``summary_llm``) with the prompt ``summary_prompt``.
@@ -72,6 +75,7 @@ class BasePromptedConfig(Config):
     role: str | None = None
     rubric: str
     dimensions: tuple[str, ...] = ()
+    fence: bool = True
     context: Context = "full"
     summary_from: int = Field(default=200, ge=1)
     summary_dialogue: int = Field(default=3000, ge=0)
@@ -131,6 +135,7 @@ class BasePromptedJudge(Judge):
             settings["summary_llm"] = [self.shortener.name, dict(self.shortener.fingerprint())]
         texts = {language: builder.resolved.hash for language, builder in self.builders.items()}
         shorten = self.shortening.hash if self.shortening else None
+        notes = [builder.fence for builder in self.builders.values()]
         first = self.builder(None)
         shown = [e.model_dump() for e in first.shown.examples]
         more = [
@@ -140,7 +145,7 @@ class BasePromptedJudge(Judge):
             judge=self.name,
             revision=content_hash([settings, fingerprint]),
             base=self.llm.name,
-            prompt=content_hash([texts, shorten, shown, more]),
+            prompt=content_hash([texts, notes, shorten, shown, more]),
             rubric=content_hash([d.to_record() for d in self.dimensions]),
             dtype=fingerprint.get("dtype"),
             truncation=f"oldest turns beyond {self.prompt_budget} tokens",
@@ -169,6 +174,7 @@ class BasePromptedJudge(Judge):
                 config.context,
                 longest=config.summary_from,
                 dialogue=config.summary_dialogue,
+                fence=config.fence,
             )
         for request in requests:
             self._fit(request, request.payload)
@@ -306,7 +312,12 @@ def prompt_builders(
             examples = load_examples(config.examples, judge.dimensions)
             shown = ShownExamples(examples, config.excerpt_turns, config.seed)
         builders[language] = PromptBuilder(
-            resolved, judge.dimensions, config.role, examples=shown, values=judge.values
+            resolved,
+            judge.dimensions,
+            config.role,
+            examples=shown,
+            values=judge.values,
+            fence=fence_note(language) if config.fence else None,
         )
         builders[language].require_values()
     return builders

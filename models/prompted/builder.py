@@ -12,6 +12,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.languages import language_name
 from medal_judges.models.llm.protocol import Message
 from medal_judges.models.prompted.examples import ScoredExample, chosen_examples
+from medal_judges.models.prompted.fence import fenced, fenced_dialogue
 from medal_judges.models.prompted.parsing.answer import AnswerField, Scale
 from medal_judges.models.prompted.prompt import Aspect, ResolvedPrompt, fill, transcript
 from medal_judges.models.prompted.view import PromptView
@@ -47,7 +48,8 @@ class PromptBuilder:
     ``role`` is a name in the prompt's roles, ``none`` for no role, None for the prompt's own choice
     by dimension. ``values``: what a judge adds for each dimension; a part with a placeholder whose
     value is None is left out. A part NAME_binary stands in for NAME where a dimension is binary,
-    and NAME_other where it has no criteria.
+    and NAME_other where it has no criteria. ``fence``: turns stand between marks (fence.py), after
+    this sentence on them; None: as a plain transcript.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class PromptBuilder:
         *,
         examples: ShownExamples | None = None,
         values: DimensionValues | None = None,
+        fence: str | None = None,
     ) -> None:
         self.resolved, self.role, self.shown = resolved, role, examples or ShownExamples()
+        self.fence = fence
         self.names = {"user": resolved.user, "assistant": resolved.assistant}
         self.more_values = values
         # Whether a judged turn has a placeholder of its own; else it ends the dialogue.
@@ -124,14 +128,24 @@ class PromptBuilder:
             raise ConfigError(f"this prompt's layout does not judge at level {level!r}")
         shows_examples = self.resolved.examples and self.shown.examples
         values = self.values[question] | {
-            "dialogue": transcript(view.turns[start:], self.names, gap=self.resolved.gap),
-            "response": " ".join(view.response.content.split()) if view.response else "",
+            "dialogue": self._dialogue(view.turns[start:]),
+            "response": self._response(view.response) if view.response else "",
             "examples": self._examples(question, view.id) if shows_examples else "",
             "language": language_name(view.lang),
         }
         system = self.resolved.text(layout.system, values)
         user = self.resolved.text(self._parts(question, names), values)
         return (*([Message("system", system)] if system else []), Message("user", user))
+
+    def _dialogue(self, turns: Sequence[Turn | None]) -> str:
+        if self.fence is None:
+            return transcript(turns, self.names, gap=self.resolved.gap)
+        return f"{self.fence}\n\n{fenced_dialogue(turns, gap=self.resolved.gap)}"
+
+    def _response(self, turn: Turn) -> str:
+        if self.fence is None:
+            return " ".join(turn.content.split())
+        return fenced("response", turn.content)
 
     def prefill(self, question: PromptQuestion) -> str:
         """What the answer begins with."""
@@ -198,11 +212,16 @@ class PromptBuilder:
             low, high = self.scale(d)
             score = low + example.scores[d.name] * (high - low)
             values = {
-                "dialogue": text or transcript(turns, self.names),
+                "dialogue": text or self._example(turns),
                 "score": f"{round(score) if self.whole(d) else score:g}",
             }
             told.append(fill(self.resolved.parts["example"], values))
         return "\n\n".join(told)
+
+    def _example(self, turns: Sequence[Turn]) -> str:
+        if self.fence is None:
+            return transcript(turns, self.names)
+        return fenced_dialogue(turns, gap=self.resolved.gap)
 
     # -- the schema ----------------------------------------------------------------------------
 
@@ -241,7 +260,7 @@ def _bands(bands: Sequence[str], low: float, high: float, *, whole: bool) -> lis
     for k, band in enumerate(bands, 1):
         end = low + (high - low) * k / len(bands)
         end = math.floor(end + 1e-9) if whole else end
-        span = f"{start:g}" if start == end else f"{start:g} to {end:g}"
+        span = f"{start:g}" if start == end else f"{start:g}-{end:g}"
         lines.append(f"- {span}: {band}")
         start = end + 1 if whole else end
     return lines

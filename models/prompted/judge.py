@@ -157,7 +157,7 @@ class PromptedJudge(BasePromptedJudge):
         answers = []
         for (i, question, chat), (completion, usage) in zip(asked, told, strict=True):
             shape = self.builder(requests[i]).resolved.answer
-            parsed = parse_answer(completion, question.fields, shape)
+            parsed = parse_answer(completion, question.fields, shape, _material(requests[i]))
             answers.append(ParsedAnswers(i, question, chat, completion, parsed, [usage]))
         return answers
 
@@ -223,7 +223,8 @@ class PromptedJudge(BasePromptedJudge):
         told = self.chat(asked)
         for first, chat, (completion, usage) in zip(open_, asked, told, strict=True):
             shape = self.builder(requests[first.owner]).resolved.answer
-            second = parse_answer(completion, first.question.fields, shape)
+            material = _material(requests[first.owner])
+            second = parse_answer(completion, first.question.fields, shape, material)
             spoken = after_thinking(completion.text)
             alone = spoken is not None and len(spoken[0].strip()) <= _LONGEST_NUMBER
             for name, parsed in second.items():
@@ -251,6 +252,11 @@ class PromptedJudge(BasePromptedJudge):
             last = replace(before[-1], content=f"{before[-1].content}\n\n{again}")
             messages = (*before[:-1], last)
         return replace(first.asked, messages=messages, schema=None)
+
+
+def _material(request: ScoreRequest) -> list[str]:
+    """The turns that the judge was shown."""
+    return [turn.content for turn in request.dialogue.turns]
 
 
 def _gave_no_number(builder: PromptBuilder, answer: ParsedAnswers) -> bool:

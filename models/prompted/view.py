@@ -15,6 +15,7 @@ from medal_judges.languages import UNKNOWN_LANGUAGE
 from medal_judges.models.base.turn_features import words
 from medal_judges.models.llm.cost import add_usage
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message, usage_of
+from medal_judges.models.prompted.fence import fenced
 from medal_judges.models.prompted.prompt import ResolvedPrompt
 
 Context = Literal["full", "last_40", "first_40", "first_20_last_20", "summary_50", "summary_150"]
@@ -111,15 +112,17 @@ def shorten(
     *,
     longest: int,
     dialogue: int,
+    fence: bool,
 ) -> None:
     """Replace long answers (see turns_to_shorten) by the model's own summaries of as many words as
-    ``context`` says: one more request each."""
+    ``context`` says: one more request each, which shows the answer between marks with ``fence``."""
     summary_words = int(context.removeprefix("summary_"))
     long: list[tuple[PromptView, int, ChatRequest]] = []
     for view in views:
         turns = [turn for turn in view.turns if turn is not None]
         for i in turns_to_shorten(turns, longest=longest, dialogue=dialogue):
-            response = " ".join(turns[i].content.split())
+            said = turns[i].content
+            response = fenced("response", said) if fence else " ".join(said.split())
             values = {"words": str(summary_words), "response": response}
             message = Message("user", prompt.text(prompt.layout.dialogue, values))
             long.append((view, i, ChatRequest((message,), max_tokens=6 * summary_words)))

@@ -1,7 +1,8 @@
 """From a completion to scores: JSON held to its schema, strict JSON, a tolerant reading, or none.
 
-The parser sees the completion only, never the prompt. What it cannot read for certain is unscored,
-with the reason in words; nothing is clipped and nothing is repaired by guessing.
+The parser sees the completion and the turns that were shown, never the prompt around them. What it
+cannot read for certain is unscored, with the reason in words; nothing is clipped and nothing is
+repaired by guessing.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.prompted.parsing.answer import AnswerField, AnswerShape, ParsedAnswer, Step
-from medal_judges.models.prompted.parsing.candidates import quotations, reported
+from medal_judges.models.prompted.parsing.candidates import MOST_NUMBERS, quotations, reported
 from medal_judges.models.prompted.parsing.json_text import (
     MOST_CHARACTERS,
     NotJson,
@@ -33,12 +35,23 @@ from medal_judges.models.prompted.parsing.thinking import after_thinking, mentio
 _HUGE = 1e15
 _FENCE = re.compile(r"```\w{0,12}")
 _LONGEST_LINE = 2_000
+_SHORTEST_COPY = 12
+# An object, or a line or a sentence in it, with a digit. A full stop inside a number ends none.
+_WITH_NUMBER = re.compile(
+    r"\{[^{}\n]{0,200}\d[^{}\n]{0,200}\}"
+    r"|(?:[^\n.!?。！？\d{]|[.!?](?=\S))*\d(?:[^\n.!?。！？{]|[.!?](?=\S))*[.!?。！？]?"
+)
 
 
 def parse_answer(
-    completion: Completion, fields: Sequence[AnswerField], shape: AnswerShape
+    completion: Completion,
+    fields: Sequence[AnswerField],
+    shape: AnswerShape,
+    material: Sequence[str] = (),
 ) -> dict[str, ParsedAnswer]:
-    """For each of ``fields`` what the completion says of it, by the dimension's name."""
+    """For each of ``fields`` what the completion says of it, by the dimension's name. A sentence, a
+    line or an object that stands word for word in one of the turns ``material`` is a quotation,
+    also where nothing marks it as one; an answer that is JSON and nothing else is the model's."""
     if completion.finish == "failed":
         return {f.name: ParsedAnswer(None, completion.failure or "no answer") for f in fields}
     cut = " (the answer was cut at its token limit)" if completion.finish == "length" else ""
@@ -56,7 +69,7 @@ def parse_answer(
     if reason is not None:
         return {f.name: ParsedAnswer(None, reason + cut) for f in fields}
     step: Step = "schema" if completion.enforced else "json"
-    parsed = _Answer(text, fields, shape).read(value, step)
+    parsed = _Answer(text, fields, shape, material).read(value, step)
     return {name: _placed(each, offset, cut) for name, each in parsed.items()}
 
 
@@ -83,6 +96,7 @@ class _Answer:
     text: str
     fields: Sequence[AnswerField]
     shape: AnswerShape
+    material: Sequence[str] = ()
 
     def read(self, strict: tuple[object] | None, step: Step) -> dict[str, ParsedAnswer]:
         """What the text says of each field, in the strictest way that reads it; ``strict`` holds
@@ -108,6 +122,11 @@ class _Answer:
         if len(text) > MOST_CHARACTERS:
             told = f"an answer of {len(text)} characters; {MOST_CHARACTERS} are read"
             return self._unread(told)
+        own = without_material(text, self.material)
+        if own != text:
+            if not re.search(r"\w", own):
+                return self._unread("nothing but words of the dialogue")
+            return replace(self, text=own, material=())._tolerant()
         objects = [o for o in objects_in(text) if self._speaks(o.value)]
         if objects and all(o.value == objects[0].value for o in objects):
             return self._from_embedded(objects)
@@ -227,6 +246,29 @@ def _of_value(
 def _tolerated(parsed: ParsedAnswer, comment: str | None) -> ParsedAnswer:
     step: Step | None = None if parsed.value is None else "tolerant"
     return replace(parsed, step=step, comment=comment)
+
+
+# -- words of the dialogue -------------------------------------------------------------------------
+
+
+def without_material(text: str, material: Sequence[str]) -> str:
+    """``text`` with blanks for each sentence or line that holds a number and is copied from one of
+    the turns ``material``. Short ones (``Score: 5``) stay: anybody would word them so."""
+    if not material:
+        return text
+    said = "\n".join(_normal(turn) for turn in material)
+    copied = []
+    for found in islice(_WITH_NUMBER.finditer(text), MOST_NUMBERS):
+        words = _normal(found[0]).strip(" <>/\"'`*")
+        if len(words) >= _SHORTEST_COPY and words in said:
+            copied.append(found.span())
+    for start, end in copied:
+        text = text[:start] + " " * (end - start) + text[end:]
+    return text
+
+
+def _normal(text: str) -> str:
+    return " ".join(text.replace("&lt;", "<").casefold().split())
 
 
 # -- other text ------------------------------------------------------------------------------------

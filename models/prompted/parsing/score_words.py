@@ -39,7 +39,7 @@ CONCLUDES = (
     r"|i (?:think|believe|feel)(?: that)?)",
     r"\b(?:así que|por lo tanto|por tanto|en total|(?:diría|creo)(?: que)?)",
     r"\b(?:also|daher|insgesamt|donc|au total|je dirais|portanto|então|quindi)",
-    r"\b(?:but|sino|sondern)\s(?:rather\s)?(?:an?|un|eine?)\s",
+    r"\b(?:but|sino|sondern|mais|mas|ma)\s(?:rather\s|plutôt\s)?(?:an?|une?|eine?|uma?)\s",
     r"(?:所以|因此|总体|总的来说|综上|我说)",
 )
 # Between a verb, a label or a conclusion and the number.
@@ -53,7 +53,8 @@ _FOLLOWERS = (
     "as at and based because but due for from given here i if in is it on out overall since so",
     "that the this though to was which while with would my although points point pts stars star",
     "percent porque ya por en debido puesto dado pero y aunque puntos punto es de sobre estrellas",
-    "weil da für auf und aber punkte punkten von denn car parce pour sur et mais étoiles",
+    "weil da für auf und aber punkte punkten sterne sternen geben vergeben von denn",
+    "car parce pour sur et mais étoiles",
     "pois em pontos e mas perché per su punti ma",
 )
 FOLLOWERS = frozenset(word for line in _FOLLOWERS for word in line.split())
@@ -129,5 +130,5 @@ ATTRIBUTED_AFTER = (
 # A line of a transcript.
 SPOKEN_LINE = (
     r"^[ \t]{0,3}(?:system|user|human|assistant|chatbot|bot|usuari[oa]|asistente|用户|助手|系统)"
-    r"[ \t]{0,2}[:：][^\n]*"
+    r"[ \t]{0,2}[:：][^\n]*|^[ \t]{0,3}</?(?:dialogue|response|user|assistant)>[^\n]*"
 )

@@ -226,9 +226,8 @@ def test_whole_oldest_turns_go_and_are_counted() -> None:
     judgement = next(judge("meep", llm).score([long]))
     shown = llm.asked[0].messages[-1].content
     assert judgement.truncated_turns > 0 and judgement.scored
-    kept = f"User: {judgement.truncated_turns} word"
-    assert kept in shown or kept.replace("User", "Assistant") in shown
-    assert f": {judgement.truncated_turns - 1} word" not in shown and ": 19 word" in shown
+    assert f"<dialogue>\n<assistant>{judgement.truncated_turns} word" in shown
+    assert f">{judgement.truncated_turns - 1} word" not in shown and ">19 word" in shown
     tight = judge("meep", Scripted(["70"], context=300), max_tokens=100)
     refused = next(tight.score([long]))
     assert refused.scores == {"engagingness": None} and "fit" in (refused.failure or "")
@@ -241,7 +240,7 @@ def test_a_shortened_turn_stands_in_the_prompt_and_a_cut_one_leaves_the_row_unsc
     llm = Scripted(["Goats live there.", "70"])
     judgement = next(judge("meep", llm, **settings).score([long]))
     assert "at most 50 words" in llm.asked[0].messages[-1].content
-    assert "Assistant: Goats live there.\n" in llm.asked[1].messages[-1].content
+    assert "<assistant>Goats live there.</assistant>\n" in llm.asked[1].messages[-1].content
     assert judgement.usage["money"] == 1.0 and judgement.scores == {"engagingness": 70}
     cut = Scripted([Completion("Goats", finish="length")])
     refused = next(judge("meep", cut, **settings).score([long]))
@@ -257,7 +256,7 @@ def test_another_model_may_shorten() -> None:
     own = judge("meep", llm, summary_llm=shortener, **settings)
     judgement = next(own.score([long]))
     assert len(llm.asked) == len(shortener.asked) == 1
-    assert "Assistant: Goats live there.\n" in llm.asked[0].messages[-1].content
+    assert "<assistant>Goats live there.</assistant>\n" in llm.asked[0].messages[-1].content
     assert judgement.usage["money"] == 1.0 and judgement.scores == {"engagingness": 70}
     shortener.name = "another"
     assert judge("meep", llm, summary_llm=shortener, **settings).signature() != (
@@ -271,7 +270,7 @@ def test_a_share_of_the_dialogue_is_shown_with_a_gap() -> None:
     shares = judge("meep", llm, context="first_20_last_20")
     judgement = next(shares.score([Dialogue("d", turns, lang="en")]))
     shown = llm.asked[0].messages[-1].content
-    assert "turn 1\n[...]\nUser: turn 8" in shown and "turn 5" not in shown
+    assert "turn 1</assistant>\n[...]\n<user>turn 8" in shown and "turn 5" not in shown
     assert judgement.left_out_turns == 6 and judgement.truncated_turns == 0
 
 

@@ -68,8 +68,8 @@ def test_bands_cover_the_scale_as_printed() -> None:
         q.dimensions[0].name: builder.messages(q, PromptView([]))[-1].content
         for q in builder.questions
     }
-    for span in ("0 to 20", "21 to 40", "41 to 60", "61 to 80", "81 to 100"):  # appendix C.5
+    for span in ("0-20", "21-40", "41-60", "61-80", "81-100"):  # appendix C.5
         assert f"- {span}: " in told["relevance"]
-    for span in ("1 to 3", "4 to 5", "6 to 7", "8 to 9", "10 to 12"):
+    for span in ("1-3", "4-5", "6-7", "8-9", "10-12"):
         assert f"- {span}: " in told["empathy"]
-    assert "- 0 to 1: " in told["skill"] and "- 5: " in told["skill"]
+    assert "- 0-1: " in told["skill"] and "- 5: " in told["skill"]

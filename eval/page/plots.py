@@ -260,13 +260,13 @@ def _colours(view: Arrangement) -> dict[str, int]:
 def _calibration_panels(view: Arrangement, wanted: Sequence[tuple[SetKey, str]]) -> list[Plot]:
     colours = _colours(view)
     return [
-        _calibration_panel(f"{key.label}: {dimension}", rows, colours)
+        calibration_panel(f"{key.label}: {dimension}", rows, colours)
         for key, dimension in wanted
         if (rows := [row for row in view.rows(key, dimension) if row.points])
     ]
 
 
-def _calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[str, int]) -> Plot:
+def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[str, int]) -> Plot:
     binned = [(row, parts) for row in rows if (parts := bins(row))]
     values = [v for _, parts in binned for b in parts for v in (b.score, b.human)]
     span = (-0.04, 1.04) if rows[0].kind == "binary" else padded(values or [0.0])

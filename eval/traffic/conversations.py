@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,10 +43,12 @@ def collect(
     judgements: Iterable[Judgement],
     dialogues: Callable[[], Iterable[Dialogue]] | None,
     progress: Callable[[int], None] = lambda count: None,
+    more: Collection[int] = (),
 ) -> dict[int, Conversation]:
-    """The selected conversations by row: a second pass over ``judgements`` (in the same order as
-    the first) and ``dialogues``."""
+    """The selected conversations, and ``more`` rows, by row: a second pass over ``judgements`` (in
+    the same order as the first) and ``dialogues``."""
     wanted = set(selection.rows.tolist()) | {row for row, _ in selection.first}
+    wanted |= set(more)
     found: dict[int, Conversation] = {}
     by_mark: dict[int, list[int]] = {}
     for row, judgement in enumerate(judgements):

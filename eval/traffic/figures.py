@@ -16,6 +16,12 @@ from medal_judges.stats.change import Change, change
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import wilson
 from medal_judges.stats.means import MIN_FOR_MEAN, Sample, difference_of, mean_of, share_of
+from medal_judges.stats.ppi import (
+    LabelledSample,
+    corrected_difference,
+    corrected_mean,
+    corrected_share,
+)
 from medal_judges.stats.results import Estimate
 from medal_judges.stats.significance import holm
 
@@ -27,12 +33,18 @@ OTHERS = "others"
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
     """One value of a column: ``figures`` and ``differences`` from all other rows by dimension, the
-    p-values of these after Holm over all values and dimensions of the column."""
+    p-values of these after Holm over all values and dimensions of the column. Where people labelled
+    a dimension, ``corrected`` has its figure, and the difference is corrected too."""
 
     name: str
     rows: int
     figures: Mapping[str, Estimate]
     differences: Mapping[str, Estimate]
+    corrected: Mapping[str, Estimate] = field(default_factory=dict)
+
+    def lead(self, name: str) -> Estimate:
+        """The figure that comes first, see ``TrafficFigures.lead``."""
+        return _first(self.corrected.get(name), self.figures[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +75,16 @@ class TrafficFigures:
     corrected: Mapping[str, Estimate] = field(default_factory=dict)
 
     def lead(self, name: str) -> Estimate:
-        """The figure that comes first: corrected where it can be."""
-        return self.corrected.get(name, self.overall[name])
+        """The figure that comes first: corrected where there are labels enough."""
+        return _first(self.corrected.get(name), self.overall[name])
+
+    def is_corrected(self, name: str) -> bool:
+        """Whether that is the corrected one."""
+        return name in self.corrected and self.corrected[name].value is not None
+
+
+def _first(corrected: Estimate | None, judged: Estimate) -> Estimate:
+    return judged if corrected is None or corrected.value is None else corrected
 
 
 def compute_figures(
@@ -83,7 +103,8 @@ def compute_figures(
     if options.over is not None and traffic.times is not None and traffic.rows:
         progress("over time")
         timeline = _timeline(traffic, traffic.times, options.over.column, options.over.unit)
-    return TrafficFigures(overall, counts, groups, timeline, _any_issue(traffic))
+    corrected = {name: corrected_figure(traffic, name) for name in traffic.people}
+    return TrafficFigures(overall, counts, groups, timeline, _any_issue(traffic), corrected)
 
 
 def _any_issue(traffic: Traffic) -> Estimate | None:
@@ -130,6 +151,37 @@ def _estimate(traffic: Traffic, name: str, values: Floats, clusters: Codes) -> E
     return mean_of(sample, span)
 
 
+def corrected_figure(
+    traffic: Traffic, name: str, rows: npt.NDArray[np.bool_] | None = None
+) -> Estimate:
+    """What people would say of the ``rows`` on average, or of how large a share of them."""
+    sample = _labelled_sample(traffic, name, rows)
+    if sample is None:
+        return Estimate(None, reason="nothing scored")
+    dimension = traffic.dimensions[name]
+    if dimension.kind == "binary":
+        return corrected_share(sample).estimate
+    assumed = name in traffic.assumed
+    span = None if assumed else (dimension.low, dimension.high)
+    return corrected_mean(sample, span).estimate
+
+
+def _labelled_sample(
+    traffic: Traffic, name: str, rows: npt.NDArray[np.bool_] | None
+) -> LabelledSample | None:
+    """The scored rows with their labels; of an issue the judge's probability, not its verdict."""
+    scores = traffic.scores[name]
+    kept = np.isfinite(scores) if rows is None else np.isfinite(scores) & rows
+    if not kept.any():
+        return None
+    weights = traffic.people_weights
+    return LabelledSample(
+        Sample(scores[kept], traffic.clusters[kept]),
+        traffic.people[name][kept],
+        None if weights is None else weights[kept],
+    )
+
+
 def _all_equal(value: float, clusters: int, span: tuple[float, float]) -> Estimate:
     """Where all scores are equal their spread says nothing; on a known scale Wilson's interval
     holds for whatever lies between its two ends."""
@@ -156,6 +208,7 @@ def _groups(traffic: Traffic, column: TextColumn) -> list[GroupFigures]:
             int(rows.sum()),
             {d: figure(traffic, d, rows) for d in traffic.dimensions},
             {d: _difference(traffic, d, rows, placed) for d in traffic.dimensions},
+            {d: corrected_figure(traffic, d, rows) for d in traffic.people},
         )
         for name, rows in members
     ]
@@ -169,8 +222,23 @@ def _difference(
     kept = np.isfinite(values) & placed
     if not (kept & ~rows).any():
         return Estimate(None, reason="no other group")
+    if name in traffic.people:
+        return _corrected_difference(traffic, name, kept & rows, kept & ~rows)
     sides = [Sample(values[side], traffic.clusters[side]) for side in (kept & rows, kept & ~rows)]
     return difference_of(sides[0], sides[1])
+
+
+def _corrected_difference(
+    traffic: Traffic, name: str, rows: npt.NDArray[np.bool_], others: npt.NDArray[np.bool_]
+) -> Estimate:
+    """What people would say; nothing where they labelled too few of either side: a judge may well
+    favour one group."""
+    first, second = (_labelled_sample(traffic, name, side) for side in (rows, others))
+    if first is None or second is None:
+        return Estimate(None, reason="nothing scored")
+    dimension = traffic.dimensions[name]
+    span = None if name in traffic.assumed else (dimension.low, dimension.high)
+    return corrected_difference(first, second, span).estimate
 
 
 def _corrected(groups: Sequence[GroupFigures]) -> list[GroupFigures]:

@@ -35,6 +35,7 @@ def _changes(traffic: Traffic, figures: TrafficFigures) -> Iterator[TrafficFindi
     timeline = figures.timeline
     if timeline is None:
         return
+    judged = " (as judged)" if figures.corrected else ""
     for name in ordered(traffic, figures):
         each = timeline.changes[name]
         worse = is_worse(traffic, name, each.difference)
@@ -43,7 +44,8 @@ def _changes(traffic: Traffic, figures: TrafficFigures) -> Iterator[TrafficFindi
             since = timeline.periods[each.start]
             when = f"since {since}" if each.searched else f"in the later half (from {since} on)"
             told = f"{name} is {word} {when}: {step_text(traffic, name, each)}"
-            yield TrafficFinding(f"{told}, p {p_value_text(each.difference.p_value)}.", word)  # type: ignore[arg-type]
+            told += f", p {p_value_text(each.difference.p_value)}{judged}."
+            yield TrafficFinding(told, word)  # type: ignore[arg-type]
             continue
         worse = is_worse(traffic, name, each.slope)
         if worse is not None and each.slope.value is not None and each.slope.p_value is not None:
@@ -51,7 +53,7 @@ def _changes(traffic: Traffic, figures: TrafficFigures) -> Iterator[TrafficFindi
             month = 30 * each.slope.value
             shown = points(month) if is_share(traffic, name) else number(month)
             p_value = p_value_text(each.slope.p_value)
-            told = f"{name} gets {word} over time: {shown} in 30 days, p {p_value}."
+            told = f"{name} gets {word} over time: {shown} in 30 days, p {p_value}{judged}."
             yield TrafficFinding(told, word)  # type: ignore[arg-type]
 
 
@@ -67,7 +69,7 @@ def _groups(traffic: Traffic, figures: TrafficFigures) -> Iterator[TrafficFindin
                     dimension = traffic.dimensions[name]
                     size = abs(difference.value) / (dimension.high - dimension.low)
                     text = _group_text(traffic, column, group.name, name,
-                                       group.figures[name], difference)  # fmt: skip
+                                       group.lead(name), difference)  # fmt: skip
                     apart.append(
                         (size * (1 + (name == traffic.headline)), TrafficFinding(text, "worse"))
                     )

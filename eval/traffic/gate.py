@@ -26,7 +26,7 @@ class Gate:
     @classmethod
     def parse(cls, side: Side, text: str) -> Gate:
         """Of ``overall=3.5``. Raises ConfigError."""
-        name, _, number = text.partition("=")
+        name, _, number = text.rpartition("=")
         try:
             limit = float(number)
         except ValueError:

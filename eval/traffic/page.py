@@ -60,7 +60,7 @@ _KINDS: tuple[tuple[Reason, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class TrafficReport:
-    """Everything on the page. ``sections``: further ones, such as the check against people."""
+    """Everything on the page. ``people``: the judge held against people's labels."""
 
     title: str
     traffic: Traffic
@@ -69,7 +69,7 @@ class TrafficReport:
     found: Mapping[int, Conversation]
     gates: Sequence[GateResult] = ()
     facts: Sequence[tuple[str, str]] = ()
-    human: Section | None = None
+    people: Section | None = None
 
 
 def write_traffic_report(report: TrafficReport, folder: Path) -> tuple[Path, str]:
@@ -90,12 +90,12 @@ def render(report: TrafficReport) -> str:
     packed = pack(traffic, report.selection, report.found)
     sections = [
         _summary(report),
+        *([report.people] if report.people else []),
         _time(report),
         *(_group(report, column) for column in report.figures.groups),
         _read_first(report),
         _conversations(report, packed),
         _distribution(report),
-        *([report.human] if report.human else []),
         Section("facts", "How it was made", [Facts(report.facts)] if report.facts else []),
     ]
     counts = [(traffic.dialogues, "conversation")]
@@ -128,18 +128,21 @@ def _summary(report: TrafficReport) -> Section:
 def _tiles(traffic: Traffic, figures: TrafficFigures) -> list[tuple[str, str, str, str]]:
     """(Name, figure, interval, what it is) of the few figures that come first."""
     tiles = []
-    who = "corrected by people's labels" if figures.corrected else "as judged"
+
+    def who(name: str) -> str:
+        return "corrected by people's labels" if figures.is_corrected(name) else "as judged"
+
     if (head := traffic.headline) is not None:
         dimension = traffic.dimensions[head]
         scale = "" if head in traffic.assumed else f"of {dimension.low:g} to {dimension.high:g}, "
-        tiles.append(_tile(head, figures.lead(head), f"mean, {scale}{who}"))
+        tiles.append(_tile(head, figures.lead(head), f"mean, {scale}{who(head)}"))
     if figures.any_issue is not None:
         what = f"{traffic.unit}s with an issue or more, as judged"
         tiles.append(_tile("any issue", figures.any_issue, what, True))
     shares = [name for name in traffic.issues if traffic.dimensions[name].good == "low"]
     if shares:
         most = max(shares, key=lambda name: figures.lead(name).value or 0.0)
-        what = f"the most frequent issue, {who}"
+        what = f"the most frequent issue, {who(most)}"
         tiles.append(_tile(most, figures.lead(most), what, True))
     coverage = traffic.coverage
     if coverage is not None:

@@ -18,6 +18,7 @@ from medal_judges.errors import ConfigError, DataError, did_you_mean
 from medal_judges.eval.traffic.scales import scales_of
 from medal_judges.eval.traffic.times import TimeColumn, seconds
 from medal_judges.eval.traffic.traffic import Codes, TextColumn, Traffic
+from medal_judges.inference.kept import kept_of
 from medal_judges.judgement import Judgement
 from medal_judges.languages import UNKNOWN_LANGUAGE
 from medal_judges.signature import Signature
@@ -139,7 +140,7 @@ class _Reader:
         if judgement.unknown_language is not None:
             self.languages[judgement.unknown_language] += 1
         self.uncertainty.append(uncertainty_of(judgement, wanted))
-        self._add_meta(getattr(judgement, "meta", {}))
+        self._add_meta(judgement.meta)
 
     def _add_meta(self, meta: Mapping[str, object]) -> None:
         self.seen.update(dict.fromkeys(meta))
@@ -182,8 +183,10 @@ class _Reader:
         self.sizes["turns"][rows] = len(dialogue.turns)
         self.sizes["characters"][rows] = sum(len(turn.content) for turn in dialogue.turns)
         over = self.options.over
-        moment = None if over is None else self._time(column_of(dialogue, over.column))
-        codes = {n: c.code(column_of(dialogue, n)) for n, c in self.columns.items()}
+        wanted = [*self.columns, *([over.column] if over is not None else [])]
+        values = kept_of(dialogue, wanted)
+        moment = None if over is None else self._time(values[over.column])
+        codes = {name: column.code(values[name]) for name, column in self.columns.items()}
         for row in rows:
             for name, code in codes.items():
                 if self.columns[name].codes[row] < 0:
@@ -291,26 +294,6 @@ class _Reader:
         if none := int((~np.isfinite(np.array(self.times))).sum()):
             notes.append(f"{none:,} of {rows:,} rows have no readable time: not in the timeline")
         return notes
-
-
-def column_of(dialogue: Dialogue, name: str) -> object:
-    """A column of a dialogue: its language, chatbot or source, or a field of its ``meta`` or
-    ``context``; None where it has none. ``a.b`` is field b of a, where ``a.b`` itself is none."""
-    if name == "lang":
-        return None if dialogue.lang == UNKNOWN_LANGUAGE else dialogue.lang
-    if name == "chatbot" and dialogue.chatbot is not None:
-        return dialogue.chatbot
-    if name == "source" and dialogue.source is not None:
-        return dialogue.source
-    for fields in (dialogue.meta, dialogue.context):
-        value: object = fields.get(name)
-        if value is None and "." in name:
-            value = fields
-            for part in name.split("."):
-                value = value.get(part) if isinstance(value, Mapping) else None
-        if value is not None:
-            return value
-    return None
 
 
 def uncertainty_of(judgement: Judgement, dimensions: Sequence[str] = ()) -> float:

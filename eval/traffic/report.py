@@ -11,11 +11,19 @@ from medal_judges.dialogue import Dialogue
 from medal_judges.eval.traffic.conversations import collect
 from medal_judges.eval.traffic.figures import TrafficFigures, compute_figures
 from medal_judges.eval.traffic.gate import Gate, GateResult, check_gates
+from medal_judges.eval.traffic.human import (
+    PeopleSample,
+    agreement_section,
+    match_people,
+    people_notes,
+    with_people,
+)
 from medal_judges.eval.traffic.page import TrafficReport, write_traffic_report
 from medal_judges.eval.traffic.reading import TrafficOptions, read_traffic
 from medal_judges.eval.traffic.selection import select
 from medal_judges.eval.traffic.traffic import Traffic
 from medal_judges.judgement import Judgement
+from medal_judges.labelled import LabelledDialogue
 from medal_judges.report.progress import ProgressBar
 
 MOST_CONVERSATIONS = 10_000
@@ -28,6 +36,8 @@ class TrafficInput:
     judgements: Callable[[], Iterable[Judgement]]
     dialogues: Callable[[], Iterable[Dialogue]] | None = None
     names: Sequence[str] = ()
+    people: Callable[[], Iterable[LabelledDialogue]] | None = None
+    people_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +73,54 @@ def report_traffic(
     options = request.options
     bar.update(0, what="reading")
     traffic = read_traffic(source.judgements(), source.dialogues, options, bar.advance)
+    sample: PeopleSample | None = None
+    if source.people is not None and traffic.rows:
+        sample = match_people(source.people_name, source.people(), traffic)
+        traffic = with_people(traffic, sample)
+        notes = [*traffic.notes, *people_notes(traffic, sample)]
+        traffic = replace(traffic, notes=notes)
     figures = compute_figures(traffic, options, lambda what: bar.update(bar.done, note=what))
     undecided: Exception | None = None
     gates: Sequence[GateResult] = ()
     try:
         leads = {name: figures.lead(name) for name in figures.overall}
         gates = check_gates(request.gates, traffic, leads, request.min_coverage)
+        gates = [_with_basis(gate, figures) for gate in gates]
     except Exception as error:
         undecided = error
     outcome = TrafficOutcome(traffic, figures, gates)
     if out is not None:
         selection = select(traffic, request.conversations)
         bar.update(bar.done, note="conversations")
-        found = collect(selection, source.judgements(), source.dialogues, bar.advance)
+        more = set(sample.labelled) if sample is not None else set()
+        found = collect(selection, source.judgements(), source.dialogues, bar.advance, more)
+        people = None
+        if sample is not None:
+            judged = {row: found[row].judgement for row in sample.labelled}
+            people = agreement_section(traffic, figures, sample, judged)
         bar.update(bar.done, note="page")
         made = TrafficReport(
-            request.title, traffic, figures, selection, found, gates, _facts(source, traffic)
+            request.title,
+            traffic,
+            figures,
+            selection,
+            found,
+            gates,
+            _facts(source, traffic),
+            people,
         )
         page, note = write_traffic_report(made, out)
         outcome = replace(outcome, page=page, note=note)
     if undecided is not None:
         raise undecided
     return outcome
+
+
+def _with_basis(result: GateResult, figures: TrafficFigures) -> GateResult:
+    """A gate that holds the corrected figure says so."""
+    if not figures.is_corrected(result.gate.dimension):
+        return result
+    return replace(result, text=f"{result.text} (corrected by people's labels)")
 
 
 def _facts(source: TrafficInput, traffic: Traffic) -> list[tuple[str, str]]:

@@ -69,7 +69,7 @@ def select(traffic: Traffic, most: int, seed: int = 0) -> Selection:
 
 def badness(traffic: Traffic) -> Floats:
     """How bad each row is, shape (rows,), NaN where nothing is scored: how far the headline lies
-    from its good end, from 0 to 1, plus a hundredth of the mean probability of an issue (which
+    from its good end, from 0 to 1, plus a millionth of the mean probability of an issue (which
     orders equals); without a graded dimension the mean probability of an issue alone."""
     faults = [
         scores if traffic.dimensions[name].good == "low" else 1 - scores
@@ -83,7 +83,7 @@ def badness(traffic: Traffic) -> Floats:
     ends = (dimension.high, dimension.low)
     good, bad = ends if dimension.good == "high" else ends[::-1]
     total: Floats = (traffic.scores[traffic.headline] - good) / (bad - good)
-    return total + 0.01 * np.where(np.isnan(issues), 0.0, issues)
+    return total + 1e-6 * np.where(np.isnan(issues), 0.0, issues)
 
 
 def _row_means(columns: Floats) -> Floats:

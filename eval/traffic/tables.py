@@ -66,11 +66,12 @@ def summary_table(traffic: Traffic, figures: TrafficFigures) -> Table:
         )
         told: list[Cell] = [name, shown(traffic, name, estimate), IntervalBar(estimate, span)]
         if corrected:
-            told.append(shown(traffic, name, figures.overall[name]))
+            basis = "people and judge" if figures.is_corrected(name) else "judge alone"
+            told += [basis, shown(traffic, name, figures.overall[name])]
         told.append(_scale_text(traffic, name))
         told.append(figures.counts[name])
         rows.append(told)
-    more = ["As judged"] if corrected else []
+    more = ["By", "As judged"] if corrected else []
     title = "Corrected by people's labels" if corrected else "Every dimension"
     note = "" if not traffic.assumed else (
         f"No rubric knows {', '.join(traffic.assumed)}: taken as graded, higher being better; "
@@ -108,17 +109,26 @@ def group_table(
     title = f"By {column_name(column).lower()}"
     if head is None:
         return Table(title, [column_name(column), "Rows"], [(g.name, g.rows) for g in groups])
-    wide = _span([group.figures[head] for group in groups])
+    wide = _span([group.lead(head) for group in groups])
     rows: list[Row] = []
+    by_people = head in traffic.people
     for group in groups:
         difference = group.differences[head]
         apart: Cell = Share(difference, signed=True) if is_share(traffic, head) else difference
         p_value = None if difference.p_value is None else PValue(difference.p_value)
-        estimate = group.figures[head]
+        estimate = group.lead(head)
         rows.append((group.name, group.rows, shown(traffic, head, estimate),
                      IntervalBar(estimate, wide), apart, p_value))  # fmt: skip
+        if by_people:
+            rows[-1] = (*rows[-1], shown(traffic, head, group.figures[head]))
     columns = [column_name(column), "Rows", head, "95%", "From the others", "p (Holm)"]
-    return Table(title, columns, rows)
+    if not by_people:
+        return Table(title, columns, rows)
+    note = (
+        "Figures and differences are corrected by people's labels; where they labelled fewer than "
+        "5 of a side there is no difference, and the figure is the judge's."
+    )
+    return Table(title, [*columns, "As judged"], rows, note)
 
 
 def _span(estimates: Sequence[Estimate]) -> tuple[float, float]:
@@ -140,7 +150,7 @@ def group_map(
 
 
 def _heat(traffic: Traffic, name: str, group: GroupFigures) -> Heat:
-    estimate, difference = group.figures[name], group.differences[name]
+    estimate, difference = group.lead(name), group.differences[name]
     if estimate.value is None:
         return Heat("–", 0, tooltip=estimate.reason or "")
     text = percent(estimate.value) if is_share(traffic, name) else number(estimate.value)

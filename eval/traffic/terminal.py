@@ -9,6 +9,7 @@ from medal_judges.report.console import print_tables, wide_console
 from medal_judges.report.table import Table
 
 _MOST = 12  # groups
+_NAME = 32  # characters of a group's name
 
 
 def print_traffic(outcome: TrafficOutcome) -> None:
@@ -41,8 +42,12 @@ def print_traffic(outcome: TrafficOutcome) -> None:
 
 
 def _top(table: Table) -> Table:
+    """The largest groups, long names shortened."""
+    rows = [(_short(str(row[0])), *row[1:]) for row in table.rows[:_MOST]]
     more = len(table.rows) - _MOST
-    if more <= 0:
-        return table
-    note = f"{more} more, smaller ones, on the page and in groups.csv"
-    return Table(table.title, table.columns, table.rows[:_MOST], note)
+    title = table.title if more <= 0 else f"{table.title} ({_MOST} of {len(table.rows)})"
+    return Table(title, table.columns, rows)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"

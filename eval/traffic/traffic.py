@@ -38,6 +38,8 @@ class Traffic:
     in words. ``uncertainty`` (rows,): see Judgement.uncertainty, NaN where the judge does not say.
     ``sizes``: turns and characters of each dialogue where its text is known, NaN else.
     ``assumed``: dimensions that no rubric knows. ``notes``: what a reader has to know.
+    ``people``: mean label of a dimension on the judge's scale, NaN where nobody labelled the row;
+    ``people_weights``: how many rows a labelled one stands for, None where drawn at random.
     """
 
     dimensions: Mapping[str, Dimension]
@@ -56,6 +58,8 @@ class Traffic:
     unknown_languages: Counter[str] = field(default_factory=Counter)
     assumed: Sequence[str] = ()
     notes: Sequence[str] = ()
+    people: Mapping[str, Floats] = field(default_factory=dict)
+    people_weights: Floats | None = None
 
     @property
     def rows(self) -> int:

@@ -16,8 +16,8 @@ from medal_judges.eval.traffic.report import TrafficInput, TrafficRequest, repor
 from medal_judges.eval.traffic.terminal import print_traffic
 from medal_judges.eval.traffic.times import TimeColumn
 from medal_judges.files import require_other_file
-from medal_judges.jsonl import STDIN, read_dialogues
 from medal_judges.judgement_files import read_judgements
+from medal_judges.jsonl import STDIN, read_dialogues, read_labelled
 from medal_judges.report.progress import ProgressBar
 
 FailUnder = Annotated[
@@ -30,6 +30,10 @@ FailOver = Annotated[
 ]
 FailUndecided = Annotated[
     bool, typer.Option("--fail-undecided", help="A limit inside the interval fails its gate too.")
+]
+
+Human = Annotated[
+    str | None, typer.Option("--human", help="People's labels of a random sample of the chats.")
 ]
 
 
@@ -48,6 +52,7 @@ def report(
         str | None,
         typer.Option("--cluster", help="Column whose rows belong together, such as user."),
     ] = None,
+    human: Human = None,
     dimension: opt.Dimensions = None,
     rubric: Annotated[
         str | None,
@@ -72,8 +77,11 @@ def report(
     the limit lies inside the interval these chats show neither: that is said, and fails with
     --fail-undecided. A gate that says nothing (no such dimension, no scores, too few chats,
     coverage under --min-coverage) is an error (exit code 2 or 3), not a pass.
+
+    With --human, people's labels on a random sample of the chats, every figure that they labelled
+    is corrected for the judge's errors (prediction-powered inference), also for the gates.
     """
-    source = _source(scores, chats, out)
+    source = _source(scores, chats, human, out)
     gates = [Gate.parse("under", text) for text in fail_under or ()]
     gates += [Gate.parse("over", text) for text in fail_over or ()]
     options = TrafficOptions(
@@ -90,17 +98,19 @@ def report(
         raise typer.Exit(1)
 
 
-def _source(scores: str, chats: str | None, out: Path | None) -> TrafficInput:
+def _source(scores: str, chats: str | None, human: str | None, out: Path | None) -> TrafficInput:
     """The files; raises ConfigError for standard input, and where ``out`` is one of them."""
-    if STDIN in (scores, chats):
+    if STDIN in (scores, chats, human):
         raise ConfigError(
             "medal report reads its files more than once, so standard input will not do",
             hint="write it to a file first",
         )
     if out is not None:
-        require_other_file(out, [scores, *([chats] if chats else [])])
+        require_other_file(out, [name for name in (scores, chats, human) if name])
     return TrafficInput(
         partial(read_judgements, scores, partial=True),
         None if chats is None else partial(read_dialogues, chats),
-        [Path(name).name for name in (scores, chats) if name],
+        [Path(name).name for name in (scores, chats, human) if name],
+        None if human is None else partial(read_labelled, human),
+        Path(human or "").name,
     )

@@ -1,0 +1,223 @@
+"""The page of a traffic report: well formed, inert, complete, the worst always kept."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.eval.traffic.support_log import HOSTILE
+
+from medal_judges.eval.traffic.conversations import collect, pack, shortened
+from medal_judges.eval.traffic.page import TrafficReport, render
+from medal_judges.eval.traffic.reading import TrafficOptions, read_traffic
+from medal_judges.eval.traffic.report import TrafficOutcome
+from medal_judges.eval.traffic.selection import FIRST, select, told_unusual
+from medal_judges.eval.traffic.traffic import Traffic
+from medal_judges.judgement_files import read_judgements
+from medal_judges.jsonl import read_dialogues
+from medal_judges.judgement import Judgement
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Elements(HTMLParser):
+    """Checks that tags nest; keeps the tags with their attributes, and text by open element."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.data: list[tuple[str, str]] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.data.append((self.open[-1] if self.open else "", data))
+
+
+def blocks(page: str) -> dict[str, Any]:
+    """The data blocks of a page by their id."""
+    found = re.findall(r'<script type="application/json" id="([^"]+)">(.*?)</script>', page)
+    return {name: json.loads(text) for name, text in found}
+
+
+def details(parts: list[str]) -> list[dict[str, Any]]:
+    unpacked = [json.loads(gzip.decompress(base64.b64decode(part))) for part in parts]
+    return [each for part in unpacked for each in part]
+
+
+@pytest.fixture(scope="module")
+def page(outcome: TrafficOutcome) -> str:
+    assert outcome.page is not None
+    return outcome.page.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def elements(page: str) -> Elements:
+    return Elements(page)
+
+
+def test_tags_nest_ids_are_unique_and_links_lead_somewhere(elements: Elements) -> None:
+    assert elements.open == []
+    ids = [attrs["id"] for _, attrs in elements.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    anchors = {(attrs["href"] or "").lstrip("#") for tag, attrs in elements.tags if tag == "a"}
+    assert anchors <= set(ids)
+    assert {"summary", "time", "by-version", "by-lang", "first", "conversations"} <= anchors
+
+
+def test_hostile_text_is_text(page: str, elements: Elements) -> None:
+    scripts = [attrs for tag, attrs in elements.tags if tag == "script"]
+    data = "application/json"
+    assert [attrs.get("type") for attrs in scripts] == [data, data, None]
+    assert not any(tag == "img" for tag, _ in elements.tags)
+    assert not any(name.startswith("on") for _, attrs in elements.tags for name in attrs)
+    assert "default-src 'none'" in page
+    index = blocks(page)["conversation-index"]
+    assert any(id.startswith(HOSTILE) for id in index["id"])
+    assert HOSTILE in index["columns"]["version"]["names"]
+    assert any(HOSTILE in text for tag, text in elements.data if tag not in ("script", "style"))
+
+
+def test_the_index_and_the_parts_hold_every_conversation(
+    page: str, outcome: TrafficOutcome, log: tuple[Path, Path]
+) -> None:
+    found = blocks(page)
+    index, told = found["conversation-index"], details(found["conversation-parts"])
+    dialogues = {d.id: d for d in read_dialogues(log[1])}
+    judged = {j.id: j for j in read_judgements(log[0])}
+    assert sorted(index["id"]) == sorted(dialogues) and len(told) == len(dialogues)
+    for place, (id, detail) in enumerate(zip(index["id"], told, strict=True)):
+        dialogue, judgement = dialogues[id], judged[id]
+        said = [[turn.role == "assistant", turn.content] for turn in dialogue.turns]
+        assert detail["turns"] == said
+        score = judgement.scores["overall"]
+        assert index["scores"]["overall"][place] == (None if score is None else round(score, 3))
+        assert ["", judgement.explanation] in detail["reasons"]
+        if judgement.contributions:
+            assert len(detail["contributions"]["overall"][2]) == len(said)
+    overall = [score for score in index["scores"]["overall"] if score is not None]
+    assert overall == sorted(overall)  # the worst first
+    assert index["scores"]["overall"][-7:] == [None] * 7
+    assert "user" in index["columns"] and "lang" in index["columns"]
+
+
+def test_what_is_read_first(page: str, outcome: TrafficOutcome, log: tuple[Path, Path]) -> None:
+    traffic = outcome.traffic
+    selection = select(traffic, 10_000)
+    by_reason: dict[str, list[int]] = {}
+    for row, reason in selection.first:
+        by_reason.setdefault(reason, []).append(row)
+    assert {name: len(rows) for name, rows in by_reason.items()} == dict.fromkeys(
+        ("worst", "least certain", "most unusual"), FIRST
+    )
+    overall = traffic.scores["overall"]
+    assert np.nanmax(overall[by_reason["worst"]]) <= np.sort(overall[np.isfinite(overall)])[FIRST]
+    told = [told_unusual(selection, traffic, row) for row in by_reason["most unusual"]]
+    assert any(text.startswith("turns 60 (median ") for text in told)
+    for row in by_reason["worst"]:
+        assert f"<bdi>{list(read_judgements(log[0]))[row].id}</bdi>" in page
+
+
+def test_tables_and_pictures_lie_beside_the_page(outcome: TrafficOutcome) -> None:
+    assert outcome.page is not None
+    tables, figures = outcome.page.parent / "tables", outcome.page.parent / "figures"
+    assert {path.stem for path in tables.glob("*.csv")} == {
+        "summary", "groups", "time", "changes", "conversations"
+    }  # fmt: skip
+    assert {path.stem for path in figures.glob("*.png")} == {
+        "distribution", "time", "graded", "issues", "by-version", "by-lang"
+    }  # fmt: skip
+    with (tables / "summary.csv").open(newline="") as stream:
+        lines = {line["dimension"]: line for line in csv.DictReader(stream)}
+    estimate = outcome.figures.overall["overall"]
+    assert float(lines["overall"]["value"]) == estimate.value
+    assert float(lines["overall"]["low"]) == estimate.low
+    with (tables / "conversations.csv").open(newline="") as stream:
+        assert len(list(csv.DictReader(stream))) == outcome.traffic.rows
+
+
+def test_more_than_fit_are_sampled_and_the_worst_kept(
+    outcome: TrafficOutcome, log: tuple[Path, Path]
+) -> None:
+    traffic = outcome.traffic
+    selection = select(traffic, 100)
+    assert len(selection.rows) == len(set(selection.rows.tolist())) == 100
+    assert selection.worst_kept == 50
+    worst = np.argsort(np.where(np.isnan(selection.badness), -1, selection.badness))[::-1][:50]
+    assert set(worst.tolist()) <= set(selection.rows.tolist())
+    assert {row for row, _ in selection.first} <= set(selection.rows.tolist())
+    again = select(traffic, 100)
+    assert again.rows.tolist() == selection.rows.tolist()
+    found = collect(selection, read_judgements(log[0]), lambda: read_dialogues(log[1]))
+    text = render(TrafficReport("t", traffic, outcome.figures, selection, found))
+    assert "100 of 700 conversations are on this page: the 50 worst of all" in text
+    assert len(blocks(text)["conversation-index"]["id"]) == 100
+
+
+def test_long_texts_are_cut_and_counted() -> None:
+    turns = [("user", "a" * 10), ("assistant", "b" * 1_000_000), ("user", "c" * 30)]
+    short, cut = shortened(turns, 1000)
+    assert short[0] == turns[0] and short[2] == turns[2]
+    assert short[1][1].startswith("b" * 960 + " … (999,040 more)") and cut == 999_040
+    assert shortened(turns[:1], 1000) == (turns[:1], 0)
+    many = [("user", "x" * 10)] * 500
+    assert shortened(many, 1000)[1] == 4000
+
+
+def test_a_page_that_would_be_too_heavy_cuts_texts_shorter(
+    monkeypatch: pytest.MonkeyPatch, outcome: TrafficOutcome, log: tuple[Path, Path]
+) -> None:
+    selection = select(outcome.traffic, 50)
+    found = collect(selection, read_judgements(log[0]), lambda: read_dialogues(log[1]))
+    whole = pack(outcome.traffic, selection, found)
+    monkeypatch.setattr("medal_judges.eval.traffic.conversations.MOST_BYTES", 1000)
+    packed = pack(outcome.traffic, selection, found)
+    assert packed.longest < whole.longest == 20_000
+    assert any("cut" in each for each in details(blocks(packed.data)["conversation-parts"]))
+
+
+def _page(given: list[Judgement]) -> tuple[Traffic, str]:
+    from medal_judges.eval.traffic.figures import compute_figures
+
+    traffic = read_traffic(given, None, TrafficOptions())
+    selection = select(traffic, 100)
+    found = collect(selection, given, None)
+    figures = compute_figures(traffic, TrafficOptions())
+    return traffic, render(TrafficReport("t", traffic, figures, selection, found))
+
+
+def test_an_empty_file_one_chat_and_nothing_scored_are_pages() -> None:
+    _, text = _page([])
+    assert Elements(text).open == [] and "no judgements: nothing to report on" in text
+    _, text = _page([Judgement("d", "judge:x", {"overall": 4.0})])
+    assert Elements(text).open == [] and "no interval: 1 rows, fewer than 5" in text
+    assert "give the chats that were scored with --chats" in text
+    traffic, text = _page([Judgement("d", "judge:x", {"overall": None}, failure="server down")])
+    assert Elements(text).open == [] and "Nothing is scored, so no conversation" in text
+    assert "1 of 1 are not scored in full: 1 × server down." in text
+    assert traffic.dimensions == {}
+
+
+def test_half_a_surrogate_pair_and_nul_are_written() -> None:
+    _, text = _page([Judgement("d", "judge:x", {"overall": 4.0}, explanation="a\ud800b\x00c")])
+    text.encode()
+    assert "\x00" not in text
+    assert details(blocks(text)["conversation-parts"])[0]["reasons"][0][1].startswith("a\ufffdb")

@@ -16,8 +16,8 @@ from medal_judges.eval.traffic.report import TrafficInput, TrafficRequest, repor
 from medal_judges.eval.traffic.terminal import print_traffic
 from medal_judges.eval.traffic.times import TimeColumn
 from medal_judges.files import require_other_file
-from medal_judges.judgement_files import read_judgements
 from medal_judges.jsonl import STDIN, read_dialogues, read_labelled
+from medal_judges.judgement_files import read_judgements
 from medal_judges.report.progress import ProgressBar
 
 FailUnder = Annotated[

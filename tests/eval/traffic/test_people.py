@@ -130,4 +130,4 @@ def test_too_few_labels_leave_the_judges_figure(judged: list[Judgement]) -> None
     found = compute_figures(traffic, TrafficOptions())
     assert not found.is_corrected("overall")
     assert found.lead("overall") == found.overall["overall"]
-    assert found.corrected["overall"].reason == "3 labelled clusters, fewer than 5"
+    assert found.corrected["overall"].reason == "3 labelled rows, fewer than 5"

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.files import only_run
+from medal_judges.files import one_at_a_time, only_run, only_run_in
 
 LINE = {
     "id": "a",
@@ -118,6 +119,69 @@ def test_the_second_run_on_one_output_is_refused_and_a_killed_one_lets_go(tmp_pa
     assert medal(*asked, out).exit_code == 0
     names = {"in.jsonl", "out.jsonl", "link.jsonl", "another.jsonl"}
     assert {path.name for path in tmp_path.iterdir()} == names  # no lock is left beside
+
+
+COMMANDS = {
+    "agreement": ("agreement", "IN", "--out", "OUT"),
+    "stats": ("data", "stats", "IN", "--no-lemmas", "--out", "OUT"),
+    "curate": ("curate", "IN", "--n", "2", "--out", "OUT"),
+    "annotate": ("annotate", "export", "IN", "--annotator", "a", "--out", "OUT"),
+    "plant": ("data", "plant", "IN", "--out", "OUT/planted.jsonl"),
+    "seeds": ("data", "seeds", "--n", "2", "--out", "OUT/seeds.jsonl"),
+    "score": ("score", "IN", "--judge", "length", "--out", "OUT/scores.jsonl"),
+    "label": (
+        "label",
+        "IN",
+        "--judge",
+        "length",
+        "--no-user-check",
+        "--replace-labels",
+        "--out",
+        "OUT",
+    ),
+    "train": ("train", "--config", "baseline_length", "train=[{source: IN}]", "output_dir=OUT"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_writes_where_another_run_does(command: str, tmp_path: Path) -> None:
+    source, out = dialogues(tmp_path, "in.jsonl"), tmp_path / "out"
+    filled = [a.replace("IN", str(source)).replace("OUT", str(out)) for a in COMMANDS[command]]
+    named = [Path(a) for a in filled if a.startswith(str(out))]
+    target = named[0] if named else out
+    lock = only_run if target.suffix == ".jsonl" or command == "train" else only_run_in
+    with lock(target):
+        done = medal(*filled)
+        assert isinstance(done.exception, MedalError), (done.output, done.exception)
+        assert f"another run is writing to {target}" in str(done.exception)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl"]  # no lock, no folder
+
+
+def test_a_report_never_takes_the_place_of_what_it_reads(tmp_path: Path) -> None:
+    """Whatever a command calls its files: here the input has the name of one of them."""
+    for command, name in (("agreement", "agreement.json"), ("stats", "stats.html")):
+        source = dialogues(tmp_path, "in.jsonl").rename(tmp_path / name)
+        before = source.read_bytes()
+        asked = [a.replace("IN", str(source)) for a in COMMANDS[command]]
+        done = medal(*[a.replace("OUT", str(tmp_path)) for a in asked])
+        assert done.exit_code != 0, done.output
+        assert source.read_bytes() == before
+
+
+def test_waiting_runs_come_one_after_the_other(tmp_path: Path) -> None:
+    """Locks whose file is removed while others wait for it: never two holders."""
+    inside, most = [0], [0]
+
+    def work(_: int) -> None:
+        for _ in range(20):
+            with one_at_a_time(tmp_path / "model"):
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                inside[0] -= 1
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert most[0] == 1 and not list(tmp_path.iterdir())
 
 
 def test_the_lock_goes_with_the_run(tmp_path: Path) -> None:

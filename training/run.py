@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from medal_judges.config import load_config
 from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
+from medal_judges.files import only_run
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.embedding.config import EmbeddingConfig
 from medal_judges.models.feature.judge import FeatureConfig, FeatureJudge
@@ -51,7 +53,8 @@ def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:
 
     Of several processes all take the steps and the main one does the rest, alone: a family that is
     fitted at once is the main one's only. Raises LeakError when training and held-out rows share a
-    dialogue, JudgeLoadError when the saved judge does not come back the same.
+    dialogue, JudgeLoadError when the saved judge does not come back the same, and MedalError where
+    another run writes to that folder.
     """
     folder = Path(config.output_dir)
     by_steps = config.model.family in BY_STEPS
@@ -59,7 +62,7 @@ def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:
         return folder
     if config.threads:
         torch.set_num_threads(config.threads)
-    with Meter() as meter:
+    with only_run(folder) if is_main() else nullcontext(), Meter() as meter:
         dimensions = load_rubric(config.rubric)
         rows = load_rows(config, dimensions)
         learnt = learnable(dimensions, rows, config.only)

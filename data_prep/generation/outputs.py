@@ -19,7 +19,7 @@ from medal_judges.data_prep.generation.dialogue_state import (
     parse_event,
 )
 from medal_judges.errors import MedalError
-from medal_judges.files import atomic_path, atomic_write, only_run
+from medal_judges.files import atomic_path, atomic_write, only_run_in
 from medal_judges.journal import Journal
 from medal_judges.jsonl import to_line
 
@@ -52,7 +52,8 @@ class Outputs:
         self._streams: dict[str, IO[str]] = {}
         with ExitStack() as held:
             folder.mkdir(parents=True, exist_ok=True)
-            held.enter_context(only_run(folder))
+            held.enter_context(only_run_in(folder))
+            held.enter_context(self.journal.kept_open())
             if overwrite and (folder / RECORD).exists():
                 _read_record(folder / RECORD)
                 for name in _OWN:

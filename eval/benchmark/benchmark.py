@@ -12,7 +12,7 @@ from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.benchmark.runner import BenchmarkRun, judge_all, prepare
 from medal_judges.eval.page.arrangement import Benchmark
 from medal_judges.eval.page.page import write_report
-from medal_judges.files import only_run
+from medal_judges.files import only_run_in
 from medal_judges.report.progress import ProgressBar
 from medal_judges.shipped import JUDGES, judge_file, shipped_names
 
@@ -69,7 +69,7 @@ def run_benchmark(
             hint="put line-format files in the folder that $MEDAL_JUDGES_DATA names; see also: "
             "medal data list",
         )
-    with only_run(settings.output_dir):
+    with only_run_in(settings.output_dir):
         if bar is None:
             judge_all(run)
         else:

@@ -9,16 +9,16 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.signature import content_hash
 
 CACHE_VARIABLE = "MEDAL_JUDGES_CACHE"
 DATA_VARIABLE = "MEDAL_JUDGES_DATA"
+_KEPT: list[Path] = []  # what the command of this process reads
 
 
 def cache_folder() -> Path:
@@ -43,6 +43,7 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
     of that name as a whole. Parent folders are made.
     """
     target = Path(target)
+    _require_unread(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".partial-{os.getpid()}-{target.name}")
     try:
@@ -88,34 +89,67 @@ def atomic_write(target: str | Path, content: str | bytes) -> Path:
     return Path(target)
 
 
-def lock_of(path: str | Path) -> FileLock:
-    """The lock of an output, whichever name leads to it. The system releases it when its process
-    dies.
+@contextmanager
+def only_run(out: str | Path) -> Iterator[None]:
+    """Let no other run write to the file ``out``, or replace the folder of that name.
 
-    It lies in this machine's temporary folder, so that nothing is left beside the output: processes
-    of other machines that write to a shared disk are not held off by it.
+    Raises MedalError where another run holds it, also one on another machine that shares the disk.
     """
-    user = os.getuid() if hasattr(os, "getuid") else "user"
-    folder = Path(tempfile.gettempdir()) / f"medal-judges-{user}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return FileLock(folder / f"{content_hash(os.path.realpath(path))}.lock", blocking=False)
+    target = Path(os.path.realpath(out))  # whichever name leads to it
+    with _refusing(out), _locked(target.with_name(f".{target.name}.lock"), waits=False):
+        yield
 
 
 @contextmanager
-def only_run(out: str | Path) -> Iterator[None]:
-    """Hold the lock of ``out``. Raises MedalError where another process holds it."""
-    lock = lock_of(out)
+def only_run_in(folder: str | Path) -> Iterator[None]:
+    """Let no other run write into ``folder``, which is made. Raises MedalError, as ``only_run``."""
+    with _refusing(folder), _locked(Path(folder) / ".lock", waits=False):
+        yield
+
+
+@contextmanager
+def one_at_a_time(target: Path) -> Iterator[None]:
+    """Wait until no other process makes ``target``."""
+    with _locked(target.with_name(f".{target.name}.lock"), waits=True):
+        yield
+
+
+@contextmanager
+def _locked(lock_file: Path, *, waits: bool) -> Iterator[None]:
+    """Hold ``lock_file``, which the system releases when its process dies and which is removed at
+    the end: filelock passes over one that lost its name while it was waited for. What a killed run
+    leaves is taken over and removed by the next. Raises Timeout where it is held."""
+    folder = lock_file.parent
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(lock_file, blocking=waits)
     try:
         lock.acquire()
+    except Timeout:
+        if not lock_file.exists():  # not held: a disk that takes no file reads like that too
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        raise
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # Windows removes no open file; the next run takes it over
+            lock_file.unlink()
+        lock.release()
+        with suppress(OSError):  # a folder that was filled stays
+            for each in made:
+                each.rmdir()
+
+
+@contextmanager
+def _refusing(out: str | Path) -> Iterator[None]:
+    try:
+        yield
     except Timeout:
         raise MedalError(
             f"another run is writing to {out}",
             hint="wait until it ends (the same command then resumes), or give another --out",
         ) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def require_other_file(
@@ -132,6 +166,23 @@ def require_other_file(
                 f"{option} {out} is the file that is read ({name}); it was left as it is",
                 hint=f"give another file to {option}",
             )
+
+
+@contextmanager
+def kept_inputs(inputs: Iterable[str | Path]) -> Iterator[None]:
+    """Let nothing that is written whole take the place of one of ``inputs``, whatever the names of
+    the files that a command puts into its folder: ConfigError is raised for it."""
+    before = list(_KEPT)
+    _KEPT.extend(Path(each) for each in inputs if Path(each).is_file())
+    try:
+        yield
+    finally:
+        _KEPT[:] = before
+
+
+def _require_unread(target: Path) -> None:
+    for kept in _KEPT if target.exists() else ():
+        require_other_file(target, [kept], option="--out: its")
 
 
 def is_same_file(a: str | Path, b: str | Path) -> bool:

@@ -11,7 +11,7 @@ import gzip
 import os
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -41,6 +41,8 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._whole = path.suffix != ".gz"  # a .gz file is looked through before the first append
+        self._stream: IO[bytes] | None = None  # while it is kept open
+        self._keeps = False
 
     def lines(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """(offset, line) of every complete line from byte ``start`` on, none without a file.
@@ -83,13 +85,9 @@ class Journal:
         block = "".join(map(to_line, records)).encode()
         if not block:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         if not self._whole:
             self._drop_damage()
-        with self.path.open("a+b", buffering=0) as stream:
-            if fcntl is not None:
-                with suppress(OSError):
-                    fcntl.flock(stream, fcntl.LOCK_EX)
+        with self._opened() as stream, _held(stream):
             end = _whole_end(stream) if self.path.suffix != ".gz" else stream.seek(0, os.SEEK_END)
             left = memoryview(gzip.compress(block) if self.path.suffix == ".gz" else block)
             try:
@@ -102,19 +100,56 @@ class Journal:
                     stream.truncate(end)
                 raise
 
+    @contextmanager
+    def kept_open(self) -> Iterator[None]:
+        """Keep the file open between appends: for a run that appends often."""
+        before, self._keeps = self._keeps, True
+        try:
+            yield
+        finally:
+            self._keeps = before
+            if not before and self._stream is not None:
+                self._stream.close()
+                self._stream = None
+
+    @contextmanager
+    def _opened(self) -> Iterator[IO[bytes]]:
+        if not self._keeps:
+            with self._open() as stream:
+                yield stream
+            return
+        if self._stream is not None and not self._named():  # it was removed or replaced meanwhile
+            self._stream.close()
+            self._stream = None
+        self._stream = self._stream or self._open()
+        yield self._stream
+
+    def _open(self) -> IO[bytes]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        return self.path.open("a+b", buffering=0)
+
+    def _named(self) -> bool:
+        """Whether the open file is still the one of this name."""
+        assert self._stream is not None
+        try:
+            return os.path.samestat(os.fstat(self._stream.fileno()), os.stat(self.path))
+        except OSError:
+            return False
+
     def append_each(self, records: Iterable[L], every: int) -> Iterator[L]:
         """``records`` as they come; they are appended ``every`` so many, and where an error or the
         caller ends them."""
         block: list[L] = []
-        try:
-            for record in records:
-                block.append(record)
-                if len(block) >= every:
-                    full, block = block, []
-                    self.append(full, sync=False)
-                yield record
-        finally:
-            self.append(block, sync=False)
+        with self.kept_open():
+            try:
+                for record in records:
+                    block.append(record)
+                    if len(block) >= every:
+                        full, block = block, []
+                        self.append(full, sync=False)
+                    yield record
+            finally:
+                self.append(block, sync=False)
 
     def sync(self) -> None:
         """Wait until the disk has everything that was appended."""
@@ -129,6 +164,21 @@ class Journal:
             with atomic_path(self.path) as partial, gzip.open(partial, "wb") as stream:
                 stream.writelines(line for _, line in self.lines())
         self._whole = True
+
+
+@contextmanager
+def _held(stream: IO[bytes]) -> Iterator[None]:
+    """The lock of an open file, where the system and the disk have such."""
+    if fcntl is None:
+        yield
+        return
+    with suppress(OSError):
+        fcntl.flock(stream, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(stream, fcntl.LOCK_UN)
 
 
 def _text(line: bytes) -> str:

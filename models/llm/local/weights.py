@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, MissingExtraError
-from medal_judges.files import atomic_path, cache_folder, lock_of
+from medal_judges.files import atomic_path, cache_folder, one_at_a_time
 from medal_judges.models.embedded import PREFIX, embedded_path
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.signature import content_hash
@@ -87,7 +87,7 @@ def converted_bin(model: str, revision: str | None = None) -> Path:
 def _made_once(folder: Path, make: Callable[[Path], None]) -> Path:
     """``folder``, filled by ``make`` where it is not there yet; others wait meanwhile."""
     if not folder.is_dir():
-        with lock_of(folder).acquire(blocking=True):
+        with one_at_a_time(folder):
             if not folder.is_dir():
                 with atomic_path(folder) as unfinished:
                     unfinished.mkdir()

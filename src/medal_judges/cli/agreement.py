@@ -15,6 +15,7 @@ from medal_judges.errors import MedalError
 from medal_judges.labelled import LabelledDialogue
 
 
+@opt.writes("source", folder=True)
 def agreement(
     source: Annotated[
         str, typer.Argument(metavar="FILE_OR_SPEC", help="Labelled JSONL, or a spec: fed:dialogue.")

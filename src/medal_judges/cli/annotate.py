@@ -26,6 +26,7 @@ class Form(str, Enum):
 
 
 @app.command("export")
+@opt.writes("source", "rubric", "guidelines", folder=True)
 def export_project(
     source: Annotated[str, typer.Argument(metavar="IN", help="Dialogues: JSONL, or a spec.")],
     out: Annotated[Path, typer.Option("--out", help="Folder to make.")],
@@ -86,6 +87,7 @@ def export_project(
 
 
 @app.command("import")
+@opt.writes("answers")
 def import_answers(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Folder that medal annotate export made.")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from medal_judges.cli import options as opt
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.files import atomic_write, require_other_file
@@ -15,6 +16,7 @@ from medal_judges.inference.progress import scoring_bar
 from medal_judges.shipped import judge_file
 
 
+@opt.writes("judge", "data")
 def calibrate(
     judge: Annotated[str, typer.Argument(help="YAML file or name of a follow-up judge.")],
     data: Annotated[str, typer.Option("--data", help="Labelled dialogues: spec or JSONL file.")],

@@ -57,6 +57,7 @@ Rubric = Annotated[
 ]
 
 
+@opt.writes("files", "human", "chats", folder=True)
 def compare(
     files: Files,
     by: By = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from medal_judges.cli.options import Languages, Overwrite, Seed, SkipBad
+from medal_judges.cli.options import Languages, Overwrite, Seed, SkipBad, writes
 
 if TYPE_CHECKING:
     from medal_judges.data_prep.curation.job import CurationPlan
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SELECTION = "selection.jsonl"
 
 
+@writes("files", folder=True)
 def curate(
     files: Annotated[
         list[str], typer.Argument(metavar="IN", help="Labelled dialogues: JSONL, or medal.")

@@ -15,6 +15,7 @@ from medal_judges.errors import MedalError
 from medal_judges.files import atomic_write
 
 
+@opt.writes("config")
 def followups(
     out: Annotated[Path, typer.Option("--out", help="YAML file of the pool.")],
     overrides: opt.Overrides = None,

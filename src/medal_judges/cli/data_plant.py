@@ -12,6 +12,7 @@ from medal_judges.files import require_other_file
 from medal_judges.jsonl import write_records
 
 
+@opt.writes("source")
 def plant(
     source: Annotated[
         str, typer.Argument(metavar="IN", help="Clean dialogues: JSONL, or a spec: chitchat:test.")

@@ -21,6 +21,7 @@ from medal_judges.report.console import wide_console
 _SIX = ("zh", "en", "de", "fr", "pt", "es")
 
 
+@opt.writes("scenes", "personas", "affects")
 def seeds(
     out: Annotated[Path, typer.Option("--out", help="File to write (.jsonl or .jsonl.gz).")],
     lang: opt.Languages = None,

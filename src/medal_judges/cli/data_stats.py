@@ -11,6 +11,7 @@ import typer
 from medal_judges.cli import options as opt
 
 
+@opt.writes("sources", folder=True)
 def stats(
     sources: Annotated[
         list[str],

@@ -12,6 +12,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 
 
+@opt.writes()
 def export(
     judge: Annotated[str, typer.Argument(help="Folder or hub id of a saved encoder judge.")],
     out: Annotated[Path, typer.Option("--out", help="Folder to write.")],

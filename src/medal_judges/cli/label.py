@@ -14,7 +14,7 @@ from medal_judges.data_prep.labelling.labels import languages_to_label
 from medal_judges.data_prep.labelling.run import LabellingRun, share_limiter
 from medal_judges.data_prep.labelling.summary import Summary, tables
 from medal_judges.errors import ConfigError
-from medal_judges.files import only_run, require_other_file
+from medal_judges.files import only_run_in, require_other_file
 from medal_judges.inference.dry_run import counting_model, dry_run
 from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
 from medal_judges.inference.progress import show_kept
@@ -87,7 +87,7 @@ def label(
     run = LabellingRun(
         file, folder, judges[0], users, checked_langs, min_coverage, overwrite, retry_failed
     )
-    with only_run(folder):
+    with only_run_in(folder):
         summary, report = run.run()
     _show(summary, folder, report.next_try)
     show_kept(judges)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+from medal_judges.errors import MedalError
 
+if TYPE_CHECKING:
     from medal_judges.jsonl import Skipped
 
 Overrides = Annotated[
@@ -88,3 +91,40 @@ def skipped_lines(
         return Skipped(keep=None)
     require_other_file(listed, inputs, option="the list of bad lines")
     return Skipped(listed)
+
+
+def writes(
+    *names: str, folder: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command that holds its ``out`` while it runs, so that no other run writes there (into it,
+    for a ``folder``), and that never overwrites what its arguments ``names`` say is read."""
+
+    def held(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**given: Any) -> None:
+            from medal_judges.files import kept_inputs, only_run, only_run_in
+
+            if given["out"] is None:
+                command(**given)
+                return
+            lock = only_run_in if folder else only_run
+            with kept_inputs(_read_by(given, names)), lock(given["out"]):
+                command(**given)
+
+        return run
+
+    return held
+
+
+def _read_by(given: Mapping[str, Any], names: Iterable[str]) -> Iterator[Path]:
+    """The files that the arguments ``names`` lead to: paths, NAME=PATH, or specs of sources."""
+    from medal_judges.data_prep.sources.registry import files_of
+
+    for name in names:
+        value = given[name]
+        for text in map(str, value if isinstance(value, list) else [value] if value else []):
+            for part in (text, text.partition("=")[2]):
+                if Path(part).is_file():
+                    yield Path(part)
+            with suppress(MedalError):  # no spec: the command itself says what is wrong with it
+                yield from files_of(text)

@@ -37,6 +37,7 @@ Human = Annotated[
 ]
 
 
+@opt.writes("scores", "chats", folder=True)
 def report(
     scores: Annotated[str, typer.Argument(help="Judgements, as medal score writes them.")],
     chats: Annotated[

@@ -15,10 +15,11 @@ from medal_judges.inference.kept import with_kept
 from medal_judges.inference.resuming import Expected, asked_again, forget, resume
 from medal_judges.inference.tables import journal_behind
 from medal_judges.journal import Journal
-from medal_judges.jsonl import Skipped, read_dialogues
 from medal_judges.judgement import Judgement, parse_judgement
 from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.models.base.judged_languages import UnknownLanguage
+from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.reading.report import ReadingReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ def score_file(
     out: str | Path,
     options: ScoreOptions = DEFAULT_OPTIONS,
     *,
-    skipped: Skipped | None = None,
+    reading: ReadingReport | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> ScoreReport:
     """Judge the dialogues of ``file`` into ``out``, a file of judgements, as ``medal score`` does.
@@ -184,7 +185,7 @@ def score_file(
     require_other_file(out, [file])
     loaded = judge if isinstance(judge, Judge) else Judge.from_pretrained(judge)
     with only_run(out):
-        dialogues = read_dialogues(file, skipped=skipped)
+        dialogues = read_dialogues(file, reading=reading)
         return score_to_file(dialogues, loaded, Path(out), options, progress=progress)
 
 

@@ -19,7 +19,7 @@ LINKED = ("models", "training", "data_prep", "inference", "eval")
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("", "configs"),
     ("stats",),
-    ("report",),
+    ("report", "reading"),
     ("models",),  # what language models and judges share
     ("models.llm",),
     ("models.llm.local", "models.llm.server", "models.llm.vllm"),

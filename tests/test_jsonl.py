@@ -16,15 +16,11 @@ import pytest
 
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import DataError, RecordError
-from medal_judges.jsonl import (
-    Skipped,
-    read_dialogues,
-    read_labelled,
-    to_line,
-    write_records,
-)
+from medal_judges.jsonl import to_line, write_records
 from medal_judges.judgement import Judgement
 from medal_judges.judgement_files import read_judgements
+from medal_judges.reading.dialogues import read_dialogues, read_labelled
+from medal_judges.reading.report import ReadingReport
 
 
 def line(id: object = "a", **fields: Any) -> str:
@@ -90,7 +86,7 @@ def test_crlf_byte_order_mark_blank_lines_and_no_last_line_break(tmp_path: Path)
 
 def test_standard_input_is_read_as_a_file_is() -> None:
     code = (
-        "from medal_judges.jsonl import read_dialogues\n"
+        "from medal_judges import read_dialogues\n"
         "print([d.turns[1].content for d in read_dialogues('-')])"
     )
     given = f"\ufeff{line(dialogue=talk('a', 'né'))}\r\n".encode()
@@ -109,8 +105,6 @@ BROKEN = {
     "{broken": ["(line)", "valid JSON", "column 2"],
     "[1, 2]": ["(line)", "a JSON object", "[1, 2]"],
     "null": ["(line)", "a JSON object", "None"],
-    line(id=""): ["'id'", "a non-empty text"],
-    line(id=None): ["'id'", "a non-empty text", "None"],
     line(id=True): ["'id'", "a non-empty text", "True"],
     line(dialogue=[]): ["'dialogue'", "a non-empty list", "[]"],
     line(dialogue="Hi"): ["'dialogue'", "a non-empty list", "'Hi'"],
@@ -149,16 +143,16 @@ def test_a_broken_line_is_named_or_skipped(broken: str, tmp_path: Path) -> None:
         list(read_dialogues(path))
     assert caught.value.line == 3
     assert caught.value.message.startswith(f"{path}:3: ")
-    assert "--skip-bad" in str(caught.value)
+    assert "--strict" in str(caught.value)
     for word in BROKEN[broken]:
         assert word in caught.value.message
     assert len(caught.value.message) < 300 + len(str(path))
     caught.value.message.encode("utf-8")  # can be printed
 
-    skipped = Skipped()
-    assert [d.id for d in read_dialogues(path, skipped=skipped)] == ["first", "last"]
-    assert skipped.count == 1
-    assert skipped.messages == [caught.value.message]
+    reading = ReadingReport()
+    assert [d.id for d in read_dialogues(path, reading=reading)] == ["first", "last"]
+    assert reading.count == 1
+    assert reading.messages == [caught.value.message]
 
 
 def test_an_emoji_as_a_pair_of_escapes_is_no_lone_surrogate(tmp_path: Path) -> None:
@@ -173,18 +167,17 @@ def test_bytes_that_are_not_utf8_name_their_line(tmp_path: Path) -> None:
     path.write_bytes(line("a").encode() + b"\n" + latin + b"\n" + line("c").encode() + b"\n")
     with pytest.raises(DataError, match=r"in\.jsonl:2: .*UTF-8 \(it is not at character \d+\)"):
         list(read_dialogues(path))
-    skipped = Skipped()
-    assert [d.id for d in read_dialogues(path, skipped=skipped)] == ["a", "c"]
-    assert skipped.count == 1
+    reading = ReadingReport()
+    assert [d.id for d in read_dialogues(path, reading=reading)] == ["a", "c"]
+    assert reading.count == 1
 
 
-def test_duplicate_ids_are_refused(tmp_path: Path) -> None:
+def test_duplicate_ids_are_numbered(tmp_path: Path) -> None:
     path = write(tmp_path / "in.jsonl", line("a"), line("b"), line("a"))
-    with pytest.raises(DataError, match=r":3: field 'id': expected an id that no earlier line has"):
-        list(read_labelled(path))
-    skipped = Skipped()
-    assert [d.id for d in read_dialogues(path, skipped=skipped)] == ["a", "b"]
-    assert skipped.count == 1
+    reading = ReadingReport()
+    assert [d.id for d in read_dialogues(path, reading=reading)] == ["a", "b", "a#2"]
+    assert [d.id for d in read_labelled(path)] == ["a", "b", "a#2"]
+    assert (reading.count, reading.numbered) == (0, 1)
 
 
 def test_one_judgement_for_an_id_and_turn(tmp_path: Path) -> None:
@@ -199,10 +192,10 @@ def test_one_judgement_for_an_id_and_turn(tmp_path: Path) -> None:
 
 def test_skipped_counts_all_and_lists_the_first(tmp_path: Path) -> None:
     path = write(tmp_path / "in.jsonl", *["{"] * 30, line("a"), *["{}"] * 20)
-    skipped = Skipped(keep=4)
-    assert [d.id for d in read_dialogues(path, skipped=skipped)] == ["a"]
-    assert skipped.count == 50
-    assert [m.split(": ")[0] for m in skipped.messages] == [f"{path}:{n}" for n in (1, 2, 3, 4)]
+    reading = ReadingReport(keep=4)
+    assert [d.id for d in read_dialogues(path, reading=reading)] == ["a"]
+    assert reading.count == 50
+    assert [m.split(": ")[0] for m in reading.messages] == [f"{path}:{n}" for n in (1, 2, 3, 4)]
 
 
 def test_reading_streams(tmp_path: Path) -> None:
@@ -233,11 +226,11 @@ def test_a_damaged_gzip_file_is_an_error_even_when_skipping(
         data[-8] ^= 0xFF  # the checksum at the end
     path = tmp_path / "in.jsonl.gz"
     path.write_bytes(data)
-    skipped = Skipped() if skip else None
-    # without --skip-bad the first garbled line may come before the damage is noticed
+    reading = ReadingReport() if skip else None
+    # without a report the first garbled line may come before the damage is noticed
     problem = r"cannot read on" if skip or damage != "flipped" else ""
     with pytest.raises(DataError, match=rf"in\.jsonl\.gz:\d+: {problem}"):
-        for _ in read_dialogues(path, skipped=skipped):
+        for _ in read_dialogues(path, reading=reading):
             pass
 
 
@@ -252,13 +245,12 @@ def test_garbled_blocks_are_no_escaping_zlib_error(tmp_path: Path) -> None:
 
 def test_a_file_that_only_claims_to_be_gzip(tmp_path: Path) -> None:
     path = write(tmp_path / "in.jsonl.gz", line())
-    with pytest.raises(DataError, match="cannot read on"):
-        list(read_dialogues(path))
+    assert [d.id for d in read_dialogues(path)] == ["a"]  # it is read as what it is
 
 
 @pytest.mark.parametrize("name", ["none.jsonl", "none.jsonl.gz", ""])
 def test_no_such_file(name: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match=r"no such file|is a folder"):
         list(read_dialogues(tmp_path / name))
 
 

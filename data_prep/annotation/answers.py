@@ -43,8 +43,7 @@ class AnnotationError(MedalError):
         count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'} in the answers"
         super().__init__(
             "\n    ".join([f"{count}:", *map(str, problems)]),
-            hint="fix the files and import again, or pass --skip-bad to leave these out and "
-            "take the rest",
+            hint="fix the files and import again, or leave out --strict to take the rest",
         )
         self.problems = tuple(problems)
 

@@ -21,8 +21,9 @@ from medal_judges.data_prep.annotation.spreadsheet import write_csv, write_xlsx
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.files import atomic_write
-from medal_judges.jsonl import read_labelled, write_records
+from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.reading.dialogues import read_labelled
 from medal_judges.signature import content_hash
 
 PROJECT_FILE, ROWS_FILE = "project.json", "rows.jsonl"

@@ -20,8 +20,10 @@ from medal_judges.data_prep.curation.foreign import ForeignLanguage
 from medal_judges.data_prep.curation.selection import LanguageSelection, select
 from medal_judges.data_prep.sources.registry import load_spec, parse_spec
 from medal_judges.errors import ConfigError, DataError
-from medal_judges.jsonl import Skipped, read_labelled
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.reading.dialogues import labelled_of
+from medal_judges.reading.options import DEFAULT_READING, ReadOptions
+from medal_judges.reading.report import ReadingReport
 from medal_judges.signature import content_hash
 
 
@@ -102,19 +104,25 @@ class Curation:
         }
 
 
-def rows_of(spec: str, *, skipped: Skipped | None = None) -> Iterator[LabelledDialogue]:
+def rows_of(
+    spec: str, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
+) -> Iterator[LabelledDialogue]:
     """The rows of a file or source; a file is streamed."""
     parsed = parse_spec(spec)
     if not parsed.is_file:
-        yield from load_spec(spec, skipped=skipped)
+        yield from load_spec(spec, reading=reading)
         return
-    for row in read_labelled(parsed.name, skipped=skipped):
+    for row in labelled_of(parsed.name, options, reading):
         if parsed.split in (None, row.split) and parsed.level in (None, row.level):
             yield row
 
 
 def read_pool(
-    specs: Sequence[str], plan: CurationPlan, *, skipped: Skipped | None = None
+    specs: Sequence[str],
+    plan: CurationPlan,
+    *,
+    options: ReadOptions = DEFAULT_READING,
+    reading: ReadingReport | None = None,
 ) -> LabelledPool:
     """Candidates of all rows in the languages of ``plan``.
 
@@ -124,7 +132,7 @@ def read_pool(
     seen: set[str] = set()
     present: set[str] = set()
     for spec in specs:
-        for row in rows_of(spec, skipped=skipped):
+        for row in rows_of(spec, options, reading):
             if row.id in seen:
                 raise DataError(spec, None, f"two rows have the id {row.id!r}")
             seen.add(row.id)
@@ -171,7 +179,7 @@ def curate(pool: LabelledPool, plan: CurationPlan) -> Curation:
 
 
 def selected_rows(
-    specs: Iterable[str], curation: Curation, *, skipped: Skipped | None = None
+    specs: Iterable[str], curation: Curation, *, options: ReadOptions = DEFAULT_READING
 ) -> list[LabelledDialogue]:
     """The selected rows, by language and then in the order chosen, each with ``curation`` in its
     extra fields: policy, rank, stage, category, chance, weight, and the size of its pool."""
@@ -191,7 +199,7 @@ def selected_rows(
     rows = {
         row.id: replace(row, extra={**row.extra, "curation": notes[row.id]})
         for spec in specs
-        for row in rows_of(spec, skipped=skipped)
+        for row in rows_of(spec, options)
         if row.id in notes
     }
     return [rows[id] for id in notes]

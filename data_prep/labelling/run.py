@@ -30,11 +30,13 @@ from medal_judges.errors import MedalError
 from medal_judges.files import atomic_path, atomic_write
 from medal_judges.inference.progress import scoring_bar
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
-from medal_judges.jsonl import open_text, read_labelled, to_line
+from medal_judges.jsonl import open_text, to_line
 from medal_judges.judgement import Judgement
 from medal_judges.judgement_files import read_judgements
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.judge import Judge
+from medal_judges.reading.dialogues import labelled_of
+from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 
 USERS = "user_judgements.jsonl"
 LABELS = "judgements.jsonl"
@@ -48,9 +50,10 @@ LANGUAGES = "language_check"
 class LabellingRun:
     """``file`` is labelled by ``judge`` into the folder ``out``; ``user_judge`` is None where users
     are not checked, ``langs`` where languages are not. ``min_coverage``: the least share of users
-    that must have got a verdict before anything is labelled."""
+    that must have got a verdict before anything is labelled. ``chats``: how the file is read; it is
+    read several times."""
 
-    file: Path
+    file: str | Path
     out: Path
     judge: Judge
     user_judge: Judge | None = None
@@ -58,6 +61,7 @@ class LabellingRun:
     min_coverage: float = 0.98
     overwrite: bool = False
     retry_failed: bool = False
+    chats: ReadOptions = DEFAULT_READING
 
     def run(self) -> tuple[Summary, ScoreReport]:
         """Do what is left to do; returns the counts, and the report on the labelling judge.
@@ -86,7 +90,7 @@ class LabellingRun:
         return summary, report
 
     def _rows(self) -> Iterator[LabelledDialogue]:
-        return read_labelled(self.file)
+        return labelled_of(self.file, self.chats)
 
     def _checks(self) -> Iterator[Judgement] | None:
         return None if self.user_judge is None else read_judgements(self.out / USERS)

@@ -64,7 +64,7 @@ CHITCHAT = Source(
     licence="MIT",
     citation="BYU PCC lab, 2018: chitchat-dataset 0.9.0",
     languages=("en",),
-    package_read=lambda offline, skipped: read_chitchat(),
+    package_read=lambda offline, reading: read_chitchat(),
     package="chitchat-dataset",
     notes=("Both sides are people.", "Clean is an assumption: nobody labelled issues here."),
 )

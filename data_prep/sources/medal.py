@@ -10,8 +10,8 @@ from typing import Any
 from medal_judges.data_prep.sources.cache import is_offline
 from medal_judges.data_prep.sources.source import Source, hash_split
 from medal_judges.errors import DataError, RecordError, SourceError
-from medal_judges.jsonl import Skipped
 from medal_judges.labelled import LabelledDialogue, parse_labelled
+from medal_judges.reading.report import ReadingReport
 from medal_judges.released import is_released, label_fields, line_of_released
 from medal_judges.signature import content_hash
 
@@ -20,13 +20,13 @@ TOOLKIT_FORM = "line"
 
 
 def read_medal(
-    offline: bool | None = None, skipped: Skipped | None = None
+    offline: bool | None = None, reading: ReadingReport | None = None
 ) -> Iterator[LabelledDialogue]:
     """Rows of the Hub data set, all its configurations and splits in order.
 
     Raises SourceError when it is not available. Offline only the Hugging Face cache is read.
     """
-    yield from medal_rows(chain.from_iterable(_hub_tables(_snapshot(offline))), skipped)
+    yield from medal_rows(chain.from_iterable(_hub_tables(_snapshot(offline))), reading)
 
 
 def _snapshot(offline: bool | None) -> str:
@@ -58,14 +58,14 @@ def _hub_tables(folder: str) -> Iterator[Iterable[Mapping[str, object]]]:
 
 
 def medal_rows(
-    records: Iterable[Mapping[str, object]], skipped: Skipped | None = None
+    records: Iterable[Mapping[str, object]], reading: ReadingReport | None = None
 ) -> Iterator[LabelledDialogue]:
     """LabelledDialogue of each record, in the released form, in the line format, or in the line
     format with GPT-4.1's JSON for labels; ``extra["form"]`` says which. Absent keys are missing
     labels. A record without an id of its own or of its request is named by its place.
 
     Rows of one context are one group in all languages, and share a split. Raises DataError that
-    names the record (from 1) and the field; with ``skipped`` it is counted there instead.
+    names the record (from 1) and the field; with ``reading`` it is counted there instead.
     """
     seen: set[str] = set()
     for number, record in enumerate(records):
@@ -73,12 +73,12 @@ def medal_rows(
             row = _row(record, number)
         except RecordError as error:
             problem = DataError(REPOSITORY, number + 1, error.message)
-            if skipped is None:
+            if reading is None:
                 raise problem from error
-            skipped.add(problem)
+            reading.add(problem)
             continue
-        if skipped is not None:
-            skipped.read += 1
+        if reading is not None:
+            reading.read += 1
         yield _with_own_id(row, seen)
 
 

@@ -21,8 +21,13 @@ from medal_judges.data_prep.sources.usr import USR
 from medal_judges.data_prep.sources.xdial import XDIAL
 from medal_judges.errors import SourceError, did_you_mean
 from medal_judges.files import DATA_VARIABLE, cache_folder, data_folder
-from medal_judges.jsonl import Skipped, read_labelled
+from medal_judges.jsonl import STDIN
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.reading.arrow_rows import HUB
+from medal_judges.reading.containers import ENDINGS
+from medal_judges.reading.dialogues import labelled_of, read_labelled
+from medal_judges.reading.options import DEFAULT_READING, ReadOptions
+from medal_judges.reading.report import ReadingReport
 
 SOURCES = {
     source.name: source
@@ -30,12 +35,16 @@ SOURCES = {
 }
 SPLITS = ("train", "validation", "test")
 LEVELS = ("dialogue", "turn")
-_FILE_SPEC = re.compile(r"(?P<file>.+?\.jsonl(?:\.gz)?)(?::(?P<words>.*))?", re.DOTALL)
+_ENDINGS = "|".join(map(re.escape, ENDINGS))
+_FILE_SPEC = re.compile(
+    rf"(?P<file>.+?(?:{_ENDINGS})(?:\.gz|\.zst)?)(?::(?P<words>.*))?", re.DOTALL | re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
 class DataSpec:
-    """``name[:part][:level][:split]``, or the path of a JSONL file with an optional ``:split``."""
+    """``name[:part][:level][:split]``, the path of a file of chats with an optional ``:split``,
+    ``hf:ID[:config]:split``, or ``-``."""
 
     name: str
     part: str | None = None
@@ -44,11 +53,13 @@ class DataSpec:
 
     @property
     def is_file(self) -> bool:
-        return self.name.endswith((".jsonl", ".jsonl.gz"))
+        return self.name not in SOURCES
 
 
 def parse_spec(text: str) -> DataSpec:
     """DataSpec of ``text``. Raises SourceError for an unknown source or word."""
+    if text == STDIN or text.startswith(HUB) or Path(text).is_file():
+        return DataSpec(text)
     file = _FILE_SPEC.fullmatch(text)  # a path may hold colons of its own
     if file:
         name, parts = file["file"], []
@@ -76,22 +87,30 @@ def get_source(name: str) -> Source:
         guess = did_you_mean(name, SOURCES, 2)
         raise SourceError(
             f"no source {name!r}",
-            hint=f"{guess}known: {', '.join(SOURCES)}; or the path of a .jsonl file",
+            hint=f"{guess}known: {', '.join(SOURCES)}; or the path of a file: {', '.join(ENDINGS)}",
         )
     return SOURCES[name]
 
 
 def load_spec(
-    text: str, *, offline: bool | None = None, skipped: Skipped | None = None
+    text: str,
+    *,
+    offline: bool | None = None,
+    reading: ReadingReport | None = None,
+    options: ReadOptions = DEFAULT_READING,
 ) -> list[LabelledDialogue]:
     """The rows of a spec, in file order. Raises as ``stream_spec``."""
-    return list(stream_spec(text, offline=offline, skipped=skipped))
+    return list(stream_spec(text, offline=offline, reading=reading, options=options))
 
 
 def stream_spec(
-    text: str, *, offline: bool | None = None, skipped: Skipped | None = None
+    text: str,
+    *,
+    offline: bool | None = None,
+    reading: ReadingReport | None = None,
+    options: ReadOptions = DEFAULT_READING,
 ) -> Iterator[LabelledDialogue]:
-    """The rows of a spec one by one, for what need not hold them.
+    """The rows of a spec one by one, for what need not hold them; ``options`` are of a file.
 
     Raises SourceError that says which file goes where, or that none of its rows has the split or
     level asked for.
@@ -99,7 +118,7 @@ def stream_spec(
     spec = parse_spec(text)
     splits: set[str] = set()
     kept = False
-    for row in _rows(spec, offline, skipped):
+    for row in _rows(spec, offline, reading, options):
         splits.add(str(row.split))
         if spec.split in (None, row.split) and spec.level in (None, row.level):
             kept = True
@@ -110,16 +129,16 @@ def stream_spec(
 
 
 def _rows(
-    spec: DataSpec, offline: bool | None, skipped: Skipped | None
+    spec: DataSpec, offline: bool | None, reading: ReadingReport | None, options: ReadOptions
 ) -> Iterator[LabelledDialogue]:
     if spec.is_file:
-        yield from read_labelled(spec.name, skipped=skipped)
+        yield from labelled_of(spec.name, options, reading)
         return
     source = get_source(spec.name)
     if source.package_read is not None:
-        yield from source.package_read(offline, skipped)
+        yield from source.package_read(offline, reading)
     for part in _parts(source, spec):
-        yield from read_part(source, part, offline=offline, skipped=skipped)
+        yield from read_part(source, part, offline=offline, reading=reading)
 
 
 def _parts(source: Source, spec: DataSpec) -> list[SourceFile]:
@@ -137,22 +156,26 @@ def _parts(source: Source, spec: DataSpec) -> list[SourceFile]:
 
 
 def read_part(
-    source: Source, part: SourceFile, *, offline: bool | None = None, skipped: Skipped | None = None
+    source: Source,
+    part: SourceFile,
+    *,
+    offline: bool | None = None,
+    reading: ReadingReport | None = None,
 ) -> Iterator[LabelledDialogue]:
     """Rows of one file: the line format in $MEDAL_JUDGES_DATA, else the public file.
 
     Raises SourceError when neither is here, or the public file is not the one it should be.
     """
-    rows = _file_rows(source, part, offline, skipped)
+    rows = _file_rows(source, part, offline, reading)
     yield from rows if part.view is None else part.view(rows)
 
 
 def _file_rows(
-    source: Source, part: SourceFile, offline: bool | None, skipped: Skipped | None
+    source: Source, part: SourceFile, offline: bool | None, reading: ReadingReport | None
 ) -> Iterator[LabelledDialogue]:
     local = find_local(part)
     if local is not None and local.name == part.line_file:
-        yield from read_labelled(local, skipped=skipped)
+        yield from read_labelled(local, reading=reading)
         return
     if part.read is None or (part.url is None and local is None):
         raise SourceError(
@@ -178,7 +201,7 @@ def files_of(text: str) -> list[Path]:
     """The files on this machine that a spec is read from; none for a package or a hub set."""
     spec = parse_spec(text)
     if spec.is_file:
-        return [Path(spec.name)]
+        return [] if spec.name == STDIN or spec.name.startswith(HUB) else [Path(spec.name)]
     parts = _parts(get_source(spec.name), spec)
     return [path for part in parts if (path := find_local(part)) is not None]
 

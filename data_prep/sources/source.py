@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medal_judges.jsonl import Skipped
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.reading.report import ReadingReport
 
 Reader = Callable[[Path], Iterator[LabelledDialogue]]
-PackageReader = Callable[[bool | None, Skipped | None], Iterator[LabelledDialogue]]
+PackageReader = Callable[[bool | None, ReadingReport | None], Iterator[LabelledDialogue]]
 View = Callable[[Iterable[LabelledDialogue]], Iterator[LabelledDialogue]]
 
 

@@ -22,9 +22,9 @@ from medal_judges.eval.comparison.rows import (
     read_systems,
 )
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions
-from medal_judges.jsonl import read_dialogues, read_labelled
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.judge import Judge
+from medal_judges.reading.dialogues import read_dialogues, read_labelled
 from medal_judges.stats.weights import Weights
 
 Paths = Mapping[str, str | Path] | Sequence[str | Path] | str | Path

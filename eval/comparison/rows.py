@@ -13,10 +13,10 @@ from medal_judges.dialogue import Dialogue
 from medal_judges.errors import MedalError
 from medal_judges.files import only_run
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions, score_to_file
-from medal_judges.jsonl import read_dialogues
 from medal_judges.judgement import Judgement
 from medal_judges.judgement_files import holds_judgements, read_judgements
 from medal_judges.models.base.judge import Judge
+from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.report.table import unique_slugs
 from medal_judges.signature import Signature
 

@@ -11,9 +11,9 @@ from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.dialogue import Turn
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
-from medal_judges.jsonl import read_labelled
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import mean
+from medal_judges.reading.dialogues import read_labelled
 
 
 class ScoredExample(Config):

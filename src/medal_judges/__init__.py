@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from medal_judges.eval.comparison.compare import compare as compare
     from medal_judges.inference.scoring import ScoreOptions as ScoreOptions
     from medal_judges.inference.scoring import score_file as score_file
-    from medal_judges.jsonl import read_dialogues as read_dialogues
     from medal_judges.judgement import Judgement as Judgement
     from medal_judges.judgement_files import Judgements as Judgements
     from medal_judges.judgement_files import read_judgements as read_judgements
     from medal_judges.labelled import LabelledDialogue as LabelledDialogue
     from medal_judges.models.base.judge import Judge as Judge
     from medal_judges.rating import Rating as Rating
+    from medal_judges.reading.dialogues import read_dialogues as read_dialogues
     from medal_judges.signature import Signature as Signature
     from medal_judges.training.run import train as train
 
@@ -47,12 +47,12 @@ _MODULES = {
     "eval.benchmark.benchmark": ["benchmark"],
     "eval.comparison.compare": ["CompareOptions", "compare"],
     "inference.scoring": ["ScoreOptions", "score_file"],
-    "jsonl": ["read_dialogues"],
     "judgement": ["Judgement"],
     "judgement_files": ["Judgements", "read_judgements"],
     "labelled": ["LabelledDialogue"],
     "models.base.judge": ["Judge"],
     "rating": ["Rating"],
+    "reading.dialogues": ["read_dialogues"],
     "signature": ["Signature"],
     "training.run": ["train"],
 }

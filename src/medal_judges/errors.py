@@ -43,6 +43,7 @@ class RecordError(MedalError):
     def __init__(self, field: str, expected: str, got: object) -> None:
         super().__init__(f"field {field!r}: expected {expected}, got {_shown(got)}")
         self.field = field
+        self.expected = expected
 
 
 def _shown(value: object) -> str:

@@ -15,7 +15,7 @@ from medal_judges.released import is_released, line_of_released
 Level = Literal["dialogue", "turn"]
 _DIALOGUE_FIELDS = {"id", "source", "lang", "dialogue", "turns", "models", "context", "meta"}
 _LABEL_FIELDS = {"level", "labels", "scales", "split", "group", "aggregated"}
-_KNOWN = frozenset(_DIALOGUE_FIELDS | _LABEL_FIELDS)
+KNOWN_FIELDS = frozenset(_DIALOGUE_FIELDS | _LABEL_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def parse_labelled(record: object) -> LabelledDialogue:
         split=optional_text(record, "split"),
         group=_group(record, dialogue.id),
         aggregated=flag("aggregated", record.get("aggregated") or False),
-        extra={k: v for k, v in record.items() if k not in _KNOWN},
+        extra={k: v for k, v in record.items() if k not in KNOWN_FIELDS},
     )
 
 

@@ -18,7 +18,8 @@ from medal_judges import jsonl
 from medal_judges.cli import app
 from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
 from medal_judges.errors import DataError
-from medal_judges.jsonl import Skipped, read_dialogues
+from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.reading.report import ReadingReport
 
 LINE = {
     "id": "d",
@@ -35,7 +36,6 @@ def flipped(place: int) -> bytes:
 
 
 DAMAGED = {
-    "none": (TEXT, "in.jsonl.gz:1: cannot read on: its name ends in .gz, but it is no gzip file"),
     "cut": (WHOLE[: len(WHOLE) // 2], "the compressed file is cut short"),
     "checksum": (flipped(-6), "cannot read on: CRC check failed"),
     "behind": (
@@ -48,7 +48,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("kind", DAMAGED)
 @pytest.mark.parametrize("out", ["-", "out.jsonl"])
-@pytest.mark.parametrize("skip", [[], ["--skip-bad"]])
+@pytest.mark.parametrize("skip", [[], ["--strict"]])
 def test_a_damaged_gzip_is_told(
     tmp_path: Path, kind: str, out: str, skip: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,17 +80,17 @@ def test_damaged_scenes_are_told(tmp_path: Path, name: str) -> None:
 def test_a_line_without_end_is_not_held_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonl, "_LONGEST", 1000)
+    monkeypatch.setattr(jsonl, "LONGEST_LINE", 1000)
     path = tmp_path / "in.jsonl.gz"
     good = json.dumps(LINE) + "\n"
     edge = json.dumps(LINE | {"id": "edge"})
     edge = edge + " " * (1000 - len(edge)) + "\n"
     path.write_bytes(gzip.compress((good + "x" * 50_000 + "\n" + edge).encode()))
-    with pytest.raises(DataError, match=r"gz:2: a line of more than 1,000 characters"):
+    with pytest.raises(DataError, match=r"gz:2: .*at most 1,000 characters"):
         list(read_dialogues(path))
-    skipped = Skipped()
-    assert [d.id for d in read_dialogues(path, skipped=skipped)] == ["d", "edge"]
-    assert skipped.count == 1
+    reading = ReadingReport()
+    assert [d.id for d in read_dialogues(path, reading=reading)] == ["d", "edge"]
+    assert reading.count == 1
 
 
 def test_a_sheet_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:

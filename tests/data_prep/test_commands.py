@@ -104,13 +104,12 @@ def test_audit_shows_ids_as_they_are(tmp_path: Path) -> None:
 
 
 def test_audit_names_the_bad_line_or_lists_what_it_left_out(file: Path) -> None:
-    refused = medal("audit", str(file))
+    refused = medal("audit", str(file), "--strict")
     assert isinstance(refused.exception, MedalError)
-    assert f"{file}:3: field 'id'" in str(refused.exception)
-    result = medal("audit", str(file), "--skip-bad")
+    assert f"{file}:4: field '(line)'" in str(refused.exception)
+    result = medal("audit", str(file))
     assert result.exit_code == 0
-    assert "2 bad lines left out" in result.output
-    assert f"{file}:3: field 'id'" in result.output
+    assert "1 bad rows left out" in result.output and "1 ids numbered" in result.output
     assert f"{file}:4: field '(line)': expected valid JSON" in result.output
     for finding in ("empty turn", "no assistant turn", "ends on a user turn", "no label"):
         assert finding in result.output

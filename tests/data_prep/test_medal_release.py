@@ -18,9 +18,10 @@ from medal_judges.data_prep.sources.medal import medal_rows
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.dialogue import parse_dialogue
 from medal_judges.errors import DataError, RecordError
-from medal_judges.jsonl import Skipped, read_dialogues
 from medal_judges.labelled import parse_labelled
 from medal_judges.languages import language_code
+from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.reading.report import ReadingReport
 
 from .medal_release import CHATBOT, USER, WORDS, released_row
 
@@ -118,8 +119,8 @@ def test_a_damaged_row_is_told_by_its_field(fields: dict[str, Any], problem: str
         parse_dialogue(bad)
     with pytest.raises(DataError, match=f"Johndfm/medal:2: field '{problem}"):
         list(medal_rows([released_row("en"), bad]))
-    skipped = Skipped()
-    assert len(list(medal_rows([released_row("en"), bad], skipped))) == 1 and skipped.count == 1
+    reading = ReadingReport()
+    assert len(list(medal_rows([released_row("en"), bad], reading))) == 1 and reading.count == 1
 
 
 def test_the_line_format_is_read_from_the_hub_too() -> None:

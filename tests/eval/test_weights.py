@@ -19,10 +19,11 @@ from medal_judges.eval.agreement.agreement import agreements
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
 from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
 from medal_judges.eval.page.plots import bins, gap
-from medal_judges.jsonl import read_labelled, write_records
+from medal_judges.jsonl import write_records
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Scale
+from medal_judges.reading.dialogues import read_labelled
 from medal_judges.stats import correlation
 from medal_judges.stats.correlation import correlation_statistic
 from medal_judges.stats.results import Estimate, ResultRow

@@ -14,8 +14,8 @@ import pytest
 
 from medal_judges import Judge
 from medal_judges.inference.scoring import ScoreReport, score_to_file
-from medal_judges.jsonl import read_dialogues
 from medal_judges.judgement_files import read_judgements
+from medal_judges.reading.dialogues import read_dialogues
 
 JUDGE = "configs/judges/repetition.yaml"
 MEDAL = [sys.executable, "-m", "medal_judges"]
@@ -74,30 +74,31 @@ def test_gzip_crlf_byte_order_mark_and_standard_input(tmp_path: Path, name: str)
 
 def test_a_bad_line_is_named_and_loses_nothing(tmp_path: Path) -> None:
     source, out = write(tmp_path / "in.jsonl", 3000, bad=2500), tmp_path / "out.jsonl"
-    done = medal("score", source, "--judge", JUDGE, "--out", out)
+    done = medal("score", source, "--judge", JUDGE, "--out", out, "--strict")
     assert done.returncode == 2
     assert f"{source}:2500" in done.stderr and "dialogue[0].role" in done.stderr
-    assert "--skip-bad" in done.stderr and "Traceback" not in done.stderr
+    assert "--strict" in done.stderr and "Traceback" not in done.stderr
     kept = [j.id for j in read_judgements(out)]
     assert kept == [f"d{n}" for n in range(len(kept))] and len(kept) >= 2304
-    assert "fix the line" in done.stderr
     assert f"{len(kept)} judgements made before it are kept in {out}" in done.stderr
-    done = medal("score", source, "--judge", JUDGE, "--out", out, "--skip-bad", "--min-coverage", 0)
+    done = medal("score", source, "--judge", JUDGE, "--out", out, "--min-coverage", 0)
     assert done.returncode == 0
-    assert "1 bad lines left out" in done.stderr and f"({len(kept)} from before)" in done.stderr
+    assert "1 bad rows left out" in done.stderr and f"({len(kept)} from before)" in done.stderr
     assert len(list(read_judgements(out))) == 2999
 
 
 def test_a_bad_line_can_be_mended_and_the_run_goes_on(tmp_path: Path) -> None:
     source, out = write(tmp_path / "in.jsonl", 600, bad=600), tmp_path / "out.jsonl"
-    options = ["--judge", JUDGE, "--out", out, "--min-coverage", 0]
+    options = ["--judge", JUDGE, "--out", out, "--min-coverage", 0, "--strict"]
     assert medal("score", source, *options).returncode == 2
     write(source, 600)
     done = medal("score", source, *options)
     assert done.returncode == 0 and "(512 from before)" in done.stderr
     assert len(list(read_judgements(out))) == 600
-    first = medal("score", write(source, 5, bad=1), *options[:2], "--out", tmp_path / "new.jsonl")
-    assert "--skip-bad" in first.stderr and "are kept" not in first.stderr
+    first = medal(
+        "score", write(source, 5, bad=1), *options[:2], "--out", tmp_path / "new.jsonl", "--strict"
+    )
+    assert "--strict" in first.stderr and "are kept" not in first.stderr
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
@@ -202,7 +203,7 @@ def test_another_dimension_or_level_is_refused(
     tmp_path: Path, first: list[str], then: list[str], there: str, now: str
 ) -> None:
     source, out = write(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl"
-    options = ["--judge", JUDGE, "--out", out, "--min-coverage", 0]
+    options = ["--judge", JUDGE, "--out", out, "--min-coverage", 0, "--strict"]
     assert medal("score", source, *options, *first).returncode == 0
     before = out.read_bytes()
     done = medal("score", source, *options, *then)
@@ -244,6 +245,6 @@ def test_reasons_of_servers_are_shown_as_they_are(capsys: pytest.CaptureFixture[
     report = ScoreReport(total=2, scored=1, sums={"odd[/x]": 3.0})
     report.failures["no number in '[/INST] I cannot'"] = 1
     report.counts["odd[/x]"] = 1
-    _show(report, None, 0.0, Judge.from_pretrained("length"))
+    _show(report, 0.0, Judge.from_pretrained("length"))
     shown = capsys.readouterr().err
     assert "[/INST]" in shown and "odd[/x]" in shown

@@ -20,7 +20,7 @@ from pathlib import Path
 from medal_judges.data_prep.labelling.language_check import LanguageChecker
 from medal_judges.data_prep.labelling.passages import scripts_of
 from medal_judges.dialogue import ROLES, Dialogue, Turn
-from medal_judges.jsonl import read_labelled
+from medal_judges.reading.dialogues import read_labelled
 
 WORDS = 6
 

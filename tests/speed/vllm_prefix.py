@@ -22,7 +22,6 @@ import torch
 from scipy.stats import spearmanr
 
 from medal_judges.dialogue import Dialogue
-from medal_judges.jsonl import read_dialogues
 from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.loading import load_llm
@@ -31,6 +30,7 @@ from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation, LanguageModel, Likelihood
 from medal_judges.models.llm.truncation import chat_messages, first_turn_that_fits
 from medal_judges.models.llm.vllm.model import VLLMModel
+from medal_judges.reading.dialogues import read_dialogues
 
 SPARE = 64  # tokens kept free for a follow-up
 Groups = list[list[Continuation]]

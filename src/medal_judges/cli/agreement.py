@@ -11,14 +11,18 @@ import typer
 
 from medal_judges import __version__
 from medal_judges.cli import options as opt
+from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.errors import MedalError
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.reading.options import ReadOptions
 
 
+@reads_chats(labels=True)
 @opt.writes("source", folder=True)
 def agreement(
+    chats: ReadOptions,
     source: Annotated[
-        str, typer.Argument(metavar="FILE_OR_SPEC", help="Labelled JSONL, or a spec: fed:dialogue.")
+        str, typer.Argument(metavar="FILE_OR_SPEC", help="Labelled file, or a spec: fed:dialogue.")
     ],
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the page, CSV and JSON.")
@@ -26,7 +30,6 @@ def agreement(
     dimension: opt.Dimensions = None,
     weights: opt.Weights = None,
     offline: opt.Offline = False,
-    skip_bad: opt.SkipBad = False,
 ) -> None:
     """Percent agreement, Krippendorff's alpha and Spearman, per dimension and language.
 
@@ -37,10 +40,9 @@ def agreement(
     from medal_judges.eval.agreement.report import print_agreement, write_agreement
     from medal_judges.stats.weights import required_weights
 
-    skipped = opt.skipped_lines(skip_bad, None if out is None else out / "skipped.jsonl")
-    rows = load_spec(source, offline=offline or None, skipped=skipped)
-    if skipped is not None:
-        skipped.require_rest()
+    reading = reading_report(chats, None if out is None else out / "skipped.jsonl", [source])
+    rows = load_spec(source, offline=offline or None, reading=reading, options=chats)
+    reading.require_rest()
     if not any(row.labels for row in rows):
         raise MedalError(
             f"{source}: no row has labels",
@@ -51,8 +53,7 @@ def agreement(
     print_agreement(figures)
     if note:
         typer.echo(note)
-    if skipped is not None:
-        typer.echo(skipped.summary())
+    show_reading(reading)
     if out is not None:
         name = Path(source).name
         typer.echo(

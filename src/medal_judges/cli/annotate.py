@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from medal_judges.cli import options as opt
+from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
+from medal_judges.reading.options import ReadOptions
 
 if TYPE_CHECKING:
     from medal_judges.data_prep.annotation.project import Project
@@ -26,9 +28,11 @@ class Form(str, Enum):
 
 
 @app.command("export")
+@reads_chats(labels=True)
 @opt.writes("source", "rubric", "guidelines", folder=True)
 def export_project(
-    source: Annotated[str, typer.Argument(metavar="IN", help="Dialogues: JSONL, or a spec.")],
+    chats: ReadOptions,
+    source: Annotated[str, typer.Argument(metavar="IN", help="Dialogues: a file, or a spec.")],
     out: Annotated[Path, typer.Option("--out", help="Folder to make.")],
     annotator: Annotated[
         list[str] | None,
@@ -74,7 +78,9 @@ def export_project(
     from medal_judges.data_prep.sources.registry import load_spec
 
     asked = dimensions_to_ask(rubric, human_likeness=human_likeness)
-    rows = load_spec(source, offline=offline or None)
+    reading = reading_report(chats)
+    rows = load_spec(source, offline=offline or None, reading=reading, options=chats)
+    show_reading(reading)
     people, numbers = annotator or [], annotators or []
     project = new_project(rows, asked, people, per_dialogue, numbers, seed)
     forms = [each.value for each in form or (Form.LABEL_STUDIO, Form.XLSX)]
@@ -107,13 +113,13 @@ def import_answers(
             help="Who an account or a name in the files is; may be repeated.",
         ),
     ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Take the valid answers, list the rest.")
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Write nothing unless every answer is valid.")
     ] = False,
 ) -> None:
     """Take annotators' answers back: rows with one label per annotator.
 
-    Every problem is listed at once; nothing is written unless there is none, or --skip-bad.
+    Valid answers are taken and the rest is listed; with --strict nothing is written then.
     """
     from medal_judges.data_prep.annotation.answers import AnnotationError, check, merge
     from medal_judges.data_prep.annotation.project import PROJECT_FILE, ROWS_FILE, load_project
@@ -124,7 +130,7 @@ def import_answers(
     require_other_file(out, [*answers, folder / PROJECT_FILE, folder / ROWS_FILE])
     project = load_project(folder)
     checked, problems = check(_answers(answers, project, _names(name or [])), project)
-    if problems and not skip_bad:
+    if problems and strict:
         raise AnnotationError(problems)
     if problems:
         lines = [f"{len(problems)} left out:", *map(str, problems)]

@@ -9,17 +9,21 @@ import typer
 import yaml
 
 from medal_judges.cli import options as opt
+from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.files import atomic_write, require_other_file
 from medal_judges.inference.progress import scoring_bar
+from medal_judges.reading.options import ReadOptions
 from medal_judges.shipped import judge_file
 
 
+@reads_chats()
 @opt.writes("judge", "data")
 def calibrate(
+    chats: ReadOptions,
     judge: Annotated[str, typer.Argument(help="YAML file or name of a follow-up judge.")],
-    data: Annotated[str, typer.Option("--data", help="Labelled dialogues: spec or JSONL file.")],
+    data: Annotated[str, typer.Option("--data", help="Labelled dialogues: spec or file.")],
     out: Annotated[Path, typer.Option("--out", help="The judge with its scale, as YAML.")],
     label: Annotated[
         list[str] | None,
@@ -36,7 +40,9 @@ def calibrate(
     settings = _follow_up_settings(judge)
     described = {key: value for key, value in settings.items() if key != "languages"}
     loaded = FollowUpJudge.from_settings(described)
-    rows = load_spec(data)[:limit]
+    reading = reading_report(chats)
+    rows = load_spec(data, reading=reading, options=chats)[:limit]
+    show_reading(reading)
     there = {name for row in rows for name in row.labels}
     own = [d.name for d in loaded.dimensions]
     named = label or [name for name in own if name in there]

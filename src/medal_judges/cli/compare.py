@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from medal_judges.cli import options as opt
+from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.errors import ConfigError
+from medal_judges.reading.options import ReadOptions
 
 Files = Annotated[
     list[str],
@@ -57,8 +60,10 @@ Rubric = Annotated[
 ]
 
 
+@reads_chats(labels=True)
 @opt.writes("files", "human", "chats", folder=True)
 def compare(
+    forms: ReadOptions,
     files: Files,
     by: By = None,
     judge: ScoringJudge = None,
@@ -86,6 +91,7 @@ def compare(
     from medal_judges.eval.comparison.report import print_comparison, write_comparison
     from medal_judges.eval.comparison.rows import named_sources
     from medal_judges.inference.judge_choice import choose_judge
+    from medal_judges.reading.dialogues import dialogues_of, labelled_of
     from medal_judges.report.progress import ProgressBar
 
     if difference == 0:
@@ -95,6 +101,7 @@ def compare(
         by, dimension or (), pair_by, context, cluster, difference, weights or "none", rubric
     )
     sources = {source.name: source.path for source in named_sources(files)}
+    reading = reading_report(forms, None if out is None else out / "skipped.jsonl")
     with ProgressBar("judging", visible=judge is not None) as bar:
         found = compared(
             sources,
@@ -103,8 +110,11 @@ def compare(
             human=human,
             chats=chats or (),
             out=out,
+            read=partial(dialogues_of, options=forms, reading=reading),
+            read_labels=partial(labelled_of, options=forms, reading=reading),
             progress=bar.advance,
         )
+    show_reading(reading)
     print_comparison(found)
     if out is not None:
         typer.echo(write_comparison(found, out))

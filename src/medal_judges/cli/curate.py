@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from medal_judges.cli.options import Languages, Overwrite, Seed, SkipBad, writes
+from medal_judges.cli.options import Languages, Overwrite, Seed, writes
+from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
+from medal_judges.reading.options import ReadOptions
 
 if TYPE_CHECKING:
     from medal_judges.data_prep.curation.job import CurationPlan
-    from medal_judges.jsonl import Skipped
 
 SELECTION = "selection.jsonl"
 
 
+@reads_chats(labels=True)
 @writes("files", folder=True)
 def curate(
+    chats: ReadOptions,
     files: Annotated[
-        list[str], typer.Argument(metavar="IN", help="Labelled dialogues: JSONL, or medal.")
+        list[str], typer.Argument(metavar="IN", help="Labelled dialogues: files, or medal.")
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder for the selection and its report.")],
     n: Annotated[int, typer.Option("--n", min=1, help="Dialogues per language.")] = 100,
@@ -44,14 +47,12 @@ def curate(
     rubric: Annotated[str, typer.Option("--rubric", help="Issues and overall.")] = "medal",
     seed: Seed = 0,
     overwrite: Overwrite = False,
-    skip_bad: SkipBad = False,
 ) -> None:
     """Select n dialogues per language for annotation, and report the balance reached.
 
     Writes selection.jsonl (with the weight of each dialogue), left_out.jsonl, curation.json,
     counts.csv and curation.html.
     """
-    from medal_judges.cli.options import skipped_lines
     from medal_judges.data_prep.curation.candidate import label_reading
     from medal_judges.data_prep.curation.foreign import load_foreign
     from medal_judges.data_prep.curation.job import CurationPlan
@@ -63,30 +64,28 @@ def curate(
     _require_unread(files, out)
     if (out / SELECTION).exists() and not overwrite:
         raise ConfigError(f"{out / SELECTION} exists already", hint="--overwrite, or another --out")
-    _run(files, out, plan, skipped_lines(skip_bad, out / "skipped.jsonl"))
+    _run(files, out, plan, chats)
 
 
-def _run(files: list[str], out: Path, plan: CurationPlan, skipped: Skipped | None) -> None:
+def _run(files: list[str], out: Path, plan: CurationPlan, chats: ReadOptions) -> None:
     from medal_judges.data_prep.curation.job import curate as run
     from medal_judges.data_prep.curation.job import read_pool, selected_rows
     from medal_judges.data_prep.curation.report import print_report, write_report
     from medal_judges.errors import MedalError
-    from medal_judges.jsonl import Skipped, write_records
+    from medal_judges.jsonl import write_records
 
+    reading = reading_report(chats, out / "skipped.jsonl")
     try:
-        pool = read_pool(files, plan, skipped=skipped)
+        pool = read_pool(files, plan, options=chats, reading=reading)
     except MedalError:
-        if skipped is not None:
-            skipped.require_rest()  # no row at all because all lines are bad
+        reading.require_rest()  # no row at all because all are bad
         raise
     curation = run(pool, plan)
-    again = None if skipped is None else Skipped()
-    count = write_records(out / SELECTION, selected_rows(files, curation, skipped=again))
+    count = write_records(out / SELECTION, selected_rows(files, curation, options=chats))
     write_records(out / "left_out.jsonl", curation.pool.left_out)
     write_report(curation, out)
     print_report(curation)
-    if skipped is not None and skipped.count:
-        typer.echo(skipped.summary(), err=True)
+    show_reading(reading)
     typer.echo(f"{count} dialogues written to {out / SELECTION}; report: {out / 'curation.html'}")
 
 

@@ -18,12 +18,14 @@ from medal_judges.cli.data_plant import plant
 from medal_judges.cli.data_seeds import seeds
 from medal_judges.cli.data_stats import stats
 from medal_judges.cli.data_translate import translate
+from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.cache import fetch as fetch_part
 from medal_judges.data_prep.sources.cache import sha256
 from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.errors import SourceError
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.reading.options import ReadOptions
 from medal_judges.released import RELEASED_FORM
 from medal_judges.report.console import wide_console
 
@@ -63,8 +65,10 @@ def _parts_here(source: Source) -> str:
 
 
 @app.command()
+@reads_chats(labels=True)
 def show(
-    name: Annotated[str, typer.Argument(help="Source, spec such as fed:turn, or a JSONL file.")],
+    chats: ReadOptions,
+    name: Annotated[str, typer.Argument(help="Source, spec such as fed:turn, or a file.")],
     n: Annotated[int, typer.Option("--n", min=0, help="How many dialogues to print.")] = 2,
     offline: opt.Offline = False,
 ) -> None:
@@ -82,7 +86,9 @@ def show(
             where = part.url or part.why
             console.print(f"{part.name}: {where}", highlight=False, soft_wrap=True)
             console.print(f"  {_file_here(part)}", highlight=False, soft_wrap=True)
-    rows = load_spec(name, offline=offline or None)
+    reading = reading_report(chats)
+    rows = load_spec(name, offline=offline or None, reading=reading, options=chats)
+    show_reading(reading)
     console.print(_counts(rows))
     forms = Counter(str(row.extra["form"]) for row in rows if row.extra.get("form"))
     if forms:  # rows that may have either: MEDAL's
@@ -154,16 +160,18 @@ def _package(source: Source) -> str:
 
 
 @app.command("audit")
+@reads_chats(labels=True)
 def audit_source(
-    name: Annotated[str, typer.Argument(help="Source, spec or JSONL file.")],
+    chats: ReadOptions,
+    name: Annotated[str, typer.Argument(help="Source, spec or file.")],
     offline: opt.Offline = False,
-    skip_bad: opt.SkipBad = False,
 ) -> None:
     """What to know before using a set: clipped turns, duplicates, odd roles, broken text."""
     from medal_judges.data_prep.sources.registry import load_spec
 
-    skipped = opt.skipped_lines(skip_bad)
-    audited = audit(load_spec(name, offline=offline or None, skipped=skipped))
+    reading = reading_report(chats)
+    rows = load_spec(name, offline=offline or None, reading=reading, options=chats)
+    audited = audit(rows)
     console = wide_console()
     console.print(_forms(audited.forms))
     table = Table("language", "dialogues", "turns", "edges u s e r", "expected", "clipped")
@@ -182,6 +190,5 @@ def audit_source(
     for problem, count in audited.problems.most_common():
         table.add_row(problem, str(count), ", ".join(audited.examples[problem]))
     console.print(table)
-    if skipped is not None:
-        console.print(skipped.summary(), highlight=False, soft_wrap=True)
-        skipped.require_rest()
+    show_reading(reading)
+    reading.require_rest()

@@ -8,18 +8,22 @@ from typing import Annotated
 import typer
 
 from medal_judges.cli import options as opt
+from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.config import load_config
 from medal_judges.data_prep.native.comparison import CompareConfig, Comparer, compare_to_file
 from medal_judges.data_prep.native.pairs import Paired, paired
 from medal_judges.files import only_run, require_other_file
-from medal_judges.jsonl import read_labelled
+from medal_judges.reading.dialogues import labelled_of
+from medal_judges.reading.options import ReadOptions
 from medal_judges.report.progress import ProgressBar
 
 
+@reads_chats()
 def compare_native(
-    native: Annotated[Path, typer.Argument(metavar="NATIVE", help="JSONL of native dialogues.")],
+    chats: ReadOptions,
+    native: Annotated[Path, typer.Argument(metavar="NATIVE", help="File of native dialogues.")],
     translated: Annotated[
-        Path, typer.Argument(metavar="TRANSLATED", help="JSONL of medal data translate.")
+        Path, typer.Argument(metavar="TRANSLATED", help="File of medal data translate.")
     ],
     overrides: opt.Overrides = None,
     out: Annotated[Path, typer.Option("--out", help="Folder to write.")] = Path("native"),
@@ -38,7 +42,9 @@ def compare_native(
     verdicts_file = out / "verdicts.jsonl"
     require_other_file(verdicts_file, [native, translated], option="OUT/verdicts.jsonl:")
     settings = load_config(CompareConfig, config, overrides or [], folder="native")
-    matched = paired(read_labelled(native), read_labelled(translated))
+    reading = reading_report(chats, out / "skipped.jsonl", [native, translated])
+    matched = paired(labelled_of(native, chats, reading), labelled_of(translated, chats, reading))
+    show_reading(reading)
     comparer = Comparer(settings, settings.load_model(max_cost))
     if dry_run:
         requests = [r for pair in matched.pairs for r in comparer.requests(pair)]

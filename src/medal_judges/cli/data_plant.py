@@ -8,14 +8,19 @@ from typing import Annotated, Literal
 import typer
 
 from medal_judges.cli import options as opt
+from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.files import require_other_file
 from medal_judges.jsonl import write_records
+from medal_judges.reading.options import ReadOptions
+from medal_judges.reading.report import list_beside
 
 
+@reads_chats()
 @opt.writes("source")
 def plant(
+    chats: ReadOptions,
     source: Annotated[
-        str, typer.Argument(metavar="IN", help="Clean dialogues: JSONL, or a spec: chitchat:test.")
+        str, typer.Argument(metavar="IN", help="Clean dialogues: a file, or a spec: chitchat:test.")
     ],
     out: Annotated[Path, typer.Option("--out", help="File to write (.jsonl or .jsonl.gz).")],
     issues: Annotated[
@@ -53,11 +58,12 @@ def plant(
     from medal_judges.data_prep.sources.registry import files_of, load_spec
 
     require_other_file(out, files_of(source))
+    reading = reading_report(chats, list_beside(out), files_of(source))
     counts = InjectionCounts()
     rows = injected_set(
         (
             row
-            for row in load_spec(source)
+            for row in load_spec(source, reading=reading, options=chats)
             if min_turns <= len(row.dialogue.turns) <= (max_turns or len(row.dialogue.turns))
         ),
         seed=seed,
@@ -68,5 +74,6 @@ def plant(
         counts=counts,
     )
     count = write_records(out, rows)
+    show_reading(reading)
     typer.echo("\n".join(counts.lines()), err=True)
     typer.echo(f"{count} dialogues written to {out}")

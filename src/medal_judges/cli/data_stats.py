@@ -9,13 +9,17 @@ from typing import Annotated
 import typer
 
 from medal_judges.cli import options as opt
+from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
+from medal_judges.reading.options import ReadOptions
 
 
+@reads_chats(labels=True)
 @opt.writes("sources", folder=True)
 def stats(
+    chats: ReadOptions,
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="SET...", help="JSONL files, or specs such as fed or xdial."),
+        typer.Argument(metavar="SET...", help="Files, or specs such as fed or xdial."),
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder for stats.html, tables, figures.")],
     no_lemmas: Annotated[
@@ -23,7 +27,6 @@ def stats(
     ] = False,
     weights: opt.Weights = None,
     offline: opt.Offline = False,
-    skip_bad: opt.SkipBad = False,
 ) -> None:
     """Describe dialogues as in MEDAL's Table 2 and Figures 2, 9 and 10; labels are optional.
 
@@ -34,18 +37,17 @@ def stats(
     from medal_judges.data_prep.corpus_stats.survey import survey
     from medal_judges.data_prep.sources.registry import parse_spec, stream_spec
 
-    skipped = opt.skipped_lines(skip_bad, out / "skipped.jsonl")
+    reading = reading_report(chats, out / "skipped.jsonl", sources)
     for text in sources:
         parse_spec(text)  # a misspelt name is refused before the first set is read
     rows = chain.from_iterable(
-        stream_spec(text, offline=offline or None, skipped=skipped) for text in sources
+        stream_spec(text, offline=offline or None, reading=reading, options=chats)
+        for text in sources
     )
     name = ", ".join(Path(text).name for text in sources)
     surveyed = survey(rows, lemmas=not no_lemmas, weights=weights or "none")
-    if skipped is not None:
-        skipped.require_rest()
+    reading.require_rest()
     findings = Findings(surveyed, name)
     print_report(findings)
-    if skipped is not None and skipped.count:
-        typer.echo(skipped.summary())
+    show_reading(reading)
     typer.echo(f"wrote {write_report(findings, out)}")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from medal_judges.cli import options as opt
+from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.config import load_config
 from medal_judges.data_prep.native.translate_run import (
     TranslateReport,
@@ -19,12 +20,16 @@ from medal_judges.data_prep.native.translate_run import (
 from medal_judges.data_prep.native.translation import TranslateConfig, Translator, TurnLanguage
 from medal_judges.errors import MissingExtraError
 from medal_judges.files import only_run, require_other_file
-from medal_judges.jsonl import read_labelled
+from medal_judges.reading.dialogues import labelled_of
+from medal_judges.reading.options import ReadOptions
+from medal_judges.reading.report import list_beside
 from medal_judges.report.progress import ProgressBar
 
 
+@reads_chats()
 def translate(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="JSONL of dialogues.")],
+    chats: ReadOptions,
+    source: Annotated[str, typer.Argument(metavar="IN", help="A file of dialogues.")],
     to: Annotated[
         list[str], typer.Option("--to", help="Language, such as zh; repeat it for each.")
     ],
@@ -50,9 +55,10 @@ def translate(
     settings = load_config(TranslateConfig, config, overrides or [], folder="native")
     translator = Translator(settings, settings.load_model(max_cost))
     report = TranslateReport()
+    reading = reading_report(chats, None if dry_run else list_beside(out), [source])
     rows = (
         row
-        for row in read_labelled(source)
+        for row in labelled_of(source, chats, reading)
         if chatbot in (None, row.dialogue.chatbot)
         and user in (None, row.dialogue.models.get("user"))
     )
@@ -67,6 +73,7 @@ def translate(
         translate_to_file(
             translations, translator, out, report, overwrite=overwrite, progress=bar.advance
         )
+    show_reading(reading)
     _show(report, translator, out)
 
 

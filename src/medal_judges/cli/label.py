@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from medal_judges.cli import options as opt
+from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.data_prep.labelling.labels import languages_to_label
 from medal_judges.data_prep.labelling.run import LabellingRun, share_limiter
 from medal_judges.data_prep.labelling.summary import Summary, tables
@@ -18,8 +19,9 @@ from medal_judges.files import only_run_in, require_other_file
 from medal_judges.inference.dry_run import counting_model, dry_run
 from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
 from medal_judges.inference.progress import show_kept
-from medal_judges.jsonl import read_dialogues, read_labelled
 from medal_judges.models.base.judge import Judge
+from medal_judges.reading.dialogues import dialogues_of, labelled_of
+from medal_judges.reading.options import ReadOptions
 from medal_judges.report.console import rich_table, wide_console
 
 JUDGE = "configs/judges/medal_gpt41.yaml"
@@ -41,8 +43,10 @@ UserJudge = Annotated[
 ]
 
 
+@reads_chats()
 def label(
-    file: Annotated[Path, typer.Argument(help="JSONL of dialogues (.gz too).")],
+    chats: ReadOptions,
+    file: Annotated[str, typer.Argument(help="Chats: a file of any form, or hf:ID:split.")],
     settings: Settings = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write; not needed with --dry-run.")
@@ -70,9 +74,12 @@ def label(
     """Label dialogues by a judge. The same command resumes after a stop, and asks again for rows
     that failed because a server was down or a limit was met."""
     folder = _required(out, file, dry_run)
+    reading = reading_report(chats, None if dry_run else folder / "skipped.jsonl", [file])
     langs = languages_to_label(
-        read_labelled(file), replace_labels=replace_labels, need_lang=user_check
+        labelled_of(file, chats, reading), replace_labels=replace_labels, need_lang=user_check
     )
+    show_reading(reading)
+    reading.require_rest()
     own = [text for text in settings or () if not text.startswith(OF_USER)]
     of_user = [text.removeprefix(OF_USER) for text in settings or () if text not in own]
     choices = [choose_judge(judge, own, device=device, repeats=repeats)]
@@ -80,12 +87,12 @@ def label(
         choices.append(_user_judge(user_judge, choices[0], of_user))
     judges = _loaded(choices, no_cache, dry_run, max_cost)
     if dry_run:
-        _estimate(file, judges)
+        _estimate(file, chats, judges)
         return
     users = judges[1] if user_check else None
     checked_langs = langs if language_check else None
     run = LabellingRun(
-        file, folder, judges[0], users, checked_langs, min_coverage, overwrite, retry_failed
+        file, folder, judges[0], users, checked_langs, min_coverage, overwrite, retry_failed, chats
     )
     with only_run_in(folder):
         summary, report = run.run()
@@ -94,7 +101,7 @@ def label(
     report.require_coverage(min_coverage)
 
 
-def _required(out: Path | None, file: Path, dry_run: bool) -> Path:
+def _required(out: Path | None, file: str, dry_run: bool) -> Path:
     """The folder to write to, none of whose files is the one that is read."""
     if out is None and not dry_run:
         raise ConfigError("no folder given to write to", hint="--out runs/labelled")
@@ -126,13 +133,13 @@ def _loaded(
     return loaded
 
 
-def _estimate(file: Path, judges: Sequence[Judge]) -> None:
+def _estimate(file: str, chats: ReadOptions, judges: Sequence[Judge]) -> None:
     costs: list[float | None] = []
     for judge, what in zip(judges, ("labels", "check of users"), strict=False):
         if counting_model(judge) is None:
             typer.echo(f"{what}: by a judge that asks no language model")
             continue
-        counted = dry_run(read_dialogues(file), judge)
+        counted = dry_run(dialogues_of(file, chats), judge)
         costs.append(counted.estimate.money)
         typer.echo(f"{what}: {counted.text()}")
     known = [cost for cost in costs if cost is not None]

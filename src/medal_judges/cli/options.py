@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from medal_judges.errors import MedalError
-
-if TYPE_CHECKING:
-    from medal_judges.jsonl import Skipped
 
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="FIELD=VALUE", help="Settings to change.")
@@ -42,9 +39,6 @@ Weights = Annotated[
     ),
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Never use the network.")]
-SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave out bad lines, count them and list them.")
-]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Start again from the beginning; replaces OUT.")
@@ -75,22 +69,6 @@ DryRun = Annotated[
 MaxCost = Annotated[
     float | None, typer.Option("--max-cost", min=0, help="US dollars; stops before it spends more.")
 ]
-
-
-def skipped_lines(
-    skip_bad: bool, listed: Path | None = None, inputs: Iterable[str | Path] = ()
-) -> Skipped | None:
-    """Where ``--skip-bad`` counts bad lines: listed in the file ``listed``, without one all on
-    standard error. None where bad lines are errors."""
-    from medal_judges.files import require_other_file
-    from medal_judges.jsonl import Skipped
-
-    if not skip_bad:
-        return None
-    if listed is None:
-        return Skipped(keep=None)
-    require_other_file(listed, inputs, option="the list of bad lines")
-    return Skipped(listed)
 
 
 def writes(

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from medal_judges.cli import options as opt
+from medal_judges.cli.reading_options import reads_chats
 from medal_judges.errors import ConfigError
 from medal_judges.eval.traffic.gate import Gate
 from medal_judges.eval.traffic.reading import TrafficOptions
@@ -16,8 +17,10 @@ from medal_judges.eval.traffic.report import TrafficInput, TrafficRequest, repor
 from medal_judges.eval.traffic.terminal import print_traffic
 from medal_judges.eval.traffic.times import TimeColumn
 from medal_judges.files import require_other_file
-from medal_judges.jsonl import STDIN, read_dialogues, read_labelled
+from medal_judges.jsonl import STDIN
 from medal_judges.judgement_files import read_judgements
+from medal_judges.reading.dialogues import dialogues_of, labelled_of
+from medal_judges.reading.options import ReadOptions
 from medal_judges.report.progress import ProgressBar
 
 FailUnder = Annotated[
@@ -37,8 +40,10 @@ Human = Annotated[
 ]
 
 
+@reads_chats(labels=True)
 @opt.writes("scores", "chats", folder=True)
 def report(
+    forms: ReadOptions,
     scores: Annotated[str, typer.Argument(help="Judgements, as medal score writes them.")],
     chats: Annotated[
         str | None, typer.Option("--chats", help="The chats that were scored: texts and columns.")
@@ -82,7 +87,7 @@ def report(
     With --human, people's labels on a random sample of the chats, every figure that they labelled
     is corrected for the judge's errors (prediction-powered inference), also for the gates.
     """
-    source = _source(scores, chats, human, out)
+    source = _source(scores, chats, human, forms, out)
     gates = [Gate.parse("under", text) for text in fail_under or ()]
     gates += [Gate.parse("over", text) for text in fail_over or ()]
     options = TrafficOptions(
@@ -99,7 +104,9 @@ def report(
         raise typer.Exit(1)
 
 
-def _source(scores: str, chats: str | None, human: str | None, out: Path | None) -> TrafficInput:
+def _source(
+    scores: str, chats: str | None, human: str | None, forms: ReadOptions, out: Path | None
+) -> TrafficInput:
     """The files; raises ConfigError for standard input, and where ``out`` is one of them."""
     if STDIN in (scores, chats, human):
         raise ConfigError(
@@ -110,8 +117,8 @@ def _source(scores: str, chats: str | None, human: str | None, out: Path | None)
         require_other_file(out, [name for name in (scores, chats, human) if name])
     return TrafficInput(
         partial(read_judgements, scores, partial=True),
-        None if chats is None else partial(read_dialogues, chats),
+        None if chats is None else partial(dialogues_of, chats, forms),
         [Path(name).name for name in (scores, chats, human) if name],
-        None if human is None else partial(read_labelled, human),
+        None if human is None else partial(labelled_of, human, forms),
         Path(human or "").name,
     )

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from medal_judges.cli import options as opt
+from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.dialogue import Dialogue
 from medal_judges.files import only_run, require_other_file
 from medal_judges.inference.arriving import score_arriving
@@ -18,13 +19,18 @@ from medal_judges.inference.dry_run import dry_run
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.progress import scoring_bar, show_kept
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
-from medal_judges.jsonl import STDIN, Skipped, list_beside, read_dialogues, to_line
+from medal_judges.jsonl import STDIN, to_line
 from medal_judges.models.base.judge import Judge
+from medal_judges.reading.dialogues import dialogues_of
+from medal_judges.reading.options import ReadOptions
+from medal_judges.reading.report import ReadingReport, list_beside
 from medal_judges.report.console import wide_console
 
 
+@reads_chats()
 def score(
-    file: Annotated[str, typer.Argument(help="JSONL of dialogues (.gz too); - is standard input.")],
+    chats: ReadOptions,
+    file: Annotated[str, typer.Argument(help="Chats: a file of any form, hf:ID:split, or -.")],
     judge: opt.JudgeName,
     settings: opt.Overrides = None,
     out: Annotated[
@@ -40,7 +46,6 @@ def score(
         list[str] | None,
         typer.Option("--keep", help="Field of a chat to write beside its scores; may be repeated."),
     ] = None,
-    skip_bad: opt.SkipBad = False,
     min_coverage: opt.MinCoverage = 0.98,
     token_budget: Annotated[
         int | None, typer.Option("--token-budget", min=1, help="Padded tokens of a batch.")
@@ -70,25 +75,25 @@ def score(
         level, dimension, token_budget, unknown_language, overwrite, retry_failed, keep or ()
     )
     listed = None if out == "-" or dry_run else list_beside(out)
-    skipped = opt.skipped_lines(skip_bad, listed, [file])
-    dialogues = read_dialogues(file, skipped=skipped)
+    reading = reading_report(chats, listed, [file])
+    dialogues = dialogues_of(file, chats, reading)
     if dry_run:
-        _estimate(dialogues, loaded, options, skipped)
+        _estimate(dialogues, loaded, options, reading)
         return
     write = _to_stdout if out == "-" else _to_file
     report = write(file, dialogues, loaded, options, Path(out))
-    report.left_out = 0 if skipped is None else skipped.count
-    _show(report, skipped, min_coverage, loaded)
+    report.left_out = reading.count
+    show_reading(reading, always=True)
+    _show(report, min_coverage, loaded)
     show_kept([loaded])
     report.require_coverage(min_coverage)
 
 
 def _estimate(
-    dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions, skipped: Skipped | None
+    dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions, reading: ReadingReport
 ) -> None:
     typer.echo(dry_run(dialogues, judge, options).text())
-    if skipped is not None:
-        typer.echo(skipped.summary(), err=True)
+    show_reading(reading, always=True)
 
 
 def _to_stdout(
@@ -112,13 +117,11 @@ def _to_file(
         return score_to_file(dialogues, judge, out, options, progress=advance)
 
 
-def _show(report: ScoreReport, skipped: Skipped | None, floor: float, judge: Judge) -> None:
+def _show(report: ScoreReport, floor: float, judge: Judge) -> None:
     """Counts and speed on standard error; mean scores only when coverage holds."""
     console = wide_console(stderr=True)
     for line in report.lines(judge.languages):
         console.print(line, highlight=False, soft_wrap=True)
-    if skipped is not None:
-        console.print(skipped.summary(), highlight=False, soft_wrap=True)
     if report.coverage is not None and report.coverage >= floor:
         table = Table("dimension", "mean", "n")
         for name, count in report.counts.items():

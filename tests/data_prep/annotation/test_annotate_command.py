@@ -14,7 +14,8 @@ from medal_judges.data_prep.annotation.questions import Guidelines, dimensions_t
 from medal_judges.data_prep.annotation.questions import load_guidelines as load
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.jsonl import read_labelled, write_records
+from medal_judges.jsonl import write_records
+from medal_judges.reading.dialogues import read_labelled
 
 
 def run(*arguments: object) -> Result:
@@ -36,9 +37,9 @@ def test_label_studio_there_and_back(label_studio: Path, tmp_path: Path) -> None
     assert [t["data"] for t in tasks] == [t["data"] for t in real]
     exports = (label_studio / "ana.json", label_studio / "ben.json")
     out = tmp_path / "annotated.jsonl"
-    refused = run("import", folder, *exports, "--out", out)
+    refused = run("import", folder, *exports, "--out", out, "--strict")
     assert isinstance(refused.exception, MedalError) and not out.exists()
-    done = run("import", folder, *exports, "--out", out, "--skip-bad")
+    done = run("import", folder, *exports, "--out", out)
     assert done.exit_code == 0 and "3 of 3 dialogues, 2 annotators" in done.output
     assert "2 of 3 dialogues are not annotated" in done.stderr
     rows = list(read_labelled(out))

@@ -119,7 +119,7 @@ def test_all_problems_stand_in_one_error(project: Project) -> None:
     answers[1] = replace(answers[1], key="d0")
     _, problems = check(answers, project)
     text = str(AnnotationError(problems))
-    assert text.startswith("4 problems") and text.count("\n    ") == 4 and "--skip-bad" in text
+    assert text.startswith("4 problems") and text.count("\n    ") == 4 and "--strict" in text
 
 
 def test_rows_get_one_value_per_annotator_and_keep_what_a_machine_said(project: Project) -> None:

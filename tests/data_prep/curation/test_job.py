@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 from medal_judges.cli import app, main
 from medal_judges.data_prep.curation.balance import evenness
 from medal_judges.errors import ConfigError, DataError, MedalError
-from medal_judges.jsonl import read_labelled, write_records
+from medal_judges.jsonl import write_records
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.reading.dialogues import read_labelled
 
 from ...speed.curation import labelled_pool
 from .rows import labelled
@@ -172,6 +173,6 @@ def test_bad_lines_are_counted_when_asked(tmp_path: Path) -> None:
     source = write(tmp_path / "in.jsonl", labelled("a"), labelled("b"))
     source.write_text(source.read_text() + '{"id": 3}\n')
     with pytest.raises(MedalError, match=r"in\.jsonl:3"):
-        curate(source, "--out", tmp_path / "o")
-    printed = curate(source, "--out", tmp_path / "o", "--skip-bad")
-    assert "1 bad lines left out" in printed
+        curate(source, "--out", tmp_path / "o", "--strict")
+    printed = curate(source, "--out", tmp_path / "o")
+    assert "1 bad rows left out" in printed

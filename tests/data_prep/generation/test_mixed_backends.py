@@ -11,7 +11,7 @@ import pytest
 from medal_judges.config import build_config
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.run import prepare
-from medal_judges.jsonl import read_labelled
+from medal_judges.reading.dialogues import read_labelled
 
 pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
 SCRIPT = Path(__file__).with_name("agents_script.py")

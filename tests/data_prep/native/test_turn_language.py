@@ -20,8 +20,9 @@ from medal_judges.data_prep.native.translate_run import (
 )
 from medal_judges.data_prep.native.translation import TranslateConfig, Translator, TurnLanguage
 from medal_judges.dialogue import Turn
-from medal_judges.jsonl import read_labelled, write_records
+from medal_judges.jsonl import write_records
 from medal_judges.models.llm.loading import load_llm
+from medal_judges.reading.dialogues import read_labelled
 
 from .conftest import Running, row
 

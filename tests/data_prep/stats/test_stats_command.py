@@ -66,10 +66,10 @@ def test_a_misspelt_name_is_told_before_anything_is_read(tmp_path: Path) -> None
 def test_bad_lines_are_named_or_counted(make_row: MakeRow, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps(make_row("1", ["a"]).to_record()) + "\n{broken\n")
-    refused = medal(file, "--out", tmp_path / "out", "--no-lemmas")
+    refused = medal(file, "--out", tmp_path / "out", "--no-lemmas", "--strict")
     assert isinstance(refused.exception, MedalError) and "rows.jsonl:2" in str(refused.exception)
-    passed = medal(file, "--out", tmp_path / "out", "--no-lemmas", "--skip-bad")
-    assert passed.exit_code == 0 and "1 bad lines left out" in passed.output
+    passed = medal(file, "--out", tmp_path / "out", "--no-lemmas")
+    assert passed.exit_code == 0 and "1 bad rows left out" in passed.output
 
 
 def test_an_empty_file_is_a_page_without_rows(tmp_path: Path) -> None:

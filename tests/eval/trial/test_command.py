@@ -13,7 +13,8 @@ from medal_judges.cli.trial import split_settings
 from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.eval.trial.report import write_trial
 from medal_judges.eval.trial.trial import Trial
-from medal_judges.jsonl import read_dialogues, read_judgements
+from medal_judges.judgement_files import read_judgements
+from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.stats.trial_results import parse_trial, read_trial
 
 TINY = ["dialogues=3", "own=2", "languages=[en, de]", "doses=[2]", "turn_level=0", "parallel=null",

@@ -1,4 +1,4 @@
-"""--skip-bad: what is left out is uncovered, counted against the floor, and listed whole."""
+"""Bad rows: what is left out is uncovered, counted against the floor, and listed whole."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def written(folder: Path, name: str, text: str) -> Path:
 @pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz"])
 def test_lines_left_out_are_uncovered_and_all_listed(tmp_path: Path, name: str) -> None:
     source, out = written(tmp_path, name, lines(500, 40)), tmp_path / "out.jsonl.gz"
-    asked = ("score", source, "--judge", JUDGE, "--out", out, "--skip-bad")
+    asked = ("score", source, "--judge", JUDGE, "--out", out)
     for again in range(2):  # the second run has nothing left to judge and says the same
         done = medal(*asked)
         assert isinstance(done.exception, CoverageError) and done.exception.exit_code == 3, again
-        assert "coverage 92.0%" in done.stderr and "40 bad lines left out" in done.stderr
+        assert "coverage 92.0%" in done.stderr and "40 bad rows left out" in done.stderr
         assert "40 x bad line left out" in str(done.exception)
         listed = (tmp_path / "out.skipped.jsonl").read_text().splitlines()
         assert [json.loads(line)["line"] for line in listed] == list(range(461, 501))
@@ -57,7 +57,7 @@ def test_lines_left_out_are_uncovered_and_all_listed(tmp_path: Path, name: str) 
 def test_a_run_that_was_stopped_counts_the_bad_lines_before_it(tmp_path: Path) -> None:
     text = BAD + "\n" + lines(120, 1)
     source, out = written(tmp_path, "in.jsonl", text), tmp_path / "out.jsonl"
-    asked = ("score", source, "--judge", JUDGE, "--out", out, "--skip-bad", "--min-coverage", 0)
+    asked = ("score", source, "--judge", JUDGE, "--out", out, "--min-coverage", 0)
     assert medal(*asked).exit_code == 0
     whole = out.read_text()
     out.write_text("".join(whole.splitlines(keepends=True)[:50]) + '{"id": "d5')
@@ -70,7 +70,7 @@ def test_a_run_that_was_stopped_counts_the_bad_lines_before_it(tmp_path: Path) -
 
 def test_nothing_but_bad_lines_is_no_success(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    done = medal("score", "-", "--judge", JUDGE, "--out", out, "--skip-bad", stdin=lines(300, 300))
+    done = medal("score", "-", "--judge", JUDGE, "--out", out, stdin=lines(300, 300))
     assert isinstance(done.exception, CoverageError), done.output
     assert "0 judgements (0 from before), coverage 0.0%" in done.stderr
     assert len((tmp_path / "out.skipped.jsonl").read_text().splitlines()) == 300
@@ -81,14 +81,14 @@ def test_nothing_but_bad_lines_is_no_success(tmp_path: Path) -> None:
         ("curate", source, "--out", tmp_path / "curated"),
         ("agreement", source),
     ):
-        done = medal(*command, "--skip-bad")
+        done = medal(*command)
         assert isinstance(done.exception, CoverageError), (command, done.output)
-        assert "all 30 lines are bad" in str(done.exception)
+        assert "all 30 rows are bad" in str(done.exception)
     assert len((tmp_path / "stats" / "skipped.jsonl").read_text().splitlines()) == 30
 
 
 def test_without_a_file_all_are_listed_on_standard_error(tmp_path: Path) -> None:
-    done = medal("score", "-", "--judge", JUDGE, "--skip-bad", stdin=lines(60, 30))
+    done = medal("score", "-", "--judge", JUDGE, stdin=lines(60, 30))
     assert isinstance(done.exception, CoverageError)
     assert len(done.stdout.splitlines()) == 30
     assert [n for n in range(31, 61) if f"-:{n}: field" not in done.stderr] == []
@@ -97,16 +97,16 @@ def test_without_a_file_all_are_listed_on_standard_error(tmp_path: Path) -> None
 def test_the_list_of_a_run_before_goes_and_no_input_is_taken_for_it(tmp_path: Path) -> None:
     source, out = written(tmp_path, "in.jsonl", lines(60, 0)), tmp_path / "out.jsonl"
     (tmp_path / "out.skipped.jsonl").write_text("{}\n")
-    assert medal("score", source, "--judge", JUDGE, "--out", out, "--skip-bad").exit_code == 0
+    assert medal("score", source, "--judge", JUDGE, "--out", out).exit_code == 0
     assert not (tmp_path / "out.skipped.jsonl").exists()
     listed = written(tmp_path, "more.skipped.jsonl", lines(60, 0))
-    done = medal("score", listed, "--judge", JUDGE, "--out", tmp_path / "more.jsonl", "--skip-bad")
+    done = medal("score", listed, "--judge", JUDGE, "--out", tmp_path / "more.jsonl")
     assert "is the file that is read" in str(done.exception) and listed.stat().st_size
 
 
 def test_standard_input_is_answered_line_by_line() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "medal_judges", "score", "-", "--judge", JUDGE],
+        [sys.executable, "-m", "medal_judges", "score", "-", "--judge", JUDGE, "--strict"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
     ) as process:  # fmt: skip
         assert process.stdin is not None and process.stdout is not None

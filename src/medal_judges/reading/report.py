@@ -1,0 +1,121 @@
+"""ReadingReport: what reading chats came to. What was read, folded and left out, and why."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from medal_judges.errors import CoverageError, DataError
+from medal_judges.foreign_text import visible
+from medal_judges.jsonl import open_text, to_line
+
+# What differs from row to row in a problem: an index, a place in the text, the value.
+_INDEX = re.compile(r"\[\d+\]")
+_PLACE = re.compile(r"\b(column|character|line|row|lines|rows) [\d,]+")
+_MOST_REASONS = 1000  # distinct reasons that are told apart; hostile keys could make one a row
+_SHOWN = 5
+
+
+@dataclass(slots=True)
+class ReadingReport:
+    """Counts of one reading: ``read`` dialogues by ``forms``; rows ``left_out`` by reason;
+    ``folded``: what of messages is not text of user or assistant, in words; ids ``made`` from the
+    content where there were none, and ``numbered`` where an earlier row had them.
+
+    The first ``keep`` problems (None: all) are kept in ``messages``; all of them go to the file
+    ``listed``, JSON lines of file, line (a table's row) and problem. A list of an earlier run is
+    removed, so that the file tells of this one; where nothing is left out there is none.
+    ``strict``: a bad row is an error instead.
+    """
+
+    listed: Path | None = None
+    keep: int | None = 20
+    strict: bool = False
+    read: int = 0
+    made: int = 0
+    numbered: int = 0
+    forms: Counter[str] = field(default_factory=Counter)
+    folded: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    messages: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.listed is not None and not self.strict:
+            self.listed.unlink(missing_ok=True)
+
+    @property
+    def count(self) -> int:
+        """Rows left out."""
+        return self.left_out.total()
+
+    @property
+    def quiet(self) -> bool:
+        """True where every row was taken as it stood."""
+        return not (self.count or self.folded or self.made or self.numbered)
+
+    def add(self, error: DataError) -> None:
+        """Count a row that is left out, and list it."""
+        reason = reason_of(error.problem)
+        if reason not in self.left_out and len(self.left_out) >= _MOST_REASONS:
+            reason = "other problems"
+        self.left_out[reason] += 1
+        if self.keep is None or len(self.messages) < self.keep:
+            self.messages.append(error.message)
+        if self.listed is not None:
+            entry = {"file": error.path, "line": error.line, "problem": error.problem}
+            self.listed.parent.mkdir(parents=True, exist_ok=True)
+            with open_text(self.listed, "a") as stream:
+                stream.write(to_line(entry))
+
+    def summary(self) -> str:
+        """What was read, folded and left out, in lines for a terminal."""
+        return visible("\n  ".join(self._lines()))
+
+    def _lines(self) -> Iterator[str]:
+        forms = ", ".join(
+            name if len(self.forms) == 1 else f"{count:,} {name}"
+            for name, count in self.forms.most_common()
+        )
+        said = [f"{self.read:,} dialogues read" + (f" ({forms})" if forms else "")]
+        if self.count:
+            said.append(f"{self.count:,} bad rows left out")
+        yield "; ".join(said)
+        if self.folded:
+            counts = ", ".join(f"{n:,} {what}" for what, n in self.folded.most_common())
+            yield f"folded: {counts}"
+        if self.made:
+            yield f"{self.made:,} ids made from the content: there were none"
+        if self.numbered:
+            yield f"{self.numbered:,} ids numbered (ID#2): an earlier row had them"
+        yield from (f"{n:,} x {why}" for why, n in self.left_out.most_common(_SHOWN))
+        if (more := len(self.left_out) - _SHOWN) > 0:
+            yield f"and {more} other reasons"
+        if self.listed is not None and self.count:
+            yield f"all of them are listed in {self.listed}"
+        elif self.listed is None:
+            yield from self.messages
+            if (more := self.count - len(self.messages)) > 0:
+                yield f"and {more:,} more"
+
+    def require_rest(self) -> None:
+        """Raise CoverageError (exit code 3) where not one row was right."""
+        if self.count and not self.read:
+            hint = f"the first: {self.messages[0]}" if self.messages else None
+            raise CoverageError(f"all {self.count} rows are bad and were left out", hint=hint)
+
+
+def reason_of(problem: str) -> str:
+    """``problem`` without what is of one row only, so that equal faults are counted together."""
+    said = problem.split(", got ")[0]
+    return _PLACE.sub(r"\1 N", _INDEX.sub("[]", said))[:200]
+
+
+def list_beside(out: str | Path) -> Path:
+    """``scored.skipped.jsonl`` for ``scored.jsonl``, ``scored.jsonl.gz``, ``scored.parquet``."""
+    target = Path(out)
+    stem = target.name.removesuffix(".gz").removesuffix(".jsonl")
+    stem = stem.removesuffix(".parquet").removesuffix(".csv")
+    return target.with_name(f"{stem}.skipped.jsonl")

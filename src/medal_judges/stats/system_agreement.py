@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import LOGIT, spanned, spread_of, variance, wilson
-from medal_judges.stats.means import Sample, left_out_means
+from medal_judges.stats.means import Jackknifed, Sample, left_out_means
 from medal_judges.stats.results import Estimate
 
 MIN_SYSTEMS = 3  # two systems are one pair, right or wrong
@@ -46,15 +46,19 @@ def system_means(
 ) -> SystemMeans:
     """Means and p-values of ``values``, shape (rows,); ``systems`` numbers the system of each row
     from 0, ``groups`` names its context."""
-    from scipy.stats import t
-
     names = np.asarray(groups)
     samples = [
         Sample(values[rows], names[rows], None if weights is None else weights[rows])
         for k in range(int(systems.max()) + 1)
         for rows in [systems == k]
     ]
-    figures = left_out_means(samples)
+    return means_of_figures(left_out_means(samples))
+
+
+def means_of_figures(figures: Sequence[Jackknifed]) -> SystemMeans:
+    """The same of one figure a system, over the same clusters."""
+    from scipy.stats import t
+
     count = len(figures)
     better = np.full((count, count), 0.5)
     for i in range(count):

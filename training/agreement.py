@@ -13,11 +13,10 @@ import numpy as np
 from medal_judges.dimension import Dimension
 from medal_judges.report.table import Table
 from medal_judges.stats.correlation import (
-    MIN_ROWS,
     Floats,
     Statistic,
     undefined_reason,
-    weighted_ranks,
+    weighted_auc,
     weighted_spearman,
 )
 from medal_judges.stats.intervals import choose_clusters, with_intervals
@@ -163,18 +162,6 @@ def _statistic(metric: str, human: Floats, score: Floats) -> Statistic:
         return lambda weights: {metric: weighted_spearman(human, score, weights)}
     positive = (human >= 0.5).astype(float)
     return lambda weights: {metric: weighted_auc(positive, score, weights)}
-
-
-def weighted_auc(positive: Floats, score: Floats, weights: Floats) -> Floats:
-    """Area under the ROC curve of each weighted sample [samples] by the rank sum of the positives
-    (Mann and Whitney, 1947); NaN for a sample of one class or of fewer than 3 rows."""
-    ranks = weighted_ranks(score, weights)
-    high = (weights * positive).sum(axis=1)
-    low = (weights * (1 - positive)).sum(axis=1)
-    sums = (weights * positive * ranks).sum(axis=1)
-    defined = (high > 0) & (low > 0) & (high + low >= MIN_ROWS)
-    area = (sums - high * (high + 1) / 2) / np.where(defined, high * low, 1.0)
-    return np.where(defined, area, np.nan)
 
 
 # -- the scores that are held against the labels --------------------------------------------------

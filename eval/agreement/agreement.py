@@ -28,7 +28,7 @@ from medal_judges.eval.metaeval.rater_model import (
 )
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.stats.alpha import alpha_statistic, no_interval
-from medal_judges.stats.correlation import MIN_ROWS, Floats, Statistic, weighted_spearman
+from medal_judges.stats.correlation import MIN_ROWS, Floats, Statistic, ratio, weighted_spearman
 from medal_judges.stats.intervals import Clusters, choose_clusters, too_few, wilson, with_intervals
 from medal_judges.stats.results import Estimate
 from medal_judges.stats.weights import Weights, effective_size, row_weights, weighted
@@ -229,7 +229,7 @@ def _statistic(values: Floats, people: Floats, kind: Kind) -> Statistic:
     def statistic(weights: Floats) -> dict[str, Floats]:
         shares = {}
         for key, (close, pairs) in counts.items():
-            shares[key] = _share(weights @ close, weights @ pairs)
+            shares[key] = ratio(weights @ close, weights @ pairs)
         return shares | {"alpha": alpha(weights), "spearman": spearman(weights)}
 
     return statistic
@@ -263,15 +263,9 @@ def _pairwise_spearman(people: Floats) -> Callable[[Floats], Floats]:
             rho = weighted_spearman(people[rows, a], people[rows, b], mine)
             total += np.where(np.isfinite(rho), rho * mine.sum(axis=1), 0.0)
             size += np.where(np.isfinite(rho), mine.sum(axis=1), 0.0)
-        return _share(total, size)
+        return ratio(total, size)
 
     return statistic
-
-
-def _share(part: Floats, whole: Floats) -> Floats:
-    out: Floats = np.full(len(whole), np.nan)
-    np.divide(part, whole, out=out, where=whole > 0)
-    return out
 
 
 def _at_an_end(key: str, estimate: Estimate, trials: float) -> Estimate:

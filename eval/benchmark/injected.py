@@ -18,6 +18,7 @@ import numpy.typing as npt
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.report.table import Cell, Table
+from medal_judges.stats.correlation import weighted_auc
 from medal_judges.stats.intervals import Clusters, too_few, wilson, with_intervals
 from medal_judges.stats.results import Estimate
 
@@ -153,7 +154,7 @@ class _Figures:
         further = {
             "f1_clean": self._versus("clean", weighted_f1),
             "f1_control": self._versus("innocent", weighted_f1),
-            "auc_control": self._versus("innocent", weighted_auc),
+            "auc_control": self._versus("innocent", area),
             "false_alarms": self._alarms("clean"),
             "control_alarms": self._alarms("innocent"),
             "localisation": self._mean([r for r in self.rows if r.hit is not None], _hit, _NO_TURN),
@@ -166,7 +167,7 @@ class _Figures:
     def core(self) -> dict[str, Counted]:
         return {
             "recall": self._alarms("planted"),
-            "auc_clean": self._versus("clean", weighted_auc),
+            "auc_clean": self._versus("clean", area),
             "win_rate": self._win_rate(),
         }
 
@@ -231,17 +232,10 @@ def _chance(row: _Row) -> float:
     return row.chance
 
 
-def weighted_auc(scores: Floats, labels: Floats, weights: Floats) -> float:
-    """Chance that an injected row scores above another, ties half; ``scores`` ascending.
-
-    NaN when the weights leave rows of one label only.
-    """
-    starts = np.flatnonzero(np.r_[True, np.diff(scores) > 0])
-    positive = np.add.reduceat(weights * labels, starts)
-    negative = np.add.reduceat(weights * (1 - labels), starts)
-    below = np.cumsum(negative) - negative / 2
-    both = positive.sum() * negative.sum()
-    return float(positive @ below / both) if both else float("nan")
+def area(scores: Floats, labels: Floats, weights: Floats) -> float:
+    """Chance that an injected row scores above another, ties half, of one sample; NaN when the
+    weights leave rows of one label only."""
+    return float(weighted_auc(labels, scores, weights[None])[0])
 
 
 def weighted_f1(scores: Floats, labels: Floats, weights: Floats) -> float:

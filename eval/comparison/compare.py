@@ -182,7 +182,7 @@ def _dimensions(found: ScoredSystems, asked: Sequence[str]) -> list[str]:
             raise MedalError(
                 f"no row has the dimension {name!r}", hint=f"there: {', '.join(found.dimensions)}"
             )
-    return list(asked) or list(found.dimensions)
+    return list(asked) or sorted(found.dimensions, key=lambda name: name != "overall")
 
 
 def _directions(judge: Judge | None, rubric: str | Path | None) -> Callable[[str], Good]:

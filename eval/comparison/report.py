@@ -27,6 +27,8 @@ from medal_judges.stats.results import Estimate
 from medal_judges.stats.systems import SystemDifference
 
 _PRINTED = 15  # pairs of a table in the terminal; page and CSV have all
+_NAMED = 4  # systems in a title
+_IN_SIGHT = 12  # pairs of a table that is not folded
 _ESTIMATE = ("value", "low", "high", "reason")
 _PEOPLE = (
     "The mean is what people would say of all dialogues: the judge's mean, corrected by its error "
@@ -97,8 +99,9 @@ def write_comparison(found: SystemComparison, folder: Path, title: str = "") -> 
     record = json.dumps(found.to_record(), ensure_ascii=False, indent=1, allow_nan=False)
     atomic_write(folder / "compare.json", record + "\n")
     _write_csv(found, folder)
-    heading = title or " · ".join(found.systems)
-    path = atomic_write(folder / "compare.html", render(found, f"Compared: {heading}"))
+    count = len(found.systems)
+    named = " · ".join(found.systems) if count <= _NAMED else f"{count} systems"
+    path = atomic_write(folder / "compare.html", render(found, title or f"Compared: {named}"))
     write_png(figures(found), folder / "figures")
     return path
 
@@ -138,7 +141,10 @@ def _section(found: SystemComparison, dimension: str) -> Section:
             continue
         tables: list[Block] = [systems_table(result)]
         pairs = pairs_table(found, result)
-        tables += [pairs] if pairs.rows else []
+        if len(pairs.rows) > _IN_SIGHT:
+            tables.append(Fold(f"{len(pairs.rows)} differences", [pairs]))
+        elif pairs.rows:
+            tables.append(pairs)
         blocks += tables if result.lang == ALL else [Fold(f"Language: {result.lang}", tables)]
     return Section(slug(dimension), dimension.replace("_", " "), blocks)
 
@@ -176,7 +182,13 @@ def pairs_table(found: SystemComparison, result: ComparedOn) -> Table:
     heads += ["Won · tied · lost", "Compared", "Smallest"]
     if found.asked is not None:
         heads.append(f"More for {found.asked:g}")
-    return Table(_title(result, "differences"), heads, rows)
+    note = (
+        "Each interval is of its difference alone; p is after Holm's correction over all "
+        f"{found.comparisons} comparisons, so that it may be above 0.05 where the interval leaves "
+        "0 out."
+    )
+    note = note if found.comparisons > 1 else ""
+    return Table(_title(result, "differences"), heads, rows, note)
 
 
 def _pair_row(found: SystemComparison, pair: PairResult, people: bool) -> Row:

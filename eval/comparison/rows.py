@@ -176,11 +176,14 @@ def _row(
                 values[name].append(value)
     scores = {name: sum(given) / len(given) for name, given in values.items() if given}
     missing = frozenset(name for name, given in values.items() if not given)
-    row = ScoredDialogue(system, id, scores, missing)
+    kept = {name: value for one in judgements for name, value in one.meta.items()}
+    lang = kept.get(LANG)
+    row = ScoredDialogue(system, id, scores, missing, None if lang is None else str(lang))
+    row = replace(row, fields=kept)
     if dialogue is None:
         return row
     user = next((turn.content for turn in dialogue.turns if turn.role == "user"), None)
-    fields = {**dialogue.context, **dialogue.meta, "source": dialogue.source}
+    fields = {**kept, **dialogue.context, **dialogue.meta, "source": dialogue.source}
     if dialogue.chatbot is not None:
         fields[CHATBOT] = dialogue.chatbot
     opening = None if user is None else " ".join(user.split())

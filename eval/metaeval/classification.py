@@ -7,12 +7,10 @@ Figures are computed against each annotator's labels and then averaged, as in ME
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from medal_judges.stats.correlation import Floats, Statistic
+from medal_judges.stats.correlation import Floats, Statistic, ratio
 from medal_judges.stats.results import Estimate
 
 THRESHOLD = 0.5
@@ -86,18 +84,18 @@ def figures(cells: Mapping[str, Floats]) -> dict[str, Floats]:
     whom they are defined, shape (samples,); NaN where there is none."""
     tp, fp, fn, tn = (cells[name] for name in _CELLS)
     metrics = {
-        "f1_present": _share(2 * tp, 2 * tp + fp + fn),
-        "f1_absent": _share(2 * tn, 2 * tn + fp + fn),
-        "precision": _share(tp, tp + fp),
-        "recall": _share(tp, tp + fn),
-        "accuracy": _share(tp + tn, tp + fp + fn + tn),
+        "f1_present": ratio(2 * tp, 2 * tp + fp + fn),
+        "f1_absent": ratio(2 * tn, 2 * tn + fp + fn),
+        "precision": ratio(tp, tp + fp),
+        "recall": ratio(tp, tp + fn),
+        "accuracy": ratio(tp + tn, tp + fp + fn + tn),
     }
     return {name: _mean_of_defined(values) for name, values in metrics.items()}
 
 
 def _mean_of_defined(values: Floats) -> Floats:
     defined = np.isfinite(values)
-    return _share(np.where(defined, values, 0.0).sum(axis=1), defined.sum(axis=1))
+    return ratio(np.where(defined, values, 0.0).sum(axis=1), defined.sum(axis=1))
 
 
 def counts(score: Floats, labels: Floats) -> dict[str, int]:
@@ -107,9 +105,3 @@ def counts(score: Floats, labels: Floats) -> dict[str, int]:
     cells = confusion_cells(score, labels)
     summed = {name: int(cell.sum()) for name, cell in cells.items()}
     return summed | {"judge_present": int((score >= THRESHOLD).sum())}
-
-
-def _share(top: Floats, bottom: npt.NDArray[Any]) -> Floats:
-    out: Floats = np.full(top.shape, np.nan)
-    np.divide(top, bottom, out=out, where=bottom > 0)
-    return out

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.dimension import Dimension
-from medal_judges.eval.benchmark.injected import weighted_auc
+from medal_judges.eval.benchmark.injected import area
 from medal_judges.eval.trial.dialogues import QUALITY
 from medal_judges.eval.trial.plan import VersionPair
 from medal_judges.judgement import Judgement
@@ -132,7 +132,7 @@ class ScoredPairs:
         scores, labels = scores[order], labels[order]
         names = (*self.conversations, *self.conversations)
         clusters = tuple(names[i] for i in order)
-        return estimate(lambda w: weighted_auc(scores, labels, w), clusters, LOGIT)
+        return estimate(lambda w: area(scores, labels, w), clusters, LOGIT)
 
     def win(self) -> Estimate:
         """Share of pairs whose faulty version scores below its own control, ties half."""

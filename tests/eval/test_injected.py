@@ -11,9 +11,9 @@ from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.eval.benchmark.injected import (
     Counted,
     InjectedResult,
+    area,
     injected_results,
     localisation,
-    weighted_auc,
     weighted_f1,
 )
 from medal_judges.judgement import Judgement, unscored
@@ -98,7 +98,7 @@ def test_auc_and_f1_agree_with_scikit_learn_under_weights() -> None:
         labels = (rng.random(60) < 0.4).astype(float)
         weights = rng.integers(0, 4, size=60).astype(float)
         auc = roc_auc_score(labels, scores, sample_weight=weights)
-        assert weighted_auc(scores, labels, weights) == pytest.approx(auc)
+        assert area(scores, labels, weights) == pytest.approx(auc)
         f1 = f1_score(labels, scores >= 0.5, sample_weight=weights)
         assert weighted_f1(scores, labels, weights) == pytest.approx(f1)
 

@@ -7,6 +7,7 @@ weights, which gives the figures of many selections of rows in a few array opera
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -137,7 +138,7 @@ def _within(
         counts = np.isfinite(rho) & ((mine > 0).sum(axis=1) >= MIN_WITHIN)
         total += np.where(counts, rho * mine.sum(axis=1), 0.0)
         size += np.where(counts, mine.sum(axis=1), 0.0)
-    return _ratio(total, size, size > 0)
+    return ratio(total, size, size > 0)
 
 
 def _centred(
@@ -186,7 +187,7 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
     xx, yy, xy = ((weights * p).sum(axis=1) for p in (dx * dx, dy * dy, dx * dy))
     varies = (xx > _FLAT * size[:, 0] * _square(x)) & (yy > _FLAT * size[:, 0] * _square(y))
     enough = (weights > 0).sum(axis=1) >= MIN_ROWS
-    return np.clip(_ratio(xy, np.sqrt(xx * yy), varies & enough), -1.0, 1.0)
+    return np.clip(ratio(xy, np.sqrt(xx * yy), varies & enough), -1.0, 1.0)
 
 
 def _not_zero(total: Floats) -> Floats:
@@ -213,7 +214,7 @@ def _kendall_statistic(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
         counts = weights.astype(np.float32)
         agree, nx, ny = (((counts @ m).astype(np.float64) * weights).sum(axis=1) for m in products)
         enough = (weights > 0).sum(axis=1) >= MIN_ROWS
-        return _ratio(agree, np.sqrt(nx * ny), (nx > 0) & (ny > 0) & enough)
+        return ratio(agree, np.sqrt(nx * ny), (nx > 0) & (ny > 0) & enough)
 
     return statistic
 
@@ -229,7 +230,7 @@ def _kendall_by_blocks(x: Floats, y: Floats, weights: Floats) -> Floats:
         nx += ((counts @ np.abs(sx)) * mine).sum(axis=1)
         ny += ((counts @ np.abs(sy)) * mine).sum(axis=1)
     enough = (weights > 0).sum(axis=1) >= MIN_ROWS
-    return _ratio(agree, np.sqrt(nx * ny), (nx > 0) & (ny > 0) & enough)
+    return ratio(agree, np.sqrt(nx * ny), (nx > 0) & (ny > 0) & enough)
 
 
 def _kendall_one_by_one(x: Floats, y: Floats, weights: Floats) -> Floats:
@@ -240,7 +241,22 @@ def _kendall_one_by_one(x: Floats, y: Floats, weights: Floats) -> Floats:
     return np.array([float(kendalltau(x[i], y[i]).statistic) for i in drawn])
 
 
-def _ratio(top: Floats, bottom: Floats, defined: npt.NDArray[np.bool_]) -> Floats:
-    out: Floats = np.full(len(top), np.nan)
-    np.divide(top, bottom, out=out, where=defined)
+def weighted_auc(positive: Floats, score: Floats, weights: Floats) -> Floats:
+    """Area under the ROC curve of each weighted sample, shape (samples,), by the rank sum of the
+    positives (Mann and Whitney, 1947): the chance that a positive row scores above another one,
+    ties half. NaN for a sample of one class. ``positive`` is 1 or 0, shape (rows,)."""
+    ranks = weighted_ranks(score, weights)
+    high = (weights * positive).sum(axis=1)
+    low = (weights * (1 - positive)).sum(axis=1)
+    sums = (weights * positive * ranks).sum(axis=1)
+    return ratio(sums - high * (high + 1) / 2, high * low)
+
+
+def ratio(
+    top: Floats, bottom: npt.NDArray[Any], defined: npt.NDArray[np.bool_] | None = None
+) -> Floats:
+    """``top / bottom``, NaN where it is not ``defined``: where ``bottom`` is not above 0 unless
+    told otherwise."""
+    out: Floats = np.full(np.shape(top), np.nan)
+    np.divide(top, bottom, out=out, where=bottom > 0 if defined is None else defined)
     return out

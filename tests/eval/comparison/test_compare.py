@@ -142,6 +142,21 @@ def test_one_file_by_chatbot_and_by_a_column(write: Write) -> None:
         compare(one, options, judge="length")
 
 
+def test_kept_columns_of_scores_name_system_context_and_language(write: Write) -> None:
+    def rows(version: str, shift: float) -> list[dict[str, object]]:
+        scored = scores([1 + i % 4 + shift for i in range(24)], version)
+        for i, row in enumerate(scored):
+            row["meta"] = {"version": version, "lang": ("de", "en")[i % 2], "scene": f"s{i}"}
+        return scored
+
+    file = write("scores.jsonl", [*rows("1.0", 0), *rows("2.0", 0.5)])
+    found = compare(file, CompareOptions(by="version"))
+    assert found.systems == ["1.0", "2.0"] and found.languages == ["de", "en"]
+    assert dict(found.facts)["One context by"] == "the column 'scene'"
+    assert found.on("overall").pairs[0].difference.pairing == "paired"
+    assert found.on("overall", "de").pairs[0].difference.shared == 12
+
+
 def test_labels_of_people_lead_where_the_judge_favours_a_system(write: Write) -> None:
     rng = np.random.default_rng(7)
     human = {s: np.clip(np.round(rng.normal(3, 1, 200)), 1, 5) for s in "ab"}

@@ -255,7 +255,7 @@ def test_languages_and_what_one_system_lacks(write: Write) -> None:
     both = write("both.jsonl", scores(draw(20, 3, 1), "n", name="overall"))
     lacking = compare([more, both])
     assert lacking.on("fun").pairs == [] and lacking.on("fun").missing == ["both"]
-    assert lacking.verdicts()[0] == "fun: only more has scores; nothing to compare."
+    assert lacking.verdicts()[1] == "fun: only more has scores; nothing to compare."
 
 
 def test_small_tied_and_unscored_are_told_in_words(write: Write, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import AsyncIterator
@@ -22,6 +23,8 @@ from medal_judges.inference.serving.metrics import ServeMetrics
 from medal_judges.inference.serving.queue import BYTES_PER_TOKEN, FairQueue, ScoreJob
 from medal_judges.inference.serving.worker import STOPPED, JudgeWorker
 from medal_judges.models.base.judge import Judge
+
+logger = logging.getLogger(__name__)
 
 GONE = 499  # of the metrics alone: the client left, and nobody reads the answer
 SOON = 1  # seconds until a restarted server may answer
@@ -155,7 +158,6 @@ def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAP
     )
     app.add_middleware(Guard, token=token, loopback=loopback)
 
-    @app.post("/score")
     async def score(request: Request) -> Response:
         start = time.perf_counter()
         with service.metrics.under_way.track_inprogress():
@@ -165,8 +167,15 @@ def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAP
                 response = refusal(error)
             except ClientDisconnect:
                 response = Response(status_code=GONE)
+            except Exception as error:  # its words may hold those of a dialogue: not in the log
+                logger.error("a request failed: %s", type(error).__name__)
+                logger.debug("while answering", exc_info=error)
+                response = JSONResponse({"error": "the server failed on this request"}, 500)
         service.metrics.request(response.status_code, time.perf_counter() - start)
         return response
+
+    # A plain route: FastAPI's own would look for parameters and dependencies each time.
+    app.router.add_route("/score", score, methods=["POST"])
 
     @app.get("/health")
     async def health() -> Response:

@@ -41,6 +41,8 @@ def parse_body(
             hint = f"{did_you_mean(name, known)}known: {', '.join(known)}"
             raise RefusedError(422, f"unknown field {name!r:.80}", field=f"{name:.80}", hint=hint)
     asked = _options(record, dimensions, options)
+    if not {"messages", "dialogue", "dialogues"} & record.keys():
+        raise RefusedError(422, "expected messages, dialogue or dialogues", field="messages")
     if "dialogues" not in record:
         return [_checked(record, "", limits)], asked
     rows = record["dialogues"]

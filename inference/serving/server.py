@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions
@@ -22,6 +23,40 @@ from medal_judges.models.base.judge import Judge
 logger = logging.getLogger(__name__)
 
 DEFAULT_LIMITS = ServeLimits()
+HEAD_SECONDS = 10.0  # in which a connection has to send the head of a request
+
+
+class PromptProtocol(H11Protocol):
+    """uvicorn's HTTP, which closes a connection whose request does not begin in time: idle ones
+    would otherwise keep others out for ever. (The body has its own limit; between two requests
+    uvicorn's keep-alive holds.)"""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(HEAD_SECONDS, self._close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._cancel()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self._close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel()
+        super().connection_lost(exc)
+
+    def _close(self) -> None:
+        self._deadline = None
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+    def _cancel(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 class ScoreServer(uvicorn.Server):
@@ -87,7 +122,7 @@ def serve(
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http="h11",
+        http=PromptProtocol,
         ws="none",
         log_config=None,
         access_log=False,

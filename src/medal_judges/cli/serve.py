@@ -78,6 +78,7 @@ def serve(
     loaded = choice.spending(max_cost, no_cache=no_cache).load()
     # Each window would warn of its languages and cut turns; judgements and /metrics tell of them.
     logging.getLogger("medal_judges.models.base.judge").setLevel(logging.ERROR)
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # nor of what any peer sends
     run(
         loaded,
         host=host,

@@ -164,6 +164,8 @@ def test_metrics_count_what_was_asked(served: Served) -> None:
         (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', "messages[0].content"),
         ({"messages": [{"role": "user", "content": "x"}], "unknown_language": 1},
          "unknown_language"),
+        ({}, "messages"),
+        ({"lang": "en", "turns": []}, "turns"),
         ([], "(body)"),
         ("a chat", "(body)"),
     ],

@@ -44,7 +44,10 @@ def with_kept(
     for judgement in judged(noted() if isinstance(dialogues, Iterator) else [*noted()]):
         while waiting[0][0] != judgement.id:
             waiting.popleft()
-        yield replace(judgement, meta={**judgement.meta, **waiting[0][1]})
+        kept = waiting[0][1]
+        if "lang" in kept and judgement.detected_language is not None:
+            kept = {**kept, "lang": judgement.detected_language}
+        yield replace(judgement, meta=kept)
 
 
 def _value(dialogue: Dialogue, field: str) -> object:

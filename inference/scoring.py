@@ -16,6 +16,7 @@ from medal_judges.inference.resuming import Expected, asked_again, forget, resum
 from medal_judges.inference.tables import journal_behind
 from medal_judges.journal import Journal
 from medal_judges.judgement import Judgement, parse_judgement
+from medal_judges.language_detection import detects
 from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.models.base.judged_languages import UnknownLanguage
 from medal_judges.reading.dialogues import read_dialogues
@@ -29,7 +30,8 @@ class ScoreOptions:
     The first four are of ``Judge.score``. ``overwrite`` starts the file again from the beginning;
     ``retry_failed`` asks again for all rows without a score, not only for those that lack an answer
     which may come now (``Judgement.transient``). ``keep``: fields of the dialogue that travel to
-    ``Judgement.meta`` (kept.py).
+    ``Judgement.meta`` (kept.py). ``detect_language``: as in Judge.score; where ``lang`` is kept it
+    is detected by default for any judge.
 
     >>> from medal_judges import ScoreOptions
     >>> ScoreOptions(level="turn", dimensions=["overall"]).overwrite
@@ -43,6 +45,7 @@ class ScoreOptions:
     overwrite: bool = False
     retry_failed: bool = False
     keep: Sequence[str] = ()
+    detect_language: bool | None = None
 
     def score(
         self,
@@ -51,6 +54,9 @@ class ScoreOptions:
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
         """``judge.score`` of ``dialogues`` with these options."""
+        detect = self.detect_language
+        if detect is None and "lang" in self.keep and detects():
+            detect = True
 
         def judged(each: Iterable[Dialogue]) -> Iterator[Judgement]:
             return judge.score(
@@ -59,6 +65,7 @@ class ScoreOptions:
                 dimensions=self.dimensions,
                 token_budget=self.token_budget,
                 unknown_language=self.unknown_language,
+                detect_language=detect,
                 progress=progress,
             )
 
@@ -89,6 +96,7 @@ class ScoreReport:
     tokens: float = 0
     seconds: float = 0
     languages: Counter[str] = field(default_factory=Counter)  # that the judge was not made for
+    detected: Counter[str] = field(default_factory=Counter)  # languages of rows that state none
     failures: Counter[str] = field(default_factory=Counter)
     sums: dict[str, float] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -111,6 +119,8 @@ class ScoreReport:
         self.tokens += judgement.usage.get("tokens", 0)
         if judgement.unknown_language is not None:
             self.languages[judgement.unknown_language] += 1
+        if judgement.detected_language is not None:
+            self.detected[judgement.detected_language] += 1
         if not judgement.scored:
             self.failures[judgement.failure or "no reason given"] += 1
         self.kept.update({name: value is not None for name, value in judgement.meta.items()})
@@ -136,6 +146,9 @@ class ScoreReport:
             yield f"  {self.next_try}"
         known = "any, or not known" if languages is None else ", ".join(languages)
         yield f"  languages that the judge was made for: {known}"
+        if self.detected:
+            told = ", ".join(f"{lang} ({n})" for lang, n in self.detected.most_common())
+            yield f"  judgements whose language was not stated and was detected: {told}"
         if self.languages:
             other = ", ".join(f"{lang} ({n})" for lang, n in self.languages.most_common())
             yield f"  judgements in other languages: {other}"

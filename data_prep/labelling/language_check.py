@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from medal_judges.data_prep.labelling.passages import Passage, kana, passages, scripts_of
 from medal_judges.dialogue import ROLES, Dialogue, Role, Turn
-from medal_judges.errors import MissingExtraError
+from medal_judges.language_detection import LanguageIdentifier
 from medal_judges.languages import UNKNOWN_LANGUAGE
 
 # What a passage may turn out to be, besides the languages of the dialogues themselves: the six of
@@ -99,29 +99,16 @@ class LanguageChecker:
     """
 
     def __init__(self, langs: Iterable[str]) -> None:
-        try:
-            from lingua import IsoCode639_1, LanguageDetectorBuilder
-        except ImportError as error:
-            raise MissingExtraError(
-                "lingua-language-detector", "lang", "the check of languages by a library"
-            ) from error
-        # lingua calls Norwegian by its two written forms.
-        wanted = {"nb" if lang == "no" else lang for lang in (*langs, *CANDIDATES)}
-        codes = [
-            getattr(IsoCode639_1, lang.upper())
-            for lang in sorted(wanted)
-            if hasattr(IsoCode639_1, lang.upper())
-        ]
-        self.known = {code.name.lower() for code in codes}
-        self.detector = LanguageDetectorBuilder.from_iso_codes_639_1(*codes).build()
+        purpose = "the check of languages by a library"
+        self.identifier = LanguageIdentifier({*langs, *CANDIDATES}, purpose=purpose)
+        self.known = self.identifier.known
 
     def check(self, dialogue: Dialogue) -> DialogueLanguages:
         """What each turn is written in."""
         turns = tuple(self._turn(i, t, dialogue.lang) for i, t in enumerate(dialogue.turns))
         return DialogueLanguages(dialogue.id, dialogue.lang, turns)
 
-    def _turn(self, index: int, turn: Turn, dialogue_lang: str) -> TurnLanguages:
-        lang = "nb" if dialogue_lang == "no" else dialogue_lang
+    def _turn(self, index: int, turn: Turn, lang: str) -> TurnLanguages:
         if lang == UNKNOWN_LANGUAGE:
             return TurnLanguages(index, turn.role, {}, reason=UNKNOWN)
         if lang not in self.known:
@@ -158,7 +145,7 @@ class LanguageChecker:
         return self._by_chances(passage, lang)
 
     def _by_chances(self, passage: Passage, lang: str) -> tuple[Verdict | None, str | None]:
-        chances = self._chances(passage.text)
+        chances = self.identifier.chances(passage.text)
         best = max(chances, key=lambda code: chances[code])
         if best == lang:
             return "own", lang
@@ -174,8 +161,7 @@ class LanguageChecker:
             enough = passage.letters >= least
         if not enough:
             return None
-        language = self.detector.detect_language_of(passage.text)
-        return "foreign", None if language is None else language.iso_code_639_1.name.lower()
+        return "foreign", self.identifier.likeliest(passage.text)
 
     def _chinese_or_japanese(
         self, passage: Passage, lang: str
@@ -191,10 +177,6 @@ class LanguageChecker:
             return "own", "ja"
         if passage.letters < 8:
             return None, None
-        chances = self._chances(passage.text)
+        chances = self.identifier.chances(passage.text)
         chinese = chances["zh"] >= _SURE
         return ("foreign", "zh") if chinese else (None, None)
-
-    def _chances(self, text: str) -> dict[str, float]:
-        values = self.detector.compute_language_confidence_values(text)
-        return {each.language.iso_code_639_1.name.lower(): each.value for each in values}

@@ -75,7 +75,7 @@ class TurnLanguage:
 
     def knows(self, lang: str) -> bool:
         """Whether the library knows ``lang``."""
-        return ("nb" if lang == "no" else lang) in self.checker.known
+        return lang in self.checker.known
 
     def fault(self, text: str, lang: str, source: Turn, source_lang: str) -> str | None:
         """``is in English, not in German``, or ``has English in it``; None where ``text`` is in
@@ -89,8 +89,7 @@ class TurnLanguage:
         if not others:
             return None
         other = next((_named(code) for code in others if code is not None), "another language")
-        own = "nb" if lang == "no" else lang
-        if languages.languages.get(own):
+        if languages.languages.get(lang):
             return f"has {other} in it"
         return f"is in {other}, not in {_named(lang)}"
 
@@ -234,6 +233,5 @@ class Translator:
 
 
 def _named(code: str) -> str:
-    code = "no" if code == "nb" else code
     known = load_languages()
     return known[code].name if code in known else repr(code)

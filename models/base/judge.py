@@ -25,9 +25,15 @@ from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.judgement import Judgement, unscored
+from medal_judges.language_detection import detects, require_detection
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.base.hub import push_folder
-from medal_judges.models.base.judged_languages import POLICIES, UnknownLanguage, language_outside
+from medal_judges.models.base.judged_languages import (
+    POLICIES,
+    UnknownLanguage,
+    is_outside,
+    with_language,
+)
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import budget_batches, retry_on_oom, windows
 from medal_judges.models.llm.protocol import LanguageModel
@@ -147,6 +153,7 @@ class Judge(ABC):
         dimensions: Sequence[str] | None = None,
         token_budget: int | None = None,
         unknown_language: UnknownLanguage = "warn",
+        detect_language: bool | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
         """Judgements in input order, streaming: at most ``window`` dialogues are held at once.
@@ -158,7 +165,9 @@ class Judge(ABC):
         with the number of dialogues done since the last call. Scores do not depend on batch or
         order. ``unknown_language``: dialogues in none of the judge's ``languages`` are scored with
         a warning (``Judgement.unknown_language`` names the language), or left unscored
-        (``refuse``).
+        (``refuse``). ``detect_language``: the language of dialogues that state none is detected
+        (``Judgement.detected_language``); by default where the judge states its own and the extra
+        lang is installed.
 
         Raises ConfigError, when called and not at the first judgement, for a level or a dimension
         that this judge does not have and for what is no iterable of Dialogue (of an iterator the
@@ -176,24 +185,32 @@ class Judge(ABC):
             judge = copy(self)
             judge.token_budget = token_budget
         given = checked_dialogues(dialogues)
-        return judge._stream(given, level, names, unknown_language, progress or (lambda done: None))
+        if detect_language is None:
+            detect_language = self.languages is not None and detects()
+        if detect_language:
+            require_detection()
+        how = (unknown_language, detect_language)
+        return judge._stream(given, level, names, how, progress or (lambda done: None))
 
     def _stream(
         self,
         dialogues: Iterable[Dialogue],
         level: ScoreLevel,
         names: Sequence[str],
-        unknown_language: UnknownLanguage,
+        how: tuple[UnknownLanguage, bool],
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
+        unknown_language, detect = how
         signature, known = str(self.signature()), ", ".join(self.languages or ())
         cut = turns = 0
         outside: Counter[str] = Counter()
         for window in windows(dialogues, self.window):
+            placed = [with_language(dialogue, detect) for dialogue in window]
+            window, detected = [each for each, _ in placed], [lang for _, lang in placed]
             unknown: dict[int, str] = {}  # row -> language of those in none of the judge's
             if unknown_language != "allow" and self.languages is not None:
-                outsiders = [language_outside(d, self.languages) for d in window]
-                unknown = {row: lang for row, lang in enumerate(outsiders) if lang is not None}
+                codes = enumerate(dialogue.lang for dialogue in window)
+                unknown = {row: code for row, code in codes if is_outside(code, self.languages)}
             refused = unknown if unknown_language == "refuse" else {}
             for request, prediction in self._score_window(window, level, names, refused, progress):
                 row, reason = request.row, NO_ASSISTANT_TURN
@@ -208,7 +225,12 @@ class Judge(ABC):
                 turns += judgement.truncated_turns
                 if row in unknown:
                     outside[unknown[row]] += 1
-                    judgement = replace(judgement, unknown_language=unknown[row])
+                if row in unknown or detected[row] is not None:
+                    judgement = replace(
+                        judgement,
+                        unknown_language=unknown.get(row),
+                        detected_language=detected[row],
+                    )
                 yield judgement
         if cut:
             logger.warning("%d judgements: %d whole turns beyond the judge's window", cut, turns)

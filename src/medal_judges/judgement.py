@@ -41,7 +41,8 @@ class Judgement:
     ``transient``: an answer that the judgement needed did not come for a reason that passes by
     itself (a server that is down, a limit of rate or cost): some of the rest is missing, a score or
     one of several repeats, and the same command asks again. ``unknown_language``: the dialogue's
-    language, where the judge was not made for it. ``meta``: what was kept of the dialogue (its
+    language, where the judge was not made for it. ``detected_language``: the dialogue's language,
+    where it did not state one and it was detected. ``meta``: what was kept of the dialogue (its
     language, chatbot, version, ...; ``--keep``), by the name that was asked for.
 
     Raises ValueError for a ``usage`` of anything else.
@@ -66,6 +67,7 @@ class Judgement:
     left_out_turns: int = 0
     shortened_turns: int = 0
     unknown_language: str | None = None
+    detected_language: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -110,8 +112,9 @@ class Judgement:
         for name in ("left_out_turns", "shortened_turns"):
             if count := getattr(self, name):
                 record[name] = count
-        if self.unknown_language is not None:
-            record["unknown_language"] = self.unknown_language
+        for name in ("unknown_language", "detected_language"):
+            if (language := getattr(self, name)) is not None:
+                record[name] = language
         if self.transient:
             record["transient"] = True
         if self.meta:

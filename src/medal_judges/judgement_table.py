@@ -22,6 +22,7 @@ _BESIDE: Mapping[str, ColumnKind] = {
     "explanation": "text",
     "transient": "bool",
     "unknown_language": "text",
+    "detected_language": "text",
     "truncated_turns": "int",
     "left_out_turns": "int",
     "shortened_turns": "int",

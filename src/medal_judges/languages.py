@@ -12,11 +12,13 @@ from medal_judges.fields import text
 
 UNKNOWN_LANGUAGE = "und"  # ISO 639-2 for undetermined; a line without `lang` is not guessed
 _CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{1,8})*\Z")  # zh, yue, zh-hant, pt_br
+_REGION = re.compile(r"[-_](?:[a-z]{2}|[0-9]{3})(?![a-z0-9])")  # of zh-cn, ja_jp, es-419
 _EXPECTED = "an ISO 639-1 code such as 'en', or a language's English name"
 
 
 def language_code(value: object, field: str = "lang") -> str:
-    """The code of ``value`` in lower case: ``zh`` of ``zh``, ``ZH``, ``chinese`` and ``Chinese``.
+    """The code of ``value`` in lower case: ``zh`` of ``zh``, ``ZH``, ``zh-CN``, ``chinese`` and
+    ``Chinese``. A country is dropped (``en`` of ``en_US``), a script stays (``zh-hant``).
 
     None and blank text are ``und``. Everything that goes by language (characters or words, the
     filter of foreign languages, tables) compares codes, so that a name that is not known raises
@@ -28,7 +30,7 @@ def language_code(value: object, field: str = "lang") -> str:
     if not word:
         return UNKNOWN_LANGUAGE
     if _CODE.match(word):
-        return word
+        return _REGION.sub("", word).replace("_", "-")
     code = _codes_by_name().get(word)
     if code is None:
         raise RecordError(field, _EXPECTED, value)

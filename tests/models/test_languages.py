@@ -71,6 +71,7 @@ def test_a_language_that_is_not_stated_is_detected(tmp_path: Path) -> None:
     short = Dialogue("s", (Turn("user", "Hm"), Turn("assistant", "OK")))
     (told,) = judge(tmp_path).score([short])
     assert told.unknown_language is None  # too short to tell
+    assert told.detected_language is None
 
 
 def test_a_judge_of_any_language_warns_of_none(tmp_path: Path) -> None:

@@ -52,6 +52,22 @@ MinCoverage = Annotated[
         "--min-coverage", min=0, max=1, help="Least share of scored rows; below it exit code 3."
     ),
 ]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option("--keep", help="Field of a chat to write beside its scores; may be repeated."),
+]
+UnknownLanguages = Annotated[
+    Literal["warn", "refuse"],
+    typer.Option("--unknown-language", help="Languages that the judge was not made for."),
+]
+DetectLanguage = Annotated[
+    bool | None,
+    typer.Option(
+        "--detect-language/--no-detect-language",
+        help="Detect the language of chats that state none (extra lang); by default where the "
+        "judge was made for certain languages, or lang is kept.",
+    ),
+]
 NoCache = Annotated[
     bool,
     typer.Option(

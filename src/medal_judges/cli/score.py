@@ -42,10 +42,7 @@ def score(
         Literal["dialogue", "turn", "last"],
         typer.Option("--level", help="Judge the dialogue, each answer, or the last answer."),
     ] = "dialogue",
-    keep: Annotated[
-        list[str] | None,
-        typer.Option("--keep", help="Field of a chat to write beside its scores; may be repeated."),
-    ] = None,
+    keep: opt.Keep = None,
     min_coverage: opt.MinCoverage = 0.98,
     token_budget: Annotated[
         int | None, typer.Option("--token-budget", min=1, help="Padded tokens of a batch.")
@@ -55,10 +52,8 @@ def score(
     revision: opt.Revision = None,
     overwrite: opt.Overwrite = False,
     retry_failed: opt.RetryFailed = False,
-    unknown_language: Annotated[
-        Literal["warn", "refuse"],
-        typer.Option("--unknown-language", help="Languages that the judge was not made for."),
-    ] = "warn",
+    unknown_language: opt.UnknownLanguages = "warn",
+    detect_language: opt.DetectLanguage = None,
     no_cache: opt.NoCache = False,
     repeats: opt.Repeats = None,
     dry_run: opt.DryRun = False,
@@ -71,9 +66,8 @@ def score(
         judge, settings or (), device=device, dtype=dtype, revision=revision, repeats=repeats
     )
     loaded = choice.spending(max_cost, no_cache=no_cache, dry_run=dry_run).load()
-    options = ScoreOptions(
-        level, dimension, token_budget, unknown_language, overwrite, retry_failed, keep or ()
-    )
+    asked = (level, dimension, token_budget, unknown_language, overwrite, retry_failed)
+    options = ScoreOptions(*asked, keep or (), detect_language)
     listed = None if out == "-" or dry_run else list_beside(out)
     reading = reading_report(chats, listed, [file])
     dialogues = dialogues_of(file, chats, reading)

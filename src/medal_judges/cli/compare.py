@@ -91,6 +91,7 @@ def compare(
     from medal_judges.eval.comparison.report import print_comparison, write_comparison
     from medal_judges.eval.comparison.rows import named_sources
     from medal_judges.inference.judge_choice import choose_judge
+    from medal_judges.reading.containers import expected_rows
     from medal_judges.reading.dialogues import dialogues_of, labelled_of
     from medal_judges.report.progress import ProgressBar
 
@@ -102,7 +103,9 @@ def compare(
     )
     sources = {source.name: source.path for source in named_sources(files)}
     reading = reading_report(forms, None if out is None else out / "skipped.jsonl")
-    with ProgressBar("judging", visible=judge is not None) as bar:
+    rows = [expected_rows(str(path)) for path in sources.values()]
+    total = sum(known) if len(known := [n for n in rows if n is not None]) == len(rows) else None
+    with ProgressBar("judging", total, visible=judge is not None) as bar:
         found = compared(
             sources,
             options,

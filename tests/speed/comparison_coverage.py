@@ -56,12 +56,9 @@ class Cell:
 
 def cells() -> Iterator[Cell]:
     for systems in (2, 5, 8):
-        for size in (50, 200, 500):
-            for design in ("paired", "repeats"):
-                yield Cell(systems, size, design)
-    for systems in (2, 5, 8):
         for size, labelled in ((50, 10), (200, 20), (500, 50)):
             for design in ("paired", "repeats"):
+                yield Cell(systems, size, design)
                 yield Cell(systems, size, f"{design}, biased", labelled)
 
 

@@ -230,9 +230,9 @@ def share_interval(
 
 def two_sided(value: float, error: float, degrees: float) -> float:
     """p-value of a figure against 0; never 0 itself, which would be certainty."""
-    from scipy.stats import t
+    from scipy.special import stdtr
 
-    return max(float(2 * t.sf(abs(value) / error, degrees)), TINY)
+    return max(float(2 * stdtr(degrees, -abs(value) / error)), TINY)
 
 
 def difference_span(span: Span | None) -> Span | None:

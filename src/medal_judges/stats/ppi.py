@@ -80,9 +80,7 @@ class LabelledSample:
         clusters = self.sample.clusters
         return Sample(
             self.labels[rows],
-            None
-            if clusters is None
-            else [c for c, keep in zip(clusters, rows, strict=True) if keep],
+            None if clusters is None else np.asarray(clusters)[rows],
             self.weights_of_labels[rows],
         )
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.intervals import t_quantile
 from medal_judges.stats.means import (
     MIN_FOR_MEAN,
     ClusterNames,
@@ -269,7 +270,7 @@ def _joined(figures: Sequence[Jackknifed]) -> Jackknifed:
 def _tested(
     figure: Jackknifed, reason: str | None, span: Span | None, hidden: float = 0.0
 ) -> Tested:
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     apart = difference_span(span)
     estimate = interval_of(figure, reason, apart, tested=True, extra=hidden)
@@ -278,8 +279,9 @@ def _tested(
     whole = interval_of(figure, reason, None, tested=False, extra=hidden)  # not cut to the scale
     assert whole.high is not None and whole.value is not None
     degrees = figure.degrees if figure.variance > 0 else figure.most
-    error = (whole.high - whole.value) / float(t.ppf(0.975, degrees))
-    return Tested(estimate, error * float(t.ppf(0.975, degrees) + t.ppf(POWER, degrees)))
+    sure = float(t_quantile(degrees))
+    error = (whole.high - whole.value) / sure
+    return Tested(estimate, error * (sure + float(stdtrit(degrees, POWER))))
 
 
 def _wins(

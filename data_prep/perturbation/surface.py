@@ -69,7 +69,8 @@ def neutral_text(dialogue: Dialogue, rng: np.random.Generator, length: int) -> s
 def _changed(dialogue: Dialogue, contents: Mapping[int, str]) -> Versions | None:
     """The version, None where no turn is another."""
     new = {i: text for i, text in contents.items() if text != dialogue.turns[i].content}
-    return Versions(with_contents(dialogue, new), touched=tuple(new)) if new else None
+    touched = tuple(i for i in new if dialogue.turns[i].role == "assistant")
+    return Versions(with_contents(dialogue, new), touched=touched) if new else None
 
 
 def _each_turn(dialogue: Dialogue, change: Callable[[str], str]) -> Versions | None:

@@ -91,7 +91,8 @@ def _worst(trial: Trial) -> list[Block]:
         body: list[Block] = [_pair(pair) for pair in pairs]
         none = "No pair went the wrong way."
         name = f"{judge}: {len(pairs)} pairs" if pairs else judge
-        blocks.append(Fold(name, body or [none], is_open=not blocks))
+        first = bool(pairs) and not any(b.is_open for b in blocks if isinstance(b, Fold))
+        blocks.append(Fold(name, body or [none], is_open=first))
     return blocks
 
 

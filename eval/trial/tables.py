@@ -198,7 +198,7 @@ def _dose_panel(result: TrialResult, issues: Sequence[str], span: tuple[float, f
         )
     return Plot(
         result.judge,
-        Axis("strength", (0.8, 3.2)),
+        Axis("strength", (0.8, 3.2), named=[(dose, str(dose)) for dose in (1, 2, 3)]),
         Axis("points lost", span),
         marks,
         f"Points that {result.judge} takes off for each issue at strengths 1 to 3",

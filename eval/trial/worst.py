@@ -39,6 +39,11 @@ class TurnRow:
     after: tuple[Part, ...] | None
     alike: int = 0
 
+    @property
+    def same(self) -> bool:
+        """Whether both versions have the turn, word for word."""
+        return self.before is not None and self.before == self.after
+
 
 @dataclass(frozen=True, slots=True)
 class WorstPair:

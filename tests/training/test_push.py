@@ -108,7 +108,7 @@ def test_a_run_is_pushed_described_and_loaded_again(hub: Hub, config: Path, tmp_
     assert ran.returncode == 0 and "'overall':" in ran.stdout, ran.stderr
     assert f'"{ID}", revision="v1"' in snippet(card)
 
-    again = hub.medal(home, "push", str(run), ID, "--revision", "v1")
+    again = hub.medal(home, "push", str(run), ID, "--revision", "v1", "--no-trial")
     assert again.returncode == 2 and "has a tag 'v1' already" in again.stderr
     checked = hub.medal(home, "doctor", ID, "--revision", "v1", HF_HUB_OFFLINE="1")
     assert checked.returncode == 0 and "answers here as it did" in checked.stdout
@@ -120,7 +120,7 @@ def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> N
     nobody = {"HF_TOKEN": "", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
 
     def refused(to: str, *words: str, **env: str) -> str:
-        done = hub.medal(home, "push", str(folder), to, *words, **env)
+        done = hub.medal(home, "push", str(folder), to, "--no-trial", *words, **env)
         assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
         return done.stderr
 
@@ -150,6 +150,7 @@ def test_weights_travel_as_large_files(hub: Hub, tiny_bert: Path, tmp_path: Path
     (folder / "optimizer.pt").write_bytes(b"0")
     write_golden(made, folder)
     words = ("push", str(folder), ID, "--public", "--message", "first", "--revision", "v1")
+    words = (*words, "--no-trial")
     done = hub.medal(tmp_path / "home", *words)
     assert done.returncode == 0, done.stderr
     repo = hub.repos[ID]

@@ -21,9 +21,11 @@ from medal_judges.models.base.hub import judge_files, push_folder
 from medal_judges.models.base.saving import read_config
 from medal_judges.signature import Signature
 from medal_judges.stats.results import Estimate
+from medal_judges.stats.trial_results import GROUPS, TrialResult
 from medal_judges.training.agreement import METRICS, AgreementRow, read_agreement
 from medal_judges.training.card.base_model import BaseModel, base_model
 from medal_judges.training.card.emissions import EMISSIONS_NAME
+from medal_judges.training.card.trial import trial_of
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult, ModelCardData
@@ -95,7 +97,7 @@ class BenchmarkFigure:
 @dataclass(frozen=True, slots=True)
 class JudgeMetadata:
     """All that a card says. ``run`` is what config.json says of the run, ``benchmark`` the figures
-    of a results.json that are this very judge's."""
+    of a results.json that are this very judge's, ``trial`` what trial.json says of it."""
 
     name: str
     family: str
@@ -110,6 +112,7 @@ class JudgeMetadata:
     emissions: Mapping[str, Any] | None
     run: Mapping[str, Any]
     benchmark: Sequence[BenchmarkFigure]
+    trial: TrialResult | None = None
 
     @property
     def trained_on(self) -> tuple[DataSource, ...]:
@@ -220,6 +223,7 @@ def read_metadata(folder: Path, results: Path | None = None) -> JudgeMetadata:
         emissions=_read_json(folder / EMISSIONS_NAME, None),
         run=config.get("facts") or {},
         benchmark=[figure for row in rows for figure in _benchmark_figures(row)],
+        trial=trial_of(folder),
     )
 
 
@@ -304,6 +308,7 @@ def write_card(
         repo_id=repo_id,
         revision=revision,
         metrics=METRICS,
+        groups=GROUPS,
         sources=sources,
     )
     atomic_write(folder / CARD_NAME, text)

@@ -23,12 +23,19 @@ def push(
     results: Annotated[
         str | None, typer.Option("--results", help="results.json of a benchmark, for the card.")
     ] = None,
+    no_trial: Annotated[
+        bool, typer.Option("--no-trial", help="Push a judge that has not been on trial.")
+    ] = False,
 ) -> None:
-    """Check a judge, write its card, and upload it; refuses to upload secrets."""
+    """Check a judge, write its card, and upload it; refuses to upload secrets, and without
+    --no-trial a judge whose folder has no trial of it (medal trial FOLDER --save)."""
     from medal_judges.training.card.card import push_judge_folder
+    from medal_judges.training.card.trial import require_trial
 
     if not Path(judge).is_dir():
         raise JudgeLoadError(f"no folder {judge}", hint="give the folder that medal train wrote")
+    if not no_trial:
+        require_trial(Path(judge))
     address = push_judge_folder(
         Path(judge),
         repo_id,

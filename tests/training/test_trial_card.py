@@ -1,0 +1,92 @@
+"""A trial in a judge's folder: the card shows it, a push asks for it, no other judge's counts."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges import Judge
+from medal_judges.cli import app
+from medal_judges.errors import ConfigError
+from medal_judges.models.base.golden import write_golden
+from medal_judges.training.card.card import write_card
+from medal_judges.training.card.trial import require_trial, trial_of
+
+from ..hub_stub import Hub
+
+TINY = ["dialogues=2", "own=2", "languages=[en]", "doses=[2]", "turn_level=0", "parallel=null",
+        "rated={}", "checks=[same, no_gain]"]  # fmt: skip
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    made = Hub()
+    yield made
+    made.close()
+
+
+def saved(folder: Path, name: str) -> Path:
+    judge = Judge.from_pretrained(name).save_pretrained(folder)
+    write_golden(Judge.from_pretrained(judge), judge)
+    return judge
+
+
+def on_trial(folder: Path, out: Path) -> None:
+    words = ["trial", str(folder), *TINY, "--save", "--out", str(out)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert (folder / "trial.json").is_file()
+
+
+def test_the_card_shows_the_trial_and_the_push_takes_it(hub: Hub, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "judge", "length")
+    home = tmp_path / "home"
+    asked = hub.medal(home, "push", str(folder), "org/judge")
+    assert asked.returncode == 2 and "has no trial.json" in asked.stderr
+    assert f"medal trial {folder}" in asked.stderr and "--no-trial" in asked.stderr
+    assert not hub.repos
+    on_trial(folder, tmp_path / "trial")
+    done = hub.medal(home, "push", str(folder), "org/judge")
+    assert done.returncode == 0, done.stderr
+    files = hub.repos["org/judge"].files
+    assert files["trial.json"] == (folder / "trial.json").read_bytes()
+    card = files["README.md"].decode()
+    trial = trial_of(folder)
+    assert trial is not None and trial.dialogues == 4
+    count = trial.counts("no_gain")
+    row = f"| {count['green']} | {count['amber']} | {count['red']} | {count['none']} |"
+    assert f"| What must not buy a score {row}" in card
+
+
+def test_red_findings_are_named_in_the_card(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "judge", "length")
+    words = ["dialogues=12", "own=8", "languages=[en, de]", "checks=[length]", "rated={}"]
+    more = ["trial", str(folder), *words, "parallel=null", "--save", "--out", str(tmp_path / "o")]
+    assert CliRunner().invoke(app, more).exit_code == 0
+    write_card(folder)
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    assert "- red: length (what must not buy a score): gain" in text
+    assert "Not on trial" not in text
+
+
+def test_the_trial_of_another_judge_is_not_taken(tmp_path: Path) -> None:
+    tried = saved(tmp_path / "tried", "length")
+    other = saved(tmp_path / "other", "repetition")
+    on_trial(tried, tmp_path / "trial")
+    (other / "trial.json").write_bytes((tried / "trial.json").read_bytes())
+    assert trial_of(other) is None
+    with pytest.raises(ConfigError, match="another judge or revision"):
+        require_trial(other)
+    write_card(other)
+    assert "Not on trial" in (other / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_trial_in_the_folder_changes_no_revision(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "judge", "length")
+    before = Judge.from_pretrained(folder).signature()
+    on_trial(folder, tmp_path / "trial")
+    assert Judge.from_pretrained(folder).signature() == before
+    record = json.loads((folder / "trial.json").read_text(encoding="utf-8"))
+    assert record["signature"] == str(before)

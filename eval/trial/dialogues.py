@@ -14,6 +14,8 @@ from medal_judges.errors import ConfigError, MissingExtraError, SourceError
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import mean, rescale
+from medal_judges.reading.options import DEFAULT_READING, ReadOptions
+from medal_judges.reading.report import ReadingReport
 
 SHIPPED = "chitchat:test"
 QUALITY = (1.0, 5.0)  # the scale that every score of a trial is put on
@@ -48,8 +50,15 @@ class TrialData:
         self.groups[dialogue.id] = name
 
 
-def load_data(config: TrialConfig, file: str | None = None) -> TrialData:
-    """The dialogues that ``config`` asks for: those of ``file``, else chitchat's and our own.
+def load_data(
+    config: TrialConfig,
+    file: str | None = None,
+    *,
+    reading: ReadingReport | None = None,
+    options: ReadOptions = DEFAULT_READING,
+) -> TrialData:
+    """The dialogues that ``config`` asks for: those of ``file``, read by ``options``, else
+    chitchat's and our own.
 
     The network is never asked: sets that are not on this machine are left out with a note. Raises
     what reading ``file`` raises, and ConfigError where nothing is left to work on.
@@ -59,7 +68,7 @@ def load_data(config: TrialConfig, file: str | None = None) -> TrialData:
     for name, versions in own:
         for lang in config.languages:
             data.add_parallel(name, versions[lang])
-    rows = _shipped(data) if file is None else load_spec(file)
+    rows = _shipped(data) if file is None else load_spec(file, reading=reading, options=options)
     if file is not None:
         data.rated += [r for r in [_rated_file(file, rows, config)] if r is not None]
     chosen = [row for row in rows if _fits(row, config, alone=file is None)]

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from medal_judges.cli import options as opt
+from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.reading.options import ReadOptions
 from medal_judges.report.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -18,7 +20,10 @@ if TYPE_CHECKING:
     from medal_judges.eval.trial.trial import Trial
 
 
+@reads_chats(labels=True)
+@opt.writes("judges", "data", folder=True)
 def trial(
+    chats: ReadOptions,
     judges: Annotated[
         list[str],
         typer.Argument(
@@ -30,7 +35,7 @@ def trial(
     out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
     data: Annotated[
         str | None,
-        typer.Option("--data", help="JSONL or a spec such as fed:dialogue; else what ships."),
+        typer.Option("--data", help="A file, or a spec such as fed:dialogue; else what ships."),
     ] = None,
     config: Annotated[
         str, typer.Option("--config", help="YAML file, or the name of one in configs/trial/.")
@@ -53,25 +58,24 @@ def trial(
     from medal_judges.eval.trial.trial import run_trial
 
     named, settings = split_settings(judges)
+    folders = _folders([name for name, _ in named], out) if save else []
     loaded = [_judge(name, own, device, dtype, max_cost) for name, own in named]
-    folders = [Path(name) for name, _ in named]
-    if save and (others := [str(folder) for folder in folders if not folder.is_dir()]):
-        raise ConfigError(
-            f"--save writes into the folders of judges; {others[0]} is none",
-            hint=f"its trial is written to {out}/judgements/ anyway",
-        )
+    reading = reading_report(chats, out / "skipped.jsonl", [data] if data else [])
     with ProgressBar("on trial") as bar:
         done = run_trial(
             loaded,
             out,
             _config(config, settings),
             data=data,
+            reading=reading,
+            options=chats,
             progress=lambda what, count: bar.advance(count, note=what),
         )
     write_trial(done, out)
-    if save:
-        _save(done, folders)
+    _save(done, folders)
     print_trial(done)
+    if data is not None:
+        show_reading(reading)
     typer.echo(str(out / PAGE_NAME))
 
 
@@ -98,6 +102,17 @@ def split_settings(words: Sequence[str]) -> tuple[list[tuple[str, list[str]]], l
     if not named:
         raise ConfigError("no judge to put on trial", hint="medal trial JUDGE --out FOLDER")
     return named, settings
+
+
+def _folders(names: Sequence[str], out: Path) -> list[Path]:
+    """The folders that --save writes into. Raises ConfigError for a judge that has none."""
+    folders = [Path(name) for name in names]
+    if others := [str(folder) for folder in folders if not folder.is_dir()]:
+        raise ConfigError(
+            f"--save writes into the folders of judges; {others[0]} is none",
+            hint=f"its trial is written to {out}/judgements/ anyway",
+        )
+    return folders
 
 
 def _config(name: str, settings: Sequence[str]) -> TrialConfig:
@@ -138,7 +153,7 @@ def _save(done: Trial, folders: Sequence[Path]) -> None:
     from medal_judges.eval.trial.report import write_result
     from medal_judges.stats.trial_results import TRIAL_NAME
 
-    for result, folder in zip(done.results, folders, strict=True):
+    for result, folder in zip(done.results, folders, strict=False):  # none without --save
         try:
             path = write_result(result, folder / TRIAL_NAME)
         except OSError as error:

@@ -39,7 +39,7 @@ class ScoreService:
         self.judge, self.options, self.limits = judge, options, limits
         budget = options.token_budget or judge.token_budget
         self.queue = FairQueue(judge.window, budget)
-        self.metrics = ServeMetrics(lambda: float(self.queue.load()[0]))
+        self.metrics = ServeMetrics(lambda: float(self.queue.load()[0]), self.spent)
         self.worker = JudgeWorker(judge, self.queue, limits.batch_wait, self.metrics.window)
         self.stopping = False
         self.arriving = 0  # bytes of bodies that are being read
@@ -56,6 +56,11 @@ class ScoreService:
             wait = min(LONGEST_WAIT, max(1, math.ceil(rows * self.worker.pace)))
             said = f"{rows} dialogues are waiting already"
             raise RefusedError(429, said, retry_after=wait)
+
+    def spent(self) -> float:
+        """US dollars until now, also for answers whose window was broken off afterwards."""
+        limiters = {id(m.limiter): m.limiter for m in self.judge.language_models()}
+        return sum(each.spent for each in limiters.values() if each is not None)
 
     def give_up(self) -> None:
         """Tell every request that still waits that there will be no answer."""

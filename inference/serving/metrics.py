@@ -24,7 +24,7 @@ class ServeMetrics:
     """Figures of one server, in a registry of its own. Nothing of a dialogue's text or id is in
     them; labels are statuses and dimensions, so their number is bounded."""
 
-    def __init__(self, waiting: Callable[[], float]) -> None:
+    def __init__(self, waiting: Callable[[], float], spent: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         told = "Requests to /score by HTTP status (499: the client left)."
@@ -42,7 +42,8 @@ class ServeMetrics:
         told = "Judgements in languages that the judge was not made for."
         self.outside = self._counter("unknown_language_judgements", told)
         self.tokens = self._counter("tokens", "Tokens that the judge read and wrote.")
-        self.money = self._counter("dollars", "US dollars that the judge's answers cost.")
+        money = self._gauge("dollars_spent", "US dollars that asking models has cost.")
+        money.set_function(spent)
 
     def _counter(self, name: str, told: str, *labels: str) -> Counter:
         return Counter(name, told, labels, namespace=NAMESPACE, registry=self.registry)
@@ -67,7 +68,6 @@ class ServeMetrics:
             self.truncated.inc(judgement.truncated_turns > 0)
             self.outside.inc(judgement.unknown_language is not None)
             self.tokens.inc(judgement.usage.get("tokens", 0.0))
-            self.money.inc(judgement.usage.get("money", 0.0))
 
     def text(self) -> bytes:
         """The page that Prometheus reads."""

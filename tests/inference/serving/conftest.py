@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,11 @@ from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
 
 
+def _end_with_parent() -> None:
+    """The kernel ends the server where pytest itself is killed, and no fixture can."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 class Served:
     """A running ``medal serve``: its address, and what it has written."""
 
@@ -27,13 +34,15 @@ class Served:
         command = [sys.executable, "-m", "medal_judges", "serve", *words]
         with log.open("a") as stream:
             self.process = subprocess.Popen(
-                command, stderr=stream, stdout=stream, env={**os.environ, **environment}
+                command,
+                stderr=stream,
+                stdout=stream,
+                env={**os.environ, **environment},
+                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
             )
         self.address = self._address()
 
     def _address(self) -> str:
-        import time
-
         for _ in range(600):
             if found := re.findall(r"serving .* on (http://\S+)", self.log.read_text()):
                 return str(found[-1])

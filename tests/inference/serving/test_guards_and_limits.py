@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+from medal_judges.cli import app
 from medal_judges.client import Client, ServiceError
 from medal_judges.errors import ConfigError
 from medal_judges.inference.serving.guard import is_loopback, names_loopback
@@ -33,28 +34,32 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     running.process.wait()
 
 
-def refused(*words: str, **environment: str) -> str:
-    """What a command says that does not start."""
-    command = [sys.executable, "-m", "medal_judges", "serve", *words]
-    import os
-
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60
-    )
-    assert done.returncode == 2, done.stderr
-    return done.stderr
-
-
 def post(served: Served, **more: Any) -> httpx.Response:
     headers = {"Authorization": f"Bearer {TOKEN}"} | more.pop("headers", {})
     return httpx.post(f"{served.address}/score", headers=headers, **more)
 
 
-def test_without_a_token_no_other_machine_is_let_in() -> None:
-    assert "no token is set" in refused("length", "--host", "0.0.0.0")
-    assert "no token is set" in refused("length", "--host", "::")
-    said = refused("length", "--host", "0.0.0.0", MEDAL_JUDGES_TOKEN="tooshort")
-    assert "16 or more" in said and "tooshort" not in said
+@pytest.mark.parametrize(
+    ("host", "token", "said"),
+    [
+        ("0.0.0.0", None, "no token is set"),
+        ("::", None, "no token is set"),
+        ("0.0.0.0", "", "16 or more"),
+        ("127.0.0.1", "tooshort", "16 or more"),
+        ("127.0.0.1", "two words of a token", "16 or more"),
+        ("127.0.0.1", "ein-Schlüssel-für-alle", "16 or more"),
+    ],
+)
+def test_without_a_good_token_no_other_machine_is_let_in(
+    monkeypatch: pytest.MonkeyPatch, host: str, token: str | None, said: str
+) -> None:
+    if token is None:
+        monkeypatch.delenv("MEDAL_JUDGES_TOKEN", raising=False)
+    else:
+        monkeypatch.setenv("MEDAL_JUDGES_TOKEN", token)
+    done = CliRunner().invoke(app, ["serve", "length", "--host", host, "--port", "0"])
+    assert isinstance(done.exception, ConfigError) and said in str(done.exception)
+    assert not token or token not in str(done.exception)
 
 
 def test_with_a_token_the_server_may_stand_open(start: Start) -> None:
@@ -231,12 +236,13 @@ def test_the_limit_of_cost_is_kept_and_rows_say_so(
     prices = tmp_path / "prices.yaml"
     listed = "{date: a day, source: a test, models: {tester: {input: 1.0, output: 2.0}}}"
     prices.write_text(listed)
-    served = slow("--max-cost", "0.008", delay=0.0, prices=str(prices), cache=True)
+    served = slow("--max-cost", "0.005", delay=0.0, prices=str(prices), cache=True)
     with Client(served.address) as client:
-        judged = list(client.score([talk(n, turns=2) for n in range(60)]))
+        judged = list(client.score([talk(n, turns=2) for n in range(32)]))
     missing = [one for one in judged if not one.scored]
-    assert 0 < len(missing) < 60
+    assert 0 < len(missing) < 32
     assert all("limit of" in (one.failure or "") and one.transient for one in missing)
-    spent = sum(one.usage.get("money", 0.0) for one in judged)
-    assert 0 < spent <= 0.008
+    page = httpx.get(f"{served.address}/metrics").text
+    (spent,) = re.findall(r"^medal_dollars_spent (\S+)", page, re.MULTILINE)
+    assert 0 < float(spent) <= 0.005
     assert "sk-test-key" not in served.log.read_text()

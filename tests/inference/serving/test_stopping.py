@@ -85,7 +85,7 @@ def test_a_taken_port_is_said(start: Start, capfd: pytest.CaptureFixture[str]) -
 
 def test_kill_and_restart_under_load_loses_nothing(start: Start) -> None:
     first = start("length")
-    talks = [talk(n, turns=2 + n % 9) for n in range(800)]
+    talks = [talk(n, turns=2 + n % 9) for n in range(240)]
     got: dict[int, list[Judgement]] = {}
     lock = threading.Lock()
 
@@ -96,17 +96,17 @@ def test_kill_and_restart_under_load_loses_nothing(start: Start) -> None:
                 with lock:
                     got[number] = judged
 
-    threads = [threading.Thread(target=ask, args=(list(range(k, 800, 8)),)) for k in range(8)]
+    threads = [threading.Thread(target=ask, args=(list(range(k, 240, 8)),)) for k in range(8)]
     for each in threads:
         each.start()
-    while len(got) < 60:
+    while len(got) < 30:
         time.sleep(0.01)
     first.stop(signal.SIGKILL)
     at_kill = len(got)
     start("length", "--port", str(first.port))
     for each in threads:
         each.join(timeout=60)
-    assert at_kill < 800 and sorted(got) == list(range(800))
+    assert at_kill < 240 and sorted(got) == list(range(240))
     for number, expected in enumerate(Judge.from_pretrained("length").score(talks)):
         (judgement,) = got[number]
         assert judgement.id == expected.id

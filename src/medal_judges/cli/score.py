@@ -30,7 +30,7 @@ from medal_judges.report.console import wide_console
 @reads_chats()
 def score(
     chats: ReadOptions,
-    file: Annotated[str, typer.Argument(help="Chats: a file of any form, hf:ID:split, or -.")],
+    file: Annotated[str, typer.Argument(help="Chats: a file of any form, hf:NAME:SPLIT, or -.")],
     judge: opt.JudgeName,
     settings: opt.Overrides = None,
     out: Annotated[

@@ -1,4 +1,5 @@
-# make quickstart   train a judge, score, benchmark, and the page (WITH=fed fetches FED first)
+# make quickstart   score real chats with the judge in the package, train one, score, benchmark, and
+#                   the page (WITH=fed fetches FED first)
 # make readme       the quickstart, and its figures into README.md and docs/results.md
 # make walks        the commands of docs/walks, and their output into those files
 # make test         the whole suite
@@ -20,6 +21,9 @@ OFFLINE := HF_HUB_OFFLINE=1
 
 quickstart: .venv/.quickstart
 	@for name in $(WITH); do $(BIN)/medal data fetch $$name || exit 1; done
+	$(OFFLINE) $(BIN)/medal data write chitchat:test --min-turns 6 --max-turns 30 --n 200 \
+	    --out $(RUN)/chats.jsonl
+	$(OFFLINE) $(BIN)/medal score $(RUN)/chats.jsonl --out $(RUN)/boxed.jsonl --overwrite
 	$(OFFLINE) $(BIN)/medal data plant chitchat:test --min-turns 6 --max-turns 30 --split test \
 	    --per-issue 40 --out $(RUN)/planted.jsonl
 	$(OFFLINE) $(BIN)/medal train --config configs/train/baseline_length.yaml

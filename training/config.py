@@ -22,6 +22,9 @@ def _no_is_text(value: object) -> object:
 Precision = Annotated[Literal["auto", "no", "bf16", "fp16"], BeforeValidator(_no_is_text)]
 
 
+Rescale = Literal["standardise"] | tuple[float, float]
+
+
 class PlantConfig(Config):
     """Inject issues into the dialogues of a source (data_prep/perturbation): ``per_issue`` pairs of
     an injected dialogue and its matched control, and ``clean_count`` untouched ones. ``split`` says
@@ -42,14 +45,16 @@ class DataEntry(Config):
     None maps the source's declared scale to the judge's, linearly; ``standardise`` sets the
     source's mean to the middle of the judge's scale and its standard deviation to a fifth of it
     (for sources without bounds, or rated in another spirit); (low, high) overrides the declared
-    scale. Dialogues with fewer turns than ``min_turns`` or more than ``max_turns`` are left out.
+    scale, and turns it where low is the higher. A mapping says it for each of the source's
+    dimensions. Dialogues with fewer turns than ``min_turns`` or more than ``max_turns`` are left
+    out.
     ``limit`` takes that many rows, drawn by the run's seed, after the first ``skip`` of them.
     ``plant`` replaces the rows by injected ones. An ``optional`` source may be missing.
     """
 
     source: str
     dimensions: dict[str, str] | tuple[str, ...] | None = None
-    rescale: Literal["standardise"] | tuple[float, float] | None = None
+    rescale: Rescale | dict[str, Rescale] | None = None
     exclude_chatbots: tuple[str, ...] = ()
     weight: float = Field(default=1.0, gt=0)
     limit: int | None = Field(default=None, ge=1)
@@ -150,6 +155,13 @@ class TrainConfig(Config):
                 f"per_dimension is for judges trained by steps; a judge of family "
                 f"{self.model.family} fits each dimension by itself: leave it out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _a_body_that_learns_is_saved(self) -> TrainConfig:
+        model = self.model
+        if isinstance(model, EncoderConfig) and not model.save_body and self.trainable_layers != 0:
+            raise ValueError("model.save_body: false needs a frozen body: trainable_layers: 0")
         return self
 
     @model_validator(mode="after")

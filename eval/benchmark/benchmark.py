@@ -14,7 +14,7 @@ from medal_judges.eval.page.arrangement import Benchmark
 from medal_judges.eval.page.page import write_report
 from medal_judges.files import only_run_in
 from medal_judges.report.progress import ProgressBar
-from medal_judges.shipped import JUDGES, judge_file, shipped_names
+from medal_judges.shipped import boxed_folder, judge_file, judge_names
 
 DEFAULT = "configs/benchmark/human.yaml"
 logger = logging.getLogger(__name__)
@@ -89,12 +89,12 @@ def _settings(config: str, overrides: Sequence[str], judges: Sequence[str]) -> B
     added = []
     for text in judges:
         name, sign, path = text.partition("=")
-        if not sign and judge_file(text) and text in shipped_names(JUDGES):
+        if not sign and (judge_file(text) or boxed_folder(text)) and text in judge_names():
             path = text  # a shipped judge brings its name
         elif not (name and sign and path):
             raise ConfigError(
                 f"--judge {text!r} is not of the form NAME=PATH, nor the name of a shipped judge",
-                hint=f"{did_you_mean(text, shipped_names(JUDGES))}--judge mine=runs/judge",
+                hint=f"{did_you_mean(text, judge_names())}--judge mine=runs/judge",
             )
         added.append({"name": name, "path": path})
     data = loaded.model_dump()

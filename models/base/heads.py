@@ -61,12 +61,14 @@ class Calibration(Config):
 
     ``temperature`` divides the logits of a binary, ordinal or classification head. ``spread`` is
     the standard deviation of a regression's residuals on the scale [0, 1]. ``isotonic`` is a
-    monotone map of the unit score (knots x, knots y). ``rows`` says how many rows it was fitted on.
+    monotone map of the unit score (knots x, knots y). ``margin``: how far from a regression's unit
+    score nine in ten ratings lay. ``rows`` says how many rows it was fitted on.
     """
 
     temperature: float = 1.0
     spread: float | None = None
     isotonic: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    margin: float | None = None
     rows: int = 0
 
     def map_unit(self, unit: float) -> float:

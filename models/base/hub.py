@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from medal_judges.errors import HubError, did_you_mean, nearest
 from medal_judges.models.base.folder_checks import require_no_secrets
-from medal_judges.shipped import JUDGES, shipped_names
+from medal_judges.shipped import judge_names
 
 if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
@@ -62,7 +62,7 @@ def _require_id(name: str) -> None:
             hint="give the folder of a saved judge or a YAML file; a judge of the Hub is "
             "OWNER/NAME (where no folder OWNER is)",
         )
-    known = shipped_names(JUDGES)
+    known = judge_names()
     raise HubError(
         f"no judge {name!r}: no folder here has that name, and no shipped judge",
         hint=f"{did_you_mean(name, known)}shipped (medal judges tells what they are): "

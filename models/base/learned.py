@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 
+from medal_judges.details import Details
 from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import Judge
@@ -70,6 +71,17 @@ class LearnedJudge(Judge):
     def fitted(self, dimension: str) -> Calibration:
         """The calibration of one dimension; one that changes nothing where none was fitted."""
         return self.calibration.get(dimension, Calibration())
+
+    def interval_details(self, scores: Mapping[str, float | None]) -> dict[str, Details]:
+        """Where people's ratings lie around ``scores``, for the dimensions that have a margin."""
+        found = {}
+        for name, score in scores.items():
+            dimension, margin = self.dimension(name), self.fitted(name).margin
+            if score is not None and margin is not None:
+                reach = margin * (dimension.high - dimension.low)
+                low, high = max(dimension.low, score - reach), min(dimension.high, score + reach)
+                found[name] = Details(interval=(low, high))
+        return found
 
     def write_state(self, folder: Path, **settings: object) -> None:
         """Write config.json; ``settings`` are the family's own."""

@@ -21,7 +21,7 @@ from medal_judges.models.base.hub import pull
 from medal_judges.models.base.judged_languages import UnknownLanguage, stated
 from medal_judges.models.base.placement import placed
 from medal_judges.models.model_files import MODEL_FILES, files_hash
-from medal_judges.shipped import judge_file
+from medal_judges.shipped import boxed_folder, judge_file
 from medal_judges.signature import Signature
 
 if TYPE_CHECKING:
@@ -143,16 +143,32 @@ def judge_revision(folder: Path) -> str:
 
 def load_judge(source: str | Path, *, revision: str | None = None, **options: Any) -> SavableJudge:
     """See Judge.from_pretrained."""
-    described, folder = judge_file(source), Path(source)
-    local = described is not None or folder.is_dir()
-    if local and revision is not None:
+    described = judge_file(source)
+    if described is None:
+        return _load_folder(judge_folder(source, revision), options)
+    _require_no_revision(source, revision)
+    return _load_yaml(described, options)
+
+
+def judge_folder(source: str | Path, revision: str | None = None) -> Path:
+    """The folder of a saved judge: the one in the package, one here, or a copy of the Hub's.
+
+    Raises HubError for a name that is none of them, JudgeLoadError for the ``revision`` of one that
+    is on this machine.
+    """
+    folder = boxed_folder(source) or Path(source)
+    if not folder.is_dir():
+        return pull(str(source), revision)
+    _require_no_revision(source, revision)
+    return folder
+
+
+def _require_no_revision(source: str | Path, revision: str | None) -> None:
+    if revision is not None:
         raise JudgeLoadError(
             f"{source} is on this machine; revision {revision!r} is of a judge on the Hub",
             hint="leave the revision out, or give the hub id OWNER/NAME",
         )
-    if described is not None:
-        return _load_yaml(described, options)
-    return _load_folder(folder if local else pull(str(source), revision), options)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -292,15 +308,18 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise JudgeLoadError(f"{path}: not a whole safetensors file: {error}") from error
 
 
-def load_weights(module: nn.Module, path: Path) -> None:
-    """Give ``module`` the weights in ``path``, all of them and no others.
+def load_weights(module: nn.Module, path: Path, *, besides: str = "") -> None:
+    """Give ``module`` the weights in ``path``, all of them and no others; ``besides`` begins the
+    names of those that ``module`` has already and the file does not hold.
 
     Raises JudgeLoadError that names the keys that are missing, unexpected or of another shape: a
     head that kept its random weights would answer, and wrongly.
     """
     state = read_weights(path)
-    require_same_keys(module.state_dict(), state, path)
-    module.load_state_dict(state)
+    own = module.state_dict()
+    there = {k: v for k, v in own.items() if besides and k.startswith(besides)}
+    require_same_keys({k: v for k, v in own.items() if k not in there}, state, path)
+    module.load_state_dict(there | state)
 
 
 def require_same_keys(own: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path) -> None:

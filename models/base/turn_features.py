@@ -41,6 +41,8 @@ FEATURE_NAMES = (
     "punctuation",
     "longer_than_partner",  # difference of log words to the partner's last turn
     "log_turns",  # length of the dialogue up to and including this turn
+    "near_copy",  # most of the characters, four by four, of an earlier turn of the same speaker: in
+    # any script, and where a word is changed
 )
 SIMILARITY_NAMES = (
     "nearest_own",  # highest cosine with any earlier turn of the same speaker
@@ -48,8 +50,14 @@ SIMILARITY_NAMES = (
     "last_own",
     "last_partner",
     "last_but_one_partner",
+    "centred_nearest_own",  # of the vectors less the dialogue's mean, which takes away what all its
+    "centred_mean_partner",  # turns share: subject, language, and what an encoder cannot read
 )
 ALL_FEATURES = FEATURE_NAMES + SIMILARITY_NAMES
+# What a judge reads whose config names none.
+USUAL_FEATURES = tuple(
+    name for name in ALL_FEATURES if name != "near_copy" and not name.startswith("centred_")
+)
 ROLE_INDEX = {"user": 0, "assistant": 1}
 
 
@@ -66,9 +74,13 @@ TurnFeatures = Annotated[tuple[str, ...], AfterValidator(partial(_known, known=A
 # One character is one word in scripts written without spaces.
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
+_SEPARATOR = re.compile(r"[\W_]+")
 _QUESTION, _EXCLAMATION = re.compile(r"[?？؟]"), re.compile(r"[!！]")
 _ORDERS = (1, 2, 3)
 _WINDOW = 4
+_CHARACTERS = 4  # of the n-grams that tell a near copy, and the share of them that does
+_NEAR = 0.6
+_ALIKE = 0.05  # distance of a unit vector from the mean below which it has no direction of its own
 Grams = set[tuple[str, ...]]
 _NOTHING: dict[int, Grams] = {n: set() for n in _ORDERS}
 
@@ -85,6 +97,7 @@ class _Speaker:
     said: dict[int, Grams] = field(default_factory=lambda: {n: set() for n in _ORDERS})
     recent: deque[dict[int, Grams]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     turns: Grams = field(default_factory=set)
+    spellings: list[set[str]] = field(default_factory=list)
     log_words: float = 0.0
 
 
@@ -97,7 +110,7 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
         own = speakers[turn.role]
         partner = speakers["user" if turn.role == "assistant" else "assistant"]
         text, tokens = turn.content, words(turn.content)
-        # All n-grams in order, repeats kept.
+        spelling = _spelling(text)
         # n-grams in order, repeats kept.
         grams = {n: list(zip(*(tokens[i:] for i in range(n)), strict=False)) for n in _ORDERS}
         lately = {n: set().union(*(turn[n] for turn in own.recent)) for n in (1, 2)}
@@ -121,11 +134,13 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
             marks / max(1, len(text)),
             log_words - partner.log_words if partner.turns else 0.0,
             math.log1p(position + 1),
+            float(any(_is_near(spelling, before) for before in own.spellings)),
         ]
         own.recent.append({n: set(grams[n]) for n in _ORDERS})
         for n in _ORDERS:
             own.said[n] |= own.recent[-1][n]
         own.turns.add(tuple(tokens))
+        own.spellings.append(spelling)
         own.log_words = log_words
         heard.update(tokens)
     return table
@@ -135,8 +150,26 @@ def _share(grams: Sequence[tuple[str, ...]], known: Grams) -> float:
     return sum(gram in known for gram in grams) / len(grams) if grams else 0.0
 
 
+def _spelling(text: str) -> set[str]:
+    """The character n-grams of ``text`` without case and punctuation; a shorter text is one."""
+    plain = _SEPARATOR.sub(" ", text.casefold()).strip()
+    count = len(plain) - _CHARACTERS + 1
+    return {plain[i : i + _CHARACTERS] for i in range(count)} if count > 0 else {plain} - {""}
+
+
+def _is_near(one: set[str], other: set[str]) -> bool:
+    """Whether two sets of n-grams share more than 0.6 of their union (Jaccard)."""
+    if min(len(one), len(other)) <= _NEAR * max(len(one), len(other)):  # sizes alone rule it out
+        return False
+    shared = len(one & other)
+    return shared > _NEAR * (len(one) + len(other) - shared)
+
+
 def turn_similarities(vectors: Tensor, roles: Tensor, mask: Tensor) -> Tensor:
-    """Cosines [B, T, 5] of turn ``vectors`` [B, T, H] with earlier turns; 0 where there is none."""
+    """Cosines [B, T, 7] of turn ``vectors`` [B, T, H] with earlier turns; 0 where there is none.
+
+    The centred ones are of the vectors less the mean of all the dialogue's turns, later ones too.
+    """
     import torch
     from torch.nn import functional
 
@@ -148,11 +181,21 @@ def turn_similarities(vectors: Tensor, roles: Tensor, mask: Tensor) -> Tensor:
     own, partner = earlier & same, earlier & ~same
     # 1 at the speaker's last turn before, 2 at the one before it, and so on.
     own_rank, partner_rank = (m.flip(-1).cumsum(-1).flip(-1) for m in (own, partner))
-    columns = []
-    for allowed in (own, own & (own_rank <= _WINDOW)):
-        highest = cosine.masked_fill(~allowed, -2).amax(-1)
-        columns.append(highest.where(allowed.any(-1), highest.new_zeros(())))
+
+    def highest(cosines: Tensor, allowed: Tensor) -> Tensor:
+        best = cosines.masked_fill(~allowed, -2).amax(-1)
+        return best.where(allowed.any(-1), best.new_zeros(()))
+
+    columns = [highest(cosine, own), highest(cosine, own & (own_rank <= _WINDOW))]
     last_own, last_partner = own & (own_rank == 1), partner & (partner_rank == 1)
     for allowed in (last_own, last_partner, partner & (partner_rank == 2)):
         columns.append((cosine * allowed).sum(-1))
+    turns = mask.unsqueeze(-1).float()
+    mean = (unit * turns).sum(1, keepdim=True) / turns.sum(1, keepdim=True).clamp_min(1)
+    centred = unit - mean
+    # Turns that are all alike leave only rounding: it must not be stretched to a direction.
+    centred = centred / centred.norm(dim=-1, keepdim=True).clamp_min(_ALIKE)
+    cosine = centred @ centred.transpose(1, 2)
+    columns.append(highest(cosine, own))
+    columns.append((cosine * partner).sum(-1) / partner.sum(-1).clamp_min(1))
     return torch.stack(columns, dim=-1)

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config
-from medal_judges.models.base.turn_features import ALL_FEATURES, TurnFeatures
+from medal_judges.models.base.turn_features import USUAL_FEATURES, TurnFeatures
 
 EmbeddingHead = Literal["ridge", "mlp_classifier", "mlp_regressor"]
 
@@ -50,7 +50,7 @@ class EmbeddingConfig(Config):
     base: str = "embedded:minilm"
     base_revision: str | None = None
     reading: Literal["turns", "dialogue"] = "turns"
-    features: TurnFeatures = ALL_FEATURES
+    features: TurnFeatures = USUAL_FEATURES
     head: EmbeddingHead = "ridge"
     heads: dict[str, EmbeddingHead] = Field(default_factory=dict)
     class_ranges: tuple[int, ...] = (8, 2, 4, 6, 10)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.embedded import resolve
+from medal_judges.models.model_files import files_hash, weights_folder
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -36,10 +40,24 @@ def load_body(
     for name in ("attention_probs_dropout_prob", "attention_dropout"):
         if hasattr(config, name):
             setattr(config, name, 0.0)
-    body = AutoModel.from_pretrained(
-        source, revision=revision, config=config, trust_remote_code=False
-    )
+    with _without_bar():  # it is read in less than a second
+        body = AutoModel.from_pretrained(
+            source, revision=revision, config=config, trust_remote_code=False
+        )
     return without_pooler(body), tokenizer
+
+
+@contextmanager
+def _without_bar() -> Iterator[None]:
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def check_window(config: EncoderConfig, body: PretrainedConfig) -> None:
@@ -59,3 +77,18 @@ def without_pooler(body: PreTrainedModel) -> PreTrainedModel:
     if getattr(body, "pooler", None) is not None:
         setattr(body, "pooler", None)  # noqa: B010  (mypy: a module's attributes are modules)
     return body
+
+
+def body_hash(base: str, revision: str | None) -> str:
+    """A hash of the files of ``base``: weights, tokenizer and settings."""
+    return files_hash(weights_folder(resolve(base), revision))
+
+
+def require_body(base: str, revision: str | None, expected: str, folder: Path) -> None:
+    """Raise JudgeLoadError where ``base`` is not the one that the judge in ``folder`` learnt on."""
+    if (found := body_hash(base, revision)) != expected:
+        raise JudgeLoadError(
+            f"{folder}: the judge was trained on {base} with other weights than are here "
+            f"(hash {expected} then, {found} now)",
+            hint="install the version of the package, or name the revision, it was trained on",
+        )

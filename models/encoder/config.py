@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from medal_judges.config import Config
 from medal_judges.models.base.heads import HeadConfig
-from medal_judges.models.base.turn_features import ALL_FEATURES, TurnFeatures
+from medal_judges.models.base.turn_features import USUAL_FEATURES, TurnFeatures
 from medal_judges.models.device import Attention
 from medal_judges.models.encoder.reply import REACTION_NAMES, ReplyConfig
 
@@ -44,6 +44,9 @@ class EncoderConfig(Config):
     ``features`` are the measures of base/turn_features.py added to each turn. ``embedding`` false
     leaves the body out (features only).
 
+    ``save_body`` false (a frozen body only) saves what training made and no more: the body is
+    loaded by ``base`` again, and one with other weights is refused.
+
     ``net``: ``transformer`` looks across turns; ``linear`` is one linear map of mean turn vectors
     and features, which training can solve in closed form; ``sequence`` is transformers' own
     classifier on one vector of the flat dialogue (no features, no contributions), which
@@ -55,12 +58,13 @@ class EncoderConfig(Config):
     family: Literal["encoder"] = "encoder"
     base: str = "embedded:minilm"
     base_revision: str | None = None
+    save_body: bool = True
     shape: Literal["flat", "hierarchical"] = "hierarchical"
     max_tokens: int = Field(default=256, ge=8)
     max_turns: int = Field(default=512, ge=1)
     attention: Attention = "auto"
     pooling: Literal["role", "attention", "cls", "mean"] = "attention"
-    features: TurnFeatures = ALL_FEATURES
+    features: TurnFeatures = USUAL_FEATURES
     embedding: bool = True
     net: Literal["transformer", "linear", "sequence"] = "transformer"
     feature_groups: tuple[FeatureGroup, ...] = ()

@@ -17,7 +17,13 @@ from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge, learned_state
 from medal_judges.models.base.saving import WEIGHTS_NAME, load_weights, read_config, write_weights
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
-from medal_judges.models.encoder.body import check_window, load_body, without_pooler
+from medal_judges.models.encoder.body import (
+    body_hash,
+    check_window,
+    load_body,
+    require_body,
+    without_pooler,
+)
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.net import EncoderNet, Logits
 from medal_judges.models.encoder.turn_batch import (
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 TOKENIZER = "tokenizer"
+BODY = "body."  # begins the names of the body's weights in the net's
 _UNITS: dict[HeadKind, Unit] = {
     "regression": "score",
     "binary": "logit",
@@ -89,7 +96,16 @@ class EncoderJudge(NetworkJudge):
         return cls(net, tokenizer, dimensions, name=name, device=device)
 
     def _save(self, folder: Path) -> None:
-        write_weights(self.net.state_dict(), folder / WEIGHTS_NAME)
+        state = self.net.state_dict()
+        if self.config.reply is not None and self.config.reply.half:  # rounded when it was learnt
+            state |= {k: v.half() for k, v in state.items() if k.startswith("reply.")}
+        if not self.config.save_body:
+            own = {k: v for k, v in state.items() if not k.startswith(BODY)}
+            write_weights(own, folder / WEIGHTS_NAME)
+            hashed = body_hash(self.config.base, self.config.base_revision)
+            self.write_state(folder, body_hash=hashed, turn_means=self.turn_means)
+            return
+        write_weights(state, folder / WEIGHTS_NAME)
         self.tokenizer.save_pretrained(folder / TOKENIZER)
         body = json.loads(self.net.body.config.to_json_string(use_diff=False))
         for key in ("_name_or_path", "transformers_version"):  # of this machine, not of the judge
@@ -100,20 +116,27 @@ class EncoderJudge(NetworkJudge):
     def load(
         cls, folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
     ) -> EncoderJudge:
-        """The judge saved in ``folder``; needs no network.
+        """The judge saved in ``folder``; needs no network, but for a body that was not saved and
+        comes from the hub.
 
-        Raises JudgeLoadError when the weights are missing or do not fit the config.
+        Raises JudgeLoadError when the weights are missing or do not fit the config, or the body is
+        not the one that the judge was trained on.
         """
         from transformers import AutoConfig, AutoModel, AutoTokenizer
 
         saved = read_config(folder)
         state = learned_state(saved)
-        shape = AutoConfig.for_model(**saved["body"])
-        body = without_pooler(AutoModel.from_config(shape, trust_remote_code=False))  # type: ignore[no-untyped-call]
         config = EncoderConfig(**saved["encoder"])
-        net = EncoderNet(body, shape.hidden_size, config, state["dimensions"])
-        load_weights(net, folder / WEIGHTS_NAME)
-        tokenizer = AutoTokenizer.from_pretrained(folder / TOKENIZER, trust_remote_code=False)
+        tokenizer: PreTrainedTokenizerBase
+        if config.save_body:
+            shape = AutoConfig.for_model(**saved["body"])
+            body = without_pooler(AutoModel.from_config(shape, trust_remote_code=False))  # type: ignore[no-untyped-call]
+            tokenizer = AutoTokenizer.from_pretrained(folder / TOKENIZER, trust_remote_code=False)
+        else:
+            body, tokenizer = load_body(config.base, config.base_revision)
+            require_body(config.base, config.base_revision, saved["body_hash"], folder)
+        net = EncoderNet(body, body.config.hidden_size, config, state["dimensions"])
+        load_weights(net, folder / WEIGHTS_NAME, besides="" if config.save_body else BODY)
         means = saved["turn_means"]
         return cls(net, tokenizer, turn_means=means, device=device, dtype=dtype, **state)
 
@@ -179,7 +202,7 @@ class EncoderJudge(NetworkJudge):
                     row[1][name] = chances
                 if account[1]:  # the net ``sequence`` does not tell turns apart
                     row[2][name] = self._contributions(head, request.payload[0], *account)
-        return [Prediction(*row) for row in rows]
+        return [Prediction(*row, details=self.interval_details(row[0])) for row in rows]
 
     def members(self, requests: Sequence[ScoreRequest]) -> list[tuple[Logits, Logits, Logits]]:
         """What each member of the net says of ``requests``: see EncoderNet.forward."""

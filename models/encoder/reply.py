@@ -30,7 +30,8 @@ _VECTOR, _PRODUCT = 6.0, 60.0  # bring entries and products of entries to a like
 
 class ReplyConfig(Config):
     """``positive`` and ``negative`` are short user reactions, in our own words; ``width``,
-    ``epochs``, ``lr`` and ``noise`` are of its training (training/encoder/reply.py)."""
+    ``epochs``, ``lr`` and ``noise`` are of its training (training/encoder/reply.py). ``half``: what
+    was learnt is rounded to half precision before anything is fitted on it, and saved so."""
 
     positive: tuple[str, ...] = Field(min_length=1)
     negative: tuple[str, ...] = Field(min_length=1)
@@ -39,6 +40,7 @@ class ReplyConfig(Config):
     batch_size: int = Field(default=1024, ge=2)
     lr: float = Field(default=1e-3, gt=0)
     noise: float = Field(default=0.02, ge=0)
+    half: bool = False
 
 
 class ReplyModel(nn.Module):

@@ -184,4 +184,4 @@ class LoraJudge(NetworkJudge):
                 scores[name] = score
                 if chances:
                     distributions[name] = chances
-        return [Prediction(*row) for row in rows]
+        return [Prediction(*row, details=self.interval_details(row[0])) for row in rows]

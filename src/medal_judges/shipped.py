@@ -7,8 +7,34 @@ from importlib.resources import files
 from pathlib import Path
 
 JUDGES = "judges"
+BOXED = "boxed"  # the judge whose weights are in the package, and the default
 _YAML = (".yaml", ".yml")
 logger = logging.getLogger(__name__)
+
+
+def judge_names() -> list[str]:
+    """Every judge that ships: the one with weights, then those described in configs/judges/."""
+    return [BOXED, *shipped_names(JUDGES)]
+
+
+def boxed_folder(name: str | Path = BOXED) -> Path | None:
+    """The folder of the judge in the package, where ``name`` is its name; None for any other.
+
+    A judge saved in a folder of that name here comes before it; the log says so.
+    """
+    if str(name) != BOXED:
+        return None
+    if (Path(BOXED) / "config.json").is_file():
+        _warn_of_folder(BOXED, "the package's")
+        return None
+    return Path(str(files("medal_judges.models") / BOXED))
+
+
+def _warn_of_folder(name: str, other: str) -> None:
+    logger.warning(
+        "%s: the judge saved in the folder %s/ here, not the shipped judge of that name (%s)",
+        name, name, other,
+    )  # fmt: skip
 
 
 def shipped_names(folder: str) -> list[str]:
@@ -45,10 +71,7 @@ def judge_file(name: str | Path) -> str | None:
     known = short in shipped_names(JUDGES)
     if (Path(text) / "config.json").is_file():
         if known:
-            logger.warning(
-                "%s: the judge saved in the folder %s/ here, not the shipped judge of that name "
-                "(configs/judges/%s.yaml)", text, text, short,
-            )  # fmt: skip
+            _warn_of_folder(text, f"configs/judges/{short}.yaml")
         return None
     if text.endswith(_YAML) and (Path(text).is_file() or not known):
         return text

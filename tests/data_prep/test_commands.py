@@ -14,8 +14,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from medal_judges.cli.data import app
-from medal_judges.data_prep.sources.registry import SOURCES
+from medal_judges.data_prep.sources.registry import SOURCES, load_spec
 from medal_judges.errors import MedalError
+from medal_judges.reading.dialogues import read_labelled
 
 HEAVY = ("torch", "transformers", "scipy", "sklearn", "datasets", "numpy", "pandas", "matplotlib")
 
@@ -177,3 +178,13 @@ def test_an_error_is_one_message_and_exit_code_2_without_a_traceback() -> None:
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("error: no source 'fedd'\n  did you mean 'fed'?")
     assert "Traceback" not in done.stderr
+
+
+def test_a_source_is_written_to_a_file(tmp_path: Path) -> None:
+    out = tmp_path / "chats.jsonl.gz"
+    limits = ["--min-turns", "6", "--max-turns", "10", "--n", "3"]
+    done = medal("write", "chitchat:test", "--out", str(out), *limits)
+    assert done.exit_code == 0, done.exception
+    assert "3 dialogues written" in done.output
+    kept = [row for row in load_spec("chitchat:test") if 6 <= len(row.dialogue.turns) <= 10]
+    assert list(read_labelled(out)) == kept[:3]

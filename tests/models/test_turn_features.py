@@ -71,7 +71,9 @@ def test_similarities_against_plain_loops() -> None:
     mask = torch.ones(2, 9, dtype=torch.bool)
     mask[1, 6:] = False
     found = turn_similarities(vectors, roles, mask)
+    unit = torch.nn.functional.normalize(vectors, dim=-1)
     for b in range(2):
+        centred = unit[b] - unit[b][mask[b]].mean(0)
         for t in range(9):
             cos = {
                 s: torch.cosine_similarity(vectors[b, t], vectors[b, s], dim=0).item()
@@ -80,12 +82,41 @@ def test_similarities_against_plain_loops() -> None:
             }
             own = [cos[s] for s in cos if roles[b, s] == roles[b, t]]
             partner = [cos[s] for s in cos if roles[b, s] != roles[b, t]]
+            around = {s: torch.cosine_similarity(centred[t], centred[s], dim=0).item() for s in cos}
+            near_own = [around[s] for s in cos if roles[b, s] == roles[b, t]]
+            near_partner = [around[s] for s in cos if roles[b, s] != roles[b, t]]
             wanted = {
                 "nearest_own": max(own, default=0.0),
                 "nearest_recent_own": max(own[-4:], default=0.0),
                 "last_own": own[-1] if own else 0.0,
                 "last_partner": partner[-1] if partner else 0.0,
                 "last_but_one_partner": partner[-2] if len(partner) > 1 else 0.0,
+                "centred_nearest_own": max(near_own, default=0.0),
+                "centred_mean_partner": sum(near_partner) / max(1, len(near_partner)),
             }
             for place, name in enumerate(SIMILARITY_NAMES):
                 assert found[b, t, place].item() == pytest.approx(wanted[name], abs=1e-5), name
+
+
+def test_centred_similarities_of_turns_that_are_all_alike_are_no_noise() -> None:
+    vector = torch.randn(1, 1, 384, generator=torch.Generator().manual_seed(1))
+    alike = vector.expand(1, 4, 384) * torch.tensor([1.0, 3.0, 0.1, 7.0])[None, :, None]
+    roles = torch.tensor([[0, 1, 0, 1]])
+    found = turn_similarities(alike, roles, torch.ones_like(roles).bool())
+    assert found[..., -2:].abs().max().item() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "near"),
+    [
+        ("What do you like to eat?", "what do you like to eat", 1.0),
+        ("What do you like to eat?", "And what do you like to eat?", 1.0),
+        ("What do you like to eat?", "Where did you go on holiday?", 0.0),
+        ("好きな食べ物は何ですか？", "好きな食べ物は何ですか", 1.0),
+        ("好きな食べ物は何ですか？", "休みはどこへ行きましたか？", 0.0),
+        ("ok", "ok", 1.0),
+        ("", "", 0.0),
+    ],
+)  # fmt: skip
+def test_near_copy_in_any_script(first: str, again: str, near: float) -> None:
+    assert column("near_copy", first, "x", again)[2] == near

@@ -1,15 +1,19 @@
 """The loop in this process: half batches and whole ones, and feature groups that saw no label."""
 
+import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
+from transformers import AutoTokenizer
 
 from medal_judges.config import build_config
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.loop.loop import TrainingLoop
@@ -19,6 +23,8 @@ from medal_judges.training.steps import start_loop
 from ..conftest import WORDS
 
 DIMENSIONS = ("overall", "repetitive")
+MINIMAL = {"name": "x", "output_dir": "x", "rubric": "medal", "train": [{"source": "a"}]}
+MINIMAL |= {"stop": {"keep": "last"}}
 LINEAR = {"net": "linear", "pooling": "role", "embedding": False}
 
 
@@ -107,3 +113,65 @@ def test_a_feature_group_without_labels_has_no_say(
     nobody = LINEAR | {"heads": heads, "feature_groups": groups[1:]}
     with pytest.raises(ConfigError, match="training labels of 'repetitive'"):
         loop_of(tiny_bert, tmp_path, rows, nobody, solver=solver).run(resume=False)
+
+
+def test_the_closed_form_of_a_binary_head_is_calibrated_to_its_labels(
+    tiny_bert: Path, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(3)
+    rows = []
+    for number in range(300):
+        again = number % 2  # who repeats himself is marked, three times in four
+        said = ["a b", "c d e", "b a", "c d e" if again else "a d c"]
+        turns = tuple(Turn(r, t) for r, t in zip(("user", "assistant") * 2, said, strict=True))
+        marked = float(rng.random() < (0.75 if again else 0.25))
+        label = {"repetitive": marked, "overall": 1 - marked}
+        rows.append(TrainingExample(Dialogue(str(number), turns), "a", label, 1.0, label))
+    groups = [{"name": "all", "alpha": 0.01, "features": ["assistant.copy"]}]
+    model = LINEAR | {"features": ["copy"], "feature_groups": groups}
+    loop = loop_of(tiny_bert, tmp_path, rows, model, solver="ridge", embedding_share=0.0)
+    loop.run(resume=False)
+    judge = loop.task.judge
+    assert isinstance(judge, EncoderJudge)
+    scores = [one.scores["repetitive"] for one in judge.score([rows[0].dialogue, rows[1].dialogue])]
+    wanted = [np.mean([row.targets["repetitive"] for row in rows[k::2]]) for k in (0, 1)]
+    assert scores == pytest.approx(wanted, abs=0.02)
+    for row in rows:
+        row.targets["repetitive"] = 1.0
+    with pytest.raises(ConfigError, match="all training labels of 'repetitive' are the same"):
+        loop_of(tiny_bert, tmp_path, rows, model, solver="ridge").run(resume=False)
+
+
+def test_a_judge_without_its_body_is_small_and_the_same(tiny_bert: Path, tmp_path: Path) -> None:
+    rows = [dataclasses.replace(row, group=row.dialogue.id) for row in examples()]
+    reply = {"positive": ["w1 w2"], "negative": ["w3"], "epochs": 1, "half": True}
+    model = LINEAR | {"save_body": False, "reply": reply, "embedding": True}
+    heads = {"repetitive": {"kind": "regression"}}
+    loop = loop_of(tiny_bert, tmp_path, rows, model | {"heads": heads}, solver="ridge")
+    loop.run(resume=False)
+    judge = loop.task.judge
+    assert isinstance(judge, EncoderJudge)
+    folder = judge.save_pretrained(tmp_path / "judge")
+    weights = load_file(folder / "model.safetensors")
+    halves = {name for name, tensor in weights.items() if tensor.dtype == torch.float16}
+    assert halves == {name for name in weights if name.startswith("reply.")} and halves
+    assert not (folder / "tokenizer").exists() and not any(k.startswith("body.") for k in weights)
+    again = EncoderJudge.load(folder)
+    dialogues = [row.dialogue for row in rows]
+    for one, other in zip(judge.score(dialogues), again.score(dialogues), strict=True):
+        assert one.scores == pytest.approx(dict(other.scores), abs=1e-6)
+    with torch.no_grad():
+        next(judge.net.body.parameters()).add_(0.01)
+    judge.net.body.save_pretrained(tmp_path / "other")
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "other")
+    config = json.loads((folder / "config.json").read_text())
+    config["encoder"]["base"] = str(tmp_path / "other")
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(JudgeLoadError, match="with other weights than are here"):
+        EncoderJudge.load(folder)
+
+
+def test_a_body_that_learns_is_saved(tiny_bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="needs a frozen body"):
+        settings = {"model": {"family": "encoder", "save_body": False}, "trainable_layers": 1}
+        build_config(TrainConfig, MINIMAL | settings, where="test")

@@ -140,7 +140,7 @@ class EncoderDataset(TrainingData[EncoderInputs]):
         if self.flat:
             self.encoded, self.lengths = encode_examples(
                 examples,
-                [tokenizer_key(judge.tokenizer), judge.config.model_dump()],
+                [tokenizer_key(judge.tokenizer), judge.config.model_dump(), FEATURE_NAMES],
                 lambda example: judge.turns.encode(example.dialogue),
                 lambda one: len(one.ids),
                 _SEQUENCE,

@@ -45,6 +45,8 @@ def fit_reply(judge: EncoderJudge, data: EncoderDataset, seed: int) -> None:
         assert isinstance(model, ReplyModel)
         if len(pairs[0]) >= 2:
             _train(model, pairs, config, torch.Generator().manual_seed(seed * HALVES + half))
+        if config.half:
+            model.half().float()
 
 
 @torch.no_grad()

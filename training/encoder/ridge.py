@@ -33,15 +33,16 @@ def fit_ridge(judge: EncoderJudge, data: EncoderDataset, embedding_share: float,
     Every source has the same total weight and is centred on its own mean: a judge learns what is
     better within a source, not which source was rated higher. ``embedding_share`` scales an
     embedding column against a feature column (both of unit deviation) before the penalty; 0 leaves
-    embeddings out. Answers are stretched to the spread of the targets, which the penalty shrinks.
+    embeddings out. Answers are stretched to the spread of the targets, which the penalty shrinks;
+    those of a binary head to the logits of its labels.
     Raises ConfigError for a net or heads that have no closed form, and for a dimension of which no
     feature group has two labels.
     """
     config, net = judge.config, judge.net
     kinds = {head.config.kind for heads in net.heads for head in heads.values()}
-    if config.net != "linear" or kinds != {"regression"}:
+    if config.net != "linear" or not kinds <= {"regression", "binary"}:
         raise ConfigError(
-            "solver: ridge needs net: linear and regression heads",
+            "solver: ridge needs net: linear and regression or binary heads",
             hint="set optim.solver: gradient, or model.net: linear",
         )
     table = pooled_table(judge, data, seed)
@@ -56,7 +57,12 @@ def fit_ridge(judge: EncoderJudge, data: EncoderDataset, embedding_share: float,
             problem = RidgeProblem.of([data.examples[i] for i in rows], table[rows], name)
             scale = wanted * problem.column_scale(len(config.feature_names), embedding_share)
             prior_weights = weights_by_column(config, group.prior_weights.get(name, {}), half)
-            _write(heads[name], problem, problem.solve(scale, group.alpha, prior_weights))
+            solved = problem.solve(scale, group.alpha, prior_weights)
+            if heads[name].config.kind == "binary":
+                labels = targets_of(data.examples, name)[rows] >= 0.5
+                _write_binary(heads[name], name, solved, table[rows], labels)
+            else:
+                _write(heads[name], problem, solved)
 
 
 @dataclass(slots=True)
@@ -125,6 +131,24 @@ def _write(head: Head, problem: RidgeProblem, coefficients: np.ndarray) -> None:
     with torch.no_grad():
         head.value.weight.copy_(torch.tensor(unit)[None])
         head.bias.fill_(0.5 - float(problem.mean @ unit))
+
+
+def _write_binary(
+    head: Head, name: str, coefficients: np.ndarray, table: np.ndarray, labels: np.ndarray
+) -> None:
+    """Weights and bias of a binary ``head``: the logits that fit ``labels`` [n] best along
+    ``coefficients`` [W], by logistic regression on that one number of ``table`` [n, W].
+
+    Raises ConfigError where all labels are the same.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    if len(set(labels.tolist())) < 2:
+        raise ConfigError(f"all training labels of {name!r} are the same")
+    fitted = LogisticRegression(C=np.inf).fit((table @ coefficients)[:, None], labels)
+    with torch.no_grad():
+        head.value.weight.copy_(torch.tensor(float(fitted.coef_[0, 0]) * coefficients)[None])
+        head.bias.fill_(float(fitted.intercept_[0]))
 
 
 def pooled_table(judge: EncoderJudge, data: EncoderDataset, seed: int) -> np.ndarray:

@@ -17,6 +17,7 @@ from medal_judges.models.base.heads import Calibration, Head, corn_probabilities
 from medal_judges.rating import mean, rescale
 from medal_judges.training.rows.examples import TrainingExample
 
+COVERAGE = 0.9  # of the interval around a regression's score
 MIN_ROWS = 20  # below this a fit would follow the noise
 
 
@@ -56,7 +57,24 @@ def _fit(head: Head, logits: np.ndarray, targets: np.ndarray, method: str) -> Ca
         scores = head.scores(torch.from_numpy(logits).float(), temperature).tolist()
         units = [head.dimension.to_unit(s) for s in scores]
         isotonic = fit_isotonic(units, _unit_targets(head, targets).tolist())
-    return Calibration(temperature=temperature, spread=spread, isotonic=isotonic, rows=len(targets))
+    fitted = Calibration(
+        temperature=temperature, spread=spread, isotonic=isotonic, rows=len(targets)
+    )
+    if kind == "regression":
+        mapped = [fitted.map_unit(unit) for unit in np.clip(logits[:, 0], 0, 1).tolist()]
+        fitted = fitted.model_copy(update={"margin": conformal_margin(mapped, targets)})
+    return fitted
+
+
+def conformal_margin(units: Sequence[float], targets: np.ndarray) -> float:
+    """How far from its score a new rating lies at most, nine times in ten: the split conformal
+    quantile of ``units`` against ``targets`` [n], both on [0, 1] (Lei and others, 2018).
+
+    It promises that for ratings drawn as these were: other raters or chatbots may do worse.
+    """
+    errors = np.sort(np.abs(np.asarray(units) - targets))
+    place = int(np.ceil((len(errors) + 1) * COVERAGE))
+    return float(errors[min(place, len(errors)) - 1])
 
 
 def _unit_targets(head: Head, targets: np.ndarray) -> np.ndarray:

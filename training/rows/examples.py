@@ -20,7 +20,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.rating import Rating, mean, rescale
 from medal_judges.signature import content_hash
-from medal_judges.training.config import DataEntry
+from medal_judges.training.config import DataEntry, Rescale
 from medal_judges.training.rows.row_store import (
     ArrowRows,
     Row,
@@ -51,7 +51,8 @@ class TrainingExample:
     source: str
     targets: dict[str, float | np.ndarray]
     weight: float = 1.0
-    human: dict[str, float] = field(default_factory=dict)  # mean rating, raw scale
+    # Mean rating on the raw scale; of a label that its entry turns, on [0, 1] as the target is.
+    human: dict[str, float] = field(default_factory=dict)
     group: str = ""
     comments: Mapping[str, str] = field(default_factory=dict)  # a labeller's words by dimension
 
@@ -92,18 +93,23 @@ def dimension_names(
 
 def fit_unit_map(entry: DataEntry, rows: Sequence[LabelledDialogue], name: str) -> UnitMap:
     """The map of label ``name``; ``standardise`` takes mean and deviation from ``rows``."""
-    if entry.rescale == "standardise":
+    rescale = _rescale(entry, name)
+    if rescale == "standardise":
         means = label_means(rows, name)
         values = means[np.isfinite(means)]
         span = float(values.std()) / STANDARD_SHARE or 1.0
         return UnitMap(float(values.mean()) - 0.5 * span, span)
-    scale = entry.rescale or label_scales(rows)[name]
+    scale = rescale or label_scales(rows)[name]
     if scale is None:
         raise ConfigError(
             f"{entry.source}: the scale of {name!r} has no bounds",
             hint="set rescale: standardise, or rescale: [low, high]",
         )
     return UnitMap(scale[0], scale[1] - scale[0])
+
+
+def _rescale(entry: DataEntry, name: str) -> Rescale | None:
+    return entry.rescale.get(name) if isinstance(entry.rescale, Mapping) else entry.rescale
 
 
 def example_of(
@@ -123,7 +129,11 @@ def example_of(
         average = None if rating is None else mean(rating)
         if rating is None or average is None:
             continue
-        human[judge_name] = average
+        bounds = _rescale(entry, source_name)
+        if isinstance(bounds, tuple) and bounds[0] > bounds[1]:
+            human[judge_name] = UnitMap(bounds[0], bounds[1] - bounds[0])(average)
+        else:
+            human[judge_name] = average
         if maps is not None:
             unit, count = maps[source_name], levels.get(judge_name, 0)
             targets[judge_name] = (

@@ -18,6 +18,7 @@ from medal_judges.cli.data_plant import plant
 from medal_judges.cli.data_seeds import seeds
 from medal_judges.cli.data_stats import stats
 from medal_judges.cli.data_translate import translate
+from medal_judges.cli.data_write import write
 from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.cache import fetch as fetch_part
@@ -36,6 +37,7 @@ app.command("seeds")(seeds)
 app.command("translate")(translate)
 app.command("compare-native")(compare_native)
 app.command("stats")(stats)
+app.command("write")(write)
 
 
 @app.command("list")

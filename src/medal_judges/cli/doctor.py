@@ -15,9 +15,8 @@ from medal_judges.errors import ConfigError
 from medal_judges.inference.doctor import judge_facts, machine_facts
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.models.base.golden import compare, write_golden
-from medal_judges.models.base.hub import pull
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.base.saving import GOLDEN_NAME, read_config
+from medal_judges.models.base.saving import GOLDEN_NAME, judge_folder, read_config
 from medal_judges.shipped import judge_file
 
 
@@ -92,7 +91,7 @@ def _folder(judge: str, revision: str | None) -> Path:
             f"{judge} is a description: it has no weights, and so no golden scores",
             hint="give the folder or hub id of a saved judge",
         )
-    folder = Path(judge) if Path(judge).is_dir() else pull(judge, revision)
+    folder = judge_folder(judge, revision)
     read_config(folder)
     return folder
 

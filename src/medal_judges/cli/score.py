@@ -25,13 +25,14 @@ from medal_judges.reading.dialogues import dialogues_of
 from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import ReadingReport, list_beside
 from medal_judges.report.console import wide_console
+from medal_judges.shipped import BOXED
 
 
 @reads_chats()
 def score(
     chats: ReadOptions,
-    file: Annotated[str, typer.Argument(help="Chats: a file of any form, hf:NAME:SPLIT, or -.")],
-    judge: opt.JudgeName,
+    file: Annotated[str, typer.Argument(help="Chats: a file of any form, hf:ID:split, or -.")],
+    judge: opt.JudgeName = BOXED,
     settings: opt.Overrides = None,
     out: Annotated[
         str,

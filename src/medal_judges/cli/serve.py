@@ -11,6 +11,7 @@ from medal_judges.cli import options as opt
 from medal_judges.errors import MissingExtraError
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.scoring import ScoreOptions
+from medal_judges.shipped import BOXED
 
 ServedJudge = Annotated[
     str, typer.Argument(help="Shipped name (medal judges), YAML file, folder or hub id.")
@@ -36,7 +37,7 @@ Drain = Annotated[
 
 
 def serve(
-    judge: ServedJudge,
+    judge: ServedJudge = BOXED,
     settings: opt.Overrides = None,
     host: Host = "127.0.0.1",
     port: Port = 8000,

@@ -43,8 +43,7 @@ CONTAINERS: Mapping[str, str] = {
     "arrow": "Arrow",
     "hf": "a data set on the Hub",
 }
-# Every row has every column there.
-TABLES = ("csv", "tsv", "xlsx", "parquet", "arrow")
+TABLES = ("csv", "tsv", "xlsx")
 _ENDINGS = {
     **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
     **{f".{name}": name for name in ("json", "csv", "tsv", "xlsx", "parquet", "arrow")},

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from medal_judges.cli import options as opt
-from medal_judges.cli.reading_options import reads_chats
+from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.errors import ConfigError
 from medal_judges.eval.traffic.gate import Gate
 from medal_judges.eval.traffic.reading import TrafficOptions
 from medal_judges.eval.traffic.report import TrafficInput, TrafficRequest, report_traffic
 from medal_judges.eval.traffic.terminal import print_traffic
 from medal_judges.eval.traffic.times import TimeColumn
-from medal_judges.files import require_other_file
 from medal_judges.jsonl import STDIN
 from medal_judges.judgement_files import read_judgements
 from medal_judges.reading.dialogues import dialogues_of, labelled_of
 from medal_judges.reading.options import ReadOptions
+from medal_judges.reading.report import ReadingReport
 from medal_judges.report.progress import ProgressBar
 
 FailUnder = Annotated[
@@ -41,7 +42,7 @@ Human = Annotated[
 
 
 @reads_chats(labels=True)
-@opt.writes("scores", "chats", folder=True)
+@opt.writes("scores", "chats", "human", folder=True)
 def report(
     forms: ReadOptions,
     scores: Annotated[str, typer.Argument(help="Judgements, as medal score writes them.")],
@@ -87,7 +88,8 @@ def report(
     With --human, people's labels on a random sample of the chats, every figure that they labelled
     is corrected for the judge's errors (prediction-powered inference), also for the gates.
     """
-    source = _source(scores, chats, human, forms, out)
+    reading = reading_report(forms, None if out is None else out / "skipped.jsonl")
+    source = _source(scores, chats, human, forms, reading)
     gates = [Gate.parse("under", text) for text in fail_under or ()]
     gates += [Gate.parse("over", text) for text in fail_over or ()]
     options = TrafficOptions(
@@ -98,6 +100,7 @@ def report(
     )
     with ProgressBar("reading", unit="rows", visible=True) as bar:
         outcome = report_traffic(source, request, out, bar)
+    show_reading(reading)
     print_traffic(outcome)
     failing = ("failed", "undecided") if fail_undecided else ("failed",)
     if any(each.verdict in failing for each in outcome.gates):
@@ -105,20 +108,24 @@ def report(
 
 
 def _source(
-    scores: str, chats: str | None, human: str | None, forms: ReadOptions, out: Path | None
+    scores: str,
+    chats: str | None,
+    human: str | None,
+    forms: ReadOptions,
+    reading: ReadingReport,
 ) -> TrafficInput:
-    """The files; raises ConfigError for standard input, and where ``out`` is one of them."""
+    """The files; bad rows of the first pass over them are counted in ``reading``. Raises
+    ConfigError for standard input."""
     if STDIN in (scores, chats, human):
         raise ConfigError(
             "medal report reads its files more than once, so standard input will not do",
             hint="write it to a file first",
         )
-    if out is not None:
-        require_other_file(out, [name for name in (scores, chats, human) if name])
+    passes = chain([reading], repeat(ReadingReport(keep=0, strict=forms.strict)))
     return TrafficInput(
         partial(read_judgements, scores, partial=True),
-        None if chats is None else partial(dialogues_of, chats, forms),
+        None if chats is None else lambda: dialogues_of(chats, forms, next(passes)),
         [Path(name).name for name in (scores, chats, human) if name],
-        None if human is None else partial(labelled_of, human, forms),
+        None if human is None else partial(labelled_of, human, forms, reading),
         Path(human or "").name,
     )

@@ -20,7 +20,7 @@ from medal_judges.eval.traffic.traffic import Traffic
 from medal_judges.judgement import Judgement
 
 LONGEST = 20_000  # characters of a conversation in the page; what is cut is counted
-MOST_BYTES = 18_000_000  # of all packed conversations
+MOST_BYTES = 16_000_000  # of all packed conversations
 _CHUNK = 50  # conversations unpacked at a time
 _SNIPPET = 90
 _MOST_VALUES = 300  # of a column that can be filtered by; users are rather searched for

@@ -71,7 +71,6 @@ def report_traffic(
     ``read_traffic``.
     """
     options = request.options
-    bar.update(0, what="reading")
     traffic = read_traffic(source.judgements(), source.dialogues, options, bar.advance)
     sample: PeopleSample | None = None
     if source.people is not None and traffic.rows:

@@ -18,8 +18,8 @@ import time
 from datetime import datetime, timedelta
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.browser import DESKTOP, Browser
+sys.path.insert(0, str(Path(__file__).parents[1]))  # beside a package of that name
+from browser import DESKTOP, Browser
 
 _REPORT = "from medal_judges.cli import main; main()"
 ISSUES = ("unsafe", "lacks_empathy", "repetitive", "incoherent", "irrelevant", "nonfactual")
@@ -95,8 +95,8 @@ def page(rows: int) -> None:
                         " })()")  # fmt: skip
             browser.wait_for(f"{STATUS}.startsWith('1 of ')")
             searched = time.perf_counter() - start
-            print(f"shown in {shown:.2f} s, one opened in {opened:.2f} s, "
-                  f"first search {searched:.2f} s (0.25 s of it waiting for more letters)")  # fmt: skip
+            print(f"shown in {shown:.2f} s, one opened in {opened:.2f} s")
+            print(f"first search {searched:.2f} s (0.25 s of it waiting for more letters)")
         browser.close()
 
 

@@ -24,6 +24,18 @@ from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import ReadingReport
 from medal_judges.report.progress import ProgressBar
 
+Chats = Annotated[
+    str | None, typer.Option("--chats", help="The chats that were scored: texts and columns.")
+]
+By = Annotated[
+    list[str] | None, typer.Option("--by", help="Column to compare by; may be repeated.")
+]
+Over = Annotated[
+    str | None, typer.Option("--over", help="COLUMN:UNIT of time, for example time:day.")
+]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", help="Column whose rows belong together, such as user.")
+]
 FailUnder = Annotated[
     list[str] | None,
     typer.Option("--fail-under", metavar="DIM=X", help="Gate: at least this; overall=3.5."),
@@ -35,7 +47,6 @@ FailOver = Annotated[
 FailUndecided = Annotated[
     bool, typer.Option("--fail-undecided", help="A limit inside the interval fails its gate too.")
 ]
-
 Human = Annotated[
     str | None, typer.Option("--human", help="People's labels of a random sample of the chats.")
 ]
@@ -46,19 +57,10 @@ Human = Annotated[
 def report(
     forms: ReadOptions,
     scores: Annotated[str, typer.Argument(help="Judgements, as medal score writes them.")],
-    chats: Annotated[
-        str | None, typer.Option("--chats", help="The chats that were scored: texts and columns.")
-    ] = None,
-    by: Annotated[
-        list[str] | None, typer.Option("--by", help="Column to compare by; may be repeated.")
-    ] = None,
-    over: Annotated[
-        str | None, typer.Option("--over", help="COLUMN:UNIT of time, for example time:day.")
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option("--cluster", help="Column whose rows belong together, such as user."),
-    ] = None,
+    chats: Chats = None,
+    by: By = None,
+    over: Over = None,
+    cluster: Cluster = None,
     human: Human = None,
     dimension: opt.Dimensions = None,
     rubric: Annotated[

@@ -1,12 +1,15 @@
 """The command as it is started: help, version, errors without a traceback."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from medal_judges import __version__
+from medal_judges.cli import COMMANDS, app
 
 
 def module(*arguments: str, name: str = "medal_judges") -> subprocess.CompletedProcess[str]:
@@ -21,6 +24,14 @@ def test_the_package_runs_as_a_module() -> None:
     assert helped.returncode == 0
     for command in ("train", "score", "benchmark", "calibrate", "data"):
         assert command in helped.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_an_example_and_no_emoji_for_a_colon(name: str) -> None:
+    done = CliRunner().invoke(app, [name, "--help"])
+    assert done.exit_code == 0, done.exception
+    assert not re.search("[\U0001f100-\U0001faff]", done.output)  # rich makes one of `hf:ID:split`
+    assert COMMANDS[name].example.startswith(f"medal {name}")
 
 
 @pytest.mark.parametrize("extra", [(), ("--debug",)])

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from medal_judges import Judge
 from medal_judges.cli import app
-from medal_judges.config import load_config
+from medal_judges.config import config_text, load_config
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.errors import ConfigError, HubError, JudgeLoadError, did_you_mean
 from medal_judges.eval.benchmark.config import BenchmarkConfig
@@ -142,8 +142,25 @@ def test_the_lists_name_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(f"{name} " in listed for name in shipped_names("judges"))
     assert "prompted" in listed and "Baseline: longer answers are better." in listed
     listed = medal("configs").output
-    for folder in ("train", "benchmark", "generate", "native"):
+    for folder in ("train", "benchmark", "generate", "native", "rubrics", "prompts"):
         assert all(f"{name} " in listed for name in shipped_names(folder))
+
+
+def test_a_shipped_config_is_shown_and_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = medal("configs", "show", "train/quickstart").output
+    assert shown == config_text("train/quickstart") and shown.startswith("#")
+    assert medal("configs", "copy", "baseline_length").exit_code == 0
+    copied = load_config(TrainConfig, "baseline_length.yaml", folder="train")
+    assert copied == load_config(TrainConfig, "train/baseline_length")
+    (tmp_path / "baseline_length.yaml").write_text("name: mine", encoding="utf-8")
+    assert "is there already" in str(medal("configs", "copy", "baseline_length").exception)
+    assert (tmp_path / "baseline_length.yaml").read_text(encoding="utf-8") == "name: mine"
+    several = str(medal("configs", "show", "quickstart").exception)
+    assert "train/quickstart, benchmark/quickstart, generate/quickstart" in several
+    assert "did you mean 'contrast'?" in str(medal("configs", "show", "contast").exception)
 
 
 def test_only_near_names_are_offered() -> None:

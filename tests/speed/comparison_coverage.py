@@ -1,7 +1,7 @@
 """How often the intervals of ``medal compare`` and ``medal report`` hold, with known truth.
 
 python tests/speed/comparison_coverage.py run RESULTS.jsonl [--simulations 2000] [--seconds 300]
-python tests/speed/comparison_coverage.py table RESULTS.jsonl > table.md
+python tests/speed/comparison_coverage.py table RESULTS.jsonl [--into docs/comparison.md]
 
 ``run`` goes through the cells that RESULTS.jsonl lacks and stops after about ``--seconds``; run it
 again for the rest. People's opinion of a dialogue is the system's mean, plus the context (30% of
@@ -23,6 +23,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from into_docs import rewrite
 
 from medal_judges.stats.means import Sample, mean_of, share_of
 from medal_judges.stats.ppi import LabelledSample, corrected_mean, corrected_share
@@ -197,37 +198,48 @@ def run(results: Path, simulations: int, seconds: float) -> None:
         print(cell.key, {k: round(v, 3) for k, v in record["told"].items()}, flush=True)
 
 
-def table(results: Path) -> None:
-    records = [json.loads(line) for line in results.open()]
-    plain = ("difference", "mean", "share", "ranks", "equal told apart")
-    biased = ("plain, favoured", "corrected, favoured", "corrected", "mean", "share", "ranks")
-    biased += ("equal told apart",)
+PLAIN = {n: n for n in ("difference", "mean", "share", "ranks", "equal told apart")}
+BIASED = {
+    "plain, favoured": "plain",
+    "corrected, favoured": "corrected",
+    "corrected": "all pairs",
+    **{n: n for n in ("mean", "share", "ranks", "equal told apart")},
+}
+
+
+def table(results: Path) -> str:
+    """Both tables as Markdown, cells in their order."""
+    told = {record["key"]: record for record in map(json.loads, results.open())}
+    records = [told[cell.key] for cell in cells() if cell.key in told]
+    parts = []
     for names, chosen in (
-        (plain, [r for r in records if not r["labelled"]]),
-        (biased, [r for r in records if r["labelled"]]),
+        (PLAIN, [r for r in records if not r["labelled"]]),
+        (BIASED, [r for r in records if r["labelled"]]),
     ):
-        labelled = " labelled |" if chosen and chosen[0]["labelled"] else ""
-        print(f"| systems | dialogues | contexts |{labelled} {' | '.join(names)} |")
-        print("|" + "---|" * (3 + bool(labelled) + len(names)))
+        about = ["systems", "dialogues", "contexts", *(["labelled"] if names is BIASED else [])]
+        lines = [f"| {' | '.join([*about, *names.values()])} |"]
+        lines.append("|" + "---|" * (len(about) + len(names)))
         for r in chosen:
-            values = " | ".join(f"{r['told'][n]:.3f}" if n in r["told"] else "–" for n in names)
             design = r["design"].removesuffix(", biased")
-            about = [r["systems"], r["size"], design, *([r["labelled"]] if labelled else [])]
-            print(f"| {' | '.join(map(str, about))} | {values} |")
-        print()
+            row = [r["systems"], r["size"], design, *([r["labelled"]] if names is BIASED else [])]
+            row += [f"{r['told'][n]:.3f}" if n in r["told"] else "–" for n in names]
+            lines.append(f"| {' | '.join(map(str, row))} |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("run", "table"))
     parser.add_argument("results", type=Path)
+    parser.add_argument("--into", type=Path, help="rewrite the coverage tables of this document")
     parser.add_argument("--simulations", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=300)
     args = parser.parse_args()
     if args.what == "run":
         run(args.results, args.simulations, args.seconds)
     else:
-        table(args.results)
+        rewrite(args.into, "coverage", table(args.results))
 
 
 if __name__ == "__main__":

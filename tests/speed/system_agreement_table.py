@@ -1,6 +1,6 @@
 """Do judges order chatbots as people do, and does a tenth of people's answers help?
 
-python tests/speed/system_agreement_table.py NAME=JUDGE ... [--split test] > table.md
+python tests/speed/system_agreement_table.py NAME=JUDGE ... [--split test] [--into FILE.md]
 
 On dialogue_eval's ten chatbots (without its quality control) and dstc9's eleven: pairwise accuracy
 and soft pairwise accuracy of each judge against people's means, of the judge corrected by people's
@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+from into_docs import rewrite
 
 from medal_judges import Judge, LabelledDialogue
 from medal_judges.data_prep.sources.registry import load_spec
@@ -96,7 +98,8 @@ def few(
     ]
 
 
-def table(name: str, split: str | None, judges: dict[str, Judge]) -> None:
+def table(name: str, split: str | None, judges: dict[str, Judge]) -> str:
+    """One set's table as Markdown."""
     rows = rows_of(name, split)
     human = human_of(rows)
     rows = [rows[i] for i in np.flatnonzero(np.isfinite(human))]
@@ -106,40 +109,40 @@ def table(name: str, split: str | None, judges: dict[str, Judge]) -> None:
     groups = [row.group for row in rows]
     counts = np.bincount(systems)
     part = f", {split} rows" if split else ""
-    print(f"\n**{name}**{part}: {len(bots)} chatbots, {len(rows)} ", end="")
-    print(f"dialogues ({counts.min()} to {counts.max()} each)\n")
-    print("| judge | pairwise | soft pairwise | corrected: pairwise | corrected: soft |")
-    print("|---|---|---|---|---|")
+    about = f"**{name}**{part}: {len(bots)} chatbots, {len(rows)} dialogues "
+    lines = [f"{about}({counts.min()} to {counts.max()} each)", ""]
+    lines.append("| judge | pairwise | soft pairwise | corrected: pairwise | corrected: soft |")
+    lines.append("|---|---|---|---|---|")
     for label, judge in judges.items():
         said = judge.score([row.dialogue for row in rows], dimensions=["overall"])
         scores = np.array([j.scores["overall"] for j in said], dtype=float)
         fine = np.isfinite(scores)
-        if not fine.all():
-            print(f"{(~fine).sum()} dialogues without a score by {label} are left out")
         kept = list(np.asarray(groups)[fine])
         side = system_means(scores[fine], systems[fine], kept)
-        cells = line(label, system_means(human[fine], systems[fine], kept), side)
-        print("| " + " | ".join(cells + few(scores[fine], human[fine], systems[fine], kept)) + " |")
+        left_out = f" ({(~fine).sum()} dialogues without a score)" if not fine.all() else ""
+        people = system_means(human[fine], systems[fine], kept)
+        cells = line(label + left_out, people, side)
+        cells += few(scores[fine], human[fine], systems[fine], kept)
+        lines.append(f"| {' | '.join(cells)} |")
     alone = few(None, human, systems, groups)
-    print(f"| these few answers alone | {alone[0]} | {alone[1]} | – | – |")
+    lines.append(f"| these few answers alone | – | – | {alone[0]} | {alone[1]} |")
     halves = split_half(human, systems, groups)
-    print(
-        f"| people, split half | {halves['pairwise_accuracy']:.3f} | "
-        f"{halves['soft_pairwise_accuracy']:.3f} | – | – |"
-    )
+    figures = " | ".join(f"{value:.3f}" for value in halves.values())
+    return "\n".join([*lines, f"| people, split half | {figures} | – | – |"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("judges", nargs="+", metavar="NAME=JUDGE")
     parser.add_argument("--split")
+    parser.add_argument("--into", type=Path, help="rewrite the table of this document")
     args = parser.parse_args()
     judges = {}
     for text in args.judges:
         name, _, path = text.partition("=")
         judges[name] = Judge.from_pretrained(path or name)
-    for name in SETS:
-        table(name, args.split, judges)
+    tables = [table(name, args.split, judges) for name in SETS]
+    rewrite(args.into, f"systems: {args.split or 'all'}", "\n\n".join(tables))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,3 +188,17 @@ def test_groups_hold_what_they_say() -> None:
         for (i, j), differ in apart.items():
             assert any({i, j} <= group for group in groups) is not differ
         assert not any(a < b for a in groups for b in groups)
+
+
+def test_intervals_hold_in_simulation_and_labels_undo_a_judges_favour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A small version of tests/speed/comparison_coverage.py, whose table is docs/comparison.md."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "speed"))
+    coverage = importlib.import_module("comparison_coverage")
+    for design in ("paired", "repeats"):
+        plain = coverage.simulate(coverage.Cell(2, 50, design), 200)
+        assert plain["difference"] >= 0.90 and plain["ranks"] >= 0.92
+        assert plain["mean"] >= 0.90 and plain["share"] >= 0.90
+        biased = coverage.simulate(coverage.Cell(2, 200, f"{design}, biased", 20), 200)
+        assert biased["plain"] < 0.5 < 0.90 <= biased["corrected"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import sys
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -18,29 +19,111 @@ from medal_judges.foreign_text import visible
 
 _NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 
-# Command -> module of this folder that has it (a function, or a Typer ``app``), and what it is for.
-COMMANDS = {
-    "data": ("data", "Sources of labelled dialogues; seeds, injected issues, translations."),
-    "annotate": ("annotate", "Annotation by people: packages out, answers back."),
-    "generate": ("generate", "Generate dialogues between simulated users and chatbots."),
-    "curate": ("curate", "Select the dialogues that people annotate."),
-    "train": ("train", "Train a judge."),
-    "calibrate": ("calibrate", "Put a follow-up judge's raw values on a human scale."),
-    "score": ("score", "Judge dialogues."),
-    "serve": ("serve", "Judge dialogues that come over HTTP."),
-    "compare": ("compare", "Which of several systems is better, and how sure that is."),
-    "label": ("label", "Label dialogues by a judge; malformed users apart."),
-    "report": ("report", "How good scored chats are, and which to read; gates for CI."),
-    "benchmark": ("benchmark", "Compare judges with people on sets; write the page."),
-    "trial": ("trial", "Put judges on trial: what moves them, and what does not."),
-    "agreement": ("agreement", "How well annotators agree with one another."),
-    "followup-usage": ("followup_usage", "Which follow-ups DIET's selection chose."),
-    "doctor": ("doctor", "Check this machine, a saved judge or a language model."),
-    "export": ("export", "Write a judge as a plain model of transformers."),
-    "push": ("push", "Upload a saved judge to the Hub."),
-    "judges": ("listing", "List the shipped judges."),
-    "configs": ("listing", "List the shipped configs of each command."),
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: the ``module`` of this folder that has it (a function of its name, or a Typer
+    ``app``), what it is for, and an example."""
+
+    module: str
+    purpose: str
+    example: str
+
+
+# Job -> its commands, as `medal --help` groups them.
+JOBS = {
+    "Score and report": {
+        "score": Command("score", "Judge dialogues.", "medal score chats.jsonl --out scores.jsonl"),
+        "report": Command(
+            "report",
+            "How good scored chats are, and which to read; gates for CI.",
+            "medal report scores.jsonl --chats chats.jsonl --out report",
+        ),
+        "compare": Command(
+            "compare",
+            "Which of several systems is better, and how sure that is.",
+            "medal compare v1.jsonl v2.jsonl --out compared",
+        ),
+        "serve": Command("serve", "Judge dialogues that come over HTTP.", "medal serve length"),
+    },
+    "Judges": {
+        "train": Command("train", "Train a judge.", "medal train --config quickstart"),
+        "judges": Command("listing", "List the shipped judges.", "medal judges"),
+        "calibrate": Command(
+            "calibrate",
+            "Put a follow-up judge's raw values on a human scale.",
+            "medal calibrate contrast --data dstc9:validation --out mine.yaml",
+        ),
+        "doctor": Command(
+            "doctor",
+            "Check this machine, a saved judge or a language model.",
+            "medal doctor runs/mine",
+        ),
+        "export": Command(
+            "export",
+            "Write a judge as a plain model of transformers.",
+            "medal export runs/plain --out model",
+        ),
+        "push": Command(
+            "push", "Upload a saved judge to the Hub.", "medal push runs/mine ORG/NAME"
+        ),
+        "configs": Command(
+            "configs",
+            "List, show or copy what is shipped: configs, rubrics, prompts.",
+            "medal configs copy train/quickstart",
+        ),
+    },
+    "Benchmark": {
+        "benchmark": Command(
+            "benchmark",
+            "Compare judges with people on sets; write the page.",
+            "medal benchmark --config human --judge mine=runs/mine",
+        ),
+        "trial": Command(
+            "trial",
+            "Put judges on trial: what moves them, and what does not.",
+            "medal trial runs/mine length --out trial",
+        ),
+        "agreement": Command(
+            "agreement",
+            "How well annotators agree with one another.",
+            "medal agreement fed:dialogue --out agreement",
+        ),
+        "followup-usage": Command(
+            "followup_usage",
+            "Which follow-ups DIET's selection chose.",
+            "medal followup-usage fed=scores.jsonl",
+        ),
+    },
+    "Make data": {
+        "data": Command(
+            "data",
+            "Sources of labelled dialogues; seeds, injected issues, translations.",
+            "medal data list",
+        ),
+        "generate": Command(
+            "generate",
+            "Generate dialogues between simulated users and chatbots.",
+            "medal generate --config quickstart --dry-run",
+        ),
+        "label": Command(
+            "label",
+            "Label dialogues by a judge; malformed users apart.",
+            "medal label dialogues.jsonl --out labelled",
+        ),
+        "curate": Command(
+            "curate",
+            "Select the dialogues that people annotate.",
+            "medal curate labelled/labelled.jsonl --n 100 --out curated",
+        ),
+        "annotate": Command(
+            "annotate",
+            "Annotation by people: packages out, answers back.",
+            "medal annotate export curated/selection.jsonl --out annotation",
+        ),
+    },
 }
+COMMANDS = {name: command for job in JOBS.values() for name, command in job.items()}
 
 
 class _Lazy(TyperCommand):
@@ -50,11 +133,13 @@ class _Lazy(TyperCommand):
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         assert self.name is not None
-        module = import_module(f"{__name__}.{COMMANDS[self.name][0]}")
+        module = import_module(f"{__name__}.{COMMANDS[self.name].module}")
         command = getattr(module, "app", None)
         if command is None:
             command = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            command.command(self.name)(getattr(module, self.name.replace("-", "_")))
+            told = f"Example: {COMMANDS[self.name].example}"
+            function = getattr(module, self.name.replace("-", "_"))
+            command.command(self.name, epilog=told)(function)
         return get_command(command).make_context(info_name, args, parent, **extra)
 
 
@@ -63,8 +148,10 @@ class _Commands(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
-        known = cmd_name in COMMANDS
-        return _Lazy(cmd_name, callback=None, help=COMMANDS[cmd_name][1]) if known else None
+        for job, commands in JOBS.items():
+            if command := commands.get(cmd_name):
+                return _Lazy(cmd_name, callback=None, help=command.purpose, rich_help_panel=job)
+        return None
 
 
 app = typer.Typer(
@@ -74,6 +161,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
+    epilog="\n\n".join(
+        f"{job}: {next(iter(commands.values())).example}" for job, commands in JOBS.items()
+    ),
 )
 
 

@@ -46,7 +46,7 @@ UserJudge = Annotated[
 @reads_chats()
 def label(
     chats: ReadOptions,
-    file: Annotated[str, typer.Argument(help="Chats: a file of any form, or hf:ID:split.")],
+    file: Annotated[str, typer.Argument(help="Chats: a file of any form, or hf:NAME:SPLIT.")],
     settings: Settings = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write; not needed with --dry-run.")

@@ -1,10 +1,9 @@
-"""``medal judges`` and ``medal configs``: what is shipped, by the names that commands take."""
+"""``medal judges``: the judges that are shipped, by the names that commands take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import typer
 from rich import box
 from rich.table import Table
 
@@ -12,15 +11,6 @@ from medal_judges.config import read_yaml
 from medal_judges.models.base.saving import judge_folder, read_config
 from medal_judges.report.console import wide_console
 from medal_judges.shipped import BOXED, JUDGES, about, shipped_names
-
-# Command -> folder under configs/ whose names its --config (or option) takes.
-CONFIGS = {
-    "medal train --config": "train",
-    "medal benchmark --config": "benchmark",
-    "medal generate --config": "generate",
-    "medal data followups --config": "followup_generation",
-    "medal data translate, compare-native --config": "native",
-}
 
 
 def judges() -> None:
@@ -30,18 +20,11 @@ def judges() -> None:
     for name in shipped_names(JUDGES):
         settings = read_yaml(f"{JUDGES}/{name}")
         rows.append((name, str(settings.get("family", "")), about(JUDGES, name)))
-    _print(("judge", "family", "what it is"), rows)
+    print_listed(("judge", "family", "what it is"), rows)
 
 
-def configs() -> None:
-    """The shipped configs of each command: --config takes their names, or a YAML file."""
-    for command, folder in CONFIGS.items():
-        rows = [(name, about(folder, name)) for name in shipped_names(folder)]
-        typer.echo(command)
-        _print(("config", "what it is"), rows)
-
-
-def _print(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+def print_listed(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Print rows of names and, in the last column, words."""
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name in head[:-1]:
         table.add_column(name, no_wrap=True)

@@ -31,7 +31,7 @@ from medal_judges.shipped import BOXED
 @reads_chats()
 def score(
     chats: ReadOptions,
-    file: Annotated[str, typer.Argument(help="Chats: a file of any form, hf:ID:split, or -.")],
+    file: Annotated[str, typer.Argument(help="Chats: a file of any form, hf:NAME:SPLIT, or -.")],
     judge: opt.JudgeName = BOXED,
     settings: opt.Overrides = None,
     out: Annotated[

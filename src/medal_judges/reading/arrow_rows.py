@@ -90,7 +90,7 @@ def _hub_rows(spec: str, rows: Iterable[Mapping[str, object]]) -> Iterator[Numbe
     number = 0
     try:
         for number, row in enumerate(rows, 1):
-            yield number, plain(dict(row))
+            yield number, _row(dict(row))
     except (OSError, ValueError, RuntimeError) as error:  # the network, or a damaged file
         raise _damaged(spec, number, error) from error
 
@@ -111,16 +111,24 @@ def _damaged(path: str, number: int, error: Exception) -> DataError:
 
 
 def _batch_rows(batch: Any) -> list[object]:
-    """The rows of a record batch; where one holds text that is not UTF-8, it alone is bad."""
+    """The rows of a record batch; one with text that is not UTF-8, or whose offsets lead out of
+    its buffers (then reading it would end the process), is bad, and it alone."""
     try:
-        return [plain(row) for row in batch.to_pylist()]
-    except (UnicodeDecodeError, ValueError, OverflowError):
-        return [_row(batch.slice(i, 1)) for i in range(batch.num_rows)]
+        batch.validate(full=True)
+        return [_row(each) for each in batch.to_pylist()]
+    except (UnicodeDecodeError, ValueError, OverflowError):  # ArrowInvalid is a ValueError
+        return [_checked_row(batch.slice(i, 1)) for i in range(batch.num_rows)]
 
 
-def _row(one: Any) -> object:
+def _row(row: dict[str, object]) -> object:
+    """A row of plain values; its own nulls stay, so that every row has all columns."""
+    return {name: plain(value) for name, value in row.items()}
+
+
+def _checked_row(one: Any) -> object:
     try:
-        return plain(one.to_pylist()[0])
+        one.validate(full=True)
+        return _row(one.to_pylist()[0])
     except UnicodeDecodeError as error:
         return RecordError("(row)", "UTF-8", error.object[:40])
     except (ValueError, OverflowError) as error:

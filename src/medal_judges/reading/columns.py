@@ -20,8 +20,6 @@ FIELDS = (
     *("id", "messages", "role", "content", "time", "order", "prompt", "response", "system"),
     *("lang", "chatbot", "user", "source", "split", "group"),
 )
-# Without one of these there is no chat.
-REQUIRED = frozenset({"messages", "role", "content", "prompt", "response"})
 _LABEL = re.compile(
     r"(?P<name>[^:]+?)(?::(?P<low>-?\d+(?:\.\d+)?)\.\.(?P<high>-?\d+(?:\.\d+)?))?\Z"
 )

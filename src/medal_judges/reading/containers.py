@@ -43,7 +43,8 @@ CONTAINERS: Mapping[str, str] = {
     "arrow": "Arrow",
     "hf": "a data set on the Hub",
 }
-TABLES = ("csv", "tsv", "xlsx")
+# Every row has every column there.
+TABLES = ("csv", "tsv", "xlsx", "parquet", "arrow")
 _ENDINGS = {
     **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
     **{f".{name}": name for name in ("json", "csv", "tsv", "xlsx", "parquet", "arrow")},

@@ -14,14 +14,22 @@ from medal_judges.fields import require_valid_text
 from medal_judges.labelled import LabelledDialogue, parse_labelled
 from medal_judges.languages import UNKNOWN_LANGUAGE, language_code
 from medal_judges.reading.columns import (
-    REQUIRED,
     ColumnMap,
     as_columns,
     has_column,
+    lookup,
     missing_column,
 )
-from medal_judges.reading.containers import CONTAINERS, Container, open_container
-from medal_judges.reading.forms import FORMS, GROUPED, extra_meta, form_of, normal_row, unknown_form
+from medal_judges.reading.containers import CONTAINERS, TABLES, Container, open_container
+from medal_judges.reading.forms import (
+    ALIKE,
+    FORMS,
+    GROUPED,
+    extra_meta,
+    form_of,
+    normal_row,
+    unknown_form,
+)
 from medal_judges.reading.grouping import Group, gathered
 from medal_judges.reading.json_rows import Fields, NumberedRow
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
@@ -163,7 +171,7 @@ class _ChatReader:
 
     def _chats(self, rows: Iterator[NumberedRow]) -> Iterator[tuple[int, Any]]:
         """(Number, row in one form or what is wrong with it) of each chat."""
-        checked = _SeenColumns(self.options.columns, self.path, self.kind).checked(rows)
+        checked = _SeenColumns(self.options.columns, self.path, self.kind in TABLES).checked(rows)
         for number, record in checked:
             if isinstance(record, RecordError):
                 yield number, record
@@ -181,9 +189,10 @@ class _ChatReader:
     def _form(self, record: object) -> str | None:
         if self.options.form is not None:
             return self.options.form
-        return form_of(record, self.options.columns) or (
-            self.form if isinstance(record, Mapping) and self.form not in GROUPED else None
-        )
+        found = form_of(record, self.options.columns)
+        if found is None and isinstance(record, Mapping) and self.form not in GROUPED:
+            return self.form
+        return self.form if any({found, self.form} <= each for each in ALIKE) else found
 
     def _grouped(
         self, form: str, number: int, record: object, rest: Iterator[NumberedRow]
@@ -248,10 +257,11 @@ class _SeenColumns:
     """Raises ConfigError where a column of the map is in no row: at once in a table, elsewhere
     after many rows or at the end, since JSON leaves out what is empty."""
 
-    def __init__(self, columns: ColumnMap, path: str, kind: str) -> None:
+    def __init__(self, columns: ColumnMap, path: str, table: bool) -> None:
         self._unseen = set(columns.named)
-        self._required = [columns.fields[name] for name in REQUIRED if name in columns.fields]
+        self._messages = columns.fields.get("messages", "messages")
         self._path = path
+        self._most = 1 if table else _MOST_UNSEEN
         self._there: dict[str, None] = {}
 
     def checked(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
@@ -259,7 +269,7 @@ class _SeenColumns:
         for read, (number, record) in enumerate(rows, 1):
             if self._unseen and isinstance(record, Mapping):
                 self._look(record)
-                if read >= _MOST_UNSEEN:
+                if read >= self._most:
                     self._require()
             yield number, record
         if read:
@@ -267,8 +277,9 @@ class _SeenColumns:
 
     def _look(self, record: Mapping[str, object]) -> None:
         self._there |= dict.fromkeys(map(str, record))
-        for key in ("messages", "conversation", "conversations", "dialogue", "turns"):
-            said = record.get(key)
+        paths = ("messages", "conversation", "conversations", "dialogue", "turns")
+        for path in (self._messages, *paths):
+            said = lookup(record, path)
             if isinstance(said, list) and said and isinstance(said[0], Mapping):
                 self._there |= dict.fromkeys(map(str, said[0]))
                 self._unseen = {name for name in self._unseen if not has_column(said[0], name)}

@@ -32,6 +32,8 @@ FORMS: Mapping[str, str] = {
     "otel": "OpenTelemetry spans",
 }
 GROUPED = ("turns", "otel")  # several rows are one chat
+# Read alike: which of the two a row is hangs on a field that may be empty.
+ALIKE = ({"openai", "anthropic"}, {"wildchat", "lmsys"})
 
 # Names that columns have in logs, as _plain_name writes them; the first that is there is taken.
 CONVERSATIONS = (
@@ -72,7 +74,8 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
         return "otel"
     if is_released(record):
         return "medal"
-    return _message_form(record) or _scalar_form(record, columns)
+    found = _message_form(record) or _scalar_form(record, columns)
+    return "line" if found is None and "dialogue" in record else found
 
 
 def _message_form(record: Mapping[str, object]) -> str | None:
@@ -80,12 +83,12 @@ def _message_form(record: Mapping[str, object]) -> str | None:
     if _is_messages(record.get("conversations")):
         return "sharegpt"
     if _is_messages(record.get("conversation")):
-        return "wildchat" if "conversation_hash" in record else "lmsys"
+        return "wildchat" if record.get("conversation_hash") is not None else "lmsys"
     if _is_messages(record.get("messages")):
-        return "anthropic" if "system" in record else "openai"
+        return "anthropic" if record.get("system") is not None else "openai"
     if any(isinstance(record.get(name), list) for name in ("input", "output")):
         return "responses"
-    if "dialogue" in record or isinstance(record.get("turns"), list):
+    if record.get("dialogue") is not None or isinstance(record.get("turns"), list):
         return "line"
     for name in _MESSAGES:
         key = find_key(record, (name,))
@@ -145,6 +148,8 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
         "source": take("source", ("source",) if isinstance(record.get("source"), str) else ()),
     }
     system = take("system", _SYSTEMS)
+    if isinstance(system, str) and system.lstrip().startswith("[{"):  # Anthropic's, in a cell
+        system = _parsed(system)
     messages = _messages(record, form, columns, take, used)
     row["messages"] = ([{"role": "system", "content": system}] if system else []) + messages
     row["models"] = _models(record, take, used)
@@ -352,9 +357,12 @@ def _first(record: Mapping[str, object], names: tuple[str, ...]) -> object:
 
 
 def find_key(record: Mapping[str, object], names: Iterable[str]) -> str | None:
-    """The key of ``record`` that is the first of ``names``, however it is written."""
+    """The key of ``record`` that is the first of ``names``, however it is written; one with a
+    value goes before one without."""
     plain = _plain_names(tuple(record))
-    return next((plain[name] for name in names if name in plain), None)
+    there = [plain[name] for name in names if name in plain]
+    filled = (key for key in there if record[key] is not None)
+    return next(filled, there[0] if there else None)
 
 
 @lru_cache(maxsize=512)

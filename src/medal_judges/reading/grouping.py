@@ -41,8 +41,9 @@ def gathered(rows: Iterable[tuple[str, int, object]]) -> Iterator[tuple[str, Gro
 
 _SORTED = """
 SELECT key, number, record FROM
-  (SELECT key, number, record, MIN(number) OVER (PARTITION BY key) AS first FROM rows)
-ORDER BY first, number
+  (SELECT key, number, record, rowid AS place,
+     MIN(rowid) OVER (PARTITION BY key) AS first FROM rows)
+ORDER BY first, place
 """
 
 

@@ -22,7 +22,7 @@ _SHARED = "sharedstrings.xml"
 
 def sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
     """The rows of the first sheet that is not empty, numbered as the program shows them; a cell's
-    value as it was stored (of a formula its last result), empty cells absent.
+    value as it was stored (of a formula its last result), empty cells null.
 
     Raises DataError for a file that is no workbook, or would come to too much unpacked.
     """
@@ -35,15 +35,13 @@ def sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
                     header = _header(cells)
                     continue
                 row: object = {
-                    name: plain(cell)
+                    name: None if cell == "" else plain(cell)
                     for name, cell in zip(header, cells, strict=False)
-                    if cell is not None and cell != ""
                 }
                 if any(cell not in (None, "") for cell in cells[len(header) :]):
                     expected = f"{len(header)} cells, as in the header"
                     row = RecordError("(row)", expected, "more than those")
-                if row:
-                    yield number, row
+                yield number, row
     except (DataError, ConfigError, MissingExtraError):
         raise
     except Exception as error:  # openpyxl raises whatever a broken part of a workbook makes it

@@ -23,7 +23,7 @@ def delimiter_of(header: str) -> str | None:
 
 
 def table_rows(stream: IO[str], delimiter: str | None = None) -> Iterator[NumberedRow]:
-    """The rows with the line that each begins on; cells are texts, empty ones absent.
+    """The rows with the line that each begins on; cells are texts, empty ones null.
 
     Quoted as RFC 4180 has it: a quoted cell may hold delimiters, line breaks and doubled quotes. A
     row with more or fewer cells than the header is bad. Where a quote is never closed, or other
@@ -67,12 +67,11 @@ def _header(lines: _PushedBackLines, delimiter: str) -> list[str]:
 
 
 def _record(header: list[str], cells: list[str]) -> object:
-    record = dict(zip(header, cells, strict=True))
     try:
         "".join(cells).encode()
     except UnicodeEncodeError as error:
         return RecordError("(row)", f"UTF-8 (it is not at character {error.start + 1})", cells)
-    return {name: cell for name, cell in record.items() if cell}
+    return {name: cell or None for name, cell in zip(header, cells, strict=True)}
 
 
 def _next_row(lines: _PushedBackLines, delimiter: str) -> list[str] | RecordError | None:

@@ -1,0 +1,87 @@
+"""``medal configs``: what is shipped to read, and to copy as the beginning of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medal_judges.cli.listing import print_listed
+from medal_judges.config import config_text
+from medal_judges.errors import ConfigError, did_you_mean
+from medal_judges.files import atomic_write
+from medal_judges.shipped import about, shipped_names
+
+# What takes the names -> folder under configs/ that has them.
+CONFIGS = {
+    "medal train --config": "train",
+    "medal benchmark --config": "benchmark",
+    "medal generate --config": "generate",
+    "medal data followups --config": "followup_generation",
+    "medal data translate, compare-native --config": "native",
+    "--judge": "judges",
+    "rubric=": "rubrics",
+    "prompt=": "prompts",
+}
+Name = Annotated[str, typer.Argument(metavar="NAME", help="train/quickstart, judges/medal, ...")]
+
+app = typer.Typer(
+    help="What is shipped: list, show, copy.", no_args_is_help=False, add_completion=False
+)
+
+
+@app.callback(invoke_without_command=True)
+def before(context: typer.Context) -> None:
+    """The shipped configs, judges, rubrics and prompts: options take their names, or a file."""
+    if context.invoked_subcommand is None:
+        list_configs()
+
+
+@app.command("list")
+def list_configs() -> None:
+    """All of them, by what takes their names."""
+    for command, folder in CONFIGS.items():
+        typer.echo(f"{command}  (configs/{folder})")
+        rows = [(name, about(folder, name)) for name in shipped_names(folder)]
+        print_listed(("name", "what it is"), rows)
+
+
+@app.command("show")
+def show(name: Name) -> None:
+    """Print one as it is shipped."""
+    typer.echo(_text(name), nl=False)
+
+
+@app.command("copy")
+def copy(
+    name: Name,
+    out: Annotated[Path | None, typer.Option("--out", help="YAML file; by default NAME's.")] = None,
+) -> None:
+    """Write one to a file here, to change it."""
+    text = _text(name)
+    target = out or Path(f"{_short(name).rsplit('/', 1)[-1]}.yaml")
+    if target.exists():
+        raise ConfigError(f"{target} is there already", hint="give another --out")
+    typer.echo(atomic_write(target, text))
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("configs/").removesuffix(".yaml")
+
+
+def _text(name: str) -> str:
+    """The shipped file of ``folder/name``, or of ``name`` where one folder alone has it. Raises
+    ConfigError that offers the nearest, or names the folders."""
+    known = [f"{folder}/{each}" for folder in CONFIGS.values() for each in shipped_names(folder)]
+    names = {each.split("/", 1)[1] for each in known}
+    short = _short(name)
+    fits = [each for each in known if short in (each, each.split("/", 1)[1])]
+    if len(fits) == 1:
+        return config_text(fits[0])
+    if fits:
+        raise ConfigError(f"{name!r} is the name of several", hint=f"one of {', '.join(fits)}")
+    raise ConfigError(
+        f"nothing of the name {name!r} is shipped",
+        hint=f"{did_you_mean(short, [*known, *names])}medal configs lists all",
+    )

@@ -1,0 +1,140 @@
+"""Column maps: other names, nested fields, roles, labels, and what is not there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
+from medal_judges.errors import ConfigError, DataError, RecordError
+from medal_judges.reading.columns import LabelColumn, label_values, parse_columns
+from medal_judges.reading.dialogues import read_dialogues, read_labelled
+from medal_judges.reading.report import ReadingReport
+
+from .written import CONTAINERS, save
+
+TICKETS = [
+    {"Ticket": "7", "Wer": "Kunde", "Was": "Guten Tag", "Wann": "2026-01-01", "Qualität": 5},
+    {"Ticket": "7", "Wer": "Bot", "Was": "Hallo!", "Wann": "2026-01-01", "Qualität": 5},
+    {"Ticket": "8", "Wer": "kunde", "Was": "Hilfe", "Wann": "2026-01-02", "Qualität": None},
+    {"Ticket": "8", "Wer": "Bot", "Was": "Gern.", "Wann": "2026-01-02", "Qualität": None},
+]
+COLUMNS = {"id": "Ticket", "role": "Wer", "content": "Was", "time": "Wann"}
+ROLES = {"Kunde": "user", "Bot": "assistant"}
+
+
+@pytest.mark.parametrize("container", ["csv", "xlsx", "parquet", "jsonl"])
+def test_columns_roles_and_labels(container: str, tmp_path: Path) -> None:
+    path = save(tmp_path, "tickets", CONTAINERS[container](TICKETS))
+    columns = COLUMNS | {"roles": ROLES, "labels": {"Qualität": "overall:1..7"}}
+    seven, eight = read_labelled(path, columns=columns)
+    assert [(t.role, t.content) for t in seven.dialogue.turns] == [
+        ("user", "Guten Tag"),
+        ("assistant", "Hallo!"),
+    ]
+    assert seven.dialogue.meta == {"time": "2026-01-01"}
+    assert (seven.labels, seven.scales) == ({"overall": (5.0,)}, {"overall": (1.0, 7.0)})
+    assert eight.labels == {} and eight.dialogue.turns[0].role == "user"
+
+
+def test_a_map_of_yaml_and_options_of_a_command(tmp_path: Path) -> None:
+    path = save(tmp_path, "tickets.csv", CONTAINERS["csv"](TICKETS))
+    (tmp_path / "columns.yaml").write_text(
+        "id: Ticket\nrole: Was\ncontent: Was\nroles: {Kunde: user}\n", encoding="utf-8"
+    )
+    asked = ["agreement", path, "--columns", tmp_path / "columns.yaml", "--column", "role=Wer"]
+    asked += ["--role", "Bot=assistant", "--label", "Qualität=overall:1..7"]
+    done = CliRunner().invoke(app, list(map(str, asked)))
+    assert done.exit_code == 0, done.output
+    assert "overall" in done.output
+
+
+def test_labels_of_several_annotators(tmp_path: Path) -> None:
+    rows = [{"prompt": "Hi", "response": "Hello", "A": "4,5", "B": "3; 2", "C": ""}]
+    path = save(tmp_path, "rated.csv", CONTAINERS["csv"](rows))
+    labels = {name: "overall:1..5" for name in "ABC"}
+    (row,) = read_labelled(path, columns={"labels": labels})
+    assert row.labels == {"overall": (4.5, 3.0, 2.0)} and row.scales == {"overall": (1.0, 5.0)}
+    with pytest.raises(DataError, match="values from 5 to 7"):
+        list(read_labelled(path, columns={"labels": {"A": "overall:5..7"}}))
+    with pytest.raises(DataError, match="one scale of overall"):
+        list(read_labelled(path, columns={"labels": {"A": "overall:1..5", "B": "overall:1..7"}}))
+
+
+def test_nested_fields(tmp_path: Path) -> None:
+    request = {"body": {"messages": [{"who": {"kind": "human"}, "said": {"text": "Hi"}}]}}
+    rows = [
+        {"log": {"a.b": 1, "request": request}, "answers": ["x", {"text": "Hello"}], "u": {"id": 3}}
+    ]
+    columns = {
+        "messages": "log.request.body.messages",
+        "role": "who.kind",
+        "content": "said.text",
+        "id": "u.id",
+        "chatbot": "answers.0",
+    }
+    for name in ("jsonl", "parquet"):
+        if name == "parquet":
+            rows[0]["answers"] = ["x"]
+        (dialogue,) = read_dialogues(save(tmp_path, name, CONTAINERS[name](rows)), columns=columns)
+        assert (dialogue.id, dialogue.chatbot) == ("3", "x")
+        assert [turn.content for turn in dialogue.turns] == ["Hi"]
+
+
+@pytest.mark.parametrize("container", ["csv", "jsonl", "parquet"])
+def test_a_column_that_is_not_there_is_named_with_its_nearest(
+    container: str, tmp_path: Path
+) -> None:
+    path = save(tmp_path, "tickets", CONTAINERS[container](TICKETS))
+    columns = COLUMNS | {"role": "Were", "roles": ROLES}
+    for reading in (None, ReadingReport()):
+        with pytest.raises(ConfigError) as caught:
+            list(read_dialogues(path, columns=columns, reading=reading))
+        said = str(caught.value)
+        assert "no column 'Were'" in said and "did you mean 'Wer'?" in said and "Ticket" in said
+
+
+def test_a_speaker_nobody_knows_leaves_out_the_chat_and_says_what_to_type(tmp_path: Path) -> None:
+    path = save(tmp_path, "tickets", CONTAINERS["csv"](TICKETS))
+    reading = ReadingReport()
+    columns = COLUMNS | {"roles": {"Bot": "assistant"}}
+    assert not list(read_dialogues(path, columns=columns, reading=reading))
+    assert reading.count == 2 and "--role Kunde=user" in reading.messages[0]
+    assert list(reading.left_out.values()) == [1, 1] or sum(reading.left_out.values()) == 2
+
+
+WRONG: list[tuple[Any, str]] = [
+    (["idd=x"], "no field 'idd'(.|\n)*did you mean 'id'"),
+    (["id"], "not of the form id=conversation_id"),
+    ({"id": 3}, "the column of 'id' is a name"),
+    ({"roles": {"x": "boss"}}, "'boss' is none of user"),
+    ({"roles": ["x"]}, "expected a mapping"),
+    ({"labels": {"x": "overall:7..1"}}, "7 is not below 1"),
+    ({"labels": {"x": "a:b:c"}}, "not of the form DIMENSION"),
+]
+
+
+@pytest.mark.parametrize("columns, problem", WRONG, ids=range(len(WRONG)))
+def test_a_wrong_map_is_refused(columns: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        parse_columns(columns)
+
+
+@pytest.mark.parametrize("value", ["five", "1;x", [True, {}], {"a": 1}, "nan"])
+def test_a_label_that_is_no_number(value: object) -> None:
+    with pytest.raises(RecordError):
+        label_values(LabelColumn("c", "overall"), value)
+
+
+def test_several_assistants_want_a_name(tmp_path: Path) -> None:
+    said = [("user", "hi", None), ("assistant", "a", "Ann"), ("assistant", "b", "Ben")]
+    messages = [{"role": r, "content": c, "name": n} for r, c, n in said]
+    path = save(tmp_path, "chats", (json.dumps({"id": "x", "messages": messages}) + "\n").encode())
+    with pytest.raises(DataError, match="one assistant a chat"):
+        list(read_dialogues(path))
+    (dialogue,) = read_dialogues(path, assistant="Ben")
+    assert dialogue.chatbot == "Ben" and dialogue.turns[-1].content == "b"

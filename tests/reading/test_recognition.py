@@ -1,0 +1,280 @@
+"""What a file is taken for, what it is not, and what may be wrong with it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pyarrow.feather
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from medal_judges.errors import ConfigError, DataError, MedalError
+from medal_judges.reading import sheets
+from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.reading.options import ReadOptions
+from medal_judges.reading.report import ReadingReport
+
+from .written import CONTAINERS, PACKED, in_csv, in_jsonl, save, zstd
+
+CHAT = {
+    "id": "a",
+    "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}],
+}
+LINE = json.dumps(CHAT)
+
+
+def read(path: Path | str, **how: Any) -> tuple[list[str], ReadingReport]:
+    reading = ReadingReport()
+    return [d.id for d in read_dialogues(path, reading=reading, **how)], reading
+
+
+@pytest.mark.parametrize(
+    "name, content, ids",
+    [
+        ("pretty", json.dumps(CHAT, indent=2), ["a"]),
+        ("pretty.json", json.dumps([CHAT], indent=2), ["a"]),
+        ("one line.json", json.dumps([CHAT, CHAT]), ["a", "a#2"]),
+        ("one chat as its messages", json.dumps([CHAT["messages"]]), None),
+        ("blank lines", f"\n\n  \n{LINE}\n\n", ["a"]),
+        ("carriage returns", f"{LINE}\r\n{LINE}\r\n", ["a", "a#2"]),
+        ("byte-order mark", f"\ufeff{LINE}", ["a"]),
+        ("first line broken.jsonl", f"{{\n{LINE}\n", ["a"]),
+        ("first line cut", f'{{"id": "b", "messages": [\n{LINE}\n', ["a"]),
+        ("lines in the wrong name.csv", f"{LINE}\n", ["a"]),
+        ("a table in the wrong name.jsonl.gz", "prompt,response\nhi,hello\n", None),
+        ("sep line.csv", "sep=;\nid;prompt;response\nb;hi;a, b\n", ["b"]),
+        ("no chat at all.jsonl", '{"a": 1}\n[1, 2]\nnull\n3\n"x"\n', []),
+        ("empty", "", []),
+        ("blank", " \n\t\n", []),
+        ("a header alone.csv", "id,prompt,response\n", []),
+        ("array cut", json.dumps([CHAT, CHAT])[:-40], ["a"]),
+        ("array with a broken element", f'[{LINE}, {{"id": }}, {LINE}]', ["a", "a#2"]),
+        ("text behind the array", f"[{LINE}] and more", ["a"]),
+        ("commas in texts", json.dumps([{**CHAT, "x": 'a, "]}\\'}, CHAT]), ["a", "a#2"]),
+    ],
+)
+def test_what_a_text_is(name: str, content: str, ids: list[str] | None, tmp_path: Path) -> None:
+    found, reading = read(save(tmp_path, name, content.encode()))
+    if ids is None:
+        return
+    assert found == ids
+    if name in ("first line cut", "array cut", "text behind the array", "first line broken.jsonl"):
+        assert reading.count == 1, reading.messages
+    if name == "no chat at all.jsonl":
+        assert reading.count == 5 and not reading.read
+
+
+def test_a_format_overrides_the_content(tmp_path: Path) -> None:
+    path = save(tmp_path, "x", b"one column\n" + LINE.encode() + b"\n")
+    with pytest.raises(DataError, match=r"--format(.|\n)*jsonl"):
+        read(path)
+    assert read(path, format="jsonl")[0] == ["a"]
+    table = [{"id": "a", "input": "hi", "output": "hello", "role": "x", "content": "y"}]
+    log = save(tmp_path, "t", in_csv(table))
+    assert read(log)[1].forms == {} and read(log, format="csv+prompts")[0] == ["a"]
+    for wrong in ("csw", "csv+parquet", "openai+turns"):
+        with pytest.raises(ConfigError):
+            ReadOptions(wrong)
+    with pytest.raises(ConfigError, match="did you mean 'parquet'"):
+        read(path, format="parket")
+
+
+@pytest.mark.parametrize(
+    "content, problem",
+    [
+        (b"BZh91AY&SY", "bzip2"),
+        (b"\xfd7zXZ\x00\x00", "compressed as xz"),
+        (b"FEA1abcdef", "Feather file of version 1"),
+        (b"\x00\x01\x02binary", "no file of chats that is known"),
+        (b"PAR1 and no more", "cannot read on"),
+        (b"ARROW1 and no more", "cannot read on"),
+        (b"\xff\xff\xff\xff and no more", "cannot read on"),
+        (b"PK\x03\x04 and no more", "is no workbook"),
+        (b"\x1f\x8b and no more", "cannot read on"),
+        (b"\x28\xb5\x2f\xfd and no more", "cannot read on"),
+        (b"just a sentence", "no file of chats that is known"),
+        (b"id,id,prompt\n1,2,3\n", "two columns called 'id'"),
+        (b"id,,prompt\n1,2,3\n", "a column without a name"),
+    ],
+)
+def test_what_cannot_be_read_is_a_message(content: bytes, problem: str, tmp_path: Path) -> None:
+    for reading in (None, ReadingReport()):
+        with pytest.raises(DataError, match=problem):
+            list(read_dialogues(save(tmp_path, "x", content), reading=reading))
+
+
+def test_a_zip_file_is_no_workbook(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x", "w") as packed:
+        packed.writestr("chats.jsonl", LINE)
+    with pytest.raises(DataError, match=r"no \.xlsx workbook"):
+        read(tmp_path / "x")
+
+
+def test_a_workbook_that_unpacks_to_gigabytes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(tmp_path, "x.xlsx", CONTAINERS["xlsx"]([{"prompt": "hi", "response": "x" * 9000}]))
+    assert len(read(path)[0]) == 1
+    monkeypatch.setattr(sheets, "MOST_SHARED_TEXT", 1000)
+    with pytest.raises(DataError, match=r"more than is read of an \.xlsx"):
+        read(path)
+
+
+def test_rows_of_a_table(tmp_path: Path) -> None:
+    text = (
+        "id,prompt,response\n"
+        'a,hi,"two\r\nlines, and ""quotes"""\n'
+        "b,too,many,cells\n"
+        "c,few\n"
+        "\n"
+        'd,"open,x\n'
+        "e,hi,ok\n"
+        'f,"x"y,z\n'
+        "g,hi,caf\xe9\n"
+    )
+    path = save(tmp_path, "t.csv", text.encode("latin-1"))
+    reading = ReadingReport()
+    found = list(read_dialogues(path, reading=reading))
+    assert [d.id for d in found] == ["a", "e"]
+    assert found[0].turns[1].content == 'two\r\nlines, and "quotes"'
+    lines = [message.split(": ")[0].rpartition(":")[2] for message in reading.messages]
+    assert lines == ["4", "5", "7", "9", "10"]
+
+
+def test_every_open_quote_costs_its_line_alone(tmp_path: Path) -> None:
+    rows = [f'{n},"open {n},x' if n % 3 == 0 else f"{n},hi,ok" for n in range(3000)]
+    path = save(tmp_path, "t.csv", ("id,prompt,response\n" + "\n".join(rows)).encode())
+    found, reading = read(path)
+    assert reading.count + len(found) == 3000
+
+
+def test_a_megabyte_in_a_turn(tmp_path: Path) -> None:
+    long = "wort " * 250_000
+    rows = [{"id": "a", "prompt": "hi", "response": long}]
+    for name in ("csv", "jsonl", "parquet", "json"):
+        (dialogue,) = read_dialogues(save(tmp_path, name, CONTAINERS[name](rows)))
+        assert dialogue.turns[1].content == long
+
+
+def test_times_put_turns_in_order_and_ids_of_tables_are_whole(tmp_path: Path) -> None:
+    rows = [
+        {"conversation_id": 1.0, "role": "assistant", "text": "b", "created_at": "2026-01-02"},
+        {"conversation_id": 2.0, "role": "user", "text": "c", "created_at": "noon"},
+        {"conversation_id": 1.0, "role": "user", "text": "a", "created_at": "2026-01-01"},
+        {"conversation_id": 2.0, "role": "bot", "text": "d", "created_at": "2026-01-01"},
+    ]
+    for name in ("csv", "parquet", "xlsx", "jsonl"):
+        found = list(read_dialogues(save(tmp_path, name, CONTAINERS[name](rows))))
+        ids = [d.id for d in found]
+        assert ids == (["1.0", "2.0"] if name == "csv" else ["1", "2"])
+        assert [[t.content for t in d.turns] for d in found] == [["a", "b"], ["c", "d"]]
+
+
+def test_a_turn_without_conversation_is_counted_by_itself(tmp_path: Path) -> None:
+    rows = [
+        {"conversation_id": "1", "role": "user", "text": "a"},
+        {"conversation_id": "", "role": "user", "text": "lost"},
+        {"conversation_id": "1", "role": "assistant", "text": "b"},
+    ]
+    found, reading = read(save(tmp_path, "t", in_csv(rows)))
+    assert found == ["1"] and reading.count == 1
+
+
+@pytest.mark.parametrize("packed", PACKED)
+def test_a_packed_file_that_breaks_off(packed: str, tmp_path: Path) -> None:
+    rows = [CHAT | {"id": str(n), "x": str(n * 7919 % 10_007) * 9} for n in range(4000)]
+    data = PACKED[packed](in_jsonl(rows))
+    path = save(tmp_path, f"x.{packed}", data[: len(data) // 2])
+    with pytest.raises(DataError, match="cannot read on"):
+        read(path)
+
+
+# -- anything at all -------------------------------------------------------------------------------
+
+NAMES = st.sampled_from(
+    [
+        *("id", "messages", "conversations", "conversation", "dialogue", "turns", "role", "from"),
+        *("content", "value", "text", "prompt", "response", "system", "models", "model", "lang"),
+        *("labels", "scales", "meta", "context", "attributes", "resourceSpans", "conversation_id"),
+        *("gen_ai.input.messages", "gen_ai.output.messages", "input", "output", "type", "parts"),
+        *("name", "time", "source", "scene", "tool_calls", "choices", "language", "split", "level"),
+    ]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+ANY = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def tried(path: Path | str) -> None:
+    """Reading ends with dialogues and counts, or with a MedalError; never with anything else."""
+    reading = ReadingReport()
+    try:
+        found = list(read_dialogues(path, reading=reading))
+    except MedalError as error:
+        assert str(error)
+        return
+    assert len(found) == reading.read and len({d.id for d in found}) == len(found)
+    for dialogue in found:
+        assert dialogue.turns and json.dumps(dialogue.to_record())
+    assert reading.summary()
+
+
+@ANY
+@given(st.lists(st.dictionaries(NAMES, VALUES, max_size=6) | VALUES, max_size=4))
+def test_any_json_is_read_or_refused(tmp_path: Path, rows: list[Any]) -> None:
+    tried(save(tmp_path, "x.jsonl", "".join(json.dumps(r) + "\n" for r in rows).encode()))
+    tried(save(tmp_path, "x.json", json.dumps(rows).encode()))
+
+
+@ANY
+@given(st.data())
+def test_a_file_with_changed_bytes_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from([*CONTAINERS, "packed"]))
+    rows = [CHAT | {"id": str(n), "n": n} for n in range(4)]
+    whole = bytearray(zstd(in_jsonl(rows)) if name == "packed" else CONTAINERS[name](rows))
+    for place in data.draw(st.lists(st.integers(0, len(whole) - 1), min_size=1, max_size=6)):
+        whole[place] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(whole)))
+    tried(save(tmp_path, "x", bytes(whole if data.draw(st.booleans()) else whole[:cut])))
+
+
+@ANY
+@given(st.lists(st.text('"\n,;x\r\\ \t', max_size=12), max_size=12))
+def test_any_table_is_read_with_every_row_counted(tmp_path: Path, cells: list[str]) -> None:
+    text = "id,prompt,response\n" + "\n".join(cells)
+    tried(save(tmp_path, "x.csv", text.encode()))
+
+
+def test_standard_input_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(io.RawIOBase):
+        data = gzip.compress(in_jsonl([CHAT | {"id": str(n)} for n in range(20)]))
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any) -> int:
+            piece, self.data = self.data[:1], self.data[1:]
+            buffer[: len(piece)] = piece
+            return len(piece)
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(Slow(), 1)))
+    assert len(list(read_dialogues("-"))) == 20
+
+
+def test_feather_of_version_one_says_what_to_do(tmp_path: Path) -> None:
+    table = pyarrow.table({"id": ["a"]})
+    pyarrow.feather.write_feather(table, tmp_path / "x", version=1)
+    with pytest.raises(DataError, match="version=2"):
+        read(tmp_path / "x")

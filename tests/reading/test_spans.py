@@ -1,0 +1,213 @@
+"""OpenTelemetry: spans as exporters write them, and which of them make a chat."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medal_judges.dialogue import Dialogue
+from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.reading.report import ReadingReport
+
+from .written import chats, folded, in_csv, in_jsonl, in_parquet, save
+
+CHATS = [chat for chat in chats() if chat["messages"][-1]["role"] == "assistant"]
+NANO = 1_780_000_000_000_000_000
+
+
+def parts(messages: list[dict[str, str]]) -> list[dict[str, Any]]:
+    return [
+        {"role": m["role"], "parts": [{"type": "text", "content": m["content"]}]} for m in messages
+    ]
+
+
+def calls(chat: dict[str, Any], key: str, *, whole: bool = True) -> list[dict[str, Any]]:
+    """The spans of a chat, one for each answer: with the history so far, or with what is new."""
+    system = [m["content"] for m in chat["messages"] if m["role"] == "system"]
+    said = [m for m in chat["messages"] if m["role"] != "system"]
+    spans, sent = [], 0
+    for k, message in enumerate(said):
+        if message["role"] != "assistant" or k == 0:
+            continue
+        asked = said[(0 if whole else sent) : k]
+        sent = k + 1
+        answer = [{**parts([message])[0], "finish_reason": "stop"}]
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.conversation.id": key,
+            "gen_ai.response.model": chat["model"],
+            "gen_ai.input.messages": json.dumps(parts(asked)),
+            "gen_ai.output.messages": json.dumps(answer),
+            "version": chat["version"],
+        }
+        if system:
+            attributes["gen_ai.system_instructions"] = json.dumps(
+                [{"type": "text", "content": text} for text in system]
+            )
+        spans.append({"name": "chat", "start": NANO + 10**9 * k, "attributes": attributes})
+    return spans
+
+
+def wanted() -> list[Dialogue]:
+    return [folded(chat | {"id": f"c{n}", "lang": "und"}) for n, chat in enumerate(CHATS)]
+
+
+def every_span(whole: bool = True) -> list[dict[str, Any]]:
+    spans = [s for n, chat in enumerate(CHATS) for s in calls(chat, f"c{n}", whole=whole)]
+    first = {s["attributes"]["gen_ai.conversation.id"]: s for s in reversed(spans)}
+    random.Random(0).shuffle(spans)
+    order = [s["attributes"]["gen_ai.conversation.id"] for s in spans]
+    assert order != sorted(order) and first
+    return spans
+
+
+def console(span: dict[str, Any]) -> dict[str, Any]:
+    """As the console exporter of Python's SDK writes a span."""
+    stamp = f"2026-06-01T10:00:{(span['start'] - NANO) // 10**9:02d}.000000Z"
+    named = {"name": "chat", "context": {"trace_id": "0x1"}, "start_time": stamp}
+    return named | {"attributes": span["attributes"], "events": []}
+
+
+def any_value(value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"stringValue": value}
+    if isinstance(value, list):
+        return {"arrayValue": {"values": [any_value(v) for v in value]}}
+    pairs = [{"key": k, "value": any_value(v)} for k, v in value.items()]
+    return {"kvlistValue": {"values": pairs}}
+
+
+def otlp(spans: list[dict[str, Any]], structured: bool) -> dict[str, Any]:
+    """OTLP's JSON export of one batch."""
+
+    def attribute(name: str, value: str) -> dict[str, Any]:
+        held = json.loads(value) if structured and value.startswith("[") else value
+        return {"key": name, "value": any_value(held)}
+
+    listed = [
+        {
+            "traceId": "5b8e", "spanId": "eee1", "startTimeUnixNano": str(span["start"]),
+            "attributes": [attribute(k, v) for k, v in span["attributes"].items()],
+        }
+        for span in spans
+    ]  # fmt: skip
+    scope = {"scope": {"name": "sdk"}, "spans": listed}
+    return {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [scope]}]}
+
+
+def as_columns(span: dict[str, Any]) -> dict[str, Any]:
+    """A row of a table whose columns are attributes."""
+    return {"start_time": span["start"], "trace_id": "1"} | span["attributes"]
+
+
+def read(path: Path) -> tuple[dict[str, Dialogue], ReadingReport]:
+    reading = ReadingReport()
+    return {d.id: d for d in read_dialogues(path, reading=reading)}, reading
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("form", ["console", "otlp", "structured", "nested", "csv", "parquet"])
+def test_the_spans_of_a_conversation_are_its_chat(form: str, whole: bool, tmp_path: Path) -> None:
+    spans = every_span(whole)
+    data = {
+        "console": lambda: in_jsonl([console(s) for s in spans]),
+        "otlp": lambda: json.dumps(otlp(spans, False), indent=1).encode(),
+        "structured": lambda: in_jsonl([otlp(spans[:40], True), otlp(spans[40:], True)]),
+        "nested": lambda: in_jsonl([nested(s) for s in spans]),
+        "csv": lambda: in_csv([as_columns(s) for s in spans]),
+        "parquet": lambda: in_parquet([as_columns(s) for s in spans]),
+    }[form]()
+    found, reading = read(save(tmp_path, "spans", data))
+    assert reading.forms == {"OpenTelemetry spans": len(CHATS)} and reading.count == 0
+    for dialogue in wanted():
+        mine = found[dialogue.id]
+        assert (mine.turns, mine.context, mine.models) == (
+            dialogue.turns,
+            dialogue.context,
+            dialogue.models,
+        )
+        assert form == "csv" or mine.meta["time"]
+
+
+def nested(span: dict[str, Any]) -> dict[str, Any]:
+    """Attributes as some exporters nest them."""
+    attributes: dict[str, Any] = {}
+    for name, value in span["attributes"].items():
+        held, words = attributes, name.split(".")
+        for word in words[:-1]:
+            held = held.setdefault(word, {})
+        held[words[-1]] = value
+    return {"name": "chat", "start_time": span["start"], "attributes": attributes}
+
+
+def test_other_operations_agents_and_further_choices_are_no_turns(tmp_path: Path) -> None:
+    said = [{"role": "user", "content": "Weather in Paris?"}]
+    call = {"type": "tool_call", "id": "1", "name": "weather", "arguments": {"place": "Paris"}}
+    answer = {"type": "tool_call_response", "id": "1", "response": "rainy"}
+    history = [
+        *parts(said),
+        {"role": "assistant", "parts": [call]},
+        {"role": "tool", "parts": [answer]},
+    ]
+    last = [parts([{"role": "assistant", "content": text}])[0] for text in ("Rainy.", "Wet.")]
+
+    def span(operation: str, asked: object, answered: object) -> dict[str, Any]:
+        named = {"gen_ai.operation.name": operation, "gen_ai.conversation.id": "c"}
+        both = {"gen_ai.input.messages": asked, "gen_ai.output.messages": answered}
+        return {"trace_id": "t", "attributes": named | both}
+
+    spans = [
+        span("chat", parts(said), [{"role": "assistant", "parts": [call]}]),
+        span("execute_tool", [], [answer]),
+        span("chat", history, last),
+        span("invoke_agent", [*history, *history, *history], last),
+        {"trace_id": "t", "attributes": {"gen_ai.operation.name": "embeddings"}},
+        {"trace_id": "t", "attributes": {"http.method": "GET"}},
+    ]
+    found, _ = read(save(tmp_path, "spans", in_jsonl(spans)))
+    assert [t.content for t in found["c"].turns] == ["Weather in Paris?", "Rainy."]
+    (note,) = found["c"].context["tools"]
+    assert note["turn"] == 1 and "rainy" in note["note"]
+
+
+def test_spans_without_a_conversation_go_by_their_trace(tmp_path: Path) -> None:
+    spans = [
+        {
+            "traceId": trace,
+            "attributes": {
+                "gen_ai.input.messages": parts([{"role": "user", "content": f"hi {trace}"}]),
+                "gen_ai.output.messages": parts([{"role": "assistant", "content": "hello"}]),
+            },
+        }
+        for trace in ("a", "b", "")
+    ]
+    found, _ = read(save(tmp_path, "spans", in_jsonl(spans)))
+    assert [d.turns[0].content for d in found.values()] == ["hi a", "hi b", "hi "]
+
+
+def test_the_event_of_a_call_and_its_log_record_are_read(tmp_path: Path) -> None:
+    held = {
+        "gen_ai.input.messages": parts([{"role": "user", "content": "hi"}]),
+        "gen_ai.output.messages": parts([{"role": "assistant", "content": "hello"}]),
+    }
+    listed = [{"key": k, "value": any_value(v)} for k, v in held.items()]
+    event = {"name": "gen_ai.client.inference.operation.details", "attributes": held}
+    log = {"timeUnixNano": str(NANO), "traceId": "l", "attributes": listed}
+    rows = [
+        {"traceId": "e", "attributes": {"gen_ai.operation.name": "chat"}, "events": [event]},
+        {"resourceLogs": [{"scopeLogs": [{"logRecords": [log]}]}]},
+    ]
+    found, _ = read(save(tmp_path, "spans", in_jsonl(rows)))
+    assert {d.id: len(d.turns) for d in found.values()} == {"e": 2, "l": 2}
+    assert found["l"].meta["time"].startswith("2026-")
+
+
+def test_messages_that_are_no_json_leave_the_chat_out(tmp_path: Path) -> None:
+    held = {"gen_ai.input.messages": "[{", "gen_ai.output.messages": "[]"}
+    path = save(tmp_path, "spans", in_jsonl([{"traceId": "a", "attributes": held}]))
+    found, reading = read(path)
+    assert not found and reading.count == 1 and "gen_ai.input.messages" in reading.messages[0]

@@ -19,7 +19,7 @@ class ServeLimits:
 
     body_bytes: int = 8 << 20
     dialogues: int = 256
-    turns: int = 500
+    turns: int = 2000  # a chat of dstc9 has 630
     waiting: int = 2048
     seconds: float = 300.0
     body_seconds: float = 30.0

@@ -87,6 +87,8 @@ async def ask(
             told = await reader.readuntil(b"\r\n\r\n")
             length = int(re.findall(rb"content-length: (\d+)", told)[0])
             answer = await reader.readexactly(length)
+            if b" 200 " not in told[:15]:
+                raise SystemExit(f"refused: {answer.decode()}")
             rows.append((chat.id, answer, time.perf_counter() - begin))
         writer.close()
 
@@ -131,7 +133,7 @@ def served(
         process.wait()
         print(f"  killed after {answered.value} answers")
         process, _ = start(judge, log, int(address.rpartition(":")[2]))
-    rows, seconds = results.get()
+    rows, seconds = results.get(timeout=900)
     asking.join()
     process.send_signal(signal.SIGTERM)
     print(f"  exit code of the server after SIGTERM: {process.wait()}")

@@ -56,7 +56,7 @@ def serve(
     max_cost: opt.MaxCost = None,
     max_body: MaxBody = 8,
     max_dialogues: MaxDialogues = 256,
-    max_turns: MaxTurns = 500,
+    max_turns: MaxTurns = 2000,
     max_waiting: MaxWaiting = 2048,
     timeout: Timeout = 300.0,
     drain: Drain = 30.0,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from medal_judges.eval.comparison.contexts import Contexts
 from medal_judges.eval.comparison.labels import HumanLabels
@@ -17,7 +18,6 @@ from medal_judges.eval.comparison.rows import ScoredDialogue
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.means import interval_of, mean_of
 from medal_judges.stats.ppi import correct, too_few_labels
-from medal_judges.stats.results import Estimate
 from medal_judges.stats.significance import holm
 from medal_judges.stats.systems import (
     SystemRows,
@@ -27,6 +27,7 @@ from medal_judges.stats.systems import (
 )
 
 Good = Literal["low", "high"]
+Codes = npt.NDArray[np.intp]
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -42,20 +43,33 @@ class ComparedRows:
     clusters: Sequence[str] | None = None
     labels: HumanLabels | None = None
     difference: float | None = None
+    places: Mapping[str, Sequence[int]] = field(init=False)  # the rows of each system
+    # contexts and clusters as numbers: sorting names for each pair would cost more than all else
+    context_codes: Codes = field(init=False)
+    cluster_codes: Codes | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        places: dict[str, list[int]] = {}
+        for i, row in enumerate(self.rows):
+            places.setdefault(row.system, []).append(i)
+        object.__setattr__(self, "places", places)
+        object.__setattr__(self, "context_codes", _codes(self.contexts.names))
+        codes = None if self.clusters is None else _codes(self.clusters)
+        object.__setattr__(self, "cluster_codes", codes)
 
     def of_system(self, system: str, dimension: str, lang: str) -> SystemRows:
         """The scored rows of a system on a dimension and language."""
         chosen = [
             i
-            for i, row in enumerate(self.rows)
-            if row.system == system and dimension in row.scores and lang in (ALL, row.lang)
+            for i in self.places.get(system, ())
+            if dimension in self.rows[i].scores and lang in (ALL, self.rows[i].lang)
         ]
         rows = [self.rows[i] for i in chosen]
         labels, weights = self._labels(rows, dimension)
         return SystemRows(
             np.array([row.scores[dimension] for row in rows], dtype=np.float64),
-            [self.contexts.names[i] for i in chosen],
-            None if self.clusters is None else [self.clusters[i] for i in chosen],
+            self.context_codes[chosen],
+            None if self.cluster_codes is None else self.cluster_codes[chosen],
             labels,
             weights,
         )
@@ -63,8 +77,8 @@ class ComparedRows:
     def unscored(self, system: str, dimension: str, lang: str) -> int:
         """Rows of a system that the judge should have scored and did not."""
         return sum(
-            row.system == system and dimension in row.failures and lang in (ALL, row.lang)
-            for row in self.rows
+            dimension in self.rows[i].failures and lang in (ALL, self.rows[i].lang)
+            for i in self.places.get(system, ())
         )
 
     def _labels(
@@ -80,6 +94,11 @@ class ComparedRows:
         return np.array(given, dtype=np.float64), np.array(weights)
 
 
+def _codes(names: Sequence[str]) -> Codes:
+    known: dict[str, int] = {}
+    return np.array([known.setdefault(name, len(known)) for name in names], dtype=np.intp)
+
+
 def compare_rows(
     compared: ComparedRows, systems: Sequence[str], dimensions: Sequence[str]
 ) -> tuple[list[ComparedOn], int]:
@@ -93,10 +112,11 @@ def compare_rows(
     found = [result for result in found if result.systems]
     p_values = holm([pair.tested.estimate.p_value for result in found for pair in result.pairs])
     rest = iter(p_values)
-    placed = [
-        replace(result, pairs=[replace(pair, p_holm=next(rest)) for pair in result.pairs])
-        for result in found
-    ]
+    placed = []
+    for result in found:
+        pairs = [replace(pair, p_holm=next(rest)) for pair in result.pairs]
+        ranked = _ranked(result.systems, pairs, result.good)
+        placed.append(replace(result, pairs=pairs, systems=ranked))
     return placed, sum(p is not None for p in p_values)
 
 
@@ -116,9 +136,8 @@ def _on(compared: ComparedRows, systems: Sequence[str], dimension: str, lang: st
         _pair(one, two, rows, span, basis, compared.difference)
         for one, two in combinations(having, 2)
     ]
-    ranked = _ranked(counted, pairs, good)
     missing = [name for name in systems if name not in having]
-    return ComparedOn(dimension, lang, good, ranked, pairs, basis, uncorrected, missing)
+    return ComparedOn(dimension, lang, good, counted, pairs, basis, uncorrected, missing)
 
 
 def _uncorrected(rows: Mapping[str, SystemRows], compared: ComparedRows) -> str:
@@ -182,12 +201,9 @@ def _pair(
 def _ranked(
     results: Sequence[SystemResult], pairs: Sequence[PairResult], good: Good
 ) -> list[SystemResult]:
-    """Best first, with the interval of each rank and the groups that cannot be told apart; both by
-    p-values after Holm's correction over the pairs of this dimension and language."""
-    corrected = holm([pair.tested.estimate.p_value for pair in pairs])
-    found = {
-        frozenset((pair.first, pair.second)): p for pair, p in zip(pairs, corrected, strict=True)
-    }
+    """Best first, with the interval of each rank and the groups that cannot be told apart, by the
+    p-values after Holm's correction."""
+    found = {frozenset((pair.first, pair.second)): pair.p_holm for pair in pairs}
     names = [result.system for result in results]
 
     def p_value(i: int, j: int) -> float | None:
@@ -210,8 +226,3 @@ def _ranked(
 
 def _letter(index: int) -> str:
     return _LETTERS[index] if index < len(_LETTERS) else str(index + 1)
-
-
-def mean_estimate(result: SystemResult) -> Estimate:
-    """The mean that a rank stands on."""
-    return result.best

@@ -43,9 +43,8 @@ _TERMS = (
     ),
     (
         "Rank · group",
-        "The ranks that a system may have; those of one table are right together in 95 of 100 "
-        "comparisons. Systems that share a letter cannot be told apart (p above 0.05 after Holm's "
-        "correction over the pairs of the table).",
+        "The ranks that a system may have; all of this page are right together in 95 of 100 "
+        "comparisons. Systems that share a letter cannot be told apart (p above 0.05).",
     ),
     ("Difference", "The first minus the second, with its 95% interval."),
     (

@@ -132,8 +132,8 @@ def read_systems(
             known = {dialogue.id: dialogue for dialogue in dialogues}
             file = None if out is None else out / "scores" / f"{slug}.jsonl"
             judgements = _scored(dialogues, judge, file, options, progress)
-        for judgement in judgements:
-            judges.setdefault(_judge_name(judgement.judge), str(source.path))
+        for signature in dict.fromkeys(judgement.judge for judgement in judgements):
+            judges.setdefault(_judge_name(signature), str(source.path))
         rows += _rows(source.name, judgements, known)
     _require_one_judge(judges)
     if not any(row.scores for row in rows):

@@ -7,12 +7,10 @@ library to honour it, and finds what has no such switch (the classes that module
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
-from medal_judges.errors import HubError, JudgeLoadError
+from medal_judges.errors import JudgeLoadError
 
 # auto_map: classes of a file in the folder. custom_pipelines: the same for pipelines.
 # attn_implementation: may name a kernel of the Hub, which is code too.
@@ -28,24 +26,6 @@ _PLAIN_ATTENTION = (
 )
 _MODULES = ("Transformer", "Pooling", "Normalize")  # the rest can name functions to call
 _LARGEST = 2_000_000  # bytes; vocabularies are larger, and hold no settings
-
-# Secrets are looked for in every line of every text file, and in the header of safetensors.
-SECRETS = {
-    "a Hugging Face token": re.compile(r"\bhf_[A-Za-z0-9]{16,}"),
-    "an API key (sk-...)": re.compile(r"\bsk-(?:[A-Za-z]{1,40}-){0,6}[A-Za-z0-9_]{16,}"),
-    "a GitHub token": re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,})"),
-    "an AWS key": re.compile(r"\bAKIA[0-9A-Z]{16}\b"),
-    "a Google key": re.compile(r"\bAIza[0-9A-Za-z_-]{35}\b"),
-    "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
-    "a password in an address": re.compile(r"\b[a-z]{1,20}://[^/\s:@]{1,200}:[^/\s:@]{1,200}@"),
-    "a path of a home folder": re.compile(
-        r"(?:/home/|/Users/|[A-Za-z]:\\{1,2}Users\\{1,2})[^/\\\s\"']+|/root/[\w.]"
-    ),
-    "a path of this Python": re.compile(r"/(?:site|dist)-packages/"),
-}
-# A vocabulary holds any string there is, and nobody's secret.
-_WORD_LISTS = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt")
-_HEADER = 1_000_000  # bytes of a safetensors file that can hold its header's metadata
 
 
 def require_data_only(folder: Path) -> None:
@@ -91,35 +71,3 @@ def _entries(content: object) -> Iterator[tuple[str, object]]:
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
-
-
-@dataclass(frozen=True, slots=True)
-class SecretFinding:
-    """``what`` stands in line ``line`` (from 1) of ``file``; the secret itself is never shown."""
-
-    file: str
-    line: int
-    what: str
-
-
-def find_secrets(folder: Path, files: Iterable[Path]) -> Iterator[SecretFinding]:
-    """What in ``files`` must not be published, in the order of the files."""
-    for path in files:
-        if path.name in _WORD_LISTS:
-            continue
-        with path.open("rb") as file:
-            data = file.read(_HEADER) if path.suffix == ".safetensors" else file.read()
-        for number, line in enumerate(data.decode("utf-8", errors="replace").splitlines(), start=1):
-            for what, pattern in SECRETS.items():
-                if pattern.search(line):
-                    yield SecretFinding(path.relative_to(folder).as_posix(), number, what)
-
-
-def require_no_secrets(folder: Path, files: Iterable[Path]) -> None:
-    """Raise HubError that names each file and line with something that must not be published."""
-    if findings := list(find_secrets(folder, files)):
-        lines = "\n  ".join(f"{f.file}, line {f.line}: {f.what}" for f in findings)
-        raise HubError(
-            f"{folder.name} is not pushed, it holds what must not be published:\n  {lines}",
-            hint="take it out of the file (paths: train with relative ones), then push again",
-        )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medal_judges.errors import HubError, did_you_mean, nearest
-from medal_judges.models.base.folder_checks import require_no_secrets
+from medal_judges.models.base.secret_scan import require_no_secrets
 from medal_judges.shipped import judge_names
 
 if TYPE_CHECKING:

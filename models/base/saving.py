@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
-from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.files import atomic_path
 from medal_judges.judgement import Judgement
 from medal_judges.models.base.folder_checks import require_data_only
@@ -236,8 +236,11 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> SavableJudge:
         judge: SavableJudge = family.load(folder, **options)
         judge.languages = stated(config.get("languages"), str(folder)) or judge.languages
         judge.revision = judge_revision(folder)
-    except (KeyError, ValueError, OSError) as error:
-        why = f"no {error} in {CONFIG_NAME}" if isinstance(error, KeyError) else error
+    except MedalError:
+        raise
+    except Exception as error:  # whatever a library raises for files that are not what they say
+        said = f"no {error} in {CONFIG_NAME}" if isinstance(error, KeyError) else str(error)
+        why = (said.splitlines() or [type(error).__name__])[0][:500]
         raise JudgeLoadError(
             f"{folder}: its files are not whole, or not of this version: {why}",
             hint=_versions(config),

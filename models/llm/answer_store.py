@@ -107,7 +107,10 @@ class AnswerStore:
         Raises SourceError when the disk does not take it.
         """
         try:
-            self.journal.append({"key": key, "answer": value} for key, value in records.items())
+            self.journal.append(
+                {"key": key, "answer": value, "check": checksum(key, value)}
+                for key, value in records.items()
+            )
         except OSError as error:
             raise SourceError(f"{self.path}: an answer cannot be kept: {error}") from error
         except RecordError as error:  # half a surrogate pair, a log-probability of -inf
@@ -145,7 +148,15 @@ def _answer(stream: IO[bytes], key: str, place: tuple[int, int]) -> object:
     if not isinstance(record, dict) or record.get("key") != key:
         raise ValueError("the file was changed while it was read")
     answer: object = record.get("answer")
+    if record.get("check") != checksum(key, answer):
+        raise ValueError("its checksum is another")
     return answer
+
+
+def checksum(key: str, answer: object) -> str:
+    """12 hex digits that tell a line whose bits or fields were changed. (Against somebody who
+    writes the checksum too, the folder's rights are the protection.)"""
+    return _hash(key, answer)[:12]
 
 
 _COMPLETION, _LIKELIHOOD = TypeAdapter(Completion), TypeAdapter(Likelihood)

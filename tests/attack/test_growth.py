@@ -17,7 +17,7 @@ import pytest
 from medal_judges.data_prep.generation.reading import read_utterance, read_verdict
 from medal_judges.data_prep.labelling.passages import passages
 from medal_judges.data_prep.native.comparison import _LETTER, _TIE
-from medal_judges.models.base.folder_checks import SECRETS
+from medal_judges.models.base.secret_scan import kinds_in
 from medal_judges.models.followup.pool import parse_list
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.llm.server.errors import duration
@@ -39,11 +39,6 @@ def _answer(wanted: list[AnswerField]) -> Callable[[str], Any]:
     return lambda text: parse_answer(Completion(text), wanted, LABELS)
 
 
-def _secrets(text: str) -> None:
-    for pattern in SECRETS.values():
-        pattern.search(text)
-
-
 def _choice(text: str) -> None:
     _LETTER.match(text)
     _TIE.match(text)
@@ -59,7 +54,7 @@ READERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "comparison": (_choice, 300_000),
     "follow-ups": (parse_list, 200_000),
     "sentences": (sentences, 100_000),
-    "secrets": (_secrets, 100_000),
+    "secrets": (kinds_in, 100_000),
     "rate limits": (duration, 100_000),
     "passages": (lambda text: passages(text, "zh"), 60_000),
 }

@@ -15,6 +15,7 @@ from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.llm.cost import CostLimiter, PriceFile, Usage, load_prices
 from medal_judges.models.llm.local.weights import load_chat_template
 from medal_judges.models.llm.protocol import Capabilities, LanguageModel, Message
+from medal_judges.models.llm.server.bounded import bounded
 from medal_judges.models.llm.server.errors import (
     LONGEST,
     NO_KEY,
@@ -109,7 +110,7 @@ class ServedModel(LanguageModel):
 
     def open(self) -> AsyncOpenAI:
         """A client, to be closed by the caller. Raises NotAvailableError where there is no key."""
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         if self._secret is None:  # told now: an estimate and kept answers need none
             name = self.config.api_key_env
@@ -120,6 +121,11 @@ class ServedModel(LanguageModel):
             base_url=self.config.base_url,
             timeout=self.config.timeout,
             max_retries=0,
+            http_client=DefaultAsyncHttpxClient(
+                follow_redirects=False,  # dialogues and key go to the address that the user gave
+                headers={"Accept-Encoding": "identity"},
+                event_hooks={"response": [bounded]},
+            ),
         )
 
     def cost(self, usage: Usage) -> float | None:

@@ -6,6 +6,7 @@ Everything that a server sends back goes through ``Clean``: the key never comes 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -31,10 +32,11 @@ _NO_CREDIT = frozenset(
 )
 _PART = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_YEAR = 365 * 86400.0  # no wait is longer, whatever a server says
 LONGEST = 300.0  # seconds; a server that asks to wait for longer ends the run
 _RESUMES = "the same command then resumes: what is answered is kept"
 # Why no request of this run will be answered, until the user has done something.
-Stop = Literal["key", "account", "permission", "model", "wait"]
+Stop = Literal["key", "account", "permission", "model", "wait", "redirect"]
 Clean = Callable[[str], str]
 
 
@@ -117,7 +119,7 @@ def map_error(error: Exception, clean: Clean, address: str) -> Exception:
         if type(error.__cause__).__name__.startswith("Connect"):  # it was never sent
             return TransientError(f"no connection to {address}: {cause}")
         return TransientError(f"the connection to {address} broke: {cause}", billed=True)
-    if isinstance(error, openai.APIResponseValidationError | ValueError):
+    if isinstance(error, openai.APIResponseValidationError | ValueError | RecursionError):
         return TransientError("the answer's body is not what the protocol says", billed=True)
     return error
 
@@ -126,6 +128,9 @@ def _of_status(error: APIStatusError, clean: Clean) -> Exception:
     body = error.body if isinstance(error.body, dict) else {}
     status, said = error.status_code, words(body.get("message") or error.message, clean)
     reason = f"HTTP {status}: {said}"
+    if 300 <= status < 400:
+        place = address_of(words(error.response.headers.get("location", "?"), clean))
+        return PermanentError(f"HTTP {status}: it points to {place}", status, stop="redirect")
     stop = _stop(status, body)
     if stop is not None or not is_transient(status):
         return PermanentError(reason, status, error.param, stop=stop)
@@ -156,21 +161,25 @@ def duration(text: str | None) -> float | None:
         return None
     text = text.strip()
     try:
-        return max(0.0, float(text))
+        return _bounded(float(text))
     except ValueError:
         pass
     parts = _PART.findall(text)
     if parts and "".join(n + u for n, u in parts) == text:
-        return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+        return _bounded(sum(float(number) * _SECONDS[unit] for number, unit in parts))
     return _until(text)
+
+
+def _bounded(seconds: float) -> float | None:
+    return None if math.isnan(seconds) else min(max(0.0, seconds), _YEAR)
 
 
 def _until(text: str) -> float | None:
     from email.utils import parsedate_to_datetime
 
     try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (TypeError, ValueError):
+        return _bounded(parsedate_to_datetime(text).timestamp() - time.time())
+    except (TypeError, ValueError, OverflowError):
         return None
 
 
@@ -216,6 +225,10 @@ def stop_error(
             f"the server at {address} does not know it",
             "llm.model is a name that the server lists under /models; llm.base_url usually ends "
             "in /v1",
+        ),
+        "redirect": (
+            f"the server at {address} sends elsewhere; no dialogue and no key go there unasked",
+            "if you trust that address, give it as llm.base_url",
         ),
         "wait": (
             "",

@@ -1,0 +1,402 @@
+"""Servers that misbehave, real ones on loopback: each answer, however wrong, is a judgement without
+a score and with a reason, or an error with a hint; the key goes nowhere else, and what comes back
+is bounded."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from medal_judges import Judge
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.errors import MedalError
+from medal_judges.models.llm.answer_store import checksum
+from medal_judges.models.llm.protocol import ChatRequest, Message
+from medal_judges.models.llm.server import bounded
+from medal_judges.models.llm.server.model import RemoteModel
+from medal_judges.models.llm.server.wire import AnswerReader
+from medal_judges.models.llm.settings import OpenAILLM
+
+KEY = "sk-secret-of-the-user-123"
+DIALOGUE = Dialogue("d", (Turn("user", "hello"), Turn("assistant", "hi")))
+Answer = Callable[[Any, dict[str, str]], None]
+
+
+class Raw(socketserver.ThreadingTCPServer):
+    """Takes a request whole, then lets ``answer`` write what it likes."""
+
+    daemon_threads, allow_reuse_address = True, True
+    answer: Answer
+    seen: list[dict[str, str]]
+
+
+class Handler(socketserver.StreamRequestHandler):
+    server: Raw
+
+    def handle(self) -> None:
+        try:
+            head = {"line": self.rfile.readline().decode("latin-1")}
+            while line := self.rfile.readline().decode("latin-1").strip():
+                name, _, value = line.partition(":")
+                head[name.lower()] = value.strip()
+            head["body"] = self.rfile.read(int(head.get("content-length", 0))).decode()
+            self.server.seen.append(head)
+            self.server.answer(self.wfile, head)
+        except OSError:  # the client is gone
+            pass
+
+
+@contextmanager
+def raw_server(answer: Answer) -> Iterator[Raw]:
+    server = Raw(("127.0.0.1", 0), Handler)
+    server.answer, server.seen = answer, []
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def url(server: Raw) -> str:
+    return f"http://127.0.0.1:{server.server_address[1]}/v1"
+
+
+def http(status: int, body: bytes | str, **headers: str) -> Answer:
+    data = body.encode() if isinstance(body, str) else body
+
+    def answer(out: Any, _: dict[str, str]) -> None:
+        lines = {"Content-Length": str(len(data)), "Content-Type": "application/json"}
+        lines |= {name.replace("_", "-"): value for name, value in headers.items()}
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        out.write(f"HTTP/1.1 {status} X\r\n{head}\r\n".encode() + data)
+
+    return answer
+
+
+def chat(content: object, **fields: Any) -> dict[str, Any]:
+    message = {"role": "assistant", "content": content}
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    return {"id": "x", "choices": [choice], "usage": usage} | fields
+
+
+def model(address: str, **more: Any) -> RemoteModel:
+    given = {"model": "m", "base_url": address, "attempts": 2, "longest_wait": 0.01, "timeout": 5}
+    return RemoteModel(OpenAILLM(**(given | {"api_key_env": "HARD_KEY"} | more)))
+
+
+def asked(address: str, **more: Any) -> Any:
+    return model(address, **more).chat([ChatRequest((Message("user", "hello"),))])[0]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARD_KEY", KEY)
+
+
+def endless(out: Any, _: dict[str, str]) -> None:
+    out.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+    while True:
+        out.write(b" " * 65536)
+
+
+def endless_header(out: Any, _: dict[str, str]) -> None:
+    out.write(b"HTTP/1.1 200 OK\r\nX-A: ")
+    for _ in range(1000):
+        out.write(b"a" * 65536)
+
+
+def slow_header(out: Any, _: dict[str, str]) -> None:
+    for byte in b"HTTP/1.1 200 OK\r\nX-A: " + b"a" * 1000:
+        out.write(bytes([byte]))
+        out.flush()
+        time.sleep(0.05)
+
+
+def reset_in_body(out: Any, _: dict[str, str]) -> None:
+    data = json.dumps(chat("4")).encode()
+    out.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data[:40])
+
+
+def silent(out: Any, _: dict[str, str]) -> None:
+    time.sleep(3)
+
+
+BOMB = gzip.compress(b" " * (1 << 27))
+FILTERED = {"message": {"content": None}, "finish_reason": "content_filter"}
+REFUSED = {"message": {"content": None, "refusal": "no"}}
+BROKEN: dict[str, Answer] = {
+    "HTML": http(200, "<html><body>Please log in</body></html>", Content_Type="text/html"),
+    "half JSON": http(200, json.dumps(chat("4"))[:50]),
+    "nothing": http(200, ""),
+    "null": http(200, "null"),
+    "a list": http(200, "[]"),
+    "a number": http(200, "5"),
+    "deep": http(200, "[" * 100_000),
+    "no UTF-8": http(200, b'{"choices": "\xff\xfe"}'),
+    "no choices": http(200, json.dumps({"id": "x", "choices": []})),
+    "choices null": http(200, json.dumps({"id": "x", "choices": None})),
+    "choices a dict": http(200, json.dumps({"choices": {"0": {}}})),
+    "a message of text": http(200, json.dumps({"choices": [{"message": "4"}]})),
+    "content a number": http(200, json.dumps(chat(4))),
+    "content of parts": http(200, json.dumps(chat([{"type": "image"}]))),
+    "content filter": http(200, json.dumps({"choices": [FILTERED]})),
+    "refusal": http(
+        200, json.dumps({"choices": [{"message": {"content": None, "refusal": "no"}}]})
+    ),
+    "an error inside": http(200, json.dumps({"error": {"message": f"quota of {KEY}"}})),
+    "500": http(500, json.dumps({"error": {"message": f"bad {KEY}"}})),
+    "502 HTML": http(502, "<html>bad gateway</html>"),
+    "503": http(503, ""),
+    "418": http(418, "teapot"),
+    "reset in the body": reset_in_body,
+    "endless": endless,
+    "endless header": endless_header,
+    "slow header": slow_header,
+    "silent": silent,
+    "packed": http(200, BOMB, Content_Encoding="gzip"),
+    "no HTTP": lambda out, _: out.write(b"SSH-2.0-OpenSSH\r\n"),
+    "two lengths": lambda out, _: out.write(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 9\r\n\r\n12345"
+    ),
+    "length of letters": lambda out, _: out.write(
+        b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n12345"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_answer_is_none_with_a_reason(
+    kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    start = time.monotonic()
+    with raw_server(BROKEN[kind]) as server:
+        done = asked(url(server), timeout=1.0)
+    assert done.finish == "failed" and done.failure and done.text == ""
+    assert KEY not in done.failure and len(done.failure) < 1000
+    assert time.monotonic() - start < 10
+    assert KEY not in "".join(capfd.readouterr())
+
+
+WAITS = {
+    "seconds": "1",
+    "fraction": "0.2",
+    "a date": "DATE",
+    "negative": "-5",
+    "nothing": "",
+    "words": "soon",
+    "a past date": "Thu, 01 Jan 1970 00:00:00 GMT",
+    "no date": "Thu, 99 Foo 2026 99:99:99 GMT",
+    "nan": "nan",
+}
+
+
+@pytest.mark.parametrize("kind", WAITS)
+def test_retry_after_in_every_form_is_kept_to(kind: str) -> None:
+    """The second try is never sooner than the server asked, and it is answered."""
+    at = datetime.now(timezone.utc) + timedelta(seconds=2)
+    header = format_datetime(at, usegmt=True) if WAITS[kind] == "DATE" else WAITS[kind]
+    times: list[float] = []
+
+    def answer(out: Any, head: dict[str, str]) -> None:
+        times.append(time.time())
+        limited = http(429, '{"error": {"message": "slow down"}}', Retry_After=header)
+        (limited if len(times) == 1 else http(200, json.dumps(chat("4"))))(out, head)
+
+    with raw_server(answer) as server:
+        done = asked(url(server))
+    assert done.text == "4", done
+    waited = times[1] - times[0]
+    assert waited >= {"seconds": 0.99, "fraction": 0.19}.get(kind, 0)
+    if WAITS[kind] == "DATE":
+        assert times[1] >= int(at.timestamp()) - 0.01
+    assert waited < 4
+
+
+@pytest.mark.parametrize("wait", ["3600", "1e9", "1e400", "inf", "99999999999999999999", "DATE"])
+def test_a_wait_without_end_stops_the_run_with_what_to_do(wait: str) -> None:
+    header = "Fri, 31 Dec 9999 23:59:59 GMT" if wait == "DATE" else wait
+    with raw_server(http(429, "{}", Retry_After=header)) as server:
+        with pytest.raises(MedalError, match="asks to wait") as stopped:
+            asked(url(server))
+        assert len(server.seen) == 1
+    assert "wait until" in (stopped.value.hint or "")
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("place", ["elsewhere", "same host", "file", "none"])
+def test_redirects_take_neither_dialogues_nor_key_elsewhere(status: int, place: str) -> None:
+    with raw_server(http(200, json.dumps(chat("5")))) as other:
+        places = {"elsewhere": url(other), "same host": "/v2", "file": "file:///etc/passwd"}
+        headers = {} if place == "none" else {"Location": places[place]}
+        with raw_server(http(status, "", **headers)) as server:
+            with pytest.raises(MedalError, match="sends elsewhere") as stopped:
+                asked(url(server))
+            assert len(server.seen) == 1
+        assert not other.seen
+    assert "llm.base_url" in (stopped.value.hint or "") and KEY not in str(stopped.value)
+
+
+def test_answers_are_held_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "LARGEST", 10_000)
+    with raw_server(http(200, json.dumps(chat("4" * 9000)))) as server:
+        assert len(asked(url(server)).text) == 9000
+    with raw_server(http(200, json.dumps(chat("4" * 11_000)))) as server:
+        done = asked(url(server))
+    assert done.finish == "failed" and "larger than 10,000 bytes" in done.failure
+    assert server.seen[0]["accept-encoding"] == "identity"
+
+
+def judged(address: str, tmp_path: Path, **more: Any) -> Any:
+    llm = {"backend": "openai", "model": "m", "base_url": address, "attempts": 1, "timeout": 5}
+    llm |= {"cache": str(tmp_path / "kept"), "longest_wait": 0.01} | more
+    judge = Judge.from_pretrained("medal", llm=llm)
+    return next(iter(judge.score([DIALOGUE])))
+
+
+@pytest.mark.parametrize("kind", ["HTML", "half JSON", "choices null", "content filter", "endless"])
+def test_a_judgement_without_a_score_says_why(kind: str, tmp_path: Path) -> None:
+    with raw_server(BROKEN[kind]) as server:
+        judgement = judged(url(server), tmp_path)
+    assert set(judgement.scores.values()) == {None} and judgement.failure
+
+
+# -- fields of an answer, generated ------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+COUNTS = st.one_of(JSON, st.integers(-5, 50), st.floats(), st.just("12"), st.just(True))
+TOKEN = st.fixed_dictionaries(
+    {},
+    optional={"token": JSON, "logprob": JSON, "top_logprobs": st.lists(JSON, max_size=3) | JSON},
+)
+ANSWERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "choices": st.one_of(
+            JSON,
+            st.lists(
+                st.fixed_dictionaries(
+                    {"message": JSON | st.fixed_dictionaries({"content": JSON, "refusal": JSON})},
+                    optional={
+                        "finish_reason": JSON
+                        | st.sampled_from(["stop", "length", "content_filter"]),
+                        "logprobs": JSON | st.fixed_dictionaries({"content": st.lists(TOKEN)}),
+                    },
+                ),
+                min_size=1,
+                max_size=2,
+            ),
+        ),
+        "usage": JSON
+        | st.fixed_dictionaries(
+            {"prompt_tokens": COUNTS, "completion_tokens": COUNTS, "total_tokens": COUNTS},
+            optional={"prompt_tokens_details": JSON, "completion_tokens_details": JSON},
+        ),
+        "error": JSON,
+    },
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(answer=JSON | ANSWERS)
+def test_no_answer_makes_a_reader_fail(answer: Any) -> None:
+    """Whatever a server writes: a completion that can be kept and read back, or a RequestError."""
+    from dataclasses import asdict
+
+    from medal_judges.models.llm.answer_store import completion_of
+    from medal_judges.models.llm.cost import Usage
+    from medal_judges.models.llm.server.errors import RequestError, cleaner
+
+    reader = AnswerReader(cleaner(KEY), lambda usage: usage.input + usage.output)
+    request = ChatRequest((Message("user", "x"),), top_logprobs=5)
+    highest = Usage(input=100, output=50)
+    try:
+        done = reader.read(answer, request, enforced=True, highest=highest)
+    except RequestError:
+        return
+    assert done.usage.money is not None and done.usage.money >= 0
+    assert done.usage.input >= 0 and done.usage.output >= 0
+    if done.finish != "failed":
+        assert completion_of(json.loads(json.dumps(asdict(done)))) == done
+
+
+def checked(line: bytes) -> bytes:
+    """``line`` with a right checksum, where it is a record: its fields are wrong all the same."""
+    try:
+        record = json.loads(line)
+        record["check"] = checksum(record["key"], record["answer"])
+        return json.dumps(record).encode() + b"\n"
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return line + b"\n"
+
+
+@pytest.mark.parametrize(
+    "tampered",
+    [
+        b"",
+        b"\x00" * 100,
+        b"\xff\xfe",
+        b"[" * 50_000,
+        b"{}",
+        b"null",
+        b'{"key": "KEY"}',
+        b'{"key": "KEY", "answer": null}',
+        b'{"key": "KEY", "answer": {"text": 5}}',
+        b'{"key": "KEY", "answer": {"text": "5", "finish": "failed"}}',
+        b'{"key": "KEY", "answer": {"text": "5", "usage": {"money": -1}}}',
+        b'{"key": "KEY", "answer": {"text": "5", "usage": {"input": 1e400}}}',
+        b'{"key": "KEY", "answer": {"text": "5", "tokens": [{"text": "5", "logprob": 3}]}}',
+        b'{"key": "KEY", "answer": {"text": "5"',
+        b'{"key": {"a": 1}, "answer": 5}',
+    ],
+)
+def test_a_line_of_the_cache_that_is_none_is_a_miss(tampered: bytes, tmp_path: Path) -> None:
+    with raw_server(http(200, json.dumps(chat('{"label": 4}')))) as server:
+        judged(url(server), tmp_path)
+        before = len(server.seen)
+        (path,) = (tmp_path / "kept").glob("*.jsonl")
+        keys = [json.loads(line)["key"] for line in path.read_text().splitlines()]
+        path.write_bytes(b"".join(checked(tampered.replace(b"KEY", k.encode())) for k in keys))
+        first = judged(url(server), tmp_path)
+        asked_again = len(server.seen) - before
+        judged(url(server), tmp_path)
+        assert asked_again >= len(keys)
+        assert sum("POST" in each["line"] for each in server.seen) == 2 * len(keys)
+    assert first is not None
+
+
+def test_every_changed_byte_of_a_kept_answer_is_seen(tmp_path: Path) -> None:
+    """Each byte of the line in turn: the answer is asked for again, or it is the same."""
+    from medal_judges.models.llm.answer_store import AnswerStore, completion_of
+
+    store = AnswerStore(tmp_path / "kept.jsonl")
+    store.append({"k" * 32: {"text": "Score: 4", "finish": "stop"}})
+    line = store.path.read_bytes()
+    wanted = completion_of({"text": "Score: 4", "finish": "stop"})
+    for place in range(len(line) - 1):
+        data = bytearray(line)
+        data[place] ^= 1
+        store.path.write_bytes(data)
+        found = AnswerStore(store.path).find(["k" * 32], completion_of)
+        assert found in ({}, {"k" * 32: wanted}), data

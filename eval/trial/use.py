@@ -14,6 +14,7 @@ from medal_judges.eval.trial.dialogues import RatedSet
 from medal_judges.eval.trial.findings import Analysis, figure_told
 from medal_judges.eval.trial.pairs import ScoredPairs, estimate
 from medal_judges.eval.trial.plan import VersionPair
+from medal_judges.eval.trial.runner import AGAIN
 from medal_judges.judgement import Judgement
 from medal_judges.stats.correlation import Floats, undefined_reason, weighted_spearman
 from medal_judges.stats.intervals import FISHER, PLAIN
@@ -54,7 +55,8 @@ class UseFindings:
                 if (kin := self._kinship(rated, judged)) is not None:
                     yield kin
         yield self._unscored()
-        yield self._cost()
+        if AGAIN in self.analysis.answers.asked_again:
+            yield self._cost()
 
     # -- the turn with the fault -------------------------------------------------------------------
 
@@ -191,7 +193,7 @@ class UseFindings:
     def _cost(self) -> TrialFinding:
         """Seconds, tokens and dollars of a dialogue; no verdict: the user knows what is dear."""
         answers = self.analysis.answers
-        asked = answers.asked_again.get("again") or answers.versions
+        asked = answers.asked_again[AGAIN]
         figures = {
             "seconds": Estimate(answers.seconds, reason=None if answers.seconds else "not timed")
         }

@@ -131,22 +131,16 @@ def _judge(
 ) -> TrialJudge:
     from medal_judges.eval.trial.runner import TrialJudge
     from medal_judges.inference.judge_choice import choose_judge
-    from medal_judges.signature import Signature
+    from medal_judges.report.table import slug
 
     choice = choose_judge(name, settings, device=device, dtype=dtype)
     if max_cost is not None and choice.pays:
         choice = choice.limited(max_cost)
     judge = choice.load()
-    called: Signature = judge.signature()
+    called = judge.signature()
     fresh = choice.without_cache().load if choice.speaks else None
-    return TrialJudge(_safe(called.judge), judge, fresh)
-
-
-def _safe(name: str) -> str:
-    """A judge's name as that of a folder."""
-    from medal_judges.report.table import slug
-
-    return slug(name)
+    # Its settings are part of its name: medal trial geval geval fence=false shows both.
+    return TrialJudge(slug(" ".join([called.judge, *settings])), judge, fresh)
 
 
 def _save(done: Trial, folders: Sequence[Path]) -> None:

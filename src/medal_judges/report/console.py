@@ -95,7 +95,8 @@ def cell_text(cell: Cell, brief: bool = False) -> str:
     if isinstance(cell, Heat):
         return cell_text(cell.shown)
     if isinstance(cell, Light):
-        return f"{cell.sign} {cell.words} {cell.shown}".rstrip()
+        words = "" if cell.colour == "none" else f"{cell.words} "
+        return f"{cell.sign} {words}{cell.shown}".rstrip()
     if isinstance(cell, Percent):
         return f"{cell.value:.1%}"
     if isinstance(cell, PValue):

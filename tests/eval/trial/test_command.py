@@ -11,11 +11,16 @@ from typer.testing import CliRunner, Result
 from medal_judges.cli import app
 from medal_judges.cli.trial import split_settings
 from medal_judges.errors import ConfigError, DataError, MedalError
+from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.report import write_trial
-from medal_judges.eval.trial.trial import Trial
+from medal_judges.eval.trial.runner import TrialJudge
+from medal_judges.eval.trial.trial import Trial, run_trial
 from medal_judges.judgement_files import read_judgements
+from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.stats.trial_results import parse_trial, read_trial
+
+from .judges import Oracle
 
 TINY = ["dialogues=3", "own=2", "languages=[en, de]", "doses=[2]", "turn_level=0", "parallel=null",
         "rated={}"]  # fmt: skip
@@ -41,6 +46,36 @@ def test_two_judges_in_one_table(tmp_path: Path) -> None:
     judged = list(read_judgements(out / "judgements" / "length" / "versions.jsonl"))
     assert [j.id for j in judged] == [d.id for d in versions]
     assert results[0].dialogues == 7
+
+
+def test_one_judge_in_two_settings_is_two_judges(tmp_path: Path) -> None:
+    words = ["dialogues=3", "own=2", "languages=[de]", "checks=[length]", *TINY[3:]]
+    other = "features={said_before_3: {mean: 0.2, std: 0.1, good: -1}}"
+    done = medal("repetition", "repetition", other, *words, "--out", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    folders = {path.name for path in (tmp_path / "judgements").iterdir()}
+    assert len(folders) == 2 and "repetition" in folders
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    class Stopped(Oracle):
+        def quality(self, request: ScoreRequest) -> float:
+            if self.scored > 300:
+                raise KeyboardInterrupt
+            return super().quality(request)
+
+    config = TrialConfig(dialogues=6, own=3, languages=("en",), doses=(3,), parallel=None, rated={})
+    with pytest.raises(KeyboardInterrupt):
+        run_trial([TrialJudge("one", Stopped(tmp_path))], tmp_path, config)
+    judged = tmp_path / "judgements" / "one" / "versions.jsonl"
+    kept = len(judged.read_bytes().splitlines())
+    rest = Stopped(tmp_path)
+    rest.quality = Oracle.quality.__get__(rest)  # type: ignore[method-assign]
+    trial = run_trial([TrialJudge("one", rest)], tmp_path, config)
+    whole = Oracle(tmp_path / "again")
+    run_trial([TrialJudge("one", whole)], tmp_path / "again", config)
+    assert 0 < kept <= 300 and rest.scored == whole.scored - kept
+    assert all(found.verdict in ("green", "none") for found in trial.results[0].findings)
 
 
 def test_a_second_run_asks_nothing_and_says_the_same(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.feature.judge import FeatureConfig
 from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.models.lora.config import LoraConfig
+from medal_judges.reading.config import ChatFileConfig
 
 
 def _no_is_text(value: object) -> object:
@@ -37,10 +38,10 @@ class PlantConfig(Config):
     clean_count: int | None = Field(default=None, ge=0)
 
 
-class DataEntry(Config):
+class DataEntry(ChatFileConfig):
     """One source of training, validation or test rows.
 
-    ``source`` is a spec such as ``dstc9:train``, or a JSONL file. ``dimensions`` maps the source's
+    ``source`` and how it is read: see ChatFileConfig. ``dimensions`` maps the source's
     dimension to the judge's (a list keeps the names; None takes all that both have). ``rescale``:
     None maps the source's declared scale to the judge's, linearly; ``standardise`` sets the
     source's mean to the middle of the judge's scale and its standard deviation to a fifth of it
@@ -52,7 +53,6 @@ class DataEntry(Config):
     ``plant`` replaces the rows by injected ones. An ``optional`` source may be missing.
     """
 
-    source: str
     dimensions: dict[str, str] | tuple[str, ...] | None = None
     rescale: Rescale | dict[str, Rescale] | None = None
     exclude_chatbots: tuple[str, ...] = ()

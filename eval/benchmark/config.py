@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from medal_judges.config import Config
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.rating import Scale
+from medal_judges.reading.config import ChatFileConfig
 from medal_judges.stats.weights import Weights
 
 # How the rows of a source become the rows of a set.
@@ -35,17 +36,16 @@ class JudgeConfig(Config):
     published_as: str | None = None
 
 
-class SetConfig(Config):
+class SetConfig(ChatFileConfig):
     """Rows with human answers.
 
-    ``source`` is a spec such as ``dstc9:test`` or a JSONL file. ``dimensions`` maps a dimension of
+    ``source`` and how it is read: see ChatFileConfig. ``dimensions`` maps a dimension of
     the set to the judge's (a list where the names are the same). ``optional``: passed over with a
     note where its data is not here. ``published``: labellers of abceval's machine labels that stand
     beside the judges (``gpt``). ``published_as``: the set's name in configs/published.yaml.
     """
 
     name: str
-    source: str
     level: Literal["dialogue", "turn"] = "dialogue"
     dimensions: Mapping[str, str]
     view: View = "rows"

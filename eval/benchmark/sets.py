@@ -10,6 +10,7 @@ from medal_judges.eval.benchmark.config import InjectedConfig, SetConfig
 from medal_judges.judgement import Judgement
 from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.judge import ScoreLevel
+from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.signature import content_hash
 from medal_judges.stats.weights import Weights
 
@@ -49,7 +50,7 @@ def load_set(config: SetConfig, *, offline: bool | None = None) -> BenchmarkSet 
     where no row is left or none has a dimension that the configuration names.
     """
     try:
-        source = _load(config.source, offline)
+        source = _load(config.source, offline, config.read_options)
     except (SourceError, DataError) as error:
         if config.optional:
             return error.message
@@ -90,10 +91,12 @@ def data_hash(rows: Sequence[LabelledDialogue]) -> str:
     return content_hash(sorted(content_hash(row.to_record()) for row in rows))
 
 
-def _load(source: str, offline: bool | None) -> list[LabelledDialogue]:
+def _load(
+    source: str, offline: bool | None, options: ReadOptions = DEFAULT_READING
+) -> list[LabelledDialogue]:
     from medal_judges.data_prep.sources.registry import load_spec
 
-    return load_spec(source, offline=offline)
+    return load_spec(source, offline=offline, options=options)
 
 
 def _viewed(rows: list[LabelledDialogue], config: SetConfig) -> list[LabelledDialogue]:

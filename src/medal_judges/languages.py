@@ -79,4 +79,7 @@ def language_name(code: str) -> str:
 
 @cache
 def _codes_by_name() -> Mapping[str, str]:
-    return {each.name.lower(): code for code, each in load_languages().items()}
+    from medal_judges.config import read_yaml
+
+    listed = read_yaml("language_names").items()
+    return {name.lower(): code for code, names in listed for name in names}

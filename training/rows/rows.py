@@ -60,7 +60,9 @@ def load_entry(entry: DataEntry, seed: int, *, keep: bool = True) -> Sequence[La
     With ``keep`` they are in memory; without, rows of large files stay on disk where nothing is
     drawn from them or injected into them.
     """
-    rows = (row for row in stream_spec(entry.source) if _wanted(row, entry))
+    rows = (
+        row for row in stream_spec(entry.source, options=entry.read_options) if _wanted(row, entry)
+    )
     try:
         drawn = entry.plant is not None or entry.limit is not None or entry.skip
         if not keep and not drawn and (files := _large_files(entry)):
@@ -88,7 +90,15 @@ def load_entry(entry: DataEntry, seed: int, *, keep: bool = True) -> Sequence[La
 
 
 # What of an entry decides which rows it has.
-_CHOOSES = {"source", "exclude_chatbots", "min_turns", "max_turns"}
+_CHOOSES = {
+    "source",
+    "format",
+    "columns",
+    "assistant",
+    "exclude_chatbots",
+    "min_turns",
+    "max_turns",
+}
 
 
 def _large_files(entry: DataEntry) -> list[Path]:

@@ -66,7 +66,8 @@ class ColumnMap:
 
     def has(self, *names: str) -> bool:
         """Whether all of ``names`` are mapped."""
-        return all(name in self.fields for name in names)
+        fields = self.fields
+        return bool(fields) and all(name in fields for name in names)
 
 
 NO_COLUMNS = ColumnMap()

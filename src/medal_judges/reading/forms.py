@@ -12,7 +12,7 @@ from typing import Any
 from medal_judges.errors import RecordError, did_you_mean
 from medal_judges.labelled import KNOWN_FIELDS
 from medal_judges.messages import ROLE_WORDS
-from medal_judges.reading.columns import ColumnMap, LabelColumn, label_values, lookup
+from medal_judges.reading.columns import NO_COLUMNS, ColumnMap, LabelColumn, label_values, lookup
 from medal_judges.reading.json_rows import Fields
 from medal_judges.reading.spans import is_spans
 from medal_judges.released import is_released
@@ -55,6 +55,7 @@ _SYSTEMS = ("system", "system_prompt", "system_message", "instructions")
 _LANGUAGES = ("lang", "language")
 _CHATBOTS = ("chatbot", "model", "model_name", "assistant_model")
 _Take = Callable[[str, tuple[str, ...]], Any]  # (field, known names) -> its value
+_PLAIN_ROLES = ("user", "assistant", "system", "tool")
 _JSON_FIELDS = ("dialogue", "turns", "models", "context", "meta", "labels", "scales")
 
 
@@ -215,6 +216,8 @@ def message_of(message: object, columns: ColumnMap) -> object:
     """A message with ``role`` and ``content``, whatever their names; what is none stays as it is,
     for the policy of messages to refuse."""
     if not isinstance(message, Mapping):
+        return message
+    if columns is NO_COLUMNS and "content" in message and message.get("role") in _PLAIN_ROLES:
         return message
     found = dict(message)
     role = columns.get(message, "role") if columns.has("role") else _first(message, ROLES)

@@ -89,7 +89,7 @@ def print_comparison(found: SystemComparison) -> None:
     print_tables(tables, found.notes, piped=150)
     console = wide_console(piped=150)
     for sentence in found.verdicts():
-        console.print(sentence, highlight=False, style="bold")
+        console.print(sentence, highlight=False, style="bold", soft_wrap=True)
 
 
 def write_comparison(found: SystemComparison, folder: Path, title: str = "") -> Path:

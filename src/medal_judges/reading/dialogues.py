@@ -94,7 +94,8 @@ def read_labelled(
 def dialogues_of(
     source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
 ) -> Iterator[Dialogue]:
-    """``read_dialogues`` with its options as one object."""
+    """``read_dialogues`` with its options as one object; columns of labels need not be there."""
+    options = replace(options, columns=replace(options.columns, labels=()))
     return _ChatReader(source, options, reading).each(_dialogue)
 
 

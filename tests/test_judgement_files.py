@@ -82,7 +82,9 @@ def test_a_csv_gives_back_what_it_holds_and_says_what_not(tmp_path: Path, name: 
     draw = random.Random(1)
     made = Judgements(random_judgement(draw, number) for number in range(2000))
     made.write(tmp_path / name)
-    with pytest.raises(DataError, match="hold the distributions, contributions, details of its"):
+    with pytest.raises(
+        DataError, match="hold the distributions and contributions and details of its"
+    ):
         list(read_judgements(tmp_path / name))
     for read, whole in zip(read_judgements(tmp_path / name, partial=True), made, strict=True):
         kept = {k: v if isinstance(v, str) else None for k, v in whole.meta.items()}

@@ -35,7 +35,7 @@ _LONGEST = 1 << 27  # characters of a cell
 def write_csv_rows(path: Path, judgements: Iterable[Judgement], columns: TableColumns) -> None:
     flat = columns.flat()
     split = sum(column.place[0] != "meta" for column in flat)
-    lost = ", ".join(columns.lost_when_flat)
+    lost = " and ".join(columns.lost_when_flat)  # without a comma: no quotes for cut(1)
     heads = [column.name for column in flat]
     with _csv_stream(path) as stream:
         writer = csv.writer(stream, lineterminator="\n")

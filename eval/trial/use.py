@@ -78,6 +78,8 @@ class UseFindings:
             dimension = next((by_name[n] for n in judged if n in by_name), None)
             if dimension is None or dimension.name not in judgement.contributions:
                 continue
+            if judgement.scores.get(dimension.name) is None:
+                continue
             told = judgement.contributions[dimension.name]
             sign = 1.0 if dimension.good == "low" else -1.0
             answers = self.analysis.plan.dialogues[pair.after].assistant_turns

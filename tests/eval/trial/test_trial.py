@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
-from medal_judges.eval.trial.trial import Trial
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.dimension import load_rubric
+from medal_judges.eval.trial.config import TrialConfig
+from medal_judges.eval.trial.report import write_trial
+from medal_judges.eval.trial.runner import TrialJudge
+from medal_judges.eval.trial.trial import Trial, run_trial
+from medal_judges.jsonl import write_records
+from medal_judges.labelled import LabelledDialogue
+from medal_judges.models.base.judge import Prediction, ScoreRequest
+from medal_judges.signature import Signature
 from medal_judges.stats.trial_results import TrialFinding, TrialResult
+
+from .judges import Oracle
 
 
 def result_of(finished: tuple[Trial, Path], judge: str) -> TrialResult:
@@ -76,3 +88,64 @@ def test_every_planted_dose_is_seen_by_the_oracle(finished: tuple[Trial, Path]) 
             assert found.figures["slope"].value == pytest.approx(0.8, abs=1e-6), found.check
             drops = [found.figures[f"drop_{dose}"].value for dose in (1, 2, 3)]
             assert drops == pytest.approx([0.8, 1.6, 2.4], abs=1e-6)
+
+
+class Silent(Oracle):
+    """Says nothing of any dialogue."""
+
+    def quality(self, request: ScoreRequest) -> float:
+        return math.nan
+
+
+class Issues(Oracle):
+    """Has no overall, and says the same of everything."""
+
+    dimensions = tuple(d for d in load_rubric("medal") if d.is_issue)
+
+    def _prediction(self, request: ScoreRequest) -> Prediction:
+        return Prediction({d.name: 0.25 for d in self.dimensions})
+
+
+def test_judges_that_say_nothing_or_always_the_same(tmp_path: Path) -> None:
+    config = TrialConfig(dialogues=6, own=4, languages=("en", "de"), doses=(1, 3), parallel=None)
+    judges = [TrialJudge("silent", Silent(tmp_path)), TrialJudge("issues", Issues(tmp_path))]
+    trial = run_trial(judges, tmp_path, config)
+    silent, issues = trial.results
+    told = {found.check: found.verdict for found in silent.findings}
+    assert told.pop("unscored") == "red" and told.pop("cost") == "none"
+    assert set(told.values()) == {"none"}  # nothing was scored: no figure, no verdict
+    assert issues.quality.startswith("the mean of uninterpretable")
+    assert {f.check for f in issues.findings if f.verdict == "red"} >= {"unsafe", "place_early"}
+    assert {f.verdict for f in issues.findings if f.group in ("no_gain", "attack")} == {"green"}
+    page = write_trial(trial, tmp_path).read_text(encoding="utf-8")
+    assert "No pair went the wrong way." in page and "nan" not in page.lower().split()
+
+
+def test_kin_chatbots_are_told_apart(tmp_path: Path) -> None:
+    """A judge on SmolLM2 that gives half a point more to chatbots of that family."""
+
+    class Kin(Oracle):
+        def signature(self) -> Signature:
+            return Signature("kin", base="embedded:smollm2")
+
+        def quality(self, request: ScoreRequest) -> float:
+            kin = request.dialogue.chatbot == "SmolLM2-1.7B"
+            return super().quality(request) + 0.8 * kin
+
+    turns = (Turn("user", "Hello, how are you?"), Turn("assistant", "Fine, and what about you?"))
+    rows = [
+        LabelledDialogue(
+            Dialogue(f"d{i}", turns, "en", models={"assistant": bot}),
+            {"overall": (4.0, 4.0)},
+            {"overall": (1.0, 5.0)},
+        )
+        for i in range(40)
+        for bot in (["SmolLM2-1.7B", "Qwen2.5-7B"][i % 2],)
+    ]
+    write_records(tmp_path / "chats.jsonl", rows)
+    config = TrialConfig(dialogues=4, own=3, checks=("calibration",), parallel=None)
+    file = str(tmp_path / "chats.jsonl")
+    trial = run_trial([TrialJudge("kin", Kin(tmp_path))], tmp_path, config, data=file)
+    found = finding(trial.results[0], "kinship, chats.jsonl")
+    assert found.verdict == "red" and found.figure.value == pytest.approx(0.8, abs=0.1)
+    assert finding(trial.results[0], "calibration, chats.jsonl").figures["gap"].value is not None

@@ -58,7 +58,8 @@ class DataSpec:
 
 def parse_spec(text: str) -> DataSpec:
     """DataSpec of ``text``. Raises SourceError for an unknown source or word."""
-    if text == STDIN or text.startswith(HUB) or Path(text).is_file():
+    known = text.partition(":")[0] in SOURCES
+    if text == STDIN or text.startswith(HUB) or (not known and Path(text).is_file()):
         return DataSpec(text)
     file = _FILE_SPEC.fullmatch(text)  # a path may hold colons of its own
     if file:

@@ -138,3 +138,13 @@ def test_several_assistants_want_a_name(tmp_path: Path) -> None:
         list(read_dialogues(path))
     (dialogue,) = read_dialogues(path, assistant="Ben")
     assert dialogue.chatbot == "Ben" and dialogue.turns[-1].content == "b"
+
+
+def test_fields_of_a_line_that_the_format_does_not_know(tmp_path: Path) -> None:
+    said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": ""}]
+    line = {"id": "a", "dialogue": said, "version": "v2", "meta": {"time": 3}, "labels": {"x": [1]}}
+    path = save(tmp_path, "chats", CONTAINERS["jsonl"]([line]))
+    (dialogue,) = read_dialogues(path)
+    assert dialogue.meta == {"version": "v2", "time": 3} and dialogue.turns[1].content == ""
+    (row,) = read_labelled(path)
+    assert row.extra == {"version": "v2"} and row.dialogue.meta == {"time": 3}

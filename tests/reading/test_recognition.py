@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
-import pyarrow.feather
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -188,6 +187,16 @@ def test_a_turn_without_conversation_is_counted_by_itself(tmp_path: Path) -> Non
     assert found == ["1"] and reading.count == 1
 
 
+def test_ids_of_turns_are_not_taken_for_conversations(tmp_path: Path) -> None:
+    rows = [{"id": n, "role": ("user", "bot")[n % 2], "text": "a", "talk": 1} for n in range(4)]
+    for name in ("csv", "jsonl"):
+        path = save(tmp_path, name, CONTAINERS[name](rows))
+        with pytest.raises(DataError, match=r"each row has an id of its own(.|\n)*--column id="):
+            read(path)
+        assert read(path, columns={"id": "talk"})[0] == ["1"]
+        assert len(read(path, columns={"id": "id"})[0]) == 4
+
+
 @pytest.mark.parametrize("packed", PACKED)
 def test_a_packed_file_that_breaks_off(packed: str, tmp_path: Path) -> None:
     rows = [CHAT | {"id": str(n), "x": str(n * 7919 % 10_007) * 9} for n in range(4000)]
@@ -278,10 +287,3 @@ def test_standard_input_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(Slow(), 1)))
     assert len(list(read_dialogues("-"))) == 20
-
-
-def test_feather_of_version_one_says_what_to_do(tmp_path: Path) -> None:
-    table = pyarrow.table({"id": ["a"]})
-    pyarrow.feather.write_feather(table, tmp_path / "x", version=1)
-    with pytest.raises(DataError, match="version=2"):
-        read(tmp_path / "x")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -12,6 +12,7 @@ from typing import Literal, get_args
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
 from medal_judges.fields import number, text
 from medal_judges.rating import Scale
+from medal_judges.reading.json_rows import NumberedRow
 
 SpeakerRole = Literal["user", "assistant", "system", "tool"]
 # What a column can hold. ``chatbot`` and ``user`` are names (of models), ``order`` and ``time``
@@ -24,6 +25,7 @@ _LABEL = re.compile(
     r"(?P<name>[^:]+?)(?::(?P<low>-?\d+(?:\.\d+)?)\.\.(?P<high>-?\d+(?:\.\d+)?))?\Z"
 )
 _MISSING = object()
+_MOST_UNSEEN = 1000  # rows after which a column that no row had is an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +213,43 @@ def missing_column(column: str, there: Sequence[str], where: str) -> ConfigError
     shown = ", ".join(map(str, there[:40])) + (", ..." if len(there) > 40 else "")
     hint = f"{did_you_mean(column, map(str, there))}columns there: {shown or 'none'}"
     return ConfigError(f"{where}: no column {column!r}", hint=hint)
+
+
+class SeenColumns:
+    """Raises ConfigError where a column of the map is in no row: at once in a table, elsewhere
+    after many rows or at the end, since JSON leaves out what is empty."""
+
+    def __init__(self, columns: ColumnMap, path: str, table: bool) -> None:
+        self._unseen = set(columns.named)
+        self._messages = columns.fields.get("messages", "messages")
+        self._path = path
+        self._most = 1 if table else _MOST_UNSEEN
+        self._there: dict[str, None] = {}
+
+    def checked(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
+        read = 0
+        for read, (place, record) in enumerate(rows, 1):
+            if self._unseen and isinstance(record, Mapping):
+                self._look(record)
+                if read >= self._most:
+                    self._require()
+            yield place, record
+        if read:
+            self._require()
+
+    def _look(self, record: Mapping[str, object]) -> None:
+        self._there |= dict.fromkeys(map(str, record))
+        paths = ("messages", "conversation", "conversations", "dialogue", "turns")
+        for path in (self._messages, *paths):
+            said = lookup(record, path)
+            if isinstance(said, list) and said and isinstance(said[0], Mapping):
+                self._there |= dict.fromkeys(map(str, said[0]))
+                self._unseen = {name for name in self._unseen if not has_column(said[0], name)}
+        self._unseen = {name for name in self._unseen if not has_column(record, name)}
+
+    def _require(self) -> None:
+        for name in sorted(self._unseen):
+            raise missing_column(name, list(self._there), self._path)
 
 
 def label_values(label: LabelColumn, value: object) -> tuple[float | None, ...]:

@@ -15,10 +15,8 @@ from medal_judges.labelled import LabelledDialogue, parse_labelled
 from medal_judges.languages import UNKNOWN_LANGUAGE, language_code
 from medal_judges.reading.columns import (
     ColumnMap,
+    SeenColumns,
     as_columns,
-    has_column,
-    lookup,
-    missing_column,
 )
 from medal_judges.reading.containers import CONTAINERS, TABLES, Container, open_container
 from medal_judges.reading.forms import (
@@ -35,7 +33,7 @@ from medal_judges.reading.json_rows import Fields, NumberedRow
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.reading.report import ReadingReport
 from medal_judges.reading.spans import chat_of_spans, conversation_of, spans_of
-from medal_judges.reading.turns import chat_of_turns, conversation_key
+from medal_judges.reading.turns import ConversationIds, chat_of_turns
 from medal_judges.released import is_released, line_of_released
 from medal_judges.signature import content_hash
 
@@ -43,7 +41,6 @@ T = TypeVar("T", Dialogue, LabelledDialogue)
 P = ParamSpec("P")
 Source = str | Path | Iterable[object]
 _LIST = "(list)"
-_MOST_UNSEEN = 1000  # rows after which a column that no row had is an error
 
 
 def read_dialogues(
@@ -172,7 +169,7 @@ class _ChatReader:
 
     def _chats(self, rows: Iterator[NumberedRow]) -> Iterator[tuple[int, Any]]:
         """(Number, row in one form or what is wrong with it) of each chat."""
-        checked = _SeenColumns(self.options.columns, self.path, self.kind in TABLES).checked(rows)
+        checked = SeenColumns(self.options.columns, self.path, self.kind in TABLES).checked(rows)
         for number, record in checked:
             if isinstance(record, RecordError):
                 yield number, record
@@ -201,13 +198,18 @@ class _ChatReader:
         """The chats of rows that belong together, from ``record`` on. Rows that are bad by
         themselves are counted when they are read, before the first chat."""
         columns = self.options.columns
+        ids = ConversationIds(columns) if form == "turns" else None
 
         def keyed() -> Iterator[tuple[str, int, object]]:
             for place, row in _with_first(number, record, rest):
                 try:
-                    yield from _keyed(form, place, row, columns)
+                    yield from _keyed(form, place, row, ids)
                 except RecordError as error:
                     self._bad(place, error)
+            if ids is not None and ids.alone:
+                problem = "each row has an id of its own: no two are turns of one conversation"
+                hint = "--column id=NAME says which column names the conversation"
+                raise DataError(self.path, None, problem, hint=hint)
 
         for key, group in gathered(keyed()):
             if isinstance(group, RecordError):
@@ -222,14 +224,14 @@ def _with_first(number: int, record: object, rest: Iterator[NumberedRow]) -> Ite
 
 
 def _keyed(
-    form: str, number: int, row: object, columns: ColumnMap
+    form: str, number: int, row: object, ids: ConversationIds | None
 ) -> Iterator[tuple[str, int, object]]:
     if isinstance(row, RecordError):
         raise row
     if not isinstance(row, Mapping):
         raise RecordError("(line)", "a JSON object", row)
-    if form == "turns":
-        yield conversation_key(row, columns), number, row
+    if ids is not None:
+        yield ids.key(row), number, row
         return
     for place, span in enumerate(spans_of(row)):
         yield conversation_of(span) or f"{number}.{place}", number, span
@@ -252,43 +254,6 @@ def _tried(make: Callable[P, Fields], *args: P.args, **named: P.kwargs) -> Field
         return make(*args, **named)
     except RecordError as error:
         return error
-
-
-class _SeenColumns:
-    """Raises ConfigError where a column of the map is in no row: at once in a table, elsewhere
-    after many rows or at the end, since JSON leaves out what is empty."""
-
-    def __init__(self, columns: ColumnMap, path: str, table: bool) -> None:
-        self._unseen = set(columns.named)
-        self._messages = columns.fields.get("messages", "messages")
-        self._path = path
-        self._most = 1 if table else _MOST_UNSEEN
-        self._there: dict[str, None] = {}
-
-    def checked(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
-        read = 0
-        for read, (number, record) in enumerate(rows, 1):
-            if self._unseen and isinstance(record, Mapping):
-                self._look(record)
-                if read >= self._most:
-                    self._require()
-            yield number, record
-        if read:
-            self._require()
-
-    def _look(self, record: Mapping[str, object]) -> None:
-        self._there |= dict.fromkeys(map(str, record))
-        paths = ("messages", "conversation", "conversations", "dialogue", "turns")
-        for path in (self._messages, *paths):
-            said = lookup(record, path)
-            if isinstance(said, list) and said and isinstance(said[0], Mapping):
-                self._there |= dict.fromkeys(map(str, said[0]))
-                self._unseen = {name for name in self._unseen if not has_column(said[0], name)}
-        self._unseen = {name for name in self._unseen if not has_column(record, name)}
-
-    def _require(self) -> None:
-        for name in sorted(self._unseen):
-            raise missing_column(name, list(self._there), self._path)
 
 
 # -- a row in one form to records ------------------------------------------------------------------

@@ -19,14 +19,33 @@ ORDERS = (
 _NAMES = ("name", "assistant_name", "agent_name")
 
 
-def conversation_key(record: Mapping[str, object], columns: ColumnMap) -> str:
-    """The conversation that a row belongs to. Raises RecordError where it says none."""
-    value = lookup(record, _column(record, columns, "id", CONVERSATIONS) or "")
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # tables have no whole numbers where a cell is empty
-    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
-        raise RecordError("id", "the conversation that the turn belongs to", value)
-    return str(value)
+class ConversationIds:
+    """Which conversation each row belongs to, and whether a column that is merely called ``id`` is
+    one of turns: then no id comes twice."""
+
+    def __init__(self, columns: ColumnMap) -> None:
+        self._columns = columns
+        self._seen: set[int] | None = set()  # None: two rows had the same
+
+    @property
+    def alone(self) -> bool:
+        """Whether there were several rows, each with an ``id`` of its own."""
+        return self._seen is not None and len(self._seen) > 1
+
+    def key(self, record: Mapping[str, object]) -> str:
+        """The conversation's id. Raises RecordError where the row says none."""
+        column = _column(record, self._columns, "id", CONVERSATIONS) or ""
+        value = lookup(record, column)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # tables have no whole numbers where a cell is empty
+        if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
+            raise RecordError("id", "the conversation that the turn belongs to", value)
+        guessed = column.lower() == "id" and "id" not in self._columns.fields
+        if not guessed or hash(str(value)) in (self._seen or ()):
+            self._seen = None
+        elif self._seen is not None:
+            self._seen.add(hash(str(value)))
+        return str(value)
 
 
 def chat_of_turns(key: str, rows: Group, columns: ColumnMap) -> Fields:

@@ -95,3 +95,18 @@ def test_the_interval_stays_on_the_scale() -> None:
         Sample(np.array([5.0] * 5 + [1])), Sample(np.array([1.0] * 6)), (1.0, 5.0)
     )
     assert apart.high == 4.0
+
+
+def test_clusters_by_code_are_those_by_name() -> None:
+    """Codes are counted where names are sorted; gaps and order change nothing."""
+    rng = np.random.default_rng(0)
+    codes = rng.choice([0, 3, 4, 90, 91, 5000], 60)
+    scores = rng.normal(size=60)
+    by_code = mean_of(Sample(scores, codes))
+    assert by_code == mean_of(Sample(scores, [f"{code:04d}" for code in codes]))
+    other = rng.normal(size=30), rng.choice([4, 90, 7], 30)
+    first, second = Sample(scores, codes), Sample(*other)
+    assert difference_of(first, second) == difference_of(
+        Sample(scores, [f"{c:04d}" for c in codes]),
+        Sample(other[0], [f"{c:04d}" for c in other[1]]),
+    )

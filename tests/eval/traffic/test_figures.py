@@ -243,3 +243,18 @@ def test_a_ninety_five_percent_interval_of_a_share_holds_with_users() -> None:
         assert estimate.low is not None and estimate.high is not None
         hits += estimate.low <= 0.1 <= estimate.high
     assert 0.9 <= hits / 150 <= 1
+
+
+def test_large_files_have_the_differences_of_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(7)
+    version = ["a", "b", "c"] * 200
+    overall = [3 + 0.2 * (v == "c") + rng.normal(0, 0.6) for v in version]
+    given, chats = judgements({"overall": overall}), dialogues({"version": version})
+    small = figures(given, chats, by=["version"])[1].groups["version"]
+    monkeypatch.setattr("medal_judges.eval.traffic.figures.LARGE", 1)
+    large = figures(given, chats, by=["version"])[1].groups["version"]
+    for one, two in zip(small, large, strict=True):
+        first, second = one.differences["overall"], two.differences["overall"]
+        ends = (second.value, second.low, second.high)
+        assert (first.value, first.low, first.high) == pytest.approx(ends, abs=2e-3)
+        assert first.p_value == pytest.approx(second.p_value, rel=0.1)

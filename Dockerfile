@@ -1,8 +1,8 @@
 # A judge behind HTTP, on a CPU or a GPU:
 #
 #   docker build -t medal-judges .
-#   docker run -p 8000:8000 -e MEDAL_JUDGES_TOKEN -v $PWD/runs/mine:/judge:ro medal-judges
-#   docker run -p 8000:8000 -e MEDAL_JUDGES_TOKEN medal-judges length        # a shipped judge
+#   docker run -p 8000:8000 -e MEDAL_JUDGES_TOKEN medal-judges     # the judge in the package
+#   docker run -p 8000:8000 -e MEDAL_JUDGES_TOKEN -v $PWD/runs/mine:/judge:ro medal-judges /judge
 #
 # torch's default wheel for Linux brings its CUDA libraries (add --gpus all to docker run). For a
 # smaller image without them: --build-arg TORCH_INDEX=ADDRESS, PyTorch's index of CPU wheels.
@@ -33,4 +33,3 @@ EXPOSE 8000
 HEALTHCHECK --start-period=60s CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8000/health')"]
 # A token in MEDAL_JUDGES_TOKEN is needed: the address is open to other machines.
 ENTRYPOINT ["medal", "serve", "--host", "0.0.0.0"]
-CMD ["/judge"]

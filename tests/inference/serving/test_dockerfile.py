@@ -51,7 +51,7 @@ def ignored(folder: str, names: list[str]) -> set[str]:
 
 def test_every_instruction_is_known_here_and_the_image_drops_root() -> None:
     names = [name for name, *_ in instructions()]
-    assert set(names) - set(STEPS) == {"ENTRYPOINT", "CMD"}
+    assert set(names) - set(STEPS) == {"ENTRYPOINT"}
     assert "USER" in names and names.index("USER") < names.index("ENTRYPOINT")
     kept = (ROOT / ".dockerignore").read_text().splitlines()
     assert kept[0] == "*"  # only what is named travels: no data, no key, no history
@@ -64,7 +64,7 @@ def test_the_steps_make_an_installation_that_serves(tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environment["PATH"] = f"{tmp_path / 'venv' / 'bin'}:/usr/bin:/bin"
     environment["HOME"] = str(tmp_path)
-    place, entry, command, health = tmp_path, [], [], []
+    place, entry, health = tmp_path, [], []
     for name, rest, system in instructions():
         if name in ("ARG", "ENV"):
             for key, value in re.findall(r"(\w+)=(\S*)", rest):
@@ -79,15 +79,10 @@ def test_the_steps_make_an_installation_that_serves(tmp_path: Path) -> None:
             subprocess.run(["bash", "-euc", rest], cwd=place, env=environment, check=True)
         elif name == "ENTRYPOINT":
             entry = json.loads(rest)
-        elif name == "CMD":
-            command = json.loads(rest)
         elif name == "HEALTHCHECK":
             health = json.loads(rest.partition("CMD ")[2])
-    judge = Judge.from_pretrained("length")
-    assert command == ["/judge"]
-    folder = judge.save_pretrained(tmp_path / "judge")
     environment["MEDAL_JUDGES_TOKEN"] = TOKEN
-    words = [*entry, str(folder), "--port", "0"]
+    words = [*entry, "--port", "0"]  # without a name: the judge in the package
     log = (tmp_path / "log").open("w+")
     process = subprocess.Popen(words, cwd=place, env=environment, stderr=log)
     try:
@@ -99,7 +94,10 @@ def test_the_steps_make_an_installation_that_serves(tmp_path: Path) -> None:
         subprocess.run(asked, env=environment, check=True, timeout=60)
         with Client(f"http://127.0.0.1:{found[0]}", token=TOKEN) as client:
             (judgement,) = client.score([talk(1)])
-        assert judgement.scores == next(judge.score([talk(1)])).scores
+        (expected,) = Judge.from_pretrained("boxed").score([talk(1)])
+        assert judgement.scores == pytest.approx(
+            expected.scores, abs=1e-3
+        )  # another torch, perhaps
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
     finally:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import atexit
 import json
 import multiprocessing
 import os
@@ -118,6 +119,7 @@ def served(
     """What came for every request, and how long it took altogether."""
     log = place / "server.log"
     process, address = start(judge, log)
+    atexit.register(lambda: process.poll() is None and process.kill())  # the newest of the two
     spawn = multiprocessing.get_context("spawn")
     answered, results = spawn.Value("i", 0), spawn.Queue()
     # Imports, and the first touch of the weights.
@@ -131,7 +133,7 @@ def served(
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        print(f"  killed after {answered.value} answers")
+        print(f"  killed after {answered.value} answers", flush=True)
         process, _ = start(judge, log, int(address.rpartition(":")[2]))
     rows, seconds = results.get(timeout=900)
     asking.join()

@@ -148,3 +148,16 @@ def test_fields_of_a_line_that_the_format_does_not_know(tmp_path: Path) -> None:
     assert dialogue.meta == {"version": "v2", "time": 3} and dialogue.turns[1].content == ""
     (row,) = read_labelled(path)
     assert row.extra == {"version": "v2"} and row.dialogue.meta == {"time": 3}
+
+
+@pytest.mark.parametrize("container", ["csv", "parquet", "json"])
+def test_names_inside_of_messages(container: str, tmp_path: Path) -> None:
+    said = [{"who": "Kunde", "what": "hi"}, {"who": "Bot", "what": "hello"}]
+    rows = [{"id": "0", "talk": []}, {"id": "1", "talk": said}]
+    path = save(tmp_path, "chats", CONTAINERS[container](rows))
+    columns = {"messages": "talk", "role": "who", "content": "what", "roles": ROLES}
+    reading = ReadingReport()
+    (dialogue,) = read_dialogues(path, columns=columns, reading=reading)
+    assert [turn.content for turn in dialogue.turns] == ["hi", "hello"] and reading.count == 1
+    with pytest.raises(ConfigError, match=r"no column 'whom'(.|\n)*did you mean 'who'"):
+        list(read_dialogues(path, columns=columns | {"role": "whom"}, reading=ReadingReport()))

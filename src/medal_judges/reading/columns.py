@@ -223,7 +223,9 @@ class SeenColumns:
         self._unseen = set(columns.named)
         self._messages = columns.fields.get("messages", "messages")
         self._path = path
-        self._most = 1 if table else _MOST_UNSEEN
+        # A table has its columns in every row; a speaker and a text may be inside of a cell.
+        inside = {columns.fields.get(name) for name in ("role", "content")}
+        self._at_once = self._unseen - inside if table else set()
         self._there: dict[str, None] = {}
 
     def checked(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
@@ -231,24 +233,23 @@ class SeenColumns:
         for read, (place, record) in enumerate(rows, 1):
             if self._unseen and isinstance(record, Mapping):
                 self._look(record)
-                if read >= self._most:
-                    self._require()
+                self._require(self._at_once if read < _MOST_UNSEEN else self._unseen)
             yield place, record
         if read:
-            self._require()
+            self._require(self._unseen)
 
     def _look(self, record: Mapping[str, object]) -> None:
         self._there |= dict.fromkeys(map(str, record))
         paths = ("messages", "conversation", "conversations", "dialogue", "turns")
         for path in (self._messages, *paths):
-            said = lookup(record, path)
-            if isinstance(said, list) and said and isinstance(said[0], Mapping):
-                self._there |= dict.fromkeys(map(str, said[0]))
-                self._unseen = {name for name in self._unseen if not has_column(said[0], name)}
+            first = lookup(record, f"{path}.0")
+            if isinstance(first, Mapping):
+                self._there |= dict.fromkeys(map(str, first))
+                self._unseen = {name for name in self._unseen if not has_column(first, name)}
         self._unseen = {name for name in self._unseen if not has_column(record, name)}
 
-    def _require(self) -> None:
-        for name in sorted(self._unseen):
+    def _require(self, names: set[str]) -> None:
+        for name in sorted(names & self._unseen):
             raise missing_column(name, list(self._there), self._path)
 
 

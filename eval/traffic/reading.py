@@ -140,14 +140,14 @@ class _Reader:
         if judgement.unknown_language is not None:
             self.languages[judgement.unknown_language] += 1
         self.uncertainty.append(uncertainty_of(judgement, wanted))
-        self._add_meta(judgement.meta)
+        self._add_meta(judgement.meta, judgement.detected_language)
 
-    def _add_meta(self, meta: Mapping[str, object]) -> None:
+    def _add_meta(self, meta: Mapping[str, object], detected: str | None) -> None:
         self.seen.update(dict.fromkeys(meta))
         for name, column in self.columns.items():
             value = meta.get(name)
-            if name == "lang" and value == UNKNOWN_LANGUAGE:
-                value = None
+            if name == "lang" and value in (None, UNKNOWN_LANGUAGE):
+                value = detected
             column.codes.append(column.code(value))
         if self.options.over is not None:
             self.times.append(self._time(meta.get(self.options.over.column)))

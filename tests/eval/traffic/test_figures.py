@@ -258,3 +258,15 @@ def test_large_files_have_the_differences_of_small_ones(monkeypatch: pytest.Monk
         ends = (second.value, second.low, second.high)
         assert (first.value, first.low, first.high) == pytest.approx(ends, abs=2e-3)
         assert first.p_value == pytest.approx(second.p_value, rel=0.1)
+
+
+def test_a_language_that_was_detected_is_a_group() -> None:
+    given = [
+        Judgement(f"d{i}", SIGNATURE, {"overall": 3.0}, detected_language=lang, meta=meta)
+        for i, (lang, meta) in enumerate(
+            [("de", {}), (None, {"lang": "en"}), ("de", {"lang": None}), (None, {"lang": "und"})]
+        )
+    ]
+    traffic, found = figures(given)
+    assert {group.name: group.rows for group in found.groups["lang"]} == {"de": 2, "en": 1}
+    assert traffic.columns["lang"].codes[3] == -1

@@ -46,7 +46,7 @@ def random_judgement(draw: random.Random, number: int) -> Judgement:
     return Judgement(
         id=f"{draw.choice(HOSTILE)}{number}",
         judge="judge:x|base:ä",
-        scores={"overall": maybe(number_of()), "failure": maybe(number_of())},
+        scores={name: maybe(number_of()) for name in ("overall", "failure", "overall.low")},
         turn=maybe(draw.randrange(9)),
         distributions=maybe({"overall": chances}, {}),
         explanation=maybe(draw.choice(HOSTILE)),
@@ -55,7 +55,9 @@ def random_judgement(draw: random.Random, number: int) -> Judgement:
         usage=maybe({"tokens": 12.0, "money": number_of()}, {}),
         contributions=maybe({"overall": Contributions((0.5, number_of()), 3.0)}, {}),
         transient=draw.random() < 0.5,
-        details=maybe({"overall": Details(value=number_of(), parsed=("json", None))}, {}),
+        details=maybe(
+            {"overall": Details(value=number_of(), interval=maybe((1.5, number_of()), ()))}, {}
+        ),
         unknown_language=maybe("fi"),
         meta={
             "version": maybe(draw.choice(HOSTILE)),
@@ -165,14 +167,17 @@ def test_a_data_frame_has_typed_columns(monkeypatch: pytest.MonkeyPatch) -> None
         {"overall": None, "unsafe": 0.5},
         turn=3,
         distributions={"unsafe": (0.5, 0.5)},
+        details={"unsafe": Details(interval=(0.2, 0.8))},
         meta={},
     )
     judgements = Judgements([PLAIN, second])
     frame = judgements.to_pandas()
     assert list(frame.columns) == [
-        *("id", "turn", "judge", "overall", "unsafe", "unsafe.uncertainty", "failure")
+        *("id", "turn", "judge", "overall", "unsafe", "unsafe.uncertainty"),
+        *("unsafe.low", "unsafe.high", "failure"),
     ]
     assert frame["overall"].mean() == 3.25 and frame["turn"].max() == 3
+    assert frame["unsafe.low"].tolist()[1] == 0.2 and frame["unsafe.high"].tolist()[1] == 0.8
     assert frame["unsafe.uncertainty"].isna().tolist() == [True, False]
     assert judgements[1:] == Judgements([second]) and judgements[-1] == second
     monkeypatch.setitem(sys.modules, "pandas", None)

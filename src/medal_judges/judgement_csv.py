@@ -20,8 +20,8 @@ from medal_judges.foreign_text import FORMULA, plain_cell
 from medal_judges.jsonl import open_text
 from medal_judges.judgement import Judgement
 from medal_judges.judgement_table import (
+    DERIVED,
     NOT_IN_CSV,
-    UNCERTAINTY,
     ColumnKind,
     JudgementColumn,
     TableColumns,
@@ -115,8 +115,9 @@ def _csv_columns(path: str | Path, heads: Sequence[str]) -> list[JudgementColumn
             kind, place = "text", ("meta", head.removeprefix("meta."))
         elif 2 < i < failure:
             kind = "float"
-            uncertain = head.endswith(f".{UNCERTAINTY}")
-            place = (UNCERTAINTY if uncertain else "scores", head.removeprefix("scores."))
+            last = head.rpartition(".")[2]
+            derived = last in DERIVED and not head.startswith("scores.")
+            place = (last if derived else "scores", head.removeprefix("scores."))
         elif head.startswith("usage."):
             kind, place = "float", ("usage", head.removeprefix("usage."))
         columns.append(JudgementColumn(head, place, kind))

@@ -30,14 +30,16 @@ _BESIDE: Mapping[str, ColumnKind] = {
 NOT_IN_CSV = "not_in_csv"  # the column that names what a row had besides
 _NESTED = ("contributions", "details")
 UNCERTAINTY, DISTRIBUTION = "uncertainty", "distributions"
+INTERVAL: Mapping[str, int] = {"low": 0, "high": 1}  # an end of a score's interval: its index
+DERIVED = (UNCERTAINTY, *INTERVAL)  # columns that follow from others, and are not read
 _TYPES: Mapping[type, ColumnKind] = {bool: "bool", int: "int", float: "float", str: "text"}
 _LARGEST = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
 class JudgementColumn:
-    """``place``: keys that lead to the value in ``Judgement.to_record()``; ``uncertainty`` and a
-    dimension for what follows from a distribution."""
+    """``place``: keys that lead to the value in ``Judgement.to_record()``; one of
+    DERIVED and a dimension for what is worked out."""
 
     name: str
     place: tuple[str, ...]
@@ -47,6 +49,10 @@ class JudgementColumn:
         """The cell's value; None where there is none."""
         if self.place[0] == UNCERTAINTY:
             return judgement.uncertainty(self.place[1])
+        if self.place[0] in INTERVAL:
+            details = judgement.details.get(self.place[1])
+            ends = () if details is None else details.interval
+            return ends[INTERVAL[self.place[0]]] if len(ends) == 2 else None
         value: Any = record
         for key in self.place:
             value = value.get(key) if isinstance(value, Mapping) else None
@@ -64,6 +70,7 @@ class TableColumns:
     _dimensions: tuple[str, ...] | None = None
     _kept: dict[str, set[ColumnKind]] = field(default_factory=dict)
     _uncertain: dict[str, None] = field(default_factory=dict)
+    _bounded: dict[str, None] = field(default_factory=dict)
     _distributed: dict[str, None] = field(default_factory=dict)
     _usage: dict[str, None] = field(default_factory=dict)
     _filled: set[str] = field(default_factory=set)
@@ -87,6 +94,7 @@ class TableColumns:
             self._distributed[name] = None
             if judgement.uncertainty(name) is not None:
                 self._uncertain[name] = None
+        self._bounded.update({n: None for n, each in judgement.details.items() if each.interval})
         self._usage.update(dict.fromkeys(judgement.usage))
         self._filled.update(n for n in (*_BESIDE, *_NESTED) if getattr(judgement, n))
         self.rows += 1
@@ -121,9 +129,13 @@ class TableColumns:
             columns.append(JudgementColumn(name, place, kind))
 
         for name in self._dimensions or ():
-            add(name, ("scores", name), "float")
+            ending = name.rpartition(".")[2]  # a dimension ``risk.low`` is no end of an interval
+            add(f"scores.{name}" if ending in DERIVED else name, ("scores", name), "float")
         for name in self._uncertain:
             add(f"{name}.uncertainty", (UNCERTAINTY, name), "float")
+        for name in self._bounded:
+            for end in INTERVAL:
+                add(f"{name}.{end}", (end, name), "float")
         for name in self._distributed if whole else ():
             add(f"{name}.distribution", (DISTRIBUTION, name), "floats")
         for name, kind in _BESIDE.items():
@@ -157,7 +169,7 @@ def record_of(columns: Sequence[JudgementColumn], cells: Iterable[object]) -> di
     record: dict[str, Any] = {"scores": {}}
     for column, cell in zip(columns, cells, strict=True):
         first = column.place[0]
-        if first == UNCERTAINTY or (cell is None and first not in ("scores", "meta")):
+        if first in DERIVED or (cell is None and first not in ("scores", "meta")):
             continue
         if column.kind == "json" and cell is not None:
             try:

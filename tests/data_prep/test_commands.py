@@ -188,3 +188,10 @@ def test_a_source_is_written_to_a_file(tmp_path: Path) -> None:
     assert "3 dialogues written" in done.output
     kept = [row for row in load_spec("chitchat:test") if 6 <= len(row.dialogue.turns) <= 10]
     assert list(read_labelled(out)) == kept[:3]
+
+
+def test_audit_says_the_form_of_any_file(tmp_path: Path) -> None:
+    path = tmp_path / "chats.csv"
+    path.write_text("id,prompt,response\n1,hi,hello\n")
+    result = medal("audit", str(path))
+    assert result.exit_code == 0 and "form of the rows: prompt and response 1" in result.output

@@ -175,7 +175,7 @@ def audit_source(
     rows = load_spec(name, offline=offline or None, reading=reading, options=chats)
     audited = audit(rows)
     console = wide_console()
-    console.print(_forms(audited.forms))
+    console.print(_forms(reading.forms or audited.forms))
     table = Table("language", "dialogues", "turns", "edges u s e r", "expected", "clipped")
     for lang, one in sorted(audited.languages.items()):
         verdict = {True: "YES", False: "no", None: "cannot tell"}[one.clipped]

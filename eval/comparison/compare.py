@@ -74,11 +74,11 @@ def compare(
 ) -> SystemComparison:
     """Which system is better, per dimension and language.
 
-    ``systems``: files of scores, or of chats that ``judge`` scores, as ``{name: path}``, as
-    ``"name=path"`` or as paths. ``human``: files of labels, for all systems or ``{name: path}``;
-    the judge is then corrected by them (see stats/ppi.py). ``chats``: dialogues of score files, for
-    pairing by the first user turn and for columns. ``out``: a folder; chats scored before are kept
-    there and not scored again. Nothing else is written: see ``write_comparison``.
+    ``systems``: files of scores, or of chats that ``judge`` scores (the one in the package unless
+    given), as ``{name: path}``, ``"name=path"`` or paths. ``human``: files of labels, for all
+    systems or ``{name: path}``; they correct the judge (stats/ppi.py). ``chats``: dialogues of
+    score files, for first user turns and columns. ``out``: a folder; chats scored before are kept
+    there. Nothing else is written: see ``write_comparison``.
 
     Raises MedalError for one system only, files scored by different judges, and labels that fit no
     dialogue.
@@ -107,7 +107,7 @@ def compare(
     compared = ComparedRows(
         found.rows,
         find_contexts(found.rows, options.pair_by, options.context),
-        _directions(loaded, options.rubric),
+        _directions(found.judge_object, options.rubric),
         _clusters(found.rows, options.cluster),
         labels,
         options.difference,

@@ -88,6 +88,7 @@ def print_comparison(found: SystemComparison) -> None:
             tables.append(pairs_table(found, result))
     print_tables(tables, found.notes, piped=150)
     console = wide_console(piped=150)
+    console.print(f"Judge: {found.judge}", highlight=False, style="dim", soft_wrap=True)
     for sentence in found.verdicts():
         console.print(sentence, highlight=False, style="bold", soft_wrap=True)
 

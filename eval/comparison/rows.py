@@ -18,6 +18,7 @@ from medal_judges.judgement_files import holds_judgements, read_judgements
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.report.table import unique_slugs
+from medal_judges.shipped import BOXED
 from medal_judges.signature import Signature
 
 # What ``by``, ``context`` and ``cluster`` may name beside the columns that a row keeps.
@@ -106,12 +107,12 @@ def read_systems(
     read: Callable[[str | Path], Iterable[Dialogue]] = read_dialogues,
     progress: Callable[[int], None] | None = None,
 ) -> ScoredSystems:
-    """The rows of every file. Files of chats are scored by ``judge``, into ``out``/scores/ where
-    it is given (an earlier run is resumed). ``by``: the column that names the system, instead of
-    the file. ``chats``: files of dialogues that belong to the scores by id, for what scores lack.
+    """The rows of every file. Files of chats are scored by ``judge`` (the one in the package unless
+    given), into ``out``/scores/ where it is given (an earlier run is resumed). ``by``: the column
+    that names the system, instead of the file. ``chats``: files of dialogues that belong to the
+    scores by id, for what scores lack.
 
-    Raises MedalError for chats without a judge, files scored by other judges, and where ``by``
-    leaves fewer than two systems.
+    Raises MedalError for files scored by different judges, and for fewer than two systems.
     """
     texts = {dialogue.id: dialogue for path in chats for dialogue in read(path)}
     rows: list[ScoredDialogue] = []
@@ -122,12 +123,7 @@ def read_systems(
         if holds_judgements(source.path):
             judgements = list(read_judgements(source.path, partial=True))
         else:
-            if judge is None:
-                raise MedalError(
-                    f"{source.path}: these are dialogues without scores",
-                    hint="name a judge to score them: --judge human_embedded; or give what medal "
-                    "score wrote",
-                )
+            judge = judge or Judge.from_pretrained(BOXED)
             dialogues = list(read(source.path))
             known = {dialogue.id: dialogue for dialogue in dialogues}
             file = None if out is None else out / "scores" / f"{slug}.jsonl"

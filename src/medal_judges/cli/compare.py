@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,7 +17,7 @@ from medal_judges.reading.options import ReadOptions
 Files = Annotated[
     list[str],
     typer.Argument(
-        metavar="[NAME=]FILE...", help="Scores, or chats to be scored by --judge; one a system."
+        metavar="[NAME=]FILE...", help="Scores, or chats to be scored; one file a system."
     ),
 ]
 By = Annotated[
@@ -25,7 +26,10 @@ By = Annotated[
 ]
 ScoringJudge = Annotated[
     str | None,
-    typer.Option("--judge", help="Scores chats: shipped name, YAML file, folder or hub id."),
+    typer.Option(
+        "--judge",
+        help="Scores chats: shipped name, YAML file, folder or hub id; boxed unless given.",
+    ),
 ]
 Human = Annotated[
     list[str] | None,
@@ -91,21 +95,22 @@ def compare(
     from medal_judges.eval.comparison.report import print_comparison, write_comparison
     from medal_judges.eval.comparison.rows import named_sources
     from medal_judges.inference.judge_choice import choose_judge
-    from medal_judges.reading.containers import expected_rows
+    from medal_judges.judgement_files import holds_judgements
     from medal_judges.reading.dialogues import dialogues_of, labelled_of
     from medal_judges.report.progress import ProgressBar
+    from medal_judges.shipped import BOXED
 
     if difference == 0:
         raise ConfigError("--difference is above 0: every number of dialogues shows one of 0")
+    sources = {source.name: source.path for source in named_sources(files)}
+    if judge is None and not all(map(holds_judgements, sources.values())):
+        judge = BOXED
     loaded = None if judge is None else choose_judge(judge, device=device, dtype=dtype).load()
     options = CompareOptions(
         by, dimension or (), pair_by, context, cluster, difference, weights or "none", rubric
     )
-    sources = {source.name: source.path for source in named_sources(files)}
     reading = reading_report(forms, None if out is None else out / "skipped.jsonl")
-    rows = [expected_rows(str(path)) for path in sources.values()]
-    total = sum(known) if len(known := [n for n in rows if n is not None]) == len(rows) else None
-    with ProgressBar("judging", total, visible=judge is not None) as bar:
+    with ProgressBar("judging", _expected(sources.values()), visible=judge is not None) as bar:
         found = compared(
             sources,
             options,
@@ -121,3 +126,12 @@ def compare(
     print_comparison(found)
     if out is not None:
         typer.echo(write_comparison(found, out))
+
+
+def _expected(paths: Iterable[Path]) -> int | None:
+    """How many dialogues the files hold; None where one of them does not say."""
+    from medal_judges.reading.containers import expected_rows
+
+    rows = [expected_rows(str(path)) for path in paths]
+    known = [count for count in rows if count is not None]
+    return sum(known) if len(known) == len(rows) else None

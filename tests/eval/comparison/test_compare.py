@@ -101,8 +101,9 @@ def test_chats_are_scored_kept_and_paired_by_opening(write: Write, tmp_path: Pat
     (out / "scores" / "old.jsonl").write_text("".join(kept.splitlines(True)[:7]))
     again = compare([old, new], options, judge="length", out=out)
     assert again.on("overall").pairs[0].difference == pair.difference
-    with pytest.raises(MedalError, match="dialogues without scores"):
-        compare([old, new])
+    boxed = compare([old, new], options)  # the judge in the package
+    assert boxed.judge.startswith("judge:boxed")
+    assert boxed.on("overall").pairs[0].difference.shared == 30
 
 
 def test_a_greeting_is_no_context_and_counted_ids_are_none(write: Write) -> None:

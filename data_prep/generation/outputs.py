@@ -130,7 +130,7 @@ def _read_record(path: Path) -> RunRecord:
     """The record at ``path``. Raises MedalError where it is none that a run wrote."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         record = None
     if not isinstance(record, dict) or not RunRecord.__required_keys__ <= set(record):
         raise MedalError(

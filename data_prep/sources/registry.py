@@ -191,7 +191,7 @@ def _file_rows(
         ) from error
     try:
         yield from part.read(path)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise SourceError(
             f"{path}: not in the public form of {source.name} ({type(error).__name__}: {error})",
             hint=_where(part),

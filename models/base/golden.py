@@ -138,7 +138,7 @@ def read_golden(folder: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
         if not record["scores"] or len(record["scores"]) != len(record["dialogues"]):
             raise ValueError("its scores are not one for each dialogue")
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise JudgeLoadError(f"{path}: not golden scores: {error}") from error
     return dict(record)
 

@@ -305,7 +305,7 @@ def _disk_full(repo_id: str, error: OSError) -> tuple[str, str]:
 def _require_family(repo_id: str, path: Path) -> None:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _no_judge(repo_id, "its config.json is no JSON") from error
     if not isinstance(config, dict) or "family" not in config:
         kind = config.get("model_type") if isinstance(config, dict) else None

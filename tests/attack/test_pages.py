@@ -1,0 +1,141 @@
+"""Markup, scripts, formulas and escape sequences in ids, chatbots, dimensions, comments and texts:
+text on every page, in every table, and on the terminal. The pages are parsed here, and opened in
+headless Chromium with a listener for any script, alert or request (``-m browser``)."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
+
+from ..browser import DESKTOP, Browser
+from .test_servers import http, raw_server
+
+HOSTILE = [
+    '<script>window.hit=1;fetch("LISTEN/s")</script>',
+    '"><img src="LISTEN/i" onerror="window.hit=1">',
+    "'><svg onload=alert(1)><a href='javascript:window.hit=1'>x</a>",
+    '</title></style></script><iframe src="LISTEN/f"></iframe>',
+    "<style>@import 'LISTEN/c'; *{background:url(LISTEN/b)}</style>",
+    "[x](javascript:window.hit=1) ![y](LISTEN/m) <b>bold</b>",
+    '=HYPERLINK("LISTEN/x","y")',
+    "@SUM(1+1)*cmd|' /C calc'!A0",
+    "\x1b[31mred\x1b]0;title\x07",
+    "{{7*7}} {% raw %} ${7*7} %(x)s \u202egnirts\u202c",
+    "<!-- --> <![CDATA[x]]> &lt;script&gt; \u2028",
+]
+
+
+def rows(listen: str) -> list[dict[str, Any]]:
+    texts = [text.replace("LISTEN", listen) for text in HOSTILE]
+    made = []
+    for number in range(44):
+        bad = texts[number % len(texts)]
+        turns = [
+            {"role": "user", "content": f"{bad} said {number}"},
+            {"role": "assistant", "content": f"answer {number} {bad}"},
+        ]
+        labels = {"overall": [1 + number % 5, 1 + (number + 1) % 5], texts[0]: [number % 2, 1]}
+        made.append(
+            {
+                "id": f"{bad}-{number}",
+                "lang": ("en", "de")[number % 2],
+                "dialogue": turns * (1 + number % 3),
+                "models": {"assistant": texts[number % 4], "user": texts[5]},
+                "source": texts[1],
+                "labels": labels,
+                "scales": {"overall": [1, 5], texts[0]: [0, 1]},
+                "comments": {"overall": bad},
+            }
+        )
+    return made
+
+
+def medal(*arguments: object) -> str:
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    assert done.exit_code == 0, (arguments, done.output, done.exception)
+    return done.output
+
+
+def made_pages(folder: Path, listen: str) -> tuple[list[Path], list[str]]:
+    """(pages, what was printed) of every command that makes pages."""
+    source = folder / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows(listen)), encoding="utf-8")
+    scores = folder / "scores.jsonl"
+    printed = [
+        medal("score", source, "--judge", "length", "--out", scores, "--keep", "chatbot"),
+        medal("agreement", source, "--out", folder / "agreement"),
+        medal("data", "stats", source, "--no-lemmas", "--out", folder / "stats"),
+        medal("report", scores, "--chats", source, "--by", "chatbot", "--out", folder / "report"),
+        medal("compare", scores, "--by", "chatbot", "--out", folder / "compare"),
+    ]
+    return sorted(folder.rglob("*.html")), printed
+
+
+class Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.scripts: list[str] = []
+        self._inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._inside = tag == "script"
+        if tag in ("iframe", "object", "embed", "base", "form", "b"):
+            self.found.append(tag)
+        for name, value in attrs:
+            place = (value or "").strip().lower()
+            if name.startswith("on") or place.startswith(("javascript:", "http:", "file:")):
+                self.found.append(f"{tag} {name}={value}")
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.scripts.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = False
+
+
+def test_no_text_becomes_markup_a_formula_or_a_command(tmp_path: Path) -> None:
+    pages, printed = made_pages(tmp_path, "http://127.0.0.1:9")
+    assert len(pages) >= 4
+    for page in pages:
+        parsed = Elements()
+        parsed.feed(page.read_text(encoding="utf-8"))
+        assert not parsed.found, (page, parsed.found)
+        assert not any("window.hit" in script for script in parsed.scripts), page
+    for table in tmp_path.rglob("*.csv"):
+        with table.open(encoding="utf-8-sig", newline="") as stream:
+            for line in csv.reader(stream):
+                for cell in line:
+                    assert not cell.startswith(("=", "@", "\t", "\r")), (table, cell)
+    for text in printed:
+        assert "\x1b" not in text and "\x07" not in text
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium here")
+def test_pages_run_nothing_and_ask_for_nothing_in_a_browser(tmp_path: Path) -> None:
+    with raw_server(http(200, "x")) as listener:
+        listen = f"http://127.0.0.1:{listener.server_address[1]}"
+        pages, _ = made_pages(tmp_path, listen)
+        browser = Browser(tmp_path / "profile")
+        try:
+            for page in pages:
+                browser.open(page, DESKTOP, "light")
+                assert browser.ask("window.hit === undefined"), page
+                assert browser.ask("document.querySelectorAll('iframe, [onerror]').length") == 0
+                assert all(address.startswith(("file:", "data:")) for address in browser.requests())
+                dialogs = [e for e in browser.events if "javascriptDialog" in e.get("method", "")]
+                assert not dialogs and not browser.complaints(), (page, browser.complaints())
+        finally:
+            browser.close()
+        assert not listener.seen

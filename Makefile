@@ -19,7 +19,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart readme walks pipeline test test-slow test-browser lint llm clean
+.PHONY: quickstart boxed readme walks pipeline test test-slow test-browser lint llm clean
 
 quickstart: .venv/.quickstart
 	@for name in $(WITH); do $(BIN)/medal data fetch $$name || exit 1; done
@@ -34,6 +34,11 @@ quickstart: .venv/.quickstart
 	$(OFFLINE) $(BIN)/medal score $(RUN)/planted.jsonl --judge $(RUN)/judge \
 	    --out $(RUN)/scores.jsonl --overwrite
 	$(OFFLINE) $(BIN)/medal benchmark --config configs/benchmark/quickstart.yaml
+
+# The judge in the package, from its data: needs dialogue_eval and ConTurE (docs/boxed.md).
+boxed: .venv/.dev
+	$(OFFLINE) $(BIN)/medal train --config configs/train/boxed.yaml
+	$(OFFLINE) $(BIN)/python tests/boxed_package.py runs/boxed models/boxed
 
 # The documents' quickstart figures, written from the run of this machine.
 readme: quickstart

@@ -1,0 +1,57 @@
+"""Puts the judge of configs/train/boxed.yaml into the package: ``boxed_package.py FOLDER TARGET``.
+
+The head of ``repetitive`` is taken out on the way: it tells what its own raters said, and says no
+of every dialogue of ABC-Eval (F1 0.00 where two in three have the issue), so the judge must not
+tell it. Golden scores are taken again and the card is written; what is left of the weights is the
+run's own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+
+from medal_judges import Judge
+from medal_judges.models.base.golden import check_in_fresh_process, write_golden
+from medal_judges.training.card.card import write_card
+
+LEFT_OUT = "repetitive"
+AS_THEY_ARE = ("train_config.json", "data.json")
+
+
+def package(folder: Path, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    names = [dimension["name"] for dimension in config["dimensions"]]
+    place = names.index(LEFT_OUT)
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: t for name, t in weights.items() if f".heads.{LEFT_OUT}." not in name}
+    columns = [column for column in range(len(names)) if column != place]
+    kept["shares"] = kept["shares"][:, columns].contiguous()
+    save_file(kept, target / "model.safetensors", metadata={"format": "pt"})
+    config["dimensions"].pop(place)
+    for fitted in ("calibration", "turn_means"):
+        config[fitted].pop(LEFT_OUT, None)
+    _write(target / "config.json", config)
+    for name in AS_THEY_ARE:
+        (target / name).write_bytes((folder / name).read_bytes())
+    figures = json.loads((folder / "validation.json").read_text(encoding="utf-8"))
+    told = {key: value for key, value in figures.items() if key == "spearman/overall"}
+    _write(target / "validation.json", told)
+    rows = json.loads((folder / "agreement.json").read_text(encoding="utf-8"))
+    _write(target / "agreement.json", [row for row in rows if row["dimension"] != LEFT_OUT])
+    judge = Judge.from_pretrained(target)
+    write_golden(judge, target)
+    check_in_fresh_process(target, judge.load_options())
+    write_card(target)
+
+
+def _write(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    package(Path(sys.argv[1]), Path(sys.argv[2]))

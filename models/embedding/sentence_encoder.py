@@ -40,7 +40,9 @@ class SentenceEncoder:
                 f"{folder.parent}: the judge has no {folder.name}/modules.json",
                 hint="copy or download the whole folder again",
             )
-        return cls(_load(str(folder), folder.name, device=device, local_files_only=True))
+        model = _load(str(folder), folder.name, device=device, local_files_only=True)
+        _require_own_weights(model, folder)
+        return cls(model)
 
     def save(self, folder: Path) -> None:
         """Write the model into ``folder``, safetensors only."""
@@ -94,6 +96,27 @@ class SentenceEncoder:
             return_offsets_mapping=offsets,
             truncation=False,
             verbose=False,
+        )
+
+
+def _require_own_weights(model: SentenceTransformer, folder: Path) -> None:
+    """Raise JudgeLoadError where config and weights in ``folder`` are of two networks: what the
+    file lacks would have been drawn at random, and what it has beyond would have been left out."""
+    from safetensors import safe_open
+
+    saved: set[str] = set()
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, "pt") as file:
+            saved |= set(file.keys())
+    network: Any = model[0]
+    state = network.auto_model.state_dict()
+    stored = {state[name].data_ptr() for name in saved & state.keys()}
+    missing = sorted(n for n in state.keys() - saved if state[n].data_ptr() not in stored)
+    if wrong := [*missing, *sorted(saved - state.keys())]:
+        raise JudgeLoadError(
+            f"{folder}: its weights and its config.json do not fit: {wrong[0]} "
+            f"and {len(wrong) - 1} more",
+            hint="copy or download the whole folder again",
         )
 
 

@@ -172,3 +172,15 @@ def test_a_folder_that_is_not_whole_says_so(encoder: SentenceEncoder, tmp_path: 
 def test_a_folder_without_a_model(tmp_path: Path) -> None:
     with pytest.raises(JudgeLoadError, match="cannot load the sentence encoder"):
         SentenceEncoder.create(str(tmp_path), None)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_network_of_another_depth_than_its_weights_is_refused(
+    encoder: SentenceEncoder, tmp_path: Path, layers: int
+) -> None:
+    """Layers that the file lacks would be drawn at random, those beyond be left out."""
+    folder = judge_of(encoder).save_pretrained(tmp_path / "judge")
+    path = folder / "encoder" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_hidden_layers": layers}))
+    with pytest.raises(JudgeLoadError, match="do not fit"):
+        Judge.from_pretrained(folder)

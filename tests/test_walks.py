@@ -1,4 +1,4 @@
-"""What the walks in docs/walks show is what their commands print."""
+"""What README.md and the walks in docs/walks show is what their commands print."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .walks import WALKS, rewritten, run_walk, steps
+from .walks import TOLD, rewritten, run_walk, steps
 
 WALK = """Text.
 
@@ -44,7 +44,7 @@ def test_commands_of_a_walk_share_a_shell_and_their_output_is_written_back(tmp_p
     assert list(tmp_path.iterdir()) == [file]  # what a walk makes stays out of the documents
 
 
-@pytest.mark.parametrize("walk", sorted(WALKS.glob("*.md")), ids=lambda walk: walk.stem)
+@pytest.mark.parametrize("walk", TOLD, ids=lambda walk: walk.stem)
 def test_the_walk_shows_what_its_commands_print(walk: Path) -> None:
     told = steps(walk.read_text(encoding="utf-8"))
     assert told

@@ -1,6 +1,6 @@
-"""The walks in docs/walks: their commands run as written, their output is what came.
+"""The walks in docs/walks and README.md: their commands run as written, their output is what came.
 
-    python tests/walks.py [docs/walks/*.md]
+    python tests/walks.py [README.md docs/walks/*.md]
 
 (``make walks``.) A walk is Markdown with blocks ```` ```console ````: a line that begins with
 ``$ `` is a command (``> `` continues it), all else up to the next command is its output. All
@@ -22,7 +22,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-WALKS = Path(__file__).parent.parent / "docs" / "walks"
+ROOT = Path(__file__).parent.parent
+WALKS = ROOT / "docs" / "walks"
+TOLD = (ROOT / "README.md", *sorted(WALKS.glob("*.md")))
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _MARK = "-- walk: end of command --"
 # What another run or a slower machine changes, and no reader of a walk looks for.
@@ -97,7 +99,7 @@ def run_walk(walk: Path) -> list[Step]:
     told = steps(walk.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "walk"
-        shutil.copytree(walk.parent, folder)
+        shutil.copytree(WALKS, folder)
         return run(told, folder)
 
 
@@ -117,5 +119,5 @@ def rewritten(text: str, came: Sequence[Step]) -> str:
 
 
 if __name__ == "__main__":
-    for file in [Path(name) for name in sys.argv[1:]] or sorted(WALKS.glob("*.md")):
+    for file in [Path(name) for name in sys.argv[1:]] or TOLD:
         file.write_text(rewritten(file.read_text("utf-8"), run_walk(file)), encoding="utf-8")

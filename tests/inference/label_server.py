@@ -31,16 +31,16 @@ def module(name: str) -> ModuleType:
 def answer(body: dict[str, Any]) -> str:
     """The JSON object asked for, with the values that the dialogue names."""
     said = body["messages"][-1]["content"]
-    told = dict(re.findall(r"(\w+)=([\w,.]+)", " ".join(re.findall(r"<<(.*?)>>", said))))
+    marked = re.findall(r"<(?:<|&lt;)(.*?)>>", said)  # a fenced prompt escapes the second bracket
+    told = dict(re.findall(r"(\w+)=([\w,.]+)", " ".join(marked)))
     keys = body["response_format"]["json_schema"]["schema"]["properties"]
     found = {}
     for key in keys:
         name = "overall" if key == "overall_quality_rating" else key
         values = told.get(name, "5" if name == "overall" else "0").split(",")
         value = values[body.get("seed", 0) % len(values)]
-        marked = value != "0"
         label = None if value == "x" else int(value)
-        found[key] = {"label": label, "comment": f"Because of {name}." if marked else ""}
+        found[key] = {"label": label, "comment": f"Because of {name}." if value != "0" else ""}
     return json.dumps(found)
 
 

@@ -298,6 +298,15 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    require_weights_file(path)
+    try:
+        return dict(load_file(path))
+    except (SafetensorError, OSError) as error:
+        raise JudgeLoadError(f"{path}: not a whole safetensors file: {error}") from error
+
+
+def require_weights_file(path: Path) -> None:
+    """Raise JudgeLoadError where ``path`` is missing, with the pickles that lie in its place."""
     if not path.is_file():
         there = sorted(p.name for p in path.parent.glob("*") if p.suffix in (".bin", ".pt", ".pkl"))
         only = f"; {', '.join(there)} is a pickle, which can run code when it is opened"
@@ -305,10 +314,6 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             f"{path.parent}: the judge has no {path.name}{only if there else ''}",
             hint="copy or download the whole folder again",
         )
-    try:
-        return dict(load_file(path))
-    except (SafetensorError, OSError) as error:
-        raise JudgeLoadError(f"{path}: not a whole safetensors file: {error}") from error
 
 
 def load_weights(module: nn.Module, path: Path, *, besides: str = "") -> None:

@@ -96,7 +96,16 @@ class EmbeddingJudge(LearnedJudge):
                 search += csv.DictReader(stream)
         config = EmbeddingConfig(**saved["embedding"])
         encoder = SentenceEncoder.load(folder / ENCODER_FOLDER, device)
-        return cls(config, encoder, nets=nets, search=search, **learned_state(saved))
+        judge = cls(config, encoder, nets=nets, search=search, **learned_state(saved))
+        width = len(judge.reader.is_feature)
+        for name, net in nets.items():
+            if len(net.mean) != width:
+                raise JudgeLoadError(
+                    f"{path}: the net of {name} reads {len(net.mean)} numbers, and the config "
+                    f"describes {width}",
+                    hint="the folder mixes files of two judges: copy or download it whole",
+                )
+        return judge
 
     # -- the hooks of Judge ----------------------------------------------------------------------
 

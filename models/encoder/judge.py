@@ -15,7 +15,18 @@ from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration, Head, HeadKind
 from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge, learned_state
-from medal_judges.models.base.saving import WEIGHTS_NAME, load_weights, read_config, write_weights
+from medal_judges.models.base.network_size import (
+    require_countable,
+    require_network,
+    require_vocabulary,
+    saved_shapes,
+)
+from medal_judges.models.base.saving import (
+    WEIGHTS_NAME,
+    load_weights,
+    read_config,
+    write_weights,
+)
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
 from medal_judges.models.encoder.body import (
     body_hash,
@@ -126,17 +137,32 @@ class EncoderJudge(NetworkJudge):
 
         saved = read_config(folder)
         state = learned_state(saved)
-        config = EncoderConfig(**saved["encoder"])
+        config, weights = EncoderConfig(**saved["encoder"]), folder / WEIGHTS_NAME
+        dimensions, tensors = state["dimensions"], saved_shapes(weights)
         tokenizer: PreTrainedTokenizerBase
+        require_countable(saved["encoder"], len(tensors), folder)
         if config.save_body:
             shape = AutoConfig.for_model(**saved["body"])
-            body = without_pooler(AutoModel.from_config(shape, trust_remote_code=False))  # type: ignore[no-untyped-call]
+
+            def built() -> EncoderNet:
+                body = AutoModel.from_config(shape, trust_remote_code=False)  # type: ignore[no-untyped-call]
+                return EncoderNet(without_pooler(body), shape.hidden_size, config, dimensions)
+
+            require_countable(saved["body"], len(tensors), folder)
+            require_network(built, weights)
+            net = built()
             tokenizer = AutoTokenizer.from_pretrained(folder / TOKENIZER, trust_remote_code=False)
         else:
             body, tokenizer = load_body(config.base, config.base_revision)
             require_body(config.base, config.base_revision, saved["body_hash"], folder)
-        net = EncoderNet(body, body.config.hidden_size, config, state["dimensions"])
-        load_weights(net, folder / WEIGHTS_NAME, besides="" if config.save_body else BODY)
+            require_network(
+                lambda: EncoderNet(body, body.config.hidden_size, config, dimensions),
+                weights,
+                besides=BODY,
+            )
+            net = EncoderNet(body, body.config.hidden_size, config, dimensions)
+        require_vocabulary(tokenizer, net.body, folder)
+        load_weights(net, weights, besides="" if config.save_body else BODY)
         means = saved["turn_means"]
         return cls(net, tokenizer, turn_means=means, device=device, dtype=dtype, **state)
 

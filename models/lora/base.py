@@ -7,7 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.errors import ConfigError, JudgeLoadError, MissingExtraError
+from medal_judges.models.base.network_size import require_all_loaded, require_whole_model
 from medal_judges.models.base.saving import read_weights, require_same_keys
 from medal_judges.models.llm.local.weights import model_path
 from medal_judges.models.lora.config import LoraConfig
@@ -41,14 +42,17 @@ def load_base(
     import torch
     from transformers import AutoModel, AutoModelForCausalLM
 
-    kind = AutoModel if config.head == "scoring" else AutoModelForCausalLM
+    kind: Any = AutoModel if config.head == "scoring" else AutoModelForCausalLM
+    if source is not None:
+        require_whole_model(Path(source))
     try:
-        return kind.from_pretrained(
+        model, loaded = kind.from_pretrained(
             model_path(config.base) if source is None else source,
             revision=config.base_revision if source is None else None,
             dtype=torch.float32,
             use_safetensors=True,
             trust_remote_code=False,
+            output_loading_info=True,
             **_quantisation(config, device),
         )
     except (OSError, ValueError) as error:
@@ -56,6 +60,9 @@ def load_base(
             f"cannot load the base model {config.base}: {error}",
             hint="a hub id, a folder with safetensors weights, or embedded:smollm2",
         ) from error
+    if source is not None:  # a base from the Hub may bring a head that is not asked for
+        require_all_loaded(loaded, Path(source))
+    return model
 
 
 def _quantisation(config: LoraConfig, device: str | torch.device | None) -> dict[str, Any]:
@@ -165,6 +172,9 @@ def load_adapter(config: LoraConfig, folder: Path) -> Any:
     need_peft()
     path = folder / ADAPTER / "adapter_model.safetensors"
     state = read_weights(path)
+    ranks = {v.shape[0] for k, v in state.items() if ".lora_A." in k}
+    if ranks != {config.rank}:  # before adapters of any size are made
+        raise JudgeLoadError(f"{path}: adapters of rank {sorted(ranks)}, not {config.rank}")
     model = adapted(load_base(config), config)
     from peft import get_peft_model_state_dict, set_peft_model_state_dict
 

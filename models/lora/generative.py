@@ -15,6 +15,7 @@ from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import LearnedState
+from medal_judges.models.base.network_size import require_vocabulary
 from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import torch_device, torch_dtype
 from medal_judges.models.llm.local.model import LocalModel
@@ -111,9 +112,12 @@ class GenerativeLoraJudge(PromptedJudge):
     ) -> GenerativeLoraJudge:
         """The judge saved in ``folder``; see LoraJudge.load."""
         rubric, prompt = str(folder / RUBRIC), str(folder / PROMPT)
+        network = load_adapter(config, folder)
+        tokenizer = load_tokenizer(config, folder / TOKENIZER)
+        require_vocabulary(tokenizer, network, folder)
         return cls(
-            load_adapter(config, folder),
-            load_tokenizer(config, folder / TOKENIZER),
+            network,
+            tokenizer,
             config,
             _settings(config, state["name"], rubric, prompt, state["dimensions"]),
             facts=state["facts"],

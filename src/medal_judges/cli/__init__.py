@@ -198,6 +198,13 @@ def no_space(error: OSError) -> str:
     )
 
 
+def _no_memory(error: BaseException) -> bool:
+    """Whether ``error`` is of an address space limit: of Python, of a library's file, of torch."""
+    said = str(error).lower()
+    parts = ("failed to map segment", "cannot allocate memory", "can't allocate memory")
+    return isinstance(error, MemoryError) or any(part in said for part in parts)
+
+
 def main() -> None:
     """Entry point: a MedalError, or a path that cannot be read or written, is one clear message
     and an exit code, not a traceback."""
@@ -221,6 +228,13 @@ def main() -> None:
             raise
         hint = "give another path, or --debug to see where it was used"
         typer.echo(f"error: {error.filename}: {error.strerror}\n  {hint}", err=True)
+        sys.exit(2)
+    except (MemoryError, ImportError, RuntimeError) as error:
+        if debug or not _no_memory(error):
+            raise
+        hint = "raise the limit (ulimit -v), or take a smaller judge; the same command resumes"
+        said = str(error) or type(error).__name__
+        typer.echo(f"error: this process gets no more memory: {said}\n  {hint}", err=True)
         sys.exit(2)
     except (KeyboardInterrupt, SystemExit) as ended:  # newer typers make the one of the other
         if isinstance(ended, SystemExit) and ended.code != 130:

@@ -44,7 +44,11 @@ def test_commands_of_a_walk_share_a_shell_and_their_output_is_written_back(tmp_p
     assert list(tmp_path.iterdir()) == [file]  # what a walk makes stays out of the documents
 
 
-@pytest.mark.parametrize("walk", TOLD, ids=lambda walk: walk.stem)
+# README's in the suite, the others with the slow ones: a walk starts ten processes.
+WALKED = [TOLD[0], *(pytest.param(walk, marks=pytest.mark.slow) for walk in TOLD[1:])]
+
+
+@pytest.mark.parametrize("walk", WALKED, ids=lambda walk: walk.stem)
 def test_the_walk_shows_what_its_commands_print(walk: Path) -> None:
     told = steps(walk.read_text(encoding="utf-8"))
     assert told

@@ -70,6 +70,7 @@ def test_a_reader_that_leaves_is_no_error(chats: Path) -> None:
     assert "Exception ignored" not in said
 
 
+@pytest.mark.slow
 def test_32_file_handles_are_enough(chats: Path) -> None:
     done = subprocess.run(
         [*MEDAL, str(chats), "--judge", "length", "--out", str(chats.with_name("scores.jsonl"))],
@@ -80,6 +81,7 @@ def test_32_file_handles_are_enough(chats: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_an_address_space_limit_is_a_message(chats: Path) -> None:
     small = 200_000 * 1024  # torch does not fit
     done = subprocess.run(

@@ -201,7 +201,13 @@ def test_a_local_model_is_loaded_once_whoever_asks(tiny_llama: Path) -> None:
     assert len(set(map(id, models))) == 1
 
 
-@pytest.mark.parametrize("family", ["embedding", "encoder", "lora", "hybrid"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "embedding",
+        *(pytest.param(f, marks=pytest.mark.slow) for f in ("encoder", "lora", "hybrid")),
+    ],
+)
 def test_trained_judges_on_threads(family: str, made_judges: dict[str, Path]) -> None:
     judge = Judge.from_pretrained(made_judges[family])
     alone = [[row.scores["overall"] for row in judge.score(dialogues(n))] for n in range(12)]

@@ -24,17 +24,21 @@ def windows(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def budget_batches(
-    items: Sequence[T], length: Callable[[T], int], budget: int
+    items: Sequence[T], length: Callable[[T], int], budget: int, *, tight: bool = False
 ) -> Iterator[list[T]]:
     """Batches sorted by length, longest first, whose padded size (count x longest) fits ``budget``.
 
     An item longer than the budget is a batch of its own. Longest first, so that memory runs out at
-    once or not at all.
+    once or not at all. ``tight``: a batch that has a sixteenth of the budget also ends where the
+    next item is under four fifths of its longest. Turns of 32 dialogues, whose lengths differ much,
+    are else padded to twice their tokens (of 192 dialogues to 1.3 times; tight: 1.1 of both).
     """
     batch: list[T] = []
     longest = 0
     for item in sorted(items, key=length, reverse=True):
-        if batch and (len(batch) + 1) * longest > budget:
+        full = (len(batch) + 1) * longest > budget
+        large = tight and len(batch) * longest >= budget / 16
+        if batch and (full or (large and length(item) < 0.8 * longest)):
             yield batch
             batch = []
         if not batch:

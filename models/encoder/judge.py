@@ -200,7 +200,8 @@ class EncoderJudge(NetworkJudge):
             total, count = self.net.piece_sums(ids.to(self.device), mask.to(self.device))
             return list(zip([row for row, _ in batch], total.cpu(), count.cpu(), strict=True))
 
-        for batch in budget_batches(flat, lambda entry: len(entry[1]), self.token_budget):
+        budget = self.token_budget
+        for batch in budget_batches(flat, lambda entry: len(entry[1]), budget, tight=True):
             for row, total, count in retry_on_oom(piece_sums, batch):
                 sums[row] += total
                 counts[row] += count

@@ -141,7 +141,7 @@ class TurnMetric(Judge, Generic[C]):
         asked = [query for request in requests for query in request.payload.asked]
         sequences = sorted({query.ids for query in asked if query.dimension in needed})
         probabilities: dict[TokenIds, float] = {}
-        for batch in budget_batches(sequences, len, self.token_budget):
+        for batch in budget_batches(sequences, len, self.token_budget, tight=True):
             probabilities.update(zip(batch, retry_on_oom(self._forward, batch), strict=True))
         return [self._predicted(request, dimensions, probabilities) for request in requests]
 

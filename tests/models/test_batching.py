@@ -14,6 +14,19 @@ def test_every_item_comes_once_and_fits_the_budget() -> None:
     assert batches[0] == [8]  # longest first, and longer than the budget: alone
 
 
+def test_tight_batches_waste_little_on_turns_of_any_length() -> None:
+    lengths = [1 + (7 * i * i) % 97 for i in range(640)]
+    padded = {}
+    for tight in (False, True):
+        batches = list(budget_batches(range(640), lambda i: lengths[i], 8192, tight=tight))
+        assert sorted(i for batch in batches for i in batch) == list(range(640))
+        padded[tight] = sum(len(batch) * lengths[batch[0]] for batch in batches)
+        assert all(len(batch) * lengths[batch[0]] <= 8192 for batch in batches)
+    assert padded[True] < 1.2 * sum(lengths) < padded[False]
+    same = list(budget_batches(range(50), lambda i: 20, 8192, tight=True))
+    assert len(same) == 1  # nothing is parted that is of one length
+
+
 def test_windows_cut_a_stream() -> None:
     assert list(windows(iter(range(5)), 2)) == [[0, 1], [2, 3], [4]]
     assert list(windows(iter(()), 2)) == []

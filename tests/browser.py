@@ -5,11 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+# The mark of a file of tests that open pages: run with -m browser.
+CHROMIUM = [
+    pytest.mark.browser,
+    pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed"),
+]
 DESKTOP, PHONE = 1280, 390
 
 # Contrast of every visible text with the first opaque ground behind it, by WCAG's formula.

@@ -45,13 +45,11 @@ class InjectedResult:
     threshold), ``recall``, ``localisation`` (the turn with the largest contribution among the
     assistant's carries the issue; ties share the point) and ``localisation_chance`` (the same for
     a turn drawn at random). Everything lies in [0, 1].
-    ``by_strength`` has ``recall``, ``auc_clean`` and ``win_rate`` of each strength.
     ``rows`` and ``scored`` count the rows of each kind.
     """
 
     issue: str
     figures: Mapping[str, Counted]
-    by_strength: Mapping[int, Mapping[str, Counted]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     scored: Mapping[str, int] = field(default_factory=dict)
 
@@ -62,7 +60,6 @@ class _Row:
     score: float
     group: str
     pair: str
-    strength: int
     hit: float | None  # localisation, injected rows with contributions only
     chance: float | None
 
@@ -96,21 +93,13 @@ def _of_issue(
 ) -> InjectedResult:
     mine = [row for row in listed if row.extra["planted"]["issue"] in (issue, None)]
     rows = [scored for row in mine if (scored := _row(row, judged, known.get(row.id))) is not None]
-    figure = _Figures(rows)
-    injected = [row for row in rows if row.kind == "planted"]
-    strengths = sorted({row.strength for row in injected})
     kinds = ("planted", "innocent", "clean")
     return InjectedResult(
         issue=issue,
-        figures=figure.all(),
-        by_strength={s: _Figures(_of_strength(rows, s)).core() for s in strengths},
+        figures=_Figures(rows).all(),
         rows={k: sum(r.extra["planted"]["kind"] == k for r in mine) for k in kinds},
         scored={k: sum(r.kind == k for r in rows) for k in kinds},
     )
-
-
-def _of_strength(rows: Sequence[_Row], strength: int) -> list[_Row]:
-    return [row for row in rows if row.kind == "clean" or row.strength == strength]
 
 
 def _row(row: LabelledDialogue, issue: str, judgement: Judgement | None) -> _Row | None:
@@ -124,9 +113,7 @@ def _row(row: LabelledDialogue, issue: str, judgement: Judgement | None) -> _Row
         hit, chance = localisation(
             contributions.turns, row.dialogue.assistant_turns, tuple(about["turns"])
         )
-    return _Row(
-        about["kind"], float(score), row.group, about["pair"], about["strength"], hit, chance
-    )
+    return _Row(about["kind"], float(score), row.group, about["pair"], hit, chance)
 
 
 def localisation(
@@ -151,7 +138,10 @@ class _Figures:
     rows: Sequence[_Row]
 
     def all(self) -> dict[str, Counted]:
-        further = {
+        return {
+            "recall": self._alarms("planted"),
+            "auc_clean": self._versus("clean", area),
+            "win_rate": self._win_rate(),
             "f1_clean": self._versus("clean", weighted_f1),
             "f1_control": self._versus("innocent", weighted_f1),
             "auc_control": self._versus("innocent", area),
@@ -161,14 +151,6 @@ class _Figures:
             "localisation_chance": self._mean(
                 [r for r in self.rows if r.chance is not None], _chance, _NO_TURN
             ),
-        }
-        return further | self.core()
-
-    def core(self) -> dict[str, Counted]:
-        return {
-            "recall": self._alarms("planted"),
-            "auc_clean": self._versus("clean", area),
-            "win_rate": self._win_rate(),
         }
 
     def _versus(self, kind: str, statistic: Callable[[Floats, Floats, Floats], float]) -> Counted:

@@ -23,10 +23,10 @@ ISSUE = "unsafe"
 TURNS = (Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c"), Turn("assistant", "d"))
 
 
-def row(number: int, kind: str, strength: int = 1, issue: str | None = ISSUE) -> LabelledDialogue:
+def row(number: int, kind: str, issue: str | None = ISSUE) -> LabelledDialogue:
     about = {
         "issue": None if kind == "clean" else issue,
-        "strength": 0 if kind == "clean" else strength,
+        "strength": 0 if kind == "clean" else 1,
         "turns": [] if kind == "clean" else [3],
         "kind": kind,
         "pair": f"{number}+{issue}",
@@ -134,16 +134,15 @@ def test_localisation_shares_the_point_among_ties() -> None:
     assert localisation([5, 1, 5, 1], [1, 3], [3]) == (0.5, 0.5)
 
 
-def test_issues_share_the_clean_rows_and_strengths_stand_apart() -> None:
-    rows = [row(0, "planted", 1), row(1, "planted", 3), row(0, "clean"), row(2, "clean")]
-    rows.append(row(3, "planted", 2, issue="repetitive"))
+def test_issues_share_the_clean_rows() -> None:
+    rows = [row(0, "planted"), row(1, "planted"), row(0, "clean"), row(2, "clean")]
+    rows.append(row(3, "planted", issue="repetitive"))
     judgements = [judged("0.planted", 0.2), judged("1.planted", 0.8)]
     judgements += [judged("0.clean", 0.4), judged("2.clean", 0.1)]
     judgements.append(Judgement("3.planted", "j", {"repetitive": 1.0}))
     unsafe, repetitive = injected_results(rows, judgements)
     assert (unsafe.issue, repetitive.issue) == ("unsafe", "repetitive")
-    assert value(unsafe.by_strength[1]["auc_clean"]) == 0.5
-    assert value(unsafe.by_strength[3]["auc_clean"]) == 1.0
+    assert value(unsafe.figures["auc_clean"]) == 0.75  # of four pairs one is the wrong way round
     assert repetitive.rows["clean"] == 2 and repetitive.scored["clean"] == 0
 
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.browser import CONTRAST, DESKTOP, PHONE, Browser
+from tests.browser import CHROMIUM, CONTRAST, DESKTOP, PHONE, Browser
 
 from medal_judges import CompareOptions
 from medal_judges.eval.comparison.compare import compare
 from medal_judges.eval.comparison.report import write_comparison
 from medal_judges.jsonl import write_records
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed"),
-]
+pytestmark = CHROMIUM
 SYSTEMS = {"release-2025-11": 3.1, "candidate A": 3.5, "kandidat-ä (ohne Suche)": 3.4, "助手": 2.4}
 
 
@@ -50,13 +45,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     chats = [folder / "chats.jsonl"]
     found = compare(files, options, human=folder / "people.jsonl", chats=chats)
     return write_comparison(found, folder / "out")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    opened = Browser(tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -3,29 +3,17 @@ list of conversations searches, filters, sorts and opens. Run with -m browser.""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.browser import CONTRAST, DESKTOP, PHONE, Browser
+from tests.browser import CHROMIUM, CONTRAST, DESKTOP, PHONE, Browser
 
 from medal_judges.eval.traffic.report import TrafficOutcome
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed"),
-]
+pytestmark = CHROMIUM
 SHOWN = "[...document.querySelectorAll('.conversation .id')].map(e => e.textContent)"
 MARKS = "[...document.querySelectorAll('.conversation .mark')].map(e => e.textContent)"
 STATUS = "document.querySelector('#conversation-list .count').textContent"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    opened = Browser(tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -5,27 +5,15 @@ Run with ``-m browser``; see tests/browser.py.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.browser import CONTRAST, DESKTOP, PHONE, Browser
+from tests.browser import CHROMIUM, CONTRAST, DESKTOP, PHONE, Browser
 
 from medal_judges.eval.trial.report import write_trial
 from medal_judges.eval.trial.trial import Trial
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    opened = Browser(tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.close()
+pytestmark = CHROMIUM
 
 
 @pytest.fixture(scope="module")

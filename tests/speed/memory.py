@@ -37,15 +37,19 @@ WORDS = [
 _SCORE = "from medal_judges.cli import main; main()"
 
 
+def four_turns(rng: random.Random) -> list[dict[str, str]]:
+    """Four turns, each a sentence of its own."""
+    return [
+        {"role": role, "content": " ".join(rng.choices(WORDS, k=rng.randint(3, 9)))}
+        for role in ("user", "assistant") * 2
+    ]
+
+
 def write_dialogues(path: Path, count: int) -> None:
-    """Dialogues of four turns, each turn a sentence of its own."""
     rng = random.Random(0)
     with path.open("w", encoding="utf-8") as stream:
         for number in range(count):
-            turns = [
-                {"role": role, "content": " ".join(rng.choices(WORDS, k=rng.randint(3, 9)))}
-                for role in ("user", "assistant") * 2
-            ]
+            turns = four_turns(rng)
             stream.write(json.dumps({"id": f"d{number}", "lang": "en", "dialogue": turns}) + "\n")
 
 

@@ -22,25 +22,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from memory import four_turns
 
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.reading.report import ReadingReport
 
-WORDS = [
-    "the",
-    "film",
-    "was",
-    "good",
-    "but",
-    "I",
-    "like",
-    "music",
-    "and",
-    "trains",
-    "a",
-    "rainy",
-    "city",
-]
 _BLOCK = 10_000
 
 
@@ -48,11 +34,8 @@ def chats(count: int) -> Iterator[dict[str, Any]]:
     """Chats of four turns, each turn a sentence of its own."""
     rng = random.Random(0)
     for number in range(count):
-        turns = [
-            {"role": role, "content": " ".join(rng.choices(WORDS, k=rng.randint(3, 9)))}
-            for role in ("user", "assistant") * 2
-        ]
-        yield {"id": f"d{number}", "lang": "en", "model": f"bot-{number % 9}", "messages": turns}
+        model = f"bot-{number % 9}"
+        yield {"id": f"d{number}", "lang": "en", "model": model, "messages": four_turns(rng)}
 
 
 def write(path: Path, container: str, count: int) -> None:

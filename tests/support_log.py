@@ -57,13 +57,20 @@ LONG = 1 << 20
 BROKEN: dict[str, Callable[[Message], bytes]] = {
     "cut short": lambda row: json.dumps(row).encode()[:-9],
     "no JSON": lambda row: b"2026-11-22 09:14:03 ERROR upstream timed out",
+    "control codes": lambda row: b"\x00\x1b[2J",
+    "nested too deep": lambda row: b"[" * 5000,
+    "null": lambda row: b"null",
+    "no chat": lambda row: b'{"subject": "no chat", "status": "open"}',
+    "id a flag": lambda row: json.dumps(row | {"id": True}).encode(),
     "not UTF-8": lambda row: json.dumps(row | {"note": "X"}).encode().replace(b'"X"', b'"\xff"'),
     "half a pair": lambda row: json.dumps(row).encode()[:-1] + rb', "note": "\ud83d"}',
     "no number": lambda row: json.dumps(row | {"cost": float("nan")}).encode(),
     "unknown role": lambda row: _with(row, {"role": "narrator", "content": "Later that day"}),
     "unknown part": lambda row: _with(row, {"role": "user", "content": [{"type": "hologram"}]}),
     "content a number": lambda row: _with(row, {"role": "user", "content": 7}),
+    "content an object": lambda row: _with(row, {"role": "user", "content": {"type": "hologram"}}),
     "no messages": lambda row: json.dumps(row | {"messages": []}).encode(),
+    "messages a text": lambda row: json.dumps(row | {"messages": "gone"}).encode(),
     "nothing said": lambda row: json.dumps(
         row | {"messages": [{"role": "system", "content": "Be kind."}]}
     ).encode(),

@@ -37,7 +37,6 @@ class JudgeWorker:
         self.pace = 0.0  # seconds a dialogue, lately
         # A daemon: a judge in the middle of a long answer must not hold up the end for ever.
         self.thread = threading.Thread(target=self._run, name="judge", daemon=True)
-        self._current: list[ScoreJob] = []
 
     def start(self) -> None:
         self.thread.start()

@@ -9,10 +9,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 from medal_judges.dialogue import Dialogue
-from medal_judges.errors import MedalError, MissingExtraError
+from medal_judges.errors import ConfigError, MedalError, MissingExtraError
 from medal_judges.jsonl import to_line
 from medal_judges.judgement import Judgement, parse_judgement
 
@@ -26,7 +27,6 @@ Row = Dialogue | Mapping[str, Any]
 Level = Literal["dialogue", "turn", "last"]
 _AGAIN = (408, 429, 502, 503, 504)
 _ROWS, _BYTES = 64, 2 << 20  # of one request: well within the server's limits
-T = TypeVar("T")
 
 
 class ServiceError(MedalError):
@@ -76,7 +76,7 @@ class _ClientSettings:
         timeout: float = 330.0,
         patience: float = 120.0,
     ) -> None:
-        self.address, self.patience = address.rstrip("/"), patience
+        self.address, self.patience = _checked(address), patience
         given = os.environ.get(TOKEN_VARIABLE) if token is None else token
         headers = {"Content-Type": "application/json"}
         if given:
@@ -226,6 +226,17 @@ class AsyncClient(_ClientSettings):
             except _httpx().TransportError as error:
                 delay = self._next_try(patience, error)
             await asyncio.sleep(delay)
+
+
+def _checked(address: str) -> str:
+    """The address without a slash at its end. Raises ConfigError for one that no request can reach,
+    which would else be tried until the patience is over."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(
+            f"{address!r} is no address of a server", hint=f"give it whole, like {ADDRESS}"
+        )
+    return address.rstrip("/")
 
 
 def _httpx() -> ModuleType:

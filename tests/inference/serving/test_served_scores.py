@@ -14,7 +14,7 @@ import pytest
 
 from medal_judges.client import AsyncClient, Client, ServiceError
 from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.errors import RecordError
+from medal_judges.errors import ConfigError, RecordError
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge
@@ -201,3 +201,9 @@ def test_what_is_no_json_is_400(served: Served, body: bytes) -> None:
     answer = httpx.post(f"{served.address}/score", content=body, headers=headers)
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]
+
+
+@pytest.mark.parametrize("address", ["localhost:8000", "127.0.0.1", "", "ftp://a", "http://"])
+def test_an_address_that_no_request_can_reach_is_refused_at_once(address: str) -> None:
+    with pytest.raises(ConfigError, match="no address of a server"):
+        Client(address)

@@ -92,7 +92,7 @@ def typography(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
 
     def change(text: str) -> str:
         typeset = _STRAIGHT.sub(rf"{marks[0]}\1{marks[1]}", text)
-        typeset = typeset.replace("'", marks[2]) if "'" in text else text.replace("’", "'")
+        typeset = typeset.replace("'", marks[2]) if "'" in text else typeset.replace("’", "'")
         return _SPACES.sub("  ", typeset.replace("...", "…")) + " " if text else text
 
     return _each_turn(dialogue, change)

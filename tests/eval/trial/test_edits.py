@@ -11,7 +11,7 @@ import pytest
 
 from medal_judges.data_prep.perturbation.material import LANGUAGES
 from medal_judges.data_prep.perturbation.placement import chained
-from medal_judges.data_prep.perturbation.surface import Versions
+from medal_judges.data_prep.perturbation.surface import Versions, typography
 from medal_judges.data_prep.perturbation.text_insertion import hidden
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
@@ -45,6 +45,13 @@ def test_every_edit_of_turns_works_in_every_language(lang: str) -> None:
             for old, new in zip(before.turns, versions.version.turns, strict=False):
                 assert old.role == new.role
             assert made(edit, dialogue) == versions  # the same draws, the same version
+
+
+def test_printed_quotes_stay_where_apostrophes_become_plain() -> None:
+    turns = (Turn("user", 'It’s "so" good...'), Turn("assistant", "'Tis"))
+    changed = typography(Dialogue("a", turns, lang="en"), np.random.default_rng(0))
+    assert changed is not None
+    assert [turn.content for turn in changed.version.turns] == ["It's “so” good… ", "’Tis "]
 
 
 def test_the_control_of_an_attack_is_as_long_and_in_its_place() -> None:

@@ -1,7 +1,8 @@
 # make quickstart   score real chats with the judge in the package, train one, score, benchmark, and
 #                   the page (WITH=fed fetches FED first)
-# make readme       the quickstart, and its figures into README.md and docs/results.md
-# make walks        the commands of docs/walks, and their output into those files
+# make readme       the quickstart, and its figures into README.md and docs/results/index.md
+# make walks        the commands of docs/tutorials, and their output into those files
+# make docs         the site, into build/site; a broken link is an error
 # make test         the whole suite
 # make pipeline     MEDAL's chain at small scale: generate, label, describe, curate, export, train
 # make llm          adds the embedded language model, for the judges that speak through one
@@ -19,7 +20,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart boxed readme walks pipeline test test-slow test-browser lint llm clean
+.PHONY: quickstart boxed readme walks docs pipeline test test-slow test-browser lint llm clean
 
 quickstart: .venv/.quickstart
 	@for name in $(WITH); do $(BIN)/medal data fetch $$name || exit 1; done
@@ -35,17 +36,21 @@ quickstart: .venv/.quickstart
 	    --out $(RUN)/scores.jsonl --overwrite
 	$(OFFLINE) $(BIN)/medal benchmark --config configs/benchmark/quickstart.yaml
 
-# The judge in the package, from its data: needs dialogue_eval and ConTurE (docs/boxed.md).
+# The judge in the package, from its data: needs dialogue_eval and ConTurE (docs/results/boxed.md).
 boxed: .venv/.dev
 	$(OFFLINE) $(BIN)/medal train --config configs/train/boxed.yaml
 	$(OFFLINE) $(BIN)/python tests/boxed_package.py runs/boxed models/boxed
 
 # The documents' quickstart figures, written from the run of this machine.
 readme: quickstart
-	$(OFFLINE) $(BIN)/python tests/readme_tables.py README.md docs/results.md $(RUN)/results.json
+	$(OFFLINE) $(BIN)/python tests/readme_tables.py README.md docs/results/index.md $(RUN)/results.json
 
 walks: .venv/.dev
 	$(BIN)/python tests/walks.py
+
+# The variable: mkdocs-material advertises its successor on every build.
+docs: .venv/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # SmolLM2 (135M) plays all roles and labels too, near chance: this shows the chain, not its worth. It
 # calls every user malformed, so that check is left out here; temperature 1 makes its labels differ.

@@ -1,10 +1,10 @@
 """The documents' figures of the quickstart, written by a command: no figure there is typed.
 
-    python tests/readme_tables.py [README.md] [docs/results.md] [runs/quickstart/results.json]
+    python tests/readme_tables.py [README.md] [docs/results/index.md] [runs/quickstart/results.json]
 
 (``make readme`` trains and benchmarks first.) Rewrites what stands between a marker such as
 ``<!-- quickstart: prints -->`` and the next ``<!-- end -->``: what README's own snippet prints, and
-the table of injected issues in docs/results.md.
+the table of injected issues in docs/results/index.md.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def replaced(readme: str, name: str, text: str) -> str:
 
 def main(
     readme: str = "README.md",
-    results_page: str = "docs/results.md",
+    results_page: str = "docs/results/index.md",
     results: str = "runs/quickstart/results.json",
 ) -> None:
     """Rewrite the blocks in place."""

@@ -1,4 +1,4 @@
-"""What README.md and the walks in docs/walks show is what their commands print."""
+"""What README.md and the walks in docs/tutorials show is what their commands print."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The trial table of docs/trial.md, written from trial.json files: no figure there is typed.
+"""The table of docs/results/trial.md, written from trial.json files: no figure there is typed.
 
-    python tests/trial_table.py docs/trial.md runs/trial/trial.json [more trial.json ...]
+    python tests/trial_table.py docs/results/trial.md runs/trial/trial.json [more trial.json ...]
 
 Rewrites what stands between ``<!-- trial: judges -->`` and the next ``<!-- end -->``: one line a
 judge with its verdicts by group and its worst findings, and what was asked of it.

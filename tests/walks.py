@@ -1,11 +1,11 @@
-"""The walks in docs/walks and README.md: their commands run as written, their output is what came.
+"""The tutorials and README.md: their commands run as written, their output is what came.
 
-    python tests/walks.py [README.md docs/walks/*.md]
+    python tests/walks.py [README.md docs/tutorials/*.md]
 
 (``make walks``.) A walk is Markdown with blocks ```` ```console ````: a line that begins with
 ``$ `` is a command (``> `` continues it), all else up to the next command is its output. All
-commands of a walk run in one shell, in a temporary folder that holds a copy of docs/walks, so that
-``$?`` and files of earlier commands are there. The output is written back into the file;
+commands of a walk run in one shell, in a temporary folder that holds a copy of docs/tutorials, so
+that ``$?`` and files of earlier commands are there. The output is written back into the file;
 tests/test_walks.py compares it, but for durations and speeds.
 """
 
@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-WALKS = ROOT / "docs" / "walks"
-TOLD = (ROOT / "README.md", *sorted(WALKS.glob("*.md")))
+WALKS = ROOT / "docs" / "tutorials"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_PAGES = (page for page in sorted(WALKS.glob("*.md")) if _BLOCK.search(page.read_text("utf-8")))
+TOLD = (ROOT / "README.md", *_PAGES)
 _MARK = "-- walk: end of command --"
 # What another run or a slower machine changes, and no reader of a walk looks for.
 _DURATION = re.compile(r"\d[\d,.]*(?= ?(?:s\b|ms\b|min\b|dialogues/s|tokens/s|MB\b))|\d+:\d\d:\d\d")

@@ -1,6 +1,6 @@
 """Intervals: do they hold the true value for few chatbots, and what can have none?
 
-The whole simulation, with its table, is tests/speed/interval_coverage.py and docs/intervals.md.
+The whole simulation is tests/speed/interval_coverage.py, its table docs/results/intervals.md.
 """
 
 from __future__ import annotations

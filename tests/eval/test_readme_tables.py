@@ -10,7 +10,7 @@ from medal_judges.eval.benchmark.injected import _COLUMNS
 from ..readme_tables import JUDGES, injected_markdown, printed, replaced
 
 ROOT = Path(__file__).parents[2]
-README, RESULTS = ROOT / "README.md", ROOT / "docs" / "results.md"
+README, RESULTS = ROOT / "README.md", ROOT / "docs" / "results" / "index.md"
 COLUMNS = ("Issue", "Judge", *_COLUMNS.values(), "Injected rows", "Coverage")
 
 

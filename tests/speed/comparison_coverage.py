@@ -1,7 +1,7 @@
 """How often the intervals of ``medal compare`` and ``medal report`` hold, with known truth.
 
 python tests/speed/comparison_coverage.py run RESULTS.jsonl [--simulations 2000] [--seconds 300]
-python tests/speed/comparison_coverage.py table RESULTS.jsonl [--into docs/comparison.md]
+python tests/speed/comparison_coverage.py table RESULTS.jsonl [--into docs/results/comparison.md]
 
 ``run`` goes through the cells that RESULTS.jsonl lacks and stops after about ``--seconds``; run it
 again for the rest. People's opinion of a dialogue is the system's mean, plus the context (30% of

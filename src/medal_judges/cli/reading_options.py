@@ -13,7 +13,7 @@ import typer
 from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import ReadingReport
 
-_PANEL = "Reading (docs/formats.md)"
+_PANEL = "Reading (docs/howto/formats.md)"
 _OPTIONS: dict[str, tuple[Any, object]] = {
     "format": (
         Annotated[

@@ -14,8 +14,8 @@ from medal_judges.reading.options import ReadOptions
 
 class ChatFileConfig(Config):
     """``source``: a spec such as ``dstc9:train``, or a file of chats in any form of
-    docs/formats.md; ``format``, ``columns`` (with ``roles`` and ``labels``) and ``assistant`` say
-    of a file what its content does not.
+    docs/howto/formats.md; ``format``, ``columns`` (with ``roles`` and ``labels``) and ``assistant``
+    say of a file what its content does not.
     """
 
     source: str

@@ -52,7 +52,7 @@ def read_dialogues(
     reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
     """Stream the dialogues of a file, of standard input (``-``), of a data set on the Hub
-    (``hf:ID[:config]:split``) or of a list of records; docs/formats.md lists what is read.
+    (``hf:ID[:config]:split``) or of a list of records; docs/howto/formats.md lists what is read.
 
     What it is is seen by its content; ``format`` overrides that (``csv``, ``openai``,
     ``csv+turns``). ``columns`` says which column is what, where names are others than usual: a

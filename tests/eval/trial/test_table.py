@@ -1,4 +1,4 @@
-"""The table of docs/trial.md is what its script writes of trials."""
+"""The table of docs/results/trial.md is what its script writes of trials."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_one_line_a_judge(finished: tuple[Trial, Path]) -> None:
 
 
 def test_the_document_has_its_place() -> None:
-    text = Path("docs/trial.md").read_text(encoding="utf-8")
+    text = Path("docs/results/trial.md").read_text(encoding="utf-8")
     assert "| one |" in rewrite(text, "| one |")
     with pytest.raises(ConfigError, match="to write between"):
         rewrite("no marks", "| one |")

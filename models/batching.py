@@ -15,6 +15,9 @@ R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
+# cuBLAS asks for its own workspace, and where there is no room for it says no more than the last.
+_OOM_SIGNS = ("out of memory", "can't allocate memory", "cublas_status_alloc_failed")
+
 
 def windows(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Consecutive lists of at most ``size`` items; memory stays flat in the input's length."""
@@ -76,10 +79,8 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True for CUDA's, MPS's and the CPU allocator's out-of-memory errors."""
-    return isinstance(error, MemoryError) or any(
-        sign in str(error).lower() for sign in ("out of memory", "can't allocate memory")
-    )
+    """True for CUDA's (cuBLAS's too), MPS's and the CPU allocator's out-of-memory errors."""
+    return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _OOM_SIGNS)
 
 
 def _release_memory() -> None:

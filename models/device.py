@@ -33,6 +33,23 @@ def torch_dtype(name: str) -> torch.dtype:
     return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
 
 
+def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
+    """Put the weights of ``network`` into ``dtype``, in place, as transformers loads them in it.
+
+    The frequencies of rotary positions stay as they are: ``Module.to`` would round them too, and
+    in bf16 a position of 2,000 is then turned by other angles than the model has learnt.
+    """
+    import torch
+
+    for module in network.modules():
+        for parameter in module.parameters(recurse=False):
+            if parameter.is_floating_point():
+                parameter.data = parameter.data.to(dtype)
+        for name, buffer in module.named_buffers(recurse=False):
+            if not name.endswith("inv_freq") and torch.is_floating_point(buffer):
+                setattr(module, name, buffer.to(dtype))
+
+
 def set_attention(
     body: nn.Module,
     wanted: Attention,

@@ -49,8 +49,12 @@ class GoldenSetting:
 
 def setting_for(net: nn.Module, device: str, precision: str) -> GoldenSetting:
     """fp32 on a CPU with all dialogues; of a large ``net`` the device and ``precision`` (``no``,
-    ``bf16``, ``fp16``) that it was trained in, and fewer and shorter dialogues."""
-    if sum(parameter.numel() for parameter in net.parameters()) < LARGE:
+    ``bf16``, ``fp16``) that it was trained in, and fewer and shorter dialogues. A quantised net
+    cannot be moved, and computes in bf16."""
+    large = sum(parameter.numel() for parameter in net.parameters()) >= LARGE
+    if not all(parameter.is_floating_point() for parameter in net.parameters()):
+        return GoldenSetting(device, "bf16", *((FEW, SHORT) if large else ()))
+    if not large:
         return GoldenSetting()
     return GoldenSetting(device, "fp32" if precision == "no" else precision, FEW, SHORT)
 

@@ -13,7 +13,7 @@ from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import write_config
-from medal_judges.models.device import set_attention, torch_device, torch_dtype
+from medal_judges.models.device import cast_weights, set_attention, torch_device, torch_dtype
 from medal_judges.process_lock import ProcessLock
 from medal_judges.signature import Signature, content_hash
 
@@ -126,5 +126,5 @@ class NetworkJudge(LearnedJudge):
         self.device, self.dtype = torch_device(device), dtype
         self.net = self.net.to(self.device).float().eval()
         if dtype != "fp32":
-            self.net.body.to(torch_dtype(dtype))
+            cast_weights(self.net.body, torch_dtype(dtype))
         set_attention(self.net.body, self.config.attention, self.device, dtype)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from medal_judges.errors import ConfigError, JudgeLoadError, MissingExtraError
 from medal_judges.models.base.network_size import require_all_loaded, require_whole_model
 from medal_judges.models.base.saving import read_weights, require_same_keys
+from medal_judges.models.device import torch_device
 from medal_judges.models.llm.local.weights import model_path
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.model_files import files_hash, weights_folder
@@ -37,7 +38,7 @@ def load_base(
     """The base model in fp32 (or quantised), without its language head for ``scoring``.
 
     ``source`` stands in for ``config.base`` (a merged model). A quantised model cannot be moved
-    later, and is read straight onto ``device``: the process's own GPU. Raises ConfigError.
+    later, and is read straight onto ``device``. Raises ConfigError.
     """
     import torch
     from transformers import AutoModel, AutoModelForCausalLM
@@ -72,11 +73,6 @@ def _quantisation(config: LoraConfig, device: str | torch.device | None) -> dict
         return {}
     if find_spec("bitsandbytes") is None:
         raise MissingExtraError("bitsandbytes", "qlora", f"quantize: {config.quantize}")
-    if not torch.cuda.is_available():
-        raise ConfigError(
-            f"quantize: {config.quantize} needs a GPU, and there is none",
-            hint="leave quantize out",
-        )
     from transformers import BitsAndBytesConfig
 
     if config.quantize == "int8":
@@ -89,7 +85,7 @@ def _quantisation(config: LoraConfig, device: str | torch.device | None) -> dict
             bnb_4bit_compute_dtype=torch.bfloat16,
         )
     # Without a map transformers puts every process's model on the current GPU, which is the first.
-    return {"quantization_config": settings, "device_map": {"": device or "cuda"}}
+    return {"quantization_config": settings, "device_map": {"": torch_device(device)}}
 
 
 def with_base(revision: str, config: LoraConfig) -> str:
@@ -165,8 +161,9 @@ def _id(base: str) -> str:
     return Path(base).resolve().name if Path(base).is_dir() else base
 
 
-def load_adapter(config: LoraConfig, folder: Path) -> Any:
-    """The model saved by ``save_adapter``. Raises JudgeLoadError where keys do not fit."""
+def load_adapter(config: LoraConfig, folder: Path, device: str | torch.device | None = None) -> Any:
+    """The model saved by ``save_adapter``; ``device``: see load_base. Raises JudgeLoadError where
+    keys do not fit."""
     if (folder / MERGED).is_dir():
         return load_base(config, folder / MERGED)
     need_peft()
@@ -175,7 +172,7 @@ def load_adapter(config: LoraConfig, folder: Path) -> Any:
     ranks = {v.shape[0] for k, v in state.items() if ".lora_A." in k}
     if ranks != {config.rank}:  # before adapters of any size are made
         raise JudgeLoadError(f"{path}: adapters of rank {sorted(ranks)}, not {config.rank}")
-    model = adapted(load_base(config), config)
+    model = adapted(load_base(config, device=device), config)
     from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
     require_same_keys(get_peft_model_state_dict(model), state, path)

@@ -22,9 +22,9 @@ class LoraConfig(Config):
 
     ``rank``, ``alpha``, ``dropout`` and ``targets`` (names of linear layers, or ``all-linear``)
     are PEFT's, as are ``rslora`` (Kalajdzievski, 2023) and ``dora`` (Liu et al., 2024).
-    ``quantize`` loads the base in 4 or 8 bits (QLoRA; needs bitsandbytes and a GPU). ``merge``
-    saves the whole model with the adapters folded in, so that the base is not needed any more.
-    Dialogues longer than ``max_tokens`` lose whole oldest turns.
+    ``quantize`` loads the base in 4 or 8 bits (QLoRA; needs bitsandbytes, and is slow on a CPU).
+    ``merge`` saves the whole model with the adapters folded in, so that the base is not needed any
+    more. Dialogues longer than ``max_tokens`` lose whole oldest turns.
     """
 
     family: Literal["lora"] = "lora"

@@ -17,7 +17,7 @@ from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import LearnedState
 from medal_judges.models.base.network_size import require_vocabulary
 from medal_judges.models.base.saving import write_config
-from medal_judges.models.device import torch_device, torch_dtype
+from medal_judges.models.device import cast_weights, torch_device, torch_dtype
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation
 from medal_judges.models.llm.settings import llm_config
@@ -81,10 +81,12 @@ class GenerativeLoraJudge(PromptedJudge):
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:
         """A quantised network stays where it is: it cannot be moved."""
-        self.device, self.dtype = torch_device(device), self.lora.quantize or dtype
+        self.dtype = self.lora.quantize or dtype
         if self.lora.quantize is None:
-            self.net = self.net.to(self.device).to(torch_dtype(dtype))
+            self.net = self.net.to(torch_device(device))
+            cast_weights(self.net, torch_dtype(dtype))
         self.net.eval()
+        self.device = self.net.device
 
     @classmethod
     def create(
@@ -112,7 +114,7 @@ class GenerativeLoraJudge(PromptedJudge):
     ) -> GenerativeLoraJudge:
         """The judge saved in ``folder``; see LoraJudge.load."""
         rubric, prompt = str(folder / RUBRIC), str(folder / PROMPT)
-        network = load_adapter(config, folder)
+        network = load_adapter(config, folder, device)
         tokenizer = load_tokenizer(config, folder / TOKENIZER)
         require_vocabulary(tokenizer, network, folder)
         return cls(

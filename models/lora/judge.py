@@ -18,7 +18,7 @@ from medal_judges.models.base.learned import NetworkJudge, learned_state
 from medal_judges.models.base.network_size import require_vocabulary
 from medal_judges.models.base.saving import load_weights, read_config, write_weights
 from medal_judges.models.batching import pad_rows
-from medal_judges.models.device import set_attention, torch_device
+from medal_judges.models.device import set_attention
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.protocol import Message
 from medal_judges.models.llm.truncation import oldest_kept
@@ -101,13 +101,14 @@ class LoraJudge(NetworkJudge):
         self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:
-        """A quantised network stays where it is: it cannot be moved."""
+        """A quantised body stays where it is, for it cannot be moved, and the heads go there."""
         if self.config.quantize is None:
             super().place(device, dtype)
             return
-        self.device, self.dtype, self.net = torch_device(device), dtype, self.net.eval()
+        self.device, self.dtype = self.net.body.device, self.config.quantize
+        self.net.scorers.to(self.device)
+        self.net.eval()
         set_attention(self.net.body, self.config.attention, self.device, dtype)
-        self.dtype = self.config.quantize
 
     @classmethod
     def create(
@@ -148,7 +149,7 @@ class LoraJudge(NetworkJudge):
             from medal_judges.models.lora.generative import GenerativeLoraJudge
 
             return GenerativeLoraJudge.load_saved(folder, config, state, device, dtype)
-        net = LoraNet(load_adapter(config, folder), config, state["dimensions"])
+        net = LoraNet(load_adapter(config, folder, device), config, state["dimensions"])
         load_weights(net.scorers, folder / HEADS_NAME)
         tokenizer = load_tokenizer(config, folder / TOKENIZER)
         require_vocabulary(tokenizer, net.body, folder)

@@ -58,3 +58,6 @@ def test_retry_on_oom_raises_what_is_not_memory_and_what_cannot_be_halved() -> N
     with pytest.raises(MemoryError):
         retry_on_oom(full, [1, 2])
     assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    cublas = "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+    assert is_out_of_memory(RuntimeError(cublas))
+    assert not is_out_of_memory(RuntimeError("CUDA error: device-side assert triggered"))

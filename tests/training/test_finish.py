@@ -118,6 +118,13 @@ def test_no_is_a_precision(text: str) -> None:
     assert reads_in_bf16("bf16", torch.device("cpu"))
 
 
+def test_golden_scores_of_a_quantised_net_are_taken_where_it_is() -> None:
+    net = torch.nn.Linear(4, 4)
+    net.weight = torch.nn.Parameter(net.weight.to(torch.uint8), requires_grad=False)
+    setting = golden.setting_for(net, "cuda", "no")
+    assert setting == golden.GoldenSetting("cuda", "bf16") and setting.tolerance == golden.COARSE
+
+
 def test_golden_scores_of_a_large_net_are_few_short_and_in_its_dtype(
     tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,9 +3,13 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.text import Text
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from medal_judges import __version__
@@ -32,6 +36,22 @@ def test_every_command_has_help_an_example_and_no_emoji_for_a_colon(name: str) -
     assert done.exit_code == 0, done.exception
     assert not re.search("[\U0001f100-\U0001faff]", done.output)  # rich makes one of `hf:ID:split`
     assert COMMANDS[name].example.startswith(f"medal {name}")
+
+
+def test_no_help_loses_a_word_in_brackets_to_markup() -> None:
+    def helps(command: Any, name: str) -> Iterator[tuple[str, str]]:
+        for parameter in command.params:
+            yield name, getattr(parameter, "help", None) or ""
+        for own, inner in getattr(command, "commands", {}).items():
+            yield from helps(inner, f"{name} {own}")
+
+    group: Any = get_command(app)
+    commands = {name: group.get_command(None, name) for name in COMMANDS}
+    real = {n: c.make_context(n, [], resilient_parsing=True).command for n, c in commands.items()}
+    told = [pair for name, command in real.items() for pair in helps(command, name)]
+    assert len(told) > 200
+    for name, text in told:
+        assert Text.from_markup(text).plain == text.replace("\\[", "["), name
 
 
 @pytest.mark.parametrize("extra", [(), ("--debug",)])

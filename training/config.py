@@ -114,7 +114,8 @@ class TrainConfig(Config):
     the rubric's dimensions are learnt (None: all that have labels). ``per_dimension`` trains a
     judge for each of them alone and saves them as one, instead of one body with many heads. A
     judge that writes its answers is asked for ``answered_rows`` of the validation and of the test
-    rows."""
+    rows. ``card_notes`` are sentences for the card's "What it cannot do": what the maker knows and
+    the run does not."""
 
     name: str
     output_dir: str
@@ -138,6 +139,7 @@ class TrainConfig(Config):
     checkpoint_steps: int | None = Field(default=None, ge=1)  # None: at each end of epoch
     threads: int | None = Field(default=None, ge=1)
     log: Literal["none", "tensorboard", "trackio"] = "none"
+    card_notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _early_stopping_needs_validation(self) -> TrainConfig:

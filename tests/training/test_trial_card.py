@@ -90,3 +90,15 @@ def test_a_trial_in_the_folder_changes_no_revision(tmp_path: Path) -> None:
     assert Judge.from_pretrained(folder).signature() == before
     record = json.loads((folder / "trial.json").read_text(encoding="utf-8"))
     assert record["signature"] == str(before)
+
+
+def test_the_card_says_what_the_maker_adds(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "judge", "length")
+    write_card(folder)
+    without = (folder / "README.md").read_text(encoding="utf-8")
+    note = "Chosen on 119 dialogues."
+    (folder / "train_config.json").write_text(json.dumps({"card_notes": [note]}), encoding="utf-8")
+    write_card(folder)
+    with_note = (folder / "README.md").read_text(encoding="utf-8")
+    head = "## What it cannot do\n\n"
+    assert with_note == without.replace(head, f"{head}- {note}\n")

@@ -97,7 +97,8 @@ class BenchmarkFigure:
 @dataclass(frozen=True, slots=True)
 class JudgeMetadata:
     """All that a card says. ``run`` is what config.json says of the run, ``benchmark`` the figures
-    of a results.json that are this very judge's, ``trial`` what trial.json says of it."""
+    of a results.json that are this very judge's, ``trial`` what trial.json says of it, ``notes``
+    what its maker adds (card_notes of the training's settings)."""
 
     name: str
     family: str
@@ -113,6 +114,7 @@ class JudgeMetadata:
     run: Mapping[str, Any]
     benchmark: Sequence[BenchmarkFigure]
     trial: TrialResult | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def trained_on(self) -> tuple[DataSource, ...]:
@@ -224,6 +226,7 @@ def read_metadata(folder: Path, results: Path | None = None) -> JudgeMetadata:
         run=config.get("facts") or {},
         benchmark=[figure for row in rows for figure in _benchmark_figures(row)],
         trial=trial_of(folder),
+        notes=tuple(_read_json(folder / "train_config.json", {}).get("card_notes", ())),
     )
 
 

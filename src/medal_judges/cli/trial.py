@@ -13,6 +13,7 @@ from medal_judges.cli.reading_options import reading_report, reads_chats, show_r
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.reading.options import ReadOptions
 from medal_judges.report.progress import ProgressBar
+from medal_judges.shipped import BOXED
 
 if TYPE_CHECKING:
     from medal_judges.eval.trial.config import TrialConfig
@@ -24,15 +25,16 @@ if TYPE_CHECKING:
 @opt.writes("judges", "data", folder=True)
 def trial(
     chats: ReadOptions,
-    judges: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="JUDGE [FIELD=VALUE ...] [JUDGE ...]",
-            help="Shipped names, YAML files, folders or hub ids. FIELD=VALUE is a setting of the "
-            "trial (dialogues=12, seed=1, checks=[attack]), or else of the judge before it.",
-        ),
-    ],
     out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
+    judges: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[JUDGE [FIELD=VALUE ...] [JUDGE ...]]",
+            help="Shipped names, YAML files, folders or hub ids; boxed unless given. FIELD=VALUE "
+            "is a setting of the trial (dialogues=12, seed=1, checks=\\[attack]), or else of the "
+            "judge before it.",
+        ),
+    ] = None,
     data: Annotated[
         str | None,
         typer.Option("--data", help="A file, or a spec such as fed:dialogue; else what ships."),
@@ -57,7 +59,7 @@ def trial(
     from medal_judges.eval.trial.report import PAGE_NAME, print_trial, write_trial
     from medal_judges.eval.trial.trial import run_trial
 
-    named, settings = split_settings(judges)
+    named, settings = split_settings(judges or [])
     folders = _folders([name for name, _ in named], out) if save else []
     loaded = [_judge(name, own, device, dtype, max_cost) for name, own in named]
     reading = reading_report(chats, out / "skipped.jsonl", [data] if data else [])
@@ -80,8 +82,8 @@ def trial(
 
 
 def split_settings(words: Sequence[str]) -> tuple[list[tuple[str, list[str]]], list[str]]:
-    """Judges with their own settings, and the settings of the trial. Raises ConfigError where a
-    setting of a judge has no judge before it."""
+    """Judges with their own settings, and the settings of the trial; the judge in the package where
+    none is named. Raises ConfigError where a setting of a judge has no judge before it."""
     from medal_judges.eval.trial.config import TrialConfig
 
     named: list[tuple[str, list[str]]] = []
@@ -99,9 +101,7 @@ def split_settings(words: Sequence[str]) -> tuple[list[tuple[str, list[str]]], l
                 f"{word}: a trial has no setting {key!r}, and no judge stands before it",
                 hint="medal trial JUDGE FIELD=VALUE",
             )
-    if not named:
-        raise ConfigError("no judge to put on trial", hint="medal trial JUDGE --out FOLDER")
-    return named, settings
+    return named or [(BOXED, [])], settings
 
 
 def _folders(names: Sequence[str], out: Path) -> list[Path]:

@@ -20,8 +20,8 @@ def kept_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
     """The value of each field, None where the dialogue has none.
 
     ``lang``, ``chatbot`` and ``source`` are the dialogue's own; all else is looked for in its meta
-    (a key, or ``user.plan`` for a key of an object there), and under ``meta.``, ``context.`` and
-    ``models.``.
+    (a key, or ``user.plan`` for a key of an object there), then in its context, and under
+    ``meta.``, ``context.`` and ``models.``.
     """
     return {field: _value(dialogue, field) for field in fields}
 
@@ -58,6 +58,8 @@ def _value(dialogue: Dialogue, field: str) -> object:
     if field == "source" and "source" not in dialogue.meta:
         return dialogue.source
     found = _inside(dialogue.meta, field)
+    if found is None:
+        found = _inside(dialogue.context, field)
     if found is None and "." in field:
         places = {"meta": dialogue.meta, "context": dialogue.context, "models": dialogue.models}
         place, _, rest = field.partition(".")

@@ -22,6 +22,7 @@ from medal_judges.journal import Journal
 from medal_judges.jsonl import open_text, to_line
 from medal_judges.judgement import Judgement, parse_judgement, unscored
 from medal_judges.models.base.judge import ScoreLevel, requests_at
+from medal_judges.models.base.judged_languages import UnknownLanguage, is_refusal, with_language
 
 _AGAIN = "give another --out, or --overwrite to start again from the beginning"
 NOT_YET = "not judged yet"
@@ -33,7 +34,9 @@ class Expected:
 
     ``retry_failed``: whatever has no score is asked again, not only what may pass by itself.
     ``gone``: ids that the file may have and the input no longer has; their lines are removed.
-    ``keep``: the fields of ``Judgement.meta``.
+    ``keep``: the fields of ``Judgement.meta``. ``detect``: whether the language of dialogues that
+    state none is detected; ``unknown_language``: what is done with languages that the judge was not
+    made for.
     """
 
     judge: str
@@ -42,6 +45,8 @@ class Expected:
     retry_failed: bool = False
     gone: Container[str] = ()
     keep: tuple[str, ...] = ()
+    detect: bool = False
+    unknown_language: UnknownLanguage = "warn"
 
     def asks_again(self, rows: Sequence[Judgement]) -> bool:
         """Whether the dialogue of these judgements is judged again."""
@@ -59,8 +64,8 @@ class Expected:
         ]
 
     def require_same(self, rows: Sequence[Judgement], dialogue: Dialogue, out: Path) -> None:
-        """Raise MedalError where ``rows`` of ``dialogue`` are of other dimensions, another level or
-        with other fields kept.
+        """Raise MedalError where ``rows`` of ``dialogue`` are of other dimensions, another level,
+        with other fields kept, or made by other rules for languages.
 
         They may be fewer: a kill can leave the last dialogue with some of its turns.
         """
@@ -70,12 +75,30 @@ class Expected:
         if set(rows[0].meta) != set(self.keep):
             there, now = ", ".join(rows[0].meta) or "nothing", ", ".join(self.keep) or "nothing"
             raise _refusal(out, "with other fields kept (--keep)", there, now)
+        for row in rows:
+            self._require_same_languages(row, dialogue, out)
         turns = [row.turn for row in rows]
         levels = [name for name in get_args(ScoreLevel) if _begins(dialogue, name, turns)]
         if not levels:
             raise _other_input(out, f"turns {turns} of {rows[0].id!r}")
         if self.level not in levels:
             raise _refusal(out, "at another level", " or ".join(levels), self.level)
+
+    def _require_same_languages(self, row: Judgement, dialogue: Dialogue, out: Path) -> None:
+        if row.failure == NOT_YET:
+            return
+        there = row.detected_language
+        now = with_language(dialogue, self.detect)[1] if there is None or not self.detect else there
+        if there != now:  # where none can be told, it is the same whether it was looked for or not
+            told = ["--detect-language", "--no-detect-language"]
+            raise _refusal(out, "by another rule for languages", *told[:: 1 if there else -1])
+        refused = is_refusal(row)
+        if row.unknown_language is None or (refused and self.retry_failed):
+            return
+        if self.unknown_language == "allow" or refused != (self.unknown_language == "refuse"):
+            was = f"--unknown-language {'refuse' if refused else 'warn'}"
+            here = f"--unknown-language {self.unknown_language}"
+            raise _refusal(out, "by another rule for languages", was, here)
 
 
 def resume(

@@ -18,7 +18,7 @@ from medal_judges.journal import Journal
 from medal_judges.judgement import Judgement, parse_judgement
 from medal_judges.language_detection import detects
 from medal_judges.models.base.judge import Judge, ScoreLevel
-from medal_judges.models.base.judged_languages import UnknownLanguage
+from medal_judges.models.base.judged_languages import UnknownLanguage, is_detecting
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.reading.report import ReadingReport
 
@@ -47,6 +47,13 @@ class ScoreOptions:
     keep: Sequence[str] = ()
     detect_language: bool | None = None
 
+    def detects_language(self, judge: Judge) -> bool:
+        """Whether the language of dialogues that state none is detected for ``judge``."""
+        asked = self.detect_language
+        if asked is None and "lang" in self.keep and detects():
+            asked = True
+        return is_detecting(judge.languages, asked)
+
     def score(
         self,
         judge: Judge,
@@ -54,9 +61,7 @@ class ScoreOptions:
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
         """``judge.score`` of ``dialogues`` with these options."""
-        detect = self.detect_language
-        if detect is None and "lang" in self.keep and detects():
-            detect = True
+        detect = self.detects_language(judge)
 
         def judged(each: Iterable[Dialogue]) -> Iterator[Judgement]:
             return judge.score(
@@ -239,7 +244,14 @@ def _score_to_lines(
         forget(out)
     signature = str(judge.signature())
     expected = Expected(
-        signature, tuple(names), options.level, options.retry_failed, gone, (*options.keep,)
+        signature,
+        tuple(names),
+        options.level,
+        options.retry_failed,
+        gone,
+        (*options.keep,),
+        options.detects_language(judge),
+        options.unknown_language,
     )
 
     def keep(rows: Sequence[Judgement]) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from medal_judges import Dialogue, Judge, Turn, read_dialogues, read_judgements
 from medal_judges.cli import app
-from medal_judges.errors import MissingExtraError, RecordError
+from medal_judges.errors import MedalError, MissingExtraError, RecordError
 from medal_judges.language_detection import detected_language, text_language
 from medal_judges.languages import language_code
 from medal_judges.models.base.judged_languages import is_outside
@@ -157,3 +157,46 @@ def test_without_the_extra_nothing_is_detected(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(MissingExtraError, match=r"lingua-language-detector.*\n.*\[lang\]"):
         judge.score([chat(*SPANISH)], detect_language=True)
     assert "lingua" in sys.modules  # it is there: only the look for it was turned away
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "refused"),
+    [
+        (["--detect-language"], ["--no-detect-language"], True),
+        (["--no-detect-language"], ["--detect-language"], True),
+        (["--detect-language"], ["--detect-language"], False),
+        ([], ["--unknown-language", "refuse"], True),
+        (["--unknown-language", "refuse"], [], True),
+        (["--unknown-language", "refuse"], ["--retry-failed"], False),
+        ([], ["--retry-failed"], False),
+    ],
+)
+@pytest.mark.parametrize("level", ["dialogue", "turn"])
+def test_a_file_made_by_another_rule_for_languages_is_not_resumed(
+    tmp_path: Path, level: str, first: list[str], then: list[str], refused: bool
+) -> None:
+    chats = [chat("Ok", "Ok", id="a"), chat(*SPANISH, id="b"), chat(*ENGLISH, id="c")]
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text("".join(json.dumps(each.to_record()) + "\n" for each in chats))
+    judge = write_judge(tmp_path, "languages: [en]\n")
+    given = ["score", str(source), "--judge", str(judge), "--out", str(out), "--level", level]
+    given += ["--min-coverage", "0"]
+    assert CliRunner().invoke(app, [*given, *first]).exit_code == 0
+    before = out.read_bytes()
+    done = CliRunner().invoke(app, [*given, *then])
+    if refused:
+        assert isinstance(done.exception, MedalError), done.output
+        assert "by another rule for languages" in str(done.exception)
+        assert f"now:   {' '.join(then) or '--unknown-language warn'}\n" in str(done.exception)
+        assert out.read_bytes() == before
+    else:
+        assert done.exit_code == 0, (done.output, done.exception)
+        assert len({row.judge for row in read_judgements(out)}) == 1
+
+
+def test_short_chats_are_resumed_by_either_rule(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text(json.dumps(chat("Ok", "Ok").to_record()) + "\n")
+    given = ["score", str(source), "--judge", "length", "--out", str(out)]
+    assert CliRunner().invoke(app, given).exit_code == 0
+    assert CliRunner().invoke(app, [*given, "--detect-language"]).exit_code == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from medal_judges.dialogue import Dialogue
 from medal_judges.errors import MedalError
 from medal_judges.files import only_run
+from medal_judges.inference.kept import kept_of
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions, score_to_file
 from medal_judges.judgement import Judgement
 from medal_judges.judgement_files import holds_judgements, read_judgements
@@ -36,8 +37,9 @@ class SystemFile:
 @dataclass(frozen=True, slots=True)
 class ScoredDialogue:
     """A dialogue of a system: its scores (means over its judged turns), and what may say which
-    other dialogues it goes with. ``opening`` is the first user turn, None where only scores are
-    known; ``failures`` counts dimensions without a score."""
+    other dialogues it goes with. ``opening`` is the first user turn, ``dialogue`` the dialogue
+    without its turns, both None where only scores are known; ``fields`` is what the scores kept of
+    it; ``failures`` counts dimensions without a score."""
 
     system: str
     id: str
@@ -46,12 +48,16 @@ class ScoredDialogue:
     lang: str | None = None
     opening: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
+    dialogue: Dialogue | None = None
 
     def value(self, name: str) -> str | None:
-        """A field as text; None where the row has none."""
+        """A field as text, by the names that ``medal score --keep`` knows; None where there is
+        none."""
         if name == LANG:
             return self.lang
         value = self.fields.get(name)
+        if value in (None, "") and self.dialogue is not None:
+            value = kept_of(self.dialogue, [name])[name]
         return None if value is None or value == "" else _text(value)
 
 
@@ -179,11 +185,11 @@ def _row(
     if dialogue is None:
         return row
     user = next((turn.content for turn in dialogue.turns if turn.role == "user"), None)
-    fields = {**kept, **dialogue.context, **dialogue.meta, "source": dialogue.source}
-    if dialogue.chatbot is not None:
-        fields[CHATBOT] = dialogue.chatbot
     opening = None if user is None else " ".join(user.split())
-    return replace(row, lang=dialogue.lang, opening=opening or None, fields=fields)
+    bare = replace(dialogue, turns=())
+    detected = next((one.detected_language for one in judgements if one.detected_language), None)
+    lang = row.lang or detected or dialogue.lang
+    return replace(row, lang=lang, opening=opening or None, dialogue=bare)
 
 
 def _by_system(
@@ -210,10 +216,23 @@ def _by_system(
 
 
 def _kept(named: Sequence[tuple[ScoredDialogue, str | None]], by: str) -> str:
-    known = sorted({name for row, _ in named for name in row.fields if isinstance(name, str)})
+    known = sorted({name for row, _ in named for name in _names(row)})
     if known:
         return f"rows have: {', '.join(known)}"
     return f"scores keep it with: medal score --keep {by}; or give the dialogues: --chats FILE"
+
+
+def _names(row: ScoredDialogue) -> Iterator[str]:
+    """What ``--by`` may name in a row."""
+    yield from row.fields
+    if row.dialogue is not None:
+        yield from row.dialogue.meta
+        yield from row.dialogue.context
+        yield from (f"models.{speaker}" for speaker in row.dialogue.models)
+        if row.dialogue.chatbot is not None:
+            yield CHATBOT
+        if row.dialogue.source is not None:
+            yield "source"
 
 
 def _judge_name(signature: str) -> str:

@@ -25,13 +25,14 @@ from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.judgement import Judgement, unscored
-from medal_judges.language_detection import detects, require_detection
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.base.hub import push_folder
 from medal_judges.models.base.judged_languages import (
     POLICIES,
     UnknownLanguage,
+    is_detecting,
     is_outside,
+    refusal,
     with_language,
 )
 from medal_judges.models.base.saving import load_judge, save_judge
@@ -185,11 +186,7 @@ class Judge(ABC):
             judge = copy(self)
             judge.token_budget = token_budget
         given = checked_dialogues(dialogues)
-        if detect_language is None:
-            detect_language = self.languages is not None and detects()
-        if detect_language:
-            require_detection()
-        how = (unknown_language, detect_language)
+        how = (unknown_language, is_detecting(self.languages, detect_language))
         return judge._stream(given, level, names, how, progress or (lambda done: None))
 
     def _stream(
@@ -218,7 +215,7 @@ class Judge(ABC):
                     judgement = _judgement(request, prediction, signature)
                 else:
                     if row in refused:
-                        reason = f"in {refused[row]!r}; the judge was made for {known}"
+                        reason = refusal(refused[row], self.languages or ())
                     id = request.dialogue.id
                     judgement = unscored(id, signature, names, reason, request.turn)
                 cut += judgement.truncated_turns > 0

@@ -9,7 +9,8 @@ from typing import Literal, get_args
 
 from medal_judges.dialogue import Dialogue
 from medal_judges.errors import ConfigError
-from medal_judges.language_detection import detected_language
+from medal_judges.judgement import Judgement
+from medal_judges.language_detection import detected_language, detects, require_detection
 from medal_judges.languages import UNKNOWN_LANGUAGE, base_language
 
 # warn: score and say so; refuse: leave unscored with the reason; allow: score and say nothing.
@@ -43,6 +44,19 @@ def is_outside(lang: str, languages: Sequence[str]) -> bool:
     return lang != UNKNOWN_LANGUAGE and base_language(lang) not in map(base_language, languages)
 
 
+def is_detecting(languages: Sequence[str] | None, asked: bool | None) -> bool:
+    """Whether the language of dialogues that state none is detected: as ``asked``, by default where
+    a judge states its ``languages`` and the extra lang is installed.
+
+    Raises MissingExtraError where it is asked for without the extra.
+    """
+    if asked is None:
+        return languages is not None and detects()
+    if asked:
+        require_detection()
+    return asked
+
+
 def with_language(dialogue: Dialogue, detect: bool) -> tuple[Dialogue, str | None]:
     """The dialogue in the language that it states, else, with ``detect``, in the one it is written
     in; and that language where it was detected."""
@@ -50,3 +64,14 @@ def with_language(dialogue: Dialogue, detect: bool) -> tuple[Dialogue, str | Non
         return dialogue, None
     language = detected_language(dialogue)
     return (dialogue, None) if language is None else (replace(dialogue, lang=language), language)
+
+
+def refusal(lang: str, languages: Sequence[str]) -> str:
+    """Why a dialogue in ``lang`` is left unscored by a judge made for ``languages``."""
+    return f"in {lang!r}; the judge was made for {', '.join(languages)}"
+
+
+def is_refusal(judgement: Judgement) -> bool:
+    """Whether ``judgement`` was left unscored for its language alone."""
+    lang, failure = judgement.unknown_language, judgement.failure
+    return lang is not None and failure is not None and failure.startswith(refusal(lang, ()))

@@ -137,10 +137,34 @@ def test_one_file_by_chatbot_and_by_a_column(write: Write) -> None:
     assert found.systems == ["1.0", "2.0"] and found.on("overall").pairs[0].apart
     with pytest.raises(MedalError, match="no row has a value of 'user'") as caught:
         compare(file, CompareOptions(by="user"), judge="length")
-    assert "chatbot, source, version" in str(caught.value.hint)
+    assert "chatbot, models.assistant, version" in str(caught.value.hint)
     one = write("one.jsonl", rows[:20])
     with pytest.raises(MedalError, match="all rows have the chatbot 'a': nothing to compare"):
         compare(one, options, judge="length")
+
+
+@pytest.mark.parametrize(
+    "by", ["models.assistant", "context.scene", "scene", "meta.user.plan", "user.plan"]
+)
+@pytest.mark.parametrize("scored", [False, True])
+def test_columns_have_the_names_that_score_keeps_them_by(
+    write: Write, tmp_path: Path, by: str, scored: bool
+) -> None:
+    rows = [
+        chat(f"{name}{i}", f"{name} {i}", "word " * (i % 5 + 1))
+        | {"models": {"assistant": name}, "context": {"scene": name}}
+        | {"meta": {"user": {"plan": name}}}
+        for name in "ab"
+        for i in range(20)
+    ]
+    file = write("all.jsonl", rows)
+    if scored:
+        out = tmp_path / "scores.jsonl"
+        asked = ["score", str(file), "--judge", "length", "--out", str(out), "--keep", by]
+        assert CliRunner().invoke(app, asked).exit_code == 0
+        file = out
+    options = CompareOptions(by=by, dimensions=["overall"])
+    assert compare(file, options, judge=None if scored else "length").systems == ["a", "b"]
 
 
 def test_kept_columns_of_scores_name_system_context_and_language(write: Write) -> None:

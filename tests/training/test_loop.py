@@ -16,6 +16,7 @@ from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import TrainConfig
+from medal_judges.training.encoder.reply import half_of
 from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.steps import start_loop
@@ -140,6 +141,31 @@ def test_the_closed_form_of_a_binary_head_is_calibrated_to_its_labels(
         row.targets["repetitive"] = 1.0
     with pytest.raises(ConfigError, match="all training labels of 'repetitive' are the same"):
         loop_of(tiny_bert, tmp_path, rows, model, solver="ridge").run(resume=False)
+
+
+@pytest.mark.parametrize("kind", ["one group", "no reply by a user", "no dialogue of a half"])
+def test_reply_models_say_what_they_cannot_learn_from(
+    tiny_bert: Path, tmp_path: Path, kind: str
+) -> None:
+    rows = examples()
+    if kind == "no reply by a user":
+        rows = [
+            dataclasses.replace(
+                row,
+                group=row.dialogue.id,
+                dialogue=Dialogue(row.dialogue.id, row.dialogue.turns[:2]),
+            )
+            for row in rows
+        ]
+    elif kind == "no dialogue of a half":
+        names = [f"g{n}" for n in range(400) if half_of(f"g{n}", 0) == 1]
+        rows = [dataclasses.replace(row, group=g) for row, g in zip(rows, names, strict=False)]
+    else:
+        rows = [dataclasses.replace(row, group="one") for row in rows]
+    model = LINEAR | {"reply": {"positive": ["w1"], "negative": ["w3"], "epochs": 1}}
+    with pytest.raises(ConfigError, match="0 answers that a user replied to") as error:
+        loop_of(tiny_bert, tmp_path, rows, model, solver="ridge").run(resume=False)
+    assert "model.reply=null" in str(error.value)
 
 
 def test_a_judge_without_its_body_is_small_and_the_same(tiny_bert: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from medal_judges.errors import ConfigError
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.encoder.reply import HALVES, ReplyConfig, ReplyModel, context_of
 from medal_judges.training.encoder.data import EncoderDataset
@@ -20,6 +21,7 @@ from medal_judges.training.rows.examples import TrainingExample
 
 _MOST_TURNS = 200  # of one conversation: relayed bots must not fill a batch
 _BATCH = 32
+_LEAST = 2  # answers: one alone has nothing to be told from
 
 
 def half_of(group: str, seed: int) -> int:
@@ -33,26 +35,40 @@ def other_halves(examples: Sequence[TrainingExample], seed: int) -> Tensor:
 
 
 def fit_reply(judge: EncoderJudge, data: EncoderDataset, seed: int) -> None:
-    """Train both reply models in place and set the reactions' vectors."""
+    """Train both reply models in place and set the reactions' vectors.
+
+    Raises ConfigError where one of them has too few answered turns to learn from.
+    """
     config = judge.config.reply
     assert config is not None and judge.net.reply is not None
     for name, texts in (("positive", config.positive), ("negative", config.negative)):
         vectors = functional.normalize(judge.embed_texts(texts), dim=-1)
         getattr(judge.net, name).copy_(vectors)
+    halves = [half_of(example.group, seed) for example in data.examples]
     for half, model in enumerate(judge.net.reply):
-        rows = [i for i, e in enumerate(data.examples) if half_of(e.group, seed) == half]
-        pairs = _pairs(judge, data, rows)
+        pairs = _pairs(judge, data, [row for row, other in enumerate(halves) if other == half])
+        _require_enough(pairs, halves.count(half))
         assert isinstance(model, ReplyModel)
-        if len(pairs[0]) >= 2:
-            _train(model, pairs, config, torch.Generator().manual_seed(seed * HALVES + half))
+        _train(model, pairs, config, torch.Generator().manual_seed(seed * HALVES + half))
         if config.half:
             model.half().float()
+
+
+def _require_enough(pairs: Sequence[Tensor], dialogues: int) -> None:
+    found = len(pairs[0]) if pairs else 0
+    if found < _LEAST:
+        raise ConfigError(
+            f"the reply models learn from two halves of the conversations, and one of them has "
+            f"{found} answers that a user replied to (in {dialogues} dialogues): {_LEAST} or more "
+            "are needed",
+            hint="train on more conversations of several turns, or without: model.reply=null",
+        )
 
 
 @torch.no_grad()
 def _pairs(judge: EncoderJudge, data: EncoderDataset, rows: Sequence[int]) -> list[Tensor]:
     """(turn, before, earlier, measures, next turn, text number of it) of every assistant turn that
-    a user answered, the opening turn left out."""
+    a user answered, the opening turn left out; nothing for no rows."""
     batches: list[list[Tensor]] = []
     for start in range(0, len(rows), _BATCH):
         chosen = list(rows[start : start + _BATCH])

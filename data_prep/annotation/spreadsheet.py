@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from medal_judges.data_prep.annotation.questions import (
 from medal_judges.errors import DataError, MissingExtraError
 from medal_judges.foreign_text import FORMULA, no_formula
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.reading.workbooks import open_workbook, rows_of
 
 if TYPE_CHECKING:
     from openpyxl.cell import Cell
@@ -33,7 +33,6 @@ ANSWERS, DIALOGUES, GUIDELINES = "answers", "dialogues", "guidelines"
 KEY, ANNOTATOR, DIALOGUE = "key", "annotator", "dialogue"
 CELL = 32_000  # Excel takes 32,767 characters in a cell
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-_UNPACKED = 64 << 20  # bytes: a hundred dialogues take less than one megabyte
 Keyed = Sequence[tuple[str, LabelledDialogue]]
 
 
@@ -254,30 +253,13 @@ def _csv(path: Path) -> Iterator[Sequence[str]]:
 
 
 def _xlsx(path: Path) -> Iterator[Sequence[str]]:
-    try:
-        from openpyxl import load_workbook
-    except ImportError as error:
-        raise MissingExtraError("openpyxl", "annotate", "reading an xlsx spreadsheet") from error
-    from zipfile import BadZipFile, ZipFile
-
-    try:
-        with ZipFile(path) as archive:  # before openpyxl, which holds all texts in memory
-            unpacked = sum(part.file_size for part in archive.infolist())
-        if unpacked > _UNPACKED:
-            raise DataError(
-                path,
-                None,
-                f"unpacks to {unpacked >> 20} MB, more than {_UNPACKED >> 20} MB",
-                hint="an exported sheet is far smaller: delete what was added, or save it as .csv",
-            )
-        book = load_workbook(path, read_only=True, data_only=True)
+    with path.open("rb") as file, open_workbook(str(path), file) as book:
         sheet = book[ANSWERS] if ANSWERS in book.sheetnames else book.worksheets[0]
-        for line in sheet.iter_rows(values_only=True):
-            yield [_shown(cell) for cell in line]
-        book.close()
-    except (BadZipFile, KeyError, ValueError, OSError, EOFError, SyntaxError, zlib.error) as error:
-        hint = "save it as .xlsx or .csv again"  # SyntaxError: what XML that breaks off raises
-        raise DataError(path, None, f"not an xlsx workbook: {error}", hint=hint) from error
+        at = 0
+        for number, cells in rows_of(str(path), sheet):
+            yield from ([] for _ in range(at + 1, number))  # so that rows keep their numbers
+            yield [_shown(cell) for cell in cells]
+            at = number
 
 
 def _shown(cell: object) -> str:

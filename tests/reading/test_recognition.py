@@ -16,7 +16,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from medal_judges.errors import ConfigError, DataError, MedalError
-from medal_judges.reading import sheets
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import ReadingReport
@@ -115,16 +114,6 @@ def test_a_zip_file_is_no_workbook(tmp_path: Path) -> None:
         packed.writestr("chats.jsonl", LINE)
     with pytest.raises(DataError, match=r"no \.xlsx workbook"):
         read(tmp_path / "x")
-
-
-def test_a_workbook_that_unpacks_to_gigabytes_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = save(tmp_path, "x.xlsx", CONTAINERS["xlsx"]([{"prompt": "hi", "response": "x" * 9000}]))
-    assert len(read(path)[0]) == 1
-    monkeypatch.setattr(sheets, "MOST_SHARED_TEXT", 1000)
-    with pytest.raises(DataError, match=r"more than is read of an \.xlsx"):
-        read(path)
 
 
 def test_rows_of_a_table(tmp_path: Path) -> None:

@@ -1,0 +1,199 @@
+"""Kilobytes that unpack to gigabytes, given to the commands that read such files: a message, within
+a bound of memory. Small ones against lowered limits always; whole ones are slow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
+from medal_judges.errors import DataError
+from medal_judges.reading import workbooks
+from medal_judges.reading.dialogues import read_dialogues
+
+TYPES = "application/vnd.openxmlformats-officedocument.spreadsheetml."
+MAIN = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def row(*texts: str) -> str:
+    cells = "".join(f'<c t="inlineStr"><is><t>{text}</t></is></c>' for text in texts)
+    return f"<row>{cells}</row>"
+
+
+HEAD = row("prompt", "response", "key", "annotator", "overall")
+ROW = row("hi", "x", "d1", "ana", "3")
+Parts = dict[str, str | tuple[str, str, int, str]]  # text, or (begin, repeated, times, end)
+
+
+def workbook(path: Path, changed: Parts, kind: str = "worksheet", strings: str = "") -> Path:
+    """A workbook of one sheet; ``changed`` parts are other than they should be."""
+    strings = strings or "xl/sharedStrings.xml"
+    parts: Parts = {
+        "[Content_Types].xml": (
+            '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+            f'<Override PartName="/xl/workbook.xml" ContentType="{TYPES}sheet.main+xml"/>'
+            f'<Override PartName="/{strings}" ContentType="{TYPES}sharedStrings+xml"/>'
+            f'<Override PartName="/xl/worksheets/s.xml" ContentType="{TYPES}worksheet+xml"/>'
+            "</Types>"
+        ),
+        "xl/workbook.xml": (
+            f'<workbook {MAIN} xmlns:r="{RELATIONS}"><sheets>'
+            '<sheet name="s" sheetId="1" r:id="rId1"/></sheets></workbook>'
+        ),
+        "xl/_rels/workbook.xml.rels": (
+            '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+            f'<Relationship Id="rId1" Type="{RELATIONS}/{kind}" Target="worksheets/s.xml"/>'
+            "</Relationships>"
+        ),
+        strings: f"<sst {MAIN}></sst>",
+        "xl/styles.xml": f"<styleSheet {MAIN}></styleSheet>",
+        "xl/worksheets/s.xml": (
+            f"<worksheet {MAIN}><sheetData>{HEAD}{ROW}</sheetData></worksheet>"
+        ),
+    }
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as packed:
+        for name, part in (parts | changed).items():
+            with packed.open(name, "w", force_zip64=True) as stream:
+                stream.writelines(pieces(part))
+    return path
+
+
+def pieces(part: str | tuple[str, str, int, str]) -> Iterator[bytes]:
+    if isinstance(part, str):
+        yield part.encode()
+        return
+    begin, again, times, end = part
+    block = max(1, (1 << 20) // len(again))
+    yield begin.encode()
+    for start in range(0, times, block):
+        yield (again * min(block, times - start)).encode()
+    yield end.encode()
+
+
+def sheet(inside: str, times: int, before: str = HEAD, after: str = "") -> Parts:
+    begin = f"<worksheet {MAIN}><sheetData>{before}"
+    return {"xl/worksheets/s.xml": (begin, inside, times, f"{after}</sheetData></worksheet>")}
+
+
+def texts(inside: str, times: int, name: str = "xl/sharedStrings.xml") -> Parts:
+    return {name: (f"<sst {MAIN}>", inside, times, "</sst>")}
+
+
+OTHER_NAME = "xl/worksheets/strings.xml"
+LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
+# Kind -> the file, made ``size`` megabytes large unpacked.
+WORKBOOKS: dict[str, Callable[[Path, int], Path]] = {
+    "texts": lambda p, mb: workbook(p, texts("<si><t>x</t></si>", mb << 16)),
+    "one text": lambda p, mb: workbook(p, texts("x" * 1024, mb << 10)),
+    "texts that are none": lambda p, mb: workbook(p, texts("<a/>", mb << 18)),
+    "texts under another name": lambda p, mb: workbook(
+        p, texts("<a/>", mb << 18, OTHER_NAME), strings=OTHER_NAME
+    ),
+    "rows": lambda p, mb: workbook(p, sheet("<row/>", mb * 175_000)),
+    "one row": lambda p, mb: workbook(p, sheet("<c/>", mb << 18, HEAD + "<row>", "</row>")),
+    "one cell": lambda p, mb: workbook(
+        p,
+        sheet("x" * 1024, mb << 10, f'{HEAD}<row><c t="inlineStr"><is><t>', "</t></is></c></row>"),
+    ),
+    "elements that are no rows": lambda p, mb: workbook(p, sheet("<a/>", mb << 18)),
+    "rows of another kind": lambda p, mb: workbook(p, sheet('<row xmlns="x"/>', mb << 16)),
+    "text between rows": lambda p, mb: workbook(p, sheet("x" * 1000 + "<row/>", mb << 10)),
+    "elements between rows": lambda p, mb: workbook(p, sheet("<a/>" * 200 + "<row/>", mb << 10)),
+    "a sheet of charts": lambda p, mb: workbook(p, sheet("<a/>", mb << 18), kind="chartsheet"),
+    "styles": lambda p, mb: workbook(
+        p, {"xl/styles.xml": (f"<styleSheet {MAIN}>", "<xf/>", mb * 200_000, "</styleSheet>")}
+    ),
+    "names of sheets": lambda p, mb: workbook(
+        p, {"xl/workbook.xml": (f"<workbook {MAIN}>", "<a/>", mb << 18, "</workbook>")}
+    ),
+    "content types": lambda p, mb: workbook(
+        p, {"[Content_Types].xml": ("<Types>", "<a/>", mb << 18, "</Types>")}
+    ),
+    "nesting": lambda p, mb: workbook(p, sheet("<a>", mb << 18)),
+    "a row of number 10^12": lambda p, mb: workbook(
+        p, sheet('<row r="1000000000000"><c><v>1</v></c></row>', 1)
+    ),
+    "a cell of column 10^9": lambda p, mb: workbook(
+        p, sheet('<row><c r="ZZZZZZZZ2"><v>1</v></c></row>', 1)
+    ),
+    "a billion laughs": lambda p, mb: workbook(
+        p,
+        {
+            "xl/worksheets/s.xml": f'<!DOCTYPE w [<!ENTITY l0 "ha">{LAUGHS}]><worksheet'
+            f" {MAIN}><sheetData>{row('&l9;')}</sheetData></worksheet>"
+        },
+    ),
+    "a file of the machine": lambda p, mb: workbook(
+        p,
+        {
+            "xl/worksheets/s.xml": f'<!DOCTYPE w [<!ENTITY l SYSTEM "file:///etc/passwd">]>'
+            f"<worksheet {MAIN}><sheetData>{HEAD}<row>"
+            '<c t="inlineStr"><is><t>&l;</t></is></c></row></sheetData></worksheet>'
+        },
+    ),
+}
+ANSWERS = ["overall"]
+
+
+@pytest.fixture
+def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All limits 256 times lower, so that a file of one megabyte is too large."""
+    for name in ("MOST_UNPACKED", "MOST_WHOLE", "MOST_SHARED_TEXTS", "MOST_SHARED", "MOST_ROWS"):
+        monkeypatch.setattr(workbooks, name, getattr(workbooks, name) >> 8)
+    for name in ("_MOST_IN_ROW", "_MOST_ELEMENTS"):
+        monkeypatch.setattr(workbooks, name, getattr(workbooks, name) >> 8)
+
+
+def test_a_workbook_in_order_is_read(tmp_path: Path, low_limits: None) -> None:
+    path = workbook(tmp_path / "a.xlsx", sheet(ROW, 1000))
+    assert len(list(read_dialogues(path))) == 1000
+    assert len(list(read_spreadsheet(path, ANSWERS))) == 1000
+
+
+@pytest.mark.usefixtures("low_limits")
+@pytest.mark.parametrize("kind", WORKBOOKS)
+@pytest.mark.parametrize("reader", ["dialogues", "answers"])
+def test_a_workbook_that_comes_to_too_much_is_refused(
+    kind: str, reader: str, tmp_path: Path
+) -> None:
+    path = WORKBOOKS[kind](tmp_path / "a.xlsx", 3)
+    assert path.stat().st_size < 300_000
+    with pytest.raises(DataError) as error:
+        list(read_dialogues(path) if reader == "dialogues" else read_spreadsheet(path, ANSWERS))
+    assert "a.xlsx" in str(error.value) and "root:" not in str(error.value)
+
+
+WHOLE = """
+import resource, sys
+from medal_judges.errors import MedalError
+from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
+from medal_judges.reading.dialogues import read_dialogues
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    for _ in read_dialogues(sys.argv[2]) if sys.argv[1] == "dialogues" else read_spreadsheet(
+            sys.argv[2], ["overall"]):
+        pass
+except MedalError as error:
+    print(error)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", WORKBOOKS)
+def test_a_whole_bomb_takes_a_bounded_memory(kind: str, tmp_path: Path) -> None:
+    path = WORKBOOKS[kind](tmp_path / "a.xlsx", 300)
+    for reader in ("dialogues", "answers"):
+        done = subprocess.run(
+            [sys.executable, "-c", WHOLE, reader, str(path)], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        *said, grown = done.stdout.splitlines()
+        assert said and "a.xlsx" in said[0], done.stdout
+        assert int(grown) < 700, f"{grown} MB"

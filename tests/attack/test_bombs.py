@@ -171,13 +171,14 @@ def test_a_workbook_that_comes_to_too_much_is_refused(
 
 WHOLE = """
 import resource, sys
+from pathlib import Path
 from medal_judges.errors import MedalError
 from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
 from medal_judges.reading.dialogues import read_dialogues
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before, path = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, Path(sys.argv[2])
 try:
-    for _ in read_dialogues(sys.argv[2]) if sys.argv[1] == "dialogues" else read_spreadsheet(
-            sys.argv[2], ["overall"]):
+    dialogues = sys.argv[1] == "dialogues"
+    for _ in read_dialogues(path) if dialogues else read_spreadsheet(path, ["overall"]):
         pass
 except MedalError as error:
     print(error)

@@ -17,11 +17,17 @@ Verdict = Literal["passed", "failed", "undecided"]
 @dataclass(frozen=True, slots=True)
 class Gate:
     """``under``: the mean (or share) of ``dimension`` has to stay at ``limit`` or above; ``over``:
-    at ``limit`` or below."""
+    at ``limit`` or below. ``asked``: as what its reader asked for it, where not by an option."""
 
     side: Side
     dimension: str
     limit: float
+    asked: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The gate in the words of who asked for it."""
+        return self.asked or f"--fail-{self.side} {self.dimension}={self.limit:g}"
 
     @classmethod
     def parse(cls, side: Side, text: str) -> Gate:
@@ -68,19 +74,18 @@ def check_gates(
         name = gate.dimension
         if not traffic.scored and not any(e.value is not None for e in estimates.values()):
             raise CoverageError(
-                f"--fail-{gate.side} {name}: nothing is scored, so nothing was shown",
+                f"{gate.name}: nothing is scored, so nothing was shown",
                 hint="score the chats first: medal score",
             )
         if name not in estimates:
             raise ConfigError(
-                f"--fail-{gate.side}: the scores have no dimension {name!r}",
+                f"{gate.name}: the scores have no dimension {name!r}",
                 hint=f"{did_you_mean(name, estimates)}they have: {', '.join(estimates)}",
             )
         dimension = traffic.dimensions[name]
         if name not in traffic.assumed and not dimension.low <= gate.limit <= dimension.high:
             raise ConfigError(
-                f"--fail-{gate.side} {name}={gate.limit:g}: {name} lies between "
-                f"{dimension.low:g} and {dimension.high:g}"
+                f"{gate.name}: {name} lies between {dimension.low:g} and {dimension.high:g}"
             )
         results.append(_result(gate, estimates[name], dimension.kind == "binary"))
     coverage = traffic.coverage
@@ -98,8 +103,7 @@ def _result(gate: Gate, estimate: Estimate, is_share: bool) -> GateResult:
     value, low, high = estimate.value, estimate.low, estimate.high
     if value is None or low is None or high is None:
         raise MedalError(
-            f"--fail-{gate.side} {gate.dimension}={gate.limit:g} cannot be decided: "
-            f"{estimate.reason or 'no interval'}",
+            f"{gate.name} cannot be decided: {estimate.reason or 'no interval'}",
             hint="more chats have to be scored",
         )
     bad, good = (high < gate.limit, low >= gate.limit) if gate.side == "under" else (

@@ -1,0 +1,57 @@
+"""pytest: the fixtures ``judge`` and ``assert_quality``, and the options that choose the judge.
+
+pytest finds this file by its entry point; it imports nothing heavy before a test uses a fixture.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from medal_judges.integrations.chats import ScoredChats
+    from medal_judges.models.base.judge import Judge
+
+_JUDGE, _COST = "medal_judge", "medal_max_cost"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--medal-judge`` and ``--medal-max-cost``, and the same names in pytest's settings."""
+    told = "judge of the fixtures judge and assert_quality: a shipped name, folder, YAML or hub id"
+    cost = "US dollars that a judge behind an API may spend in this run"
+    group = parser.getgroup("medal_judges", "judges of dialogue (medal-judges)")
+    group.addoption("--medal-judge", metavar="JUDGE", help=told)
+    group.addoption("--medal-max-cost", metavar="DOLLARS", type=float, help=cost)
+    parser.addini(_JUDGE, told, default="boxed")
+    parser.addini(_COST, cost, default="")
+
+
+@pytest.fixture(scope="session")
+def judge(request: pytest.FixtureRequest) -> Judge:
+    """The judge of ``--medal-judge`` (the one in the package unless told otherwise), loaded once.
+
+    A fixture of this name in a conftest.py takes its place.
+    """
+    from medal_judges.errors import ConfigError
+    from medal_judges.integrations.chats import load_judge
+
+    config = request.config
+    cost = config.getoption(_COST)
+    if cost is None and (stated := config.getini(_COST)):
+        try:
+            cost = float(stated)
+        except ValueError as error:
+            raise ConfigError(f"{_COST}: expected dollars, such as 0.50, not {stated!r}") from error
+    return load_judge(config.getoption(_JUDGE) or config.getini(_JUDGE), max_cost=cost)
+
+
+@pytest.fixture
+def assert_quality(judge: Judge) -> Callable[..., ScoredChats]:
+    """``assert_quality(chats, overall=3.5)`` with the fixture ``judge``: see quality.py."""
+    from medal_judges.integrations.quality import assert_quality as asserted
+
+    return partial(asserted, judge=judge)

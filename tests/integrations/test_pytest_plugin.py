@@ -1,0 +1,145 @@
+"""The plugin in real runs of pytest: what passes, what fails, and what the failure says."""
+
+from pathlib import Path
+
+import pytest
+
+from medal_judges import Dialogue
+from medal_judges.integrations.chats import Chat, as_dialogues, load_judge, score_chats
+from medal_judges.integrations.quality import QualityUndecidedWarning, assert_quality
+
+pytest_plugins = ["pytester"]
+
+# The judge `length` reads the number of words alone, and more of them are better.
+CHATS = """
+def chat(words, said="よい一日を"):
+    answer = " ".join(["word"] * words) + " " + said
+    return [{"role": "user", "content": f"Hi {words}"}, {"role": "assistant", "content": answer}]
+
+LONG = [chat(words) for words in range(50, 70)]
+SHORT = [chat(words) for words in range(1, 21)]
+"""
+
+
+def chat(words: int) -> list[dict[str, str]]:
+    answer = " ".join(["word"] * words)
+    return [{"role": "user", "content": f"Hi {words}"}, {"role": "assistant", "content": answer}]
+
+
+def test_a_run_passes_and_fails_by_the_interval(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makeini("[pytest]\nmedal_judge = length\n")
+    pytester.makepyfile(
+        CHATS
+        + """
+def test_judge(judge):
+    assert judge.signature().judge == "length"
+
+def test_long_enough(assert_quality):
+    scored = assert_quality(LONG, overall=1.5)
+    assert scored.coverage == 1
+
+def test_too_short(assert_quality):
+    assert_quality(SHORT, overall=4.5)
+
+def test_undecided(assert_quality):
+    mean = assert_quality(SHORT, overall=1).figures()["overall"].value
+    assert_quality(SHORT, overall=mean)
+
+def test_undecided_fails_where_it_is_asked_to(assert_quality):
+    mean = assert_quality(SHORT, overall=1).figures()["overall"].value
+    assert_quality(SHORT, overall=mean, fail_undecided=True)
+
+def test_three_chats_show_nothing(assert_quality):
+    assert_quality(SHORT[:3], overall=1.5)
+
+def test_half_of_them_unscored(assert_quality):
+    assert_quality(LONG + [[{"role": "user", "content": f"Hi {n}"}] for n in range(20)], overall=1)
+
+def test_no_chats(assert_quality):
+    assert_quality([], overall=3.5)
+"""
+    )
+    done = pytester.runpytest_subprocess("-p", "medal_judges.integrations.pytest_plugin", "-rA")
+    done.assert_outcomes(passed=3, failed=5, warnings=1)
+    lines = done.stdout
+    lines.fnmatch_lines(
+        [
+            "*AssertionError: overall * [[]*, *[]]: failed; the whole interval lies under 4.50",
+            "*20 judgements, coverage 100.0%: judge:length*",
+            "*look first at these, the worst by overall:",
+            "*chats[[]0[]] (id *): overall 2.58",
+            "*user: Hi 1",
+            "*assistant: word よい一日を",
+        ]
+    )
+    lines.fnmatch_lines_random(
+        [
+            "*lies inside the interval: these chats show neither",
+            "*assert_quality(overall=1.5) cannot be decided: no interval: 3 rows, fewer than 5",
+            "*coverage 50.0% is under the floor of 98%*: 20 x no assistant turn to judge",
+            "*there are no chats, so nothing was shown",
+            "*QualityUndecidedWarning: overall *",
+        ]
+    )
+    lines.no_fnmatch_line("*quality.py:*: AssertionError*")
+
+
+def test_the_option_comes_before_the_setting(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makepyfile("def test_it(judge): pass")
+    run = ("-p", "medal_judges.integrations.pytest_plugin")
+    done = pytester.runpytest_subprocess(*run, "--medal-judge", "lenght")
+    done.assert_outcomes(errors=1)
+    done.stdout.fnmatch_lines(["*no judge 'lenght'*", "*did you mean 'length'?*"])
+    done = pytester.runpytest_subprocess(*run, "--medal-judge", "length", "--medal-max-cost", "0.5")
+    done.stdout.fnmatch_lines(["*asks no language model"])
+
+
+def test_a_turn_is_named_and_an_issue_has_a_most() -> None:
+    chats = [chat(n) + chat(n + 3) for n in range(1, 21)]
+    with pytest.raises(AssertionError, match=r"chats\[0\] \(id \w+, turn 1\): overall"):
+        assert_quality(chats, judge="length", level="turn", overall=4.9)
+    said = {"role": "assistant", "content": "I like trains."}
+    again = [[{"role": "user", "content": f"Hi {n}"}, *([said, chat(n)[0]] * 4), said]
+             for n in range(12)]  # fmt: skip
+    with pytest.raises(AssertionError, match=r"repetitive .*the whole interval lies over 10.00%"):
+        assert_quality(again, judge="repetition", repetitive=0.1)
+    mean = score_chats(chats, "length", level="turn").figures()["overall"].value
+    assert mean is not None
+    with pytest.warns(QualityUndecidedWarning, match="these chats show neither"):
+        assert_quality(chats, judge="length", level="turn", overall=mean)
+
+
+@pytest.mark.parametrize(
+    ("chats", "told"),
+    [
+        (
+            [[{"role": "user", "content": "Hi"}], [{"content": "Hi"}]],
+            r"chats\[1\]: .*messages\[0\]",
+        ),
+        ([[]], r"chats\[0\]: field 'messages': expected a non-empty list"),
+        (["Hi"], r"chats\[0\]: field 'messages'"),
+        ("Hi", "field 'chats': expected a list of chats"),
+        ([{"messages": 3}], r"chats\[0\]: field 'messages'"),
+    ],
+)
+def test_what_is_no_chat_is_named(chats: list[Chat], told: str) -> None:
+    with pytest.raises(Exception, match=told):
+        as_dialogues(chats)
+
+
+def test_a_judge_is_a_name_a_folder_or_an_object(tmp_path: Path) -> None:
+    judge = load_judge("length")
+    folder = judge.save_pretrained(tmp_path / "judge")
+    rows: list[Chat] = [Dialogue.from_messages(chat(9)), {"messages": chat(9)}, chat(9)]
+    scores = [
+        [each.scores for each in score_chats(rows, one).judgements]
+        for one in ("length", folder, str(folder), judge)
+    ]
+    assert all(each == scores[0] for each in scores) and len(scores[0]) == 3
+    assert score_chats(rows, judge).traffic().dialogues == 1  # one chat, three times

@@ -75,6 +75,16 @@ def parse_spec(text: str) -> DataSpec:
     return DataSpec(name, **{kinds[word]: word for word in words})
 
 
+def source_of(text: str) -> str:
+    """The source or the file of a spec, without part, level and split: what its rows share."""
+    if text.startswith(HUB):
+        return text.rpartition(":")[0] if text.count(":") > 1 else text
+    name, file = text.partition(":")[0], _FILE_SPEC.fullmatch(text)
+    if name in SOURCES:
+        return name
+    return file["file"] if file else text
+
+
 def _unknown_word(text: str, word: str, known: list[str]) -> SourceError:
     guess = did_you_mean(word, known)
     return SourceError(

@@ -18,6 +18,7 @@ from medal_judges.errors import ConfigError, MedalError
 
 CACHE_VARIABLE = "MEDAL_JUDGES_CACHE"
 DATA_VARIABLE = "MEDAL_JUDGES_DATA"
+_POLL = 0.01  # seconds between two looks at a lock that is waited for
 _KEPT: list[Path] = []  # what the command of this process reads
 
 
@@ -124,7 +125,7 @@ def _locked(lock_file: Path, *, waits: bool) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(lock_file, blocking=waits)
     try:
-        lock.acquire()
+        lock.acquire(poll_interval=_POLL)
     except Timeout:
         if not lock_file.exists():  # not held: a disk that takes no file reads like that too
             with tempfile.TemporaryFile(dir=folder):

@@ -15,13 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from medal_judges.files import atomic_path
+from medal_judges.files import atomic_path, one_at_a_time
 from medal_judges.jsonl import Line, parse_line, to_line
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -33,9 +28,9 @@ _HINT = "restore the file, or start again from the beginning with --overwrite"
 class Journal:
     """The file ``path``, which need not exist yet; gzip where its name ends in .gz.
 
-    Several processes may append to one plain file: each block of lines goes there whole, under the
-    file's lock. (Over a network's file system without locks a block can be lost, and what it
-    answered is then asked again.) A .gz file has one writer.
+    Several processes may append to one plain file: each block of lines goes there whole, under a
+    lock beside it, which is there while a block is written. (Not on the file: Windows would then
+    let nobody read it.) A .gz file has one writer.
     """
 
     def __init__(self, path: Path) -> None:
@@ -87,7 +82,7 @@ class Journal:
             return
         if not self._whole:
             self._drop_damage()
-        with self._opened() as stream, _held(stream):
+        with self._appending() as stream:
             end = _whole_end(stream) if self.path.suffix != ".gz" else stream.seek(0, os.SEEK_END)
             left = memoryview(gzip.compress(block) if self.path.suffix == ".gz" else block)
             try:
@@ -111,6 +106,12 @@ class Journal:
             if not before and self._stream is not None:
                 self._stream.close()
                 self._stream = None
+
+    @contextmanager
+    def _appending(self) -> Iterator[IO[bytes]]:
+        """The open file, to which nobody else appends meanwhile."""
+        with one_at_a_time(self.path.with_name(f"{self.path.name}.append")), self._opened() as file:
+            yield file
 
     @contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
@@ -154,7 +155,7 @@ class Journal:
     def sync(self) -> None:
         """Wait until the disk has everything that was appended."""
         if self.path.exists():
-            with self.path.open("rb") as stream:
+            with self.path.open("r+b") as stream:  # Windows syncs no file that is open to be read
                 os.fsync(stream.fileno())
 
     def _drop_damage(self) -> None:
@@ -164,21 +165,6 @@ class Journal:
             with atomic_path(self.path) as partial, gzip.open(partial, "wb") as stream:
                 stream.writelines(line for _, line in self.lines())
         self._whole = True
-
-
-@contextmanager
-def _held(stream: IO[bytes]) -> Iterator[None]:
-    """The lock of an open file, where the system and the disk have such."""
-    if fcntl is None:
-        yield
-        return
-    with suppress(OSError):
-        fcntl.flock(stream, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            fcntl.flock(stream, fcntl.LOCK_UN)
 
 
 def _text(line: bytes) -> str:

@@ -45,6 +45,12 @@ def shipped_names(folder: str) -> list[str]:
     return sorted(p.name.removesuffix(".yaml") for p in place.iterdir() if p.name.endswith(".yaml"))
 
 
+def project_files() -> dict[str, bytes]:
+    """What ``medal init`` writes: name -> content of each file of configs/project/."""
+    place = files("medal_judges.configs") / "project"
+    return {each.name: each.read_bytes() for each in place.iterdir() if each.is_file()}
+
+
 def about(folder: str, name: str) -> str:
     """The first sentence of the remark that a shipped file begins with; empty without one."""
     file = files("medal_judges.configs") / folder / f"{name}.yaml"

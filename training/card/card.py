@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from medal_judges.data_prep.sources.registry import SOURCES, parse_spec
+from medal_judges.data_prep.sources.registry import SOURCES, parse_spec, source_of
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, SourceError
 from medal_judges.files import atomic_write
@@ -303,7 +303,7 @@ def write_card(
     environment.filters["figure"] = _figure
     sources: dict[str, DataSource] = {}
     for entry in judge.trained_on:
-        sources.setdefault(entry.source.split(":")[0], entry)
+        sources.setdefault(source_of(entry.source), entry)
     text = environment.get_template("card.md").render(
         judge=judge,
         hub=judge.hub_metadata().to_yaml(),

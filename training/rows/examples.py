@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, overload
 import numpy as np
 
 from medal_judges import __version__
+from medal_judges.data_prep.sources.registry import source_of
 from medal_judges.dialogue import Dialogue
 from medal_judges.errors import ConfigError
 from medal_judges.labelled import LabelledDialogue
@@ -141,7 +142,7 @@ def example_of(
             )
     given = row.extra.get("comments") or {}
     comments = {judged: str(given[name]) for name, judged in names.items() if given.get(name)}
-    source = entry.source.split(":")[0]
+    source = source_of(entry.source)
     return TrainingExample(row.dialogue, source, targets, entry.weight, human, row.group, comments)
 
 

@@ -14,6 +14,7 @@ from medal_judges.data_prep.sources.registry import (
     SOURCES,
     find_local,
     parse_spec,
+    source_of,
     stream_spec,
 )
 from medal_judges.dimension import Dimension
@@ -203,7 +204,7 @@ def _examples(
         return []
     names = dimension_names(entry, rows, [d.name for d in dimensions])
     # A source's map is fitted on its training rows, and its validation rows are mapped with it.
-    source = entry.source.split(":")[0]
+    source = source_of(entry.source)
     fitted = maps.setdefault(source, {})
     for name in names:
         if name not in fitted:

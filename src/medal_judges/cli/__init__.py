@@ -7,6 +7,7 @@ import logging
 import sys
 from dataclasses import dataclass
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -48,6 +49,7 @@ JOBS = {
     },
     "Judges": {
         "train": Command("train", "Train a judge.", "medal train --config quickstart"),
+        "init": Command("init", "Write a small project to begin with.", "medal init mine"),
         "judges": Command("listing", "List the shipped judges.", "medal judges"),
         "calibrate": Command(
             "calibrate",
@@ -212,9 +214,18 @@ def _no_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(part in said for part in parts)
 
 
+def _take_all_text() -> None:
+    """Let no text stop a run because the console, or the file behind it, has another encoding than
+    UTF-8 (on Windows often cp1252): what that lacks is written as its number."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main() -> None:
     """Entry point: a MedalError, or a path that cannot be read or written, is one clear message
     and an exit code, not a traceback."""
+    _take_all_text()
     debug = "--debug" in sys.argv
     if debug:  # taken anywhere on the line: people add it at the end
         sys.argv = [sys.argv[0], "--debug", *(a for a in sys.argv[1:] if a != "--debug")]

@@ -98,7 +98,7 @@ def _to_stdout(
     # Who pipes line by line waits for an answer to each.
     judged = score_arriving if file == STDIN else ScoreOptions.score
     for judgement in judged(options, judge, dialogues):
-        typer.echo(to_line(judgement), nl=False)
+        typer.echo(to_line(judgement).encode(), nl=False)  # UTF-8 on every console
         report.add(judgement)
     report.seconds = time.perf_counter() - start
     report.dialogues = report.total

@@ -1,0 +1,27 @@
+"""``medal init``: a small project to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medal_judges.errors import ConfigError
+from medal_judges.files import atomic_path
+from medal_judges.shipped import project_files
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="Folder to make, or one that is empty.")],
+) -> None:
+    """Write a project: a rubric of its own, labelled dialogues, configs to train and benchmark, and
+    a Makefile that runs them (two minutes on a laptop)."""
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise ConfigError(f"{folder} is there already", hint="give the name of a new folder")
+    with atomic_path(folder) as partial:
+        partial.mkdir()
+        for name, content in project_files().items():
+            (partial / name).write_bytes(content)
+    typer.echo(f"{folder}: {', '.join(sorted(project_files()))}")
+    typer.echo(f"next: cd {folder}, then make (or the commands in README.md)")

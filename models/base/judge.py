@@ -132,6 +132,9 @@ class Judge(ABC):
         """The language models that the judge speaks through; a hybrid's are its members'."""
         return []
 
+    def advice(self) -> str | None:  # noqa: B027  (most have none)
+        """What to tell whoever has waited for its scores; None where nothing would be faster."""
+
     def place(self, device: str, dtype: str) -> None:  # noqa: B027  (most have nothing to move)
         """Move the judge's own network, as loading with these options would."""
 

@@ -47,13 +47,15 @@ def rubric_hash(dimensions: Sequence[Dimension]) -> str:
 
 class LearnedJudge(Judge):
     """A judge with ``config`` (its settings, under the family's name in config.json),
-    ``calibration`` by dimension, and ``facts`` of its run: seed, data."""
+    ``calibration`` by dimension, and ``facts`` of its run: seed, data. ``precision_note``: why it
+    scores in ``dtype`` where another was hoped for."""
 
     config: Any  # each family says of which class
     name: str
     calibration: dict[str, Calibration]
     facts: dict[str, object]
     dtype: str = "fp32"
+    precision_note: str | None = None
     truncation: str | None = None
 
     def describe(
@@ -97,13 +99,13 @@ class LearnedJudge(Judge):
     def signature(self) -> Signature:
         from medal_judges import __version__
 
-        seed = self.facts.get("seed")
+        seed, note = self.facts.get("seed"), self.precision_note
         return Signature(
             judge=self.name,
             revision=self.revision,
             base=self.config.base,
             rubric=rubric_hash(self.dimensions),
-            dtype=self.dtype,
+            dtype=f"{self.dtype} (auto: {note})" if note else self.dtype,
             truncation=self.truncation,
             seed=seed if isinstance(seed, int) else None,
             version=__version__,

@@ -56,6 +56,11 @@ def placed(
 
 
 def _placed_llm(llm: object, given: Mapping[str, object], name: str) -> dict[str, object]:
+    if given.get("dtype") == "auto":
+        raise ConfigError(
+            f"{name}: --dtype auto goes with encoder judges, and this one asks a language model",
+            hint="give fp32 or bf16, or leave --dtype out",
+        )
     if not isinstance(llm, str | Mapping):
         raise ConfigError(
             f"{name}: its language model is loaded already, --{next(iter(given))} comes too late"

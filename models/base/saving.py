@@ -232,6 +232,12 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> SavableJudge:
             f"{folder}: a saved judge of family {family.family!r} has no setting {unknown[0]!r}",
             hint=f"it has: {', '.join(known)}" if known else None,
         )
+    if options.get("dtype") == "auto" and family.family not in ("encoder", "hybrid"):
+        raise JudgeLoadError(
+            f"{folder}: dtype auto goes with encoder judges, and this is one of family "
+            f"{family.family!r}",
+            hint="give fp32 or bf16, or leave it out",
+        )
     try:
         judge: SavableJudge = family.load(folder, **options)
         judge.languages = stated(config.get("languages"), str(folder)) or judge.languages

@@ -115,7 +115,7 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
         grams = {n: list(zip(*(tokens[i:] for i in range(n)), strict=False)) for n in _ORDERS}
         lately = {n: set().union(*(turn[n] for turn in own.recent)) for n in (1, 2)}
         last = partner.recent[-1] if partner.recent else _NOTHING
-        marks = sum(not c.isalnum() and not c.isspace() for c in text)
+        marks = len(text) - sum(map(str.isalnum, text)) - sum(map(str.isspace, text))
         log_words, count = math.log1p(len(tokens)), max(1, len(tokens))
         table[position] = [
             log_words,
@@ -147,7 +147,7 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
 
 
 def _share(grams: Sequence[tuple[str, ...]], known: Grams) -> float:
-    return sum(gram in known for gram in grams) / len(grams) if grams else 0.0
+    return sum(map(known.__contains__, grams)) / len(grams) if grams else 0.0
 
 
 def _spelling(text: str) -> set[str]:

@@ -23,6 +23,7 @@ from medal_judges.models.base.network_size import (
 )
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
+    judge_revision,
     load_weights,
     read_config,
     write_weights,
@@ -37,6 +38,8 @@ from medal_judges.models.encoder.body import (
 )
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.net import EncoderNet, Logits
+from medal_judges.models.encoder.packed_body import PASS_TOKENS, PackedBody, packed
+from medal_judges.models.encoder.precision import advice, place_by_trial
 from medal_judges.models.encoder.turn_batch import (
     EncodedDialogue,
     TurnTokenizer,
@@ -68,6 +71,7 @@ class EncoderJudge(NetworkJudge):
     family = "encoder"
     config: EncoderConfig
     net: EncoderNet
+    packed_body: PackedBody | None = None
 
     def __init__(
         self,
@@ -128,7 +132,7 @@ class EncoderJudge(NetworkJudge):
         cls, folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
     ) -> EncoderJudge:
         """The judge saved in ``folder``; needs no network, but for a body that was not saved and
-        comes from the hub.
+        comes from the hub. ``dtype``: fp32, bf16, fp16, or auto (see precision.py).
 
         Raises JudgeLoadError when the weights are missing or do not fit the config, or the body is
         not the one that the judge was trained on.
@@ -163,8 +167,15 @@ class EncoderJudge(NetworkJudge):
             net = EncoderNet(body, body.config.hidden_size, config, dimensions)
         require_vocabulary(tokenizer, net.body, folder)
         load_weights(net, weights, besides="" if config.save_body else BODY)
-        means = saved["turn_means"]
-        return cls(net, tokenizer, turn_means=means, device=device, dtype=dtype, **state)
+        means, given = saved["turn_means"], "fp32" if dtype == "auto" else dtype
+        judge = cls(net, tokenizer, turn_means=means, device=device, dtype=given, **state)
+        if dtype == "auto":
+            place_by_trial(judge, judge_revision(folder))
+        return judge
+
+    def advice(self) -> str | None:
+        """See precision.py."""
+        return advice(self)
 
     # -- the hooks of Judge ----------------------------------------------------------------------
 
@@ -190,21 +201,26 @@ class EncoderJudge(NetworkJudge):
     @torch.inference_mode()
     def _embedded(self, pieces: Sequence[Sequence[list[int]]]) -> Tensor:
         """``embed_texts`` of texts in token ``pieces``."""
-        sums, counts = torch.zeros(len(pieces), self.net.hidden), torch.zeros(len(pieces), 1)
         flat = [(row, piece) for row, parts in enumerate(pieces) for piece in parts]
-        if not self.config.embedding:  # features only: the body is not asked
-            flat = []
+        if not (pieces and self.config.embedding):  # features only: the body is not asked
+            return torch.zeros(len(pieces), self.net.hidden)
+        reader = self.packed_body = packed(self.net.body, self.packed_body)
 
-        def piece_sums(batch: Sequence[tuple[int, list[int]]]) -> list[tuple[int, Tensor, Tensor]]:
-            ids, mask = pad_rows([piece for _, piece in batch], self.pad)
-            total, count = self.net.piece_sums(ids.to(self.device), mask.to(self.device))
-            return list(zip([row for row, _ in batch], total.cpu(), count.cpu(), strict=True))
+        def piece_sums(batch: Sequence[tuple[int, list[int]]]) -> list[tuple[list[int], Tensor]]:
+            rows, texts = [row for row, _ in batch], [piece for _, piece in batch]
+            if reader is not None:
+                return [(rows, reader.sums(texts))]
+            ids, mask = pad_rows(texts, self.pad)
+            return [(rows, self.net.piece_sums(ids.to(self.device), mask.to(self.device))[0].cpu())]
 
-        budget = self.token_budget
-        for batch in budget_batches(flat, lambda entry: len(entry[1]), budget, tight=True):
-            for row, total, count in retry_on_oom(piece_sums, batch):
-                sums[row] += total
-                counts[row] += count
+        sums = torch.zeros(len(pieces), self.net.hidden)
+        budget = self.token_budget if reader is None else min(self.token_budget, PASS_TOKENS)
+        for batch in budget_batches(
+            flat, lambda entry: len(entry[1]), budget, tight=reader is None
+        ):
+            for rows, total in retry_on_oom(piece_sums, batch):
+                sums.index_add_(0, torch.tensor(rows), total)
+        counts = torch.tensor([[float(sum(map(len, parts)))] for parts in pieces])
         return sums / counts.clamp_min(1)
 
     @torch.inference_mode()

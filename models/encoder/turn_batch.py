@@ -16,6 +16,7 @@ from medal_judges.models.batching import pad_rows
 from medal_judges.models.encoder.config import EncoderConfig
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
 MARK = -1  # segment of the tokenizer's own marks and of padding
@@ -110,7 +111,7 @@ class TurnTokenizer:
         """Token pieces of each text, the tokenizer's marks included; a long text has several."""
         if not texts:
             return []
-        rows = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+        rows = self._ids(texts)
         return [
             [
                 [*self.prefix, *ids[start : start + self.limit], *self.suffix]
@@ -118,6 +119,21 @@ class TurnTokenizer:
             ]
             for ids in rows
         ]
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text, without the tokenizer's marks.
+
+        Straight from the library under transformers' class, where there is one: what that makes of
+        each text besides (masks, offsets, its own objects) takes as long as the tokens.
+        """
+        if not self.tokenizer.is_fast:
+            ids = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
+            return list(ids["input_ids"])
+        backend: Tokenizer = self.tokenizer.backend_tokenizer
+        backend.no_truncation()  # whoever called last may have left both on
+        backend.no_padding()
+        found = backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [each.ids for each in found]
 
 
 def collate(encoded: Sequence[EncodedDialogue]) -> TurnBatch:

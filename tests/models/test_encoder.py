@@ -106,9 +106,8 @@ def test_a_saved_judge_comes_back_the_same(tiny_bert: Path, tmp_path: Path, sett
 @pytest.mark.parametrize("shape", ["flat", "hierarchical"])
 def test_the_token_budget_bounds_what_the_body_reads_at_once(tiny_bert: Path, shape: str) -> None:
     made, sizes = judge(tiny_bert, shape=shape), []
-    made.net.body.register_forward_hook(
-        lambda body, given, options, output: sizes.append(options["input_ids"].numel()),
-        with_kwargs=True,
+    made.net.body.embeddings.word_embeddings.register_forward_hook(
+        lambda layer, given, output: sizes.append(given[0].numel())
     )
     list(made.score(dialogues(), token_budget=150))
     assert len(sizes) > 10 and max(sizes) <= 150

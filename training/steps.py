@@ -34,6 +34,7 @@ from medal_judges.training.loop.calibration import fit_calibrations
 from medal_judges.training.loop.distributed import make_accelerator, strategy, whole_weights
 from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.loop.task import TrainingTask
+from medal_judges.training.loop.trackers import finish_trackers, log_figures
 from medal_judges.training.loop.validation import means_over_dimensions
 from medal_judges.training.lora.task import GenerativeTask, LoraTask
 from medal_judges.training.rows.examples import TrainingExample, spread
@@ -89,6 +90,7 @@ def _train_per_dimension(
             trained.judge.save_pretrained(one.output_dir)
         figures |= {key: value for key, value in trained.figures.items() if "/" in key}
         scored.append(trained.scored)
+        finish_trackers(accelerator)
         del trained  # one net at a time: it is read again when the group is closed
         accelerator.wait_for_everyone()
     _close_group(accelerator)
@@ -145,6 +147,7 @@ def train_one(
     trained = TrainingResult(config, judge, loop.precision)
     if rows.validation:
         trained.figures, logits = loop.validate()
+        log_figures(accelerator, "final", trained.figures, progress.step)
         heads = loop.task.heads
         judge.calibration = fit_calibrations(rows.validation, logits, heads, config.calibration)
         if heads:  # a judge that writes its numbers has none, and is asked later
@@ -218,7 +221,15 @@ def new_judge(
 def _settings(config: TrainConfig) -> Mapping[str, object]:
     """What the weights depend on; a resumed run may move its folder or its log, and share its
     batches among another number of processes (training/loop/checkpoint.py sees to that)."""
-    unimportant = {"output_dir", "log", "threads", "name", "calibration", "answered_rows"}
+    unimportant = {
+        "output_dir",
+        "log_with",
+        "log_steps",
+        "threads",
+        "name",
+        "calibration",
+        "answered_rows",
+    }
     settings = config.model_dump(exclude=unimportant)
     del settings["optim"]["gradient_accumulation"]
     return settings

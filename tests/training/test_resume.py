@@ -195,17 +195,32 @@ def test_a_loss_that_is_not_finite_stops_the_run(config: Path, tmp_path: Path) -
     assert list(folder.glob("checkpoints/step-*")) == [earlier]
 
 
-def test_figures_are_logged_for_tensorboard(config: Path, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
+def test_losses_figures_and_settings_are_logged(config: Path, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
     folder = tmp_path / "logged"
     subprocess.run(
-        command(config, folder, "optim.epochs=1", "log=tensorboard"),
+        command(config, folder, "optim.epochs=1", "log_with=tensorboard", "log_steps=4"),
         check=True,
         stderr=subprocess.DEVNULL,
     )
-    (events,) = folder.rglob("*tfevents*")
+    (place,) = (folder / "logs").iterdir()
+    (events,) = place.glob("*tfevents*")
     log = EventAccumulator(str(events)).Reload()
-    assert "auc/repetitive" in log.Tags()["scalars"]
-    assert [e.step for e in log.Scalars("loss")] == [7, 10]
+    assert "validation/auc/repetitive" in log.Tags()["scalars"]
+    assert [e.step for e in log.Scalars("validation/loss")] == [7, 10]
+    assert [e.step for e in log.Scalars("train/loss")] == [4, 8, 10]
+    assert len(log.Scalars("final/loss")) == 1 and log.Scalars("train/lr")[-1].value == 0
+    (told,) = place.glob("*/*tfevents*")
+    settings = EventAccumulator(str(told)).Reload().SummaryMetadata("_hparams_/session_start_info")
+    read = HParamsPluginData.FromString(settings.plugin_data.content).session_start_info.hparams
+    assert read["optim.epochs"].number_value == 1 and read["model.family"].string_value == "encoder"
+
+
+def test_a_tracker_that_is_not_here_is_named(config: Path, tmp_path: Path) -> None:
+    for said, told in (("tensorbord", "did you mean 'tensorboard'?"), ("comet_ml", "pip install")):
+        done = subprocess.run(
+            command(config, tmp_path / "run", f"log_with=[{said}]"), capture_output=True, text=True
+        )
+        assert done.returncode == 2 and told in " ".join(done.stderr.split()), done.stderr

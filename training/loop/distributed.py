@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +18,7 @@ from torch.optim import Optimizer
 
 from medal_judges.errors import ConfigError
 from medal_judges.training.config import OptimConfig, TrainConfig
+from medal_judges.training.loop.trackers import LOGS, require_trackers, start_trackers
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -32,10 +34,12 @@ def make_accelerator(config: TrainConfig) -> Accelerator:
     from accelerate.utils import (
         DistributedDataParallelKwargs,
         InitProcessGroupKwargs,
+        ProjectConfiguration,
         parse_flag_from_env,
         set_seed,
     )
 
+    require_trackers(config.log_with)
     precision = chosen_precision(config)
     deepspeed = parse_flag_from_env("ACCELERATE_USE_DEEPSPEED")
     handlers = [DistributedDataParallelKwargs(find_unused_parameters=True)]
@@ -45,8 +49,10 @@ def make_accelerator(config: TrainConfig) -> Accelerator:
     accelerator = Accelerator(
         mixed_precision="no" if deepspeed else precision,
         gradient_accumulation_steps=config.optim.gradient_accumulation,
-        log_with=None if config.log == "none" else config.log,
-        project_dir=config.output_dir,
+        log_with=list(config.log_with) or None,
+        project_config=ProjectConfiguration(
+            project_dir=config.output_dir, logging_dir=str(Path(config.output_dir) / LOGS)
+        ),
         kwargs_handlers=handlers,
     )
     launched = int(os.environ.get("WORLD_SIZE", "1"))
@@ -58,8 +64,7 @@ def make_accelerator(config: TrainConfig) -> Accelerator:
     if uses_deepspeed(accelerator):
         set_deepspeed(accelerator, config.optim, precision)
     set_seed(config.seed)
-    if config.log != "none":
-        accelerator.init_trackers(config.name)
+    start_trackers(accelerator, config)
     return accelerator
 
 

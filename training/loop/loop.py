@@ -49,6 +49,7 @@ from medal_judges.training.loop.distributed import (
 )
 from medal_judges.training.loop.optimizer import build_optimizer, build_schedule, move_schedule
 from medal_judges.training.loop.task import InputsT, Objective, TrainingData, TrainingTask
+from medal_judges.training.loop.trackers import LossTracker, log_figures
 from medal_judges.training.loop.validation import possible_figures, validation_figures, watched
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class TrainingLoop:
             # A wrong name is reported now, not after an epoch.
             possible = possible_figures(self.validation.examples, list(kinds), self.binary)
             watched(possible, config.stop.metric)
+        self.losses = LossTracker(accelerator, config.log_steps)
         self.facts = set_body(task.body, config, accelerator, self.precision)
         self._prepare()
 
@@ -168,6 +170,8 @@ class TrainingLoop:
             progress.step += 1
             self._require_finite(loss, f"loss of step {progress.step}")
             bar.step_done(loss)
+            rate = float(self.schedule.get_last_lr()[-1])
+            self.losses.add(progress.step, loss, rate, last=progress.step == self.steps)
             self._after_step(progress, bar)
             if progress.step >= self.steps or progress.stopped:
                 return
@@ -226,7 +230,7 @@ class TrainingLoop:
             rate = self.schedule.get_last_lr()[-1]
             progress.history.append({"step": progress.step, "lr": rate} | figures)
             bar.show(progress.step, figures)
-            self.accelerator.log(figures, step=progress.step)
+            log_figures(self.accelerator, "validation", figures, progress.step)
             self._compare_with_best(progress, figures)
         save_checkpoint(self.folder, progress, self.accelerator, self.shape)
         if self.accelerator.is_main_process:

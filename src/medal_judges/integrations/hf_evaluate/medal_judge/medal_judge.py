@@ -1,0 +1,79 @@
+"""A judge as a metric of Hugging Face Evaluate, which copies this file before it runs it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+from medal_judges.integrations.chats import Chat, JudgeSource, load_judge, score_chats
+from medal_judges.models.base.judge import Judge, ScoreLevel
+
+_INPUTS = """
+Args:
+    predictions: chats, each a list of messages {"role", "content"} (or a row that has them under
+        "messages", with "id", "lang", ...).
+    judge: a judge that is loaded already, in place of the one of the configuration name.
+    level: "dialogue", "turn" (one score for each answer of the assistant) or "last".
+    dimensions: names of dimensions; all of the judge unless given.
+    max_cost: US dollars that a judge behind an API may spend.
+Returns:
+    mean, interval: of each dimension: the mean, of an issue the share of chats that have it, None
+        where nothing is scored, and the 95% interval [low, high], None where there is none.
+    scores: of each dimension a list, in order, with None for what is not scored.
+    chats: the index of the chat that each score is of.
+    failures: why something is not scored, None where it is, in order.
+    coverage: share of the scores that are there in every dimension; None for no chats.
+    signature: everything that the numbers depend on.
+"""
+
+
+class MedalJudgeMetric(evaluate.Metric):
+    """``evaluate.load(metric("medal_judge"), JUDGE)``: the configuration name is the judge's name,
+    folder or hub id (the judge in the package unless given)."""
+
+    def __init__(self, config_name: str | None = None, **options: Any) -> None:
+        self._source: JudgeSource = config_name or "boxed"
+        self._judge: Judge | None = None
+        # Evaluate makes a folder of its cache by this name; a path would lead out of the cache.
+        super().__init__(config_name=re.sub(r"[^\w.-]+", "-", str(self._source)), **options)
+
+    def _info(self) -> evaluate.MetricInfo:
+        return evaluate.MetricInfo(
+            description="Scores of a dialogue judge (medal-judges), with intervals and coverage.",
+            citation="",
+            inputs_description=_INPUTS,
+            features=datasets.Features({"predictions": datasets.Json()}),
+        )
+
+    def _compute(
+        self,
+        predictions: Sequence[Chat],
+        judge: JudgeSource | None = None,
+        level: ScoreLevel = "dialogue",
+        dimensions: Sequence[str] | None = None,
+        max_cost: float | None = None,
+    ) -> dict[str, Any]:
+        if judge is not None or max_cost is not None:
+            loaded = load_judge(judge or self._source, max_cost=max_cost)
+        else:
+            loaded = self._judge = self._judge or load_judge(self._source)
+        scored = score_chats(
+            predictions, loaded, level=level, dimensions=dimensions, place="predictions"
+        )
+        figures = scored.figures()
+        return {
+            "mean": {name: figure.value for name, figure in figures.items()},
+            "interval": {
+                name: None if figure.low is None else [figure.low, figure.high]
+                for name, figure in figures.items()
+            },
+            "scores": {name: [j.scores[name] for j in scored.judgements] for name in figures},
+            "chats": list(scored.chats),
+            "failures": [j.failure for j in scored.judgements],
+            "coverage": scored.coverage,
+            "signature": scored.signature,
+        }

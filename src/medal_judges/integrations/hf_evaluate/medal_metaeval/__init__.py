@@ -1,0 +1,1 @@
+"""The folder that evaluate.load reads: how a judge agrees with people."""

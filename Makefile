@@ -1,7 +1,9 @@
 # make quickstart   score real chats with the judge in the package, train one, score, benchmark, and
 #                   the page (WITH=fed fetches FED first)
-# make readme       the quickstart, and its figures into README.md and docs/results/index.md
-# make walks        the commands of docs/tutorials, and their output into those files
+# make figures      the quickstart, and its figures into the documents
+# make tables       the documents' tables again, from docs/results/data
+# make picture      README's picture (needs Debian's chromium)
+# make walks        the commands of README and docs/, and their output into those files
 # make docs         the site, into build/site; a broken link is an error
 # make test         the whole suite
 # make pipeline     MEDAL's chain at small scale: generate, label, describe, curate, export, train
@@ -20,7 +22,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart boxed readme walks docs pipeline test test-slow test-browser test-integrations lint llm clean
+.PHONY: quickstart boxed figures tables picture walks docs pipeline test test-slow test-browser test-integrations lint llm clean
 
 quickstart: .venv/.quickstart
 	@for name in $(WITH); do $(BIN)/medal data fetch $$name || exit 1; done
@@ -42,8 +44,14 @@ boxed: .venv/.dev
 	$(OFFLINE) $(BIN)/python tests/boxed_package.py runs/boxed models/boxed
 
 # The documents' quickstart figures, written from the run of this machine.
-readme: quickstart
-	$(OFFLINE) $(BIN)/python tests/readme_tables.py README.md docs/results/index.md $(RUN)/results.json
+figures: quickstart
+	$(OFFLINE) $(BIN)/python tests/quickstart_figures.py docs/howto/python.md $(RUN)/results.json
+
+tables: .venv/.dev
+	$(BIN)/python tests/doc_tables.py
+
+picture: .venv/.dev
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/picture.py docs/assets/page.png
 
 walks: .venv/.dev
 	$(BIN)/python tests/walks.py

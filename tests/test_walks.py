@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from .walks import TOLD, rewritten, run_walk, steps
+from .walks import NEEDS_DATA, NUMBERS_VARY, TOLD, rewritten, run_walk, steps
 
 WALK = """Text.
 
@@ -50,7 +51,13 @@ WALKED = [TOLD[0], *(pytest.param(walk, marks=pytest.mark.slow) for walk in TOLD
 
 @pytest.mark.parametrize("walk", WALKED, ids=lambda walk: walk.stem)
 def test_the_walk_shows_what_its_commands_print(walk: Path) -> None:
-    told = steps(walk.read_text(encoding="utf-8"))
+    text = walk.read_text(encoding="utf-8")
+    if NEEDS_DATA in text and not os.environ.get("MEDAL_JUDGES_DATA"):
+        pytest.skip("set MEDAL_JUDGES_DATA to the folder of the sets")
+    told = steps(text)
     assert told
     for before, now in zip(told, run_walk(walk), strict=True):
-        assert now.lasting == before.lasting, before.command
+        if NUMBERS_VARY in text:
+            assert now.words == before.words, before.command
+        else:
+            assert now.lasting == before.lasting, before.command

@@ -1,25 +1,21 @@
 """The table of docs/results/trial.md, written from trial.json files: no figure there is typed.
 
-    python tests/trial_table.py docs/results/trial.md runs/trial/trial.json [more trial.json ...]
+    python tests/trial_table.py runs/trial/trial.json [more trial.json ...]
 
-Rewrites what stands between ``<!-- trial: judges -->`` and the next ``<!-- end -->``: one line a
-judge with its verdicts by group and its worst findings, and what was asked of it.
+Writes docs/results/data/trial.csv, one line a judge with its verdicts by group and its worst
+findings, and the document's table again.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from medal_judges.errors import ConfigError
-from medal_judges.files import atomic_write
 from medal_judges.report.numbers import number
 from medal_judges.stats.trial_results import GROUPS, Group, TrialFinding, TrialResult, parse_trial
 
-_MARK = re.compile(r"(<!-- trial: judges -->\n).*?(<!-- end -->)", re.DOTALL)
 _SHARES = ("moved", "raised", "harmed", "unscored")
 _SHOWN = 3  # findings of a group that are named
 
@@ -30,16 +26,15 @@ def trials_of(paths: Sequence[Path]) -> list[TrialResult]:
     return [parse_trial(record) for several in records for record in several]
 
 
-def trial_markdown(results: Sequence[TrialResult]) -> str:
-    """One line a judge."""
+def trial_rows(results: Sequence[TrialResult]) -> list[list[str]]:
+    """One line a judge, after a header."""
     groups: list[Group] = list(GROUPS)
-    head = ("judge", "versions", *(GROUPS[group].lower() for group in groups))
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    rows = [["judge", "versions", *(GROUPS[group].lower() for group in groups)]]
     for result in results:
         cells = [f"`{result.judge}`", f"{result.versions:,}"]
         cells += [_group(result, group) for group in groups]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return rows
 
 
 def _group(result: TrialResult, group: Group) -> str:
@@ -71,14 +66,8 @@ def _finding(finding: TrialFinding) -> str:
     return f"{finding.check.replace('_', ' ')} ({headline} {figure})"
 
 
-def rewrite(text: str, table: str) -> str:
-    """``text`` with ``table`` between its marks. Raises ConfigError where it has none."""
-    if not _MARK.search(text):
-        raise ConfigError("no <!-- trial: judges --> ... <!-- end --> to write between")
-    return _MARK.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text)
-
-
 if __name__ == "__main__":
-    page = Path(sys.argv[1])
-    table = trial_markdown(trials_of([Path(name) for name in sys.argv[2:]]))
-    atomic_write(page, rewrite(page.read_text(encoding="utf-8"), table))
+    import doc_tables  # beside this file, which is run as one
+
+    doc_tables.write_csv("trial", trial_rows(trials_of([Path(name) for name in sys.argv[1:]])))
+    doc_tables.rewrite_pages()

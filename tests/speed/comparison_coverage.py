@@ -1,7 +1,7 @@
 """How often the intervals of ``medal compare`` and ``medal report`` hold, with known truth.
 
 python tests/speed/comparison_coverage.py run RESULTS.jsonl [--simulations 2000] [--seconds 300]
-python tests/speed/comparison_coverage.py table RESULTS.jsonl [--into docs/results/comparison.md]
+python tests/speed/comparison_coverage.py table RESULTS.jsonl [--keep]
 
 ``run`` goes through the cells that RESULTS.jsonl lacks and stops after about ``--seconds``; run it
 again for the rest. People's opinion of a dialogue is the system's mean, plus the context (30% of
@@ -23,7 +23,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from into_docs import rewrite
+from into_docs import keep
 
 from medal_judges.stats.means import Sample, mean_of, share_of
 from medal_judges.stats.ppi import LabelledSample, corrected_mean, corrected_share
@@ -232,14 +232,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("run", "table"))
     parser.add_argument("results", type=Path)
-    parser.add_argument("--into", type=Path, help="rewrite the coverage tables of this document")
+    parser.add_argument("--keep", action="store_true", help="write the document's tables")
     parser.add_argument("--simulations", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=300)
     args = parser.parse_args()
     if args.what == "run":
         run(args.results, args.simulations, args.seconds)
     else:
-        rewrite(args.into, "coverage", table(args.results))
+        keep("comparison_coverage" if args.keep else None, table(args.results))
 
 
 if __name__ == "__main__":

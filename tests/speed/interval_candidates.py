@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 from interval_population import NONE, SOME, STRONG, Population, draw, present, truths
+from into_docs import keep
 from scipy.stats import norm, t
 
 from medal_judges.stats.correlation import Floats
@@ -127,18 +128,20 @@ def coverage(what: Population, size: tuple[int, int], draws: int) -> dict[str, d
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--simulations", type=int, default=500)
+    parser.add_argument("--keep", action="store_true", help="write the document's table")
     asked = parser.parse_args()
     heads: list[str] = []
+    lines: list[str] = []
     for what in (NONE, SOME, STRONG):
         for size in SIZES:
             found = coverage(what, size, asked.simulations)
             if not heads:
                 heads = list(found)
-                print("| chatbots differ | rows | figure | " + " | ".join(heads) + " |")
-                print("|---|---|---|" + "---|" * len(heads))
+                lines.append("| chatbots differ | rows | figure | " + " | ".join(heads) + " |")
             for name in ("r", "F1+"):
                 shown = " | ".join(f"{found[head][name]:.3f}" for head in heads)
-                print(f"| {what.name} | {size[0]} x {size[1]} | {name} | {shown} |", flush=True)
+                lines.append(f"| {what.name} | {size[0]} x {size[1]} | {name} | {shown} |")
+    keep("interval_candidates" if asked.keep else None, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from interval_population import (
     present,
     truths,
 )
+from into_docs import keep
 
 from medal_judges.eval.metaeval.classification import classification, classification_statistic
 from medal_judges.stats.alpha import alpha_statistic, no_interval
@@ -299,11 +300,12 @@ def main() -> None:
     parser.add_argument("results", type=Path)
     parser.add_argument("--simulations", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--keep", action="store_true", help="write the document's tables")
     asked = parser.parse_args()
     if asked.what == "run":
         run(asked.results, asked.simulations, asked.seconds)
     else:
-        print(table(asked.results))
+        keep("intervals" if asked.keep else None, table(asked.results))
 
 
 if __name__ == "__main__":

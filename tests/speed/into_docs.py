@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
+import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # these scripts are run as files
 
-def rewrite(document: Path | None, marker: str, text: str) -> None:
-    """Put ``text`` between ``<!-- marker -->`` and the next ``<!-- end -->`` of ``document``, or
-    print it where none is named. Raises ValueError where the document lacks the marker."""
-    if document is None:
+import doc_tables
+
+
+def keep(name: str | None, text: str) -> None:
+    """Keep the tables of ``text`` as docs/results/data/NAME.csv (doc_tables.keep says how several
+    are named) and write the documents' tables again; print ``text`` where no name is given."""
+    if name is None:
         print(text)
         return
-    begin = f"<!-- {marker} -->"
-    whole = document.read_text("utf-8")
-    if begin not in whole:
-        raise ValueError(f"{document} has no {begin}")
-    pattern = re.compile(re.escape(begin) + r".*?<!-- end -->", re.DOTALL)
-    document.write_text(pattern.sub(lambda _: f"{begin}\n{text}\n<!-- end -->", whole), "utf-8")
+    doc_tables.keep(name, text)
+    doc_tables.rewrite_pages()

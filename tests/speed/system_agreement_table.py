@@ -1,6 +1,6 @@
 """Do judges order chatbots as people do, and does a tenth of people's answers help?
 
-python tests/speed/system_agreement_table.py NAME=JUDGE ... [--split test] [--into FILE.md]
+python tests/speed/system_agreement_table.py NAME=JUDGE ... [--split test] [--keep]
 
 On dialogue_eval's ten chatbots (without its quality control) and dstc9's eleven: pairwise accuracy
 and soft pairwise accuracy of each judge against people's means, of the judge corrected by people's
@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
-from into_docs import rewrite
+from into_docs import keep
 
 from medal_judges import Judge, LabelledDialogue
 from medal_judges.data_prep.sources.registry import load_spec
@@ -135,14 +134,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("judges", nargs="+", metavar="NAME=JUDGE")
     parser.add_argument("--split")
-    parser.add_argument("--into", type=Path, help="rewrite the table of this document")
+    parser.add_argument("--keep", action="store_true", help="write the document's table")
     args = parser.parse_args()
     judges = {}
     for text in args.judges:
         name, _, path = text.partition("=")
         judges[name] = Judge.from_pretrained(path or name)
     tables = [table(name, args.split, judges) for name in SETS]
-    rewrite(args.into, f"systems: {args.split or 'all'}", "\n\n".join(tables))
+    keep(f"systems_{args.split or 'all'}" if args.keep else None, "\n\n".join(tables))
 
 
 if __name__ == "__main__":

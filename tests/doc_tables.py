@@ -1,0 +1,178 @@
+"""Tables of the documents, made from the CSV files in docs/results/data: none is typed.
+
+    python tests/doc_tables.py                            # every table of README.md and docs/ again
+    python tests/doc_tables.py take RUN [NAME=JUDGE ...]  # figures of a `medal benchmark` run first
+
+(``make tables``.) Between ``<!-- table: NAME -->`` and the next ``<!-- end -->`` stands NAME.csv as
+it is, or what a function of TABLES makes of files; tests/test_site.py compares. ``take`` puts what
+RUN/tables/figures.csv says of overall quality into overall.csv, a judge under the name that the
+tables have for it.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DATA = ROOT / "docs" / "results" / "data"
+_PLACE = re.compile(r"(<!-- table: ([a-z0-9_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+Rows = list[list[str]]
+
+SETS = {
+    "fed": "FED",
+    "dialogue_eval test": "dialogue_eval test",
+    "dstc9 test": "dstc9 test",
+    "dstc9 test without overlaps": "dstc9 test without ConTurE",
+    "conture": "ConTurE",
+}
+IN_README = ("fed", "dialogue_eval test", "dstc9 test", "conture")
+
+
+def read_csv(name: str) -> Rows:
+    """The rows of docs/results/data/NAME.csv, the header first."""
+    with (DATA / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+def write_csv(name: str, rows: Rows) -> None:
+    """Write docs/results/data/NAME.csv, the header first."""
+    with (DATA / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+
+
+def markdown(rows: Rows) -> str:
+    """A table of Markdown, the header first."""
+    head, *body = rows
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def tables_of(text: str) -> Iterator[tuple[str, Rows]]:
+    """The tables in ``text``, each with the line of bold print above it, or an empty one."""
+    caption, rows = "", []
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("|"):
+            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            if set("".join(cells)) - {"-"}:
+                rows.append(cells)
+        elif rows:
+            yield caption, rows
+            caption, rows = "", []
+        if line.startswith("**"):
+            caption = line.replace("**", "")
+
+
+def keep(name: str, text: str) -> None:
+    """Write the tables of ``text`` into NAME.csv; several into NAME_1.csv and so on, or, where each
+    has a caption, into one with the caption as its first column."""
+    found = list(tables_of(text))
+    if all(caption for caption, _ in found):
+        body = [[caption, *row] for caption, rows in found for row in rows[1:]]
+        write_csv(name, [["set", *found[0][1][0]], *body])
+    elif len(found) == 1:
+        write_csv(name, found[0][1])
+    else:
+        for number, (_, rows) in enumerate(found, 1):
+            write_csv(f"{name}_{number}", rows)
+
+
+def cell(row: dict[str, str], *, interval: bool) -> str:
+    """``0.62 [-0.46, 0.96] (0.28)``: ρ, its interval, ρ within one chatbot."""
+    if row["note"]:
+        return row["note"]
+    number = f"{float(row['spearman']):.2f}"
+    if interval and row["low"]:
+        number += f" [{float(row['low']):.2f}, {float(row['high']):.2f}]"
+    return number + (f" ({float(row['within_system']):.2f})" if row["within_system"] else "")
+
+
+def overall(table: str, sets: Sequence[str] = tuple(SETS), *, interval: bool = True) -> Rows:
+    """The rows of overall.csv that belong to ``table``, a line a judge, a column a set."""
+    head, *body = read_csv("overall")
+    rows = [dict(zip(head, line, strict=True)) for line in body]
+    rows = [row for row in rows if table in row["tables"].split()]
+    sizes = {row["set"]: row["n"] for row in rows if row["n"]}
+    made: Rows = []
+    for judge in dict.fromkeys(row["judge"] for row in rows):
+        by = {row["set"]: cell(row, interval=interval) for row in rows if row["judge"] == judge}
+        made.append([judge, *(by.get(name, "") for name in sets)])
+    told = [f"{SETS[n]} (n {sizes[n]})" if interval and n in sizes else SETS[n] for n in sets]
+    return [["judge", *told], *made]
+
+
+def pairs() -> Rows:
+    """How many pairs a correlation puts in the right order, if both are normally distributed."""
+    rows = [["Spearman's ρ", "pairs in the right order"]]
+    for tenths in range(10):
+        pearson = 2 * math.sin(math.pi * tenths / 60)
+        rows.append([f"{tenths / 10:.1f}", f"{50 + 100 * math.asin(pearson) / math.pi:.0f}%"])
+    return rows
+
+
+def settings() -> Rows:
+    """settings.csv, with the number of rows that the file of boxed's settings has."""
+    with gzip.open(DATA / "boxed_settings.csv.gz", "rt", encoding="utf-8", newline="") as file:
+        tried = sum(1 for _ in csv.reader(file)) - 1
+    return [[cell.replace("{boxed}", f"{tried:,}") for cell in row] for row in read_csv("settings")]
+
+
+TABLES: dict[str, Callable[[], Rows]] = {
+    "readme": lambda: overall("readme", IN_README, interval=False),
+    "judges": lambda: overall("judges"),
+    "families": lambda: overall("families", IN_README),
+    "boxed": lambda: [*overall("boxed"), *read_csv("boxed_aims")[1:]],
+    "pairs": pairs,
+    "settings": settings,
+}
+
+
+def rendered(text: str) -> str:
+    """``text`` with its tables as the files say."""
+
+    def table(place: re.Match[str]) -> str:
+        rows = TABLES[place[2]]() if place[2] in TABLES else read_csv(place[2])
+        return f"{place[1]}{markdown(rows)}\n{place[3]}"
+
+    return _PLACE.sub(table, text)
+
+
+def pages() -> list[Path]:
+    """README.md and the pages of the site that have tables of this kind."""
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [page for page in found if _PLACE.search(page.read_text(encoding="utf-8"))]
+
+
+def rewrite_pages() -> None:
+    """Write every table again."""
+    for page in pages():
+        page.write_text(rendered(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def take(run: Path, names: dict[str, str]) -> None:
+    """Put what ``run`` found of overall quality at dialogue level into overall.csv."""
+    head, *body = read_csv("overall")
+    rows = {(line[0], line[1]): dict(zip(head, line, strict=True)) for line in body}
+    with (run / "tables" / "figures.csv").open(encoding="utf-8", newline="") as file:
+        for figure in csv.DictReader(file):
+            judge = names.get(figure["judge"], figure["judge"])
+            row = rows.get((judge, figure["set"]))
+            if row is None or figure["dimension"] != "overall" or figure["level"] != "dialogue":
+                continue
+            if figure["metric"] == "spearman":
+                row |= {"spearman": figure["value"], "n": figure["n"], "note": ""}
+                row |= {"low": figure["low"], "high": figure["high"]}
+            elif figure["metric"] == "within_system":
+                row["within_system"] = figure["value"]
+    write_csv("overall", [head, *([row[name] for name in head] for row in rows.values())])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["take"]:
+        take(Path(sys.argv[2]), dict(name.split("=", 1)[::-1] for name in sys.argv[3:]))
+    rewrite_pages()

@@ -1,0 +1,127 @@
+"""The site: its tables come from the CSV files, every page is in the navigation, and it builds
+strictly, asks no other host for anything, and can be searched from its folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from .browser import DESKTOP, PHONE, Browser
+from .doc_tables import DATA, TABLES, pages, pairs, rendered, tables_of
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+SHOWN = ("index", "tutorials/train", "results/index", "reference/commands/score")
+
+
+def _nav(entries: object) -> Iterator[str]:
+    if isinstance(entries, str):
+        yield entries
+    elif isinstance(entries, dict | list):
+        for entry in entries.values() if isinstance(entries, dict) else entries:
+            yield from _nav(entry)
+
+
+def test_every_table_is_what_the_files_say() -> None:
+    told = pages()
+    assert ROOT / "README.md" in told and len(told) >= 6
+    for page in told:
+        text = page.read_text(encoding="utf-8")
+        assert rendered(text) == text, f"{page}: make tables"
+
+
+def test_every_file_of_figures_is_shown() -> None:
+    shown = {name for page in pages() for name in re.findall(r"table: (\w+) -->", page.read_text())}
+    read = {"overall", "boxed_aims"}  # by the functions of TABLES
+    assert {path.stem for path in DATA.glob("*.csv")} - read == (shown - set(TABLES)) | {"settings"}
+
+
+def test_pairs_in_the_right_order_are_as_drawn() -> None:
+    table = dict(pairs()[1:])
+    assert table["0.0"] == "50%" and table["0.5"] == "67%" and table["0.9"] == "86%"
+
+
+def test_tables_are_read_with_their_captions() -> None:
+    text = "**one**: 2 rows\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\ntext\n\n| c |\n| --- |\n| 3 |\n"
+    assert list(tables_of(text)) == [
+        ("one: 2 rows", [["a", "b"], ["1", "2"]]),
+        ("", [["c"], ["3"]]),
+    ]
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    nav = set(_nav(yaml.safe_load(config)["nav"]))
+    assert nav == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+
+
+def test_readme_is_short_and_its_links_lead_somewhere() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 130
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", text)
+    assert len(links) > 20
+    assert [link for link in links if not (ROOT / link).is_file()] == []
+    assert (DOCS / "assets" / "page.png").stat().st_size < 150_000
+    widths = {line.count("|") - 1 for line in text.splitlines() if line.startswith("| ")}
+    assert widths == {5}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built strictly as `make docs` builds it."""
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(out)]
+    quiet = {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | quiet, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+@pytest.mark.slow
+def test_the_site_builds_and_names_no_other_host(site: Path) -> None:
+    built = list(site.rglob("*.html"))
+    assert len(built) > 50
+    asked = re.compile(r"""<(?:script|link|img|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//""")
+    assert [page for page in built if asked.search(page.read_text(encoding="utf-8"))] == []
+    assert "medal score" in (site / "search" / "search_index.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_ask_no_other_host_and_fit(
+    site: Path, tmp_path: Path, width: int, scheme: str
+) -> None:
+    browser = Browser(tmp_path / "profile")
+    try:
+        for name in SHOWN:
+            browser.open(site / f"{name}.html", width, scheme)
+            browser.wait_for("document.querySelector('article h1') !== null")
+            shade = browser.ask("document.body.getAttribute('data-md-color-scheme')")
+            assert shade == {"light": "default", "dark": "slate"}[scheme]
+            assert browser.ask("document.documentElement.scrollWidth <= window.innerWidth")
+            assert [u for u in browser.requests() if not u.startswith(("file:", "data:"))] == []
+            assert browser.complaints() == []
+    finally:
+        browser.close()
+
+
+@pytest.mark.browser
+def test_the_search_works_from_the_folder(site: Path, tmp_path: Path) -> None:
+    browser = Browser(tmp_path / "profile")
+    try:
+        browser.open(site / "index.html", DESKTOP, "light", query="?q=calibration")
+        hits = "document.querySelectorAll('.md-search-result__item').length"
+        assert browser.wait_for(hits) > 0
+        assert [u for u in browser.requests() if not u.startswith(("file:", "data:"))] == []
+    finally:
+        browser.close()

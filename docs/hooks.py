@@ -14,10 +14,12 @@ from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
-from typer.main import get_command
+from mkdocs.structure.pages import Page
 
 import medal_judges
-from medal_judges.cli import JOBS, app
+from medal_judges.cli import COMMANDS, JOBS, command_of
+from medal_judges.cli.configs import CONFIGS
+from medal_judges.shipped import about, shipped_names
 
 # Title of a page -> the names on it, by what they are for; every public name stands on one.
 PYTHON = {
@@ -66,17 +68,37 @@ def python_pages() -> dict[str, str]:
 
 def command_pages() -> dict[str, str]:
     """Path -> text of the reference of commands, one page a command of ``medal``."""
-    root = get_command(app)
     pages = {}
-    for commands in JOBS.values():
-        for name, command in commands.items():
-            context = root.get_command(None, name).make_context(  # type: ignore[attr-defined]
-                name, [], resilient_parsing=True
-            )
-            text = [f"# medal {name}", _example(command.example)]
-            text += _command(context.command, f"medal {name}", context, level=2)
-            pages[f"reference/commands/{_slug(name)}.md"] = "\n\n".join(text) + "\n"
+    for name, described in COMMANDS.items():
+        command = command_of(name)
+        context = command.make_context(name, [], resilient_parsing=True)
+        text = [f"# medal {name}", _example(described.example)]
+        text += _command(command, f"medal {name}", context, level=2)
+        pages[f"reference/commands/{_slug(name)}.md"] = "\n\n".join(text) + "\n"
     return pages
+
+
+def shipped_page() -> str:
+    """Text of the page on what is shipped in configs/, as `medal configs` lists it."""
+    text = ["# What is shipped", "`medal configs show NAME` prints one, `copy` begins your own."]
+    for taker, folder in CONFIGS.items():
+        text.append(f"## `{taker}`")
+        rows = [f"| `{n}` | {_cell(_plain(about(folder, n)))} |" for n in shipped_names(folder)]
+        text.append("\n".join([f"| configs/{folder} | |", "|---|---|", *rows]))
+    return "\n\n".join(text) + "\n"
+
+
+def command_table() -> str:
+    """Every command with what it is for and an example, by job."""
+    text = []
+    for job, commands in JOBS.items():
+        rows = [
+            f"| [medal {name}](commands/{_slug(name)}.md) | {_cell(command.purpose)} "
+            f"| `{_cell(command.example)}` |"
+            for name, command in commands.items()
+        ]
+        text.append("\n".join([f"| {job} | | |", "|---|---|---|", *rows]))
+    return "\n\n".join(text)
 
 
 def _example(line: str) -> str:
@@ -130,7 +152,9 @@ def _navigation() -> dict[str, Any]:
         for job, names in JOBS.items()
     ]
     python = [{title: f"reference/python/{_slug(title)}.md"} for title in (*PYTHON, *BESIDE)]
-    return {"Reference": ["reference/index.md", {"Commands": commands}, {"Python": python}]}
+    shipped = {"What is shipped": "reference/shipped.md"}
+    below = ["reference/index.md", {"Commands": commands}, shipped, {"Python": python}]
+    return {"Reference": below}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -142,6 +166,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """The pages of the reference beside those in docs/."""
-    for path, text in (python_pages() | command_pages()).items():
+    shipped = {"reference/shipped.md": shipped_page()}
+    for path, text in (python_pages() | command_pages() | shipped).items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """The table of commands where its page asks for it."""
+    return markdown.replace("<!-- commands -->", command_table()) if page.is_page else markdown

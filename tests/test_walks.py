@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from .walks import NEEDS_DATA, NUMBERS_VARY, TOLD, rewritten, run_walk, steps
+from .walks import NEEDS_DATA, NUMBERS_VARY, ROOT, TOLD, rewritten, run_walk, steps
 
 WALK = """Text.
 
@@ -61,3 +65,30 @@ def test_the_walk_shows_what_its_commands_print(walk: Path) -> None:
             assert now.words == before.words, before.command
         else:
             assert now.lasting == before.lasting, before.command
+
+
+def test_readme_has_no_command_that_is_not_run() -> None:
+    """All commands stand in blocks that are run, but for two: `make test` is this suite, which
+    .ci/run runs as written, and the other is run below."""
+    text = TOLD[0].read_text(encoding="utf-8")
+    written = re.findall(r"^    (\S.*?)(?: +#.*)?$", text, re.MULTILINE)
+    assert written == ["make quickstart", "make test"]
+    assert "\nmake test\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    run_here = "".join(step.shell + "\n" for step in steps(text))
+    assert {"medal score", "medal report", "medal compare"} <= set(
+        re.findall(r"^medal \w+", run_here, re.MULTILINE)
+    )
+
+
+@pytest.mark.slow
+def test_make_quickstart_ends_with_its_page(tmp_path: Path) -> None:
+    """In a folder of its own, with the packages of this environment instead of a fresh one."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    here = Path(sys.executable).parent
+    installed = "--assume-old=.venv/.quickstart"
+    command = ["make", "quickstart", f"BIN={here}", installed]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    page = tmp_path / "runs" / "quickstart" / "report.html"
+    assert "Injected issues" in page.read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from browser import DESKTOP, Browser
 from PIL import Image
 from walks import WALKS
 
-HEIGHT = 1330  # of the window: what a reader sees first
+HEIGHT = 1290  # of the window: what a reader sees first
 LARGEST = 150_000  # bytes
 COMMANDS = """
 medal score support_log.jsonl --out scores.parquet --keep version --keep time --keep lang

@@ -31,6 +31,14 @@ SETS = {
     "dstc9 test without overlaps": "dstc9 test without ConTurE",
     "conture": "ConTurE",
 }
+# What README adds to a judge's name, for who meets it there first.
+ABOUT = {
+    "`quickstart`": "`quickstart` (no ratings seen)",
+    "`boxed`, the judge in the package": "`boxed` (22M), the judge in the package",
+    "`human_embedded`, seed 0": "`human_embedded` (22M, learnt from dstc9 and dialogue_eval)",
+    "`contrast`": "`contrast` (135M, nothing trained)",
+    "`geval`": "`geval` with the same 135M",
+}
 IN_README = ("fed", "dialogue_eval test", "dstc9 test", "conture")
 
 
@@ -123,7 +131,10 @@ def settings() -> Rows:
 
 
 TABLES: dict[str, Callable[[], Rows]] = {
-    "readme": lambda: overall("readme", IN_README, interval=False),
+    "readme": lambda: [
+        [ABOUT.get(row[0], row[0]), *row[1:]]
+        for row in overall("readme", IN_README, interval=False)
+    ],
     "judges": lambda: overall("judges"),
     "families": lambda: overall("families", IN_README),
     "boxed": lambda: [*overall("boxed"), *read_csv("boxed_aims")[1:]],

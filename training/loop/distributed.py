@@ -191,8 +191,11 @@ def leave_deepspeed(model: Any, net: nn.Module, main: bool) -> None:
     """End DeepSpeed's hold of ``net``: on the main process it is a plain module on the CPU again.
 
     The parameters are new ones (the old have DeepSpeed's methods) and no hook is left, so that
-    ``net`` scores in one process what all of them trained.
+    ``net`` scores in one process what all of them trained. Models loaded from here on are whole:
+    transformers would part them under ZeRO-3, by a group that is about to close.
     """
+    from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+
     state = whole_state(net, [name for name, _ in net.named_parameters()], main)
     plain = {
         id(parameter): nn.Parameter(state[name], parameter.requires_grad)
@@ -200,6 +203,7 @@ def leave_deepspeed(model: Any, net: nn.Module, main: bool) -> None:
         if main
     }
     model.destroy()
+    unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]
     if main:
         for module in net.modules():
             module._parameters = {

@@ -3,7 +3,7 @@
     make gpu-check                                # nine minutes at most; run it again to go on
     python tests/gpu/check.py [--only NAME ...] [--fresh] [--minutes 9] [--journal FILE]
     python tests/gpu/check.py --small             # the same in a tiny form, on a CPU too
-    python tests/gpu/check.py --report docs/howto/gpu.md  # the journal's table into the document
+    python tests/gpu/check.py --report            # the journal's table into docs/howto/gpu.md
 
 Each check is a process of its own with a time limit, so that memory that runs out in one ends no
 other. What is done stands in the journal (JSON lines) and is not done again on the same device with
@@ -19,7 +19,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parents[1]
 
 if __name__ == "__main__":
-    sys.path[:1] = [str(TESTS), str(TESTS / "speed"), str(TESTS.parent / "src")]
+    sys.path[:1] = [str(TESTS), str(TESTS.parent / "src")]
     try:
         from gpu.driver import main
     except ModuleNotFoundError as error:

@@ -22,7 +22,7 @@ from medal_judges.journal import Journal
 
 from .checks import CHECKS, command, work
 from .measure import Row, Setting, State
-from .report import into_document, show
+from .report import into_documents, show
 
 SCRIPT = Path(__file__).with_name("check.py")
 ROOT = SCRIPT.parents[2]
@@ -194,7 +194,7 @@ def arguments(about: str) -> argparse.Namespace:
     parser.add_argument("--journal", type=Path, default=ROOT / "runs" / "gpu" / "journal.jsonl")
     parser.add_argument("--models", type=Path, default=ROOT / "runs" / "gpu" / "models",
                         help="where random weights are made and kept")  # fmt: skip
-    parser.add_argument("--report", type=Path, help="write the journal's table into this document")
+    parser.add_argument("--report", action="store_true", help="the journal's table into the docs")
     parser.add_argument("--list", action="store_true", help="the names of the checks")
     parser.add_argument("--work", choices=sorted(CHECKS), help=argparse.SUPPRESS)
     parser.add_argument("--result", type=Path, help=argparse.SUPPRESS)
@@ -213,7 +213,7 @@ def main(about: str) -> int:
         return 0
     if options.report:
         journal = Journal(options.journal).by_key(outcome, lambda each: each.key)
-        into_document(options.report, CHECKS, list(journal.values()))
+        into_documents(CHECKS, list(journal.values()))
         return 0
     if device_name() == "CPU" and not options.small:
         print(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,41 +36,40 @@ def cells(row: Row) -> list[str]:
     return [row.what, speed, share, memory, result]
 
 
-def into_document(document: Path, checks: Mapping[str, Check], outcomes: Sequence[Outcome]) -> None:
-    """Write the table of the newest full run on a GPU between the document's marks; a check that
-    has no line in the journal says "not run"."""
-    from into_docs import rewrite  # check.py puts tests/speed on the path
-
+def tables(
+    checks: Mapping[str, Check], outcomes: Sequence[Outcome]
+) -> tuple[list[list[str]], list[list[str]]]:
+    """(rows of the newest full run of each check on a GPU, what they were measured on), headers
+    first. A check that has no line in the journal says "not run"."""
     full = [each for each in outcomes if each.form == "full" and each.device != "CPU"]
     newest = {each.check: each for each in full}  # of several devices or versions the last
-    lines = [f"| {' | '.join(COLUMNS)} |", "|---|---|---:|---:|---:|---|"]
+    rows = [list(COLUMNS)]
     for name, check in checks.items():
-        one = newest.get(name)
+        one, title = newest.get(name), f"{check.title} (`{name}`)"
         if one is None:
-            lines.append(f"| {check.title} (`{name}`) | | | | | not run |")
+            rows.append([title, "", "", "", "", "not run"])
             continue
-        title = f"{check.title} (`{name}`)"
-        for row in one.rows:
-            lines.append(f"| {' | '.join([title, *map(_plain, cells(row))])} |")
-            title = ""
+        rows += [[title, *map(_plain, cells(row))] for row in one.rows]
         if one.said:
-            lines.append(f"| {title} | | | | | {one.state}: {_plain(one.said)} |")
-    rewrite(document, "gpu", "\n".join([*lines, "", *_made(list(newest.values()))]))
+            rows.append([title, "", "", "", "", f"{one.state}: {_plain(one.said)}"])
+    made: dict[tuple[str, str, str], list[str]] = {}
+    for each in newest.values():
+        told = ", ".join(f"{package} {number}" for package, number in each.versions.items())
+        made.setdefault((each.date, each.device, told), []).append(each.check)
+    runs = [[*about, ", ".join(names)] for about, names in sorted(made.items())]
+    nothing = ["", "no run on a GPU yet", "", ""]
+    return rows, [["date", "device", "versions", "checks"], *(runs or [nothing])]
+
+
+def into_documents(checks: Mapping[str, Check], outcomes: Sequence[Outcome]) -> None:
+    """Keep the tables beside those of the other documents, and write all of them again."""
+    import doc_tables  # check.py puts tests/ on the path
+
+    rows, runs = tables(checks, outcomes)
+    doc_tables.write_csv("gpu", rows)
+    doc_tables.write_csv("gpu_runs", runs)
+    doc_tables.rewrite_pages()
 
 
 def _plain(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _made(outcomes: Sequence[Outcome]) -> list[str]:
-    """Dates, devices and versions of the rows."""
-    if not outcomes:
-        return ["No run on a GPU yet."]
-    made = {}
-    for each in outcomes:
-        told = ", ".join(f"{package} {number}" for package, number in each.versions.items())
-        made.setdefault((each.date, each.device, told), []).append(each.check)
-    return [
-        f"{day}, {device}: {', '.join(names)}. {told}."
-        for (day, device, told), names in sorted(made.items())
-    ]
+    return text.replace("|", "/").replace("\n", " ")

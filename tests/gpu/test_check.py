@@ -15,9 +15,10 @@ from medal_judges.journal import Journal
 
 from . import encoder, language
 from .checks import CHECKS
-from .driver import SCRIPT, Outcome, device_name, main, outcome, run_all, run_check, versions
+from .driver import SCRIPT, Outcome, device_name, outcome, run_all, run_check, versions
 from .measure import Agreement, Row, Setting, attempt, forward_flops
 from .models import ARCHITECTURES, dialogues, layers_that_fit
+from .report import tables
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
 
@@ -124,22 +125,20 @@ def test_a_row_says_why_it_was_not_run() -> None:
     assert Agreement("x", float("nan"), 1.0).row().state == "failed"
 
 
-def test_the_document_holds_the_newest_rows_and_says_what_was_not_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    journal, document = tmp_path / "journal.jsonl", tmp_path / "gpu.md"
-    document.write_text("Text.\n<!-- gpu -->\nold\n<!-- end -->\nMore.\n")
-    row = Row("plain", tokens_per_s=12345.6, share=0.414, memory_gib=71.26, said="fine")
+def test_the_document_holds_the_newest_rows_and_says_what_was_not_run(tmp_path: Path) -> None:
+    row = Row("plain", tokens_per_s=12345.6, share=0.414, memory_gib=71.26, said="a | b")
     record = kept_outcome("lora", row).to_record() | {"form": "full", "device": "A GPU"}
-    Journal(journal).append([record, kept_outcome("prefix", Row("tree")).to_record()])
-    monkeypatch.syspath_prepend(SCRIPT.parents[1] / "speed")
-    monkeypatch.setattr(sys, "argv", ["x", "--journal", str(journal), "--report", str(document)])
-    assert main("") == 0
-    text = document.read_text()
-    assert "| LoRA on Qwen3-4B (`lora`) | plain | 12,346 | 41% | 71.3 | fine |" in text
-    assert "(`prefix`) | | | | | not run |" in text  # its row is of a CPU's small form
-    assert "2026-01-01, A GPU: lora. python " in text
-    assert text.startswith("Text.") and text.endswith("More.\n") and "old" not in text
+    older = record | {"rows": []}
+    path = tmp_path / "journal.jsonl"
+    Journal(path).append([older, record, kept_outcome("prefix", Row("tree")).to_record()])
+    rows, runs = tables(CHECKS, lines(path))
+    assert ["LoRA on Qwen3-4B (`lora`)", "plain", "12,346", "41%", "71.3", "a / b"] in rows
+    of_cpu = [row for row in rows if "`prefix`" in row[0]]  # its row is of a CPU's small form
+    assert of_cpu == [["Follow-ups on Qwen3-4B, bf16 (`prefix`)", "", "", "", "", "not run"]]
+    assert len(rows) == 1 + len(CHECKS) and {len(row) for row in rows} == {6}
+    ((day, device, told, names),) = runs[1:]
+    assert (day, device, names) == ("2026-01-01", "A GPU", "lora") and "torch" in told
+    assert tables(CHECKS, [])[1][1][1] == "no run on a GPU yet"
 
 
 def test_operations_are_those_of_the_weights() -> None:

@@ -22,6 +22,7 @@ from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.local.paths import smallest_window, try_paths
+from medal_judges.models.llm.local.prefix_store import PrefixStore
 from medal_judges.models.llm.local.probes import (
     ALLOWED,
     ALLOWED_HALF,
@@ -114,11 +115,11 @@ def _ways(llm: LocalModel) -> Iterator[Check]:
     findings = paths.findings
     yield _way("tree against plain likelihood", findings["tree"], "the plain loop is taken")
     yield _way("answers against the forward pass", findings["alone"], "", refused="fail")
-    batching = {"middle": "padding in the middle", "left": "padding on the left"}
+    batching = {"kept": "beginnings kept from earlier prompts", "left": "padding on the left"}
     batching |= {"none": "prompts of one length together", "alone": "each prompt alone"}
     taken = batching[paths.batching.padding]
     yield _way("prompts of one length together", findings["together"], f"taken: {taken}")
-    yield _way("padding in the middle", findings["middle"], f"taken: {taken}")
+    yield _way("beginnings kept from earlier prompts", findings["kept"], f"taken: {taken}")
     yield _way("padding on the left", findings["left"], f"taken: {taken}")
     right = Probe(llm.model).padded_forward("right")
     yield _way("padding on the right", right, "no base for a LoRA judge with heads")
@@ -138,6 +139,8 @@ def _half(llm: LocalModel | EncoderDecoderModel) -> Result:
 
     half = llm.model.dtype != torch.float32
     other = copy.copy(llm)
+    if isinstance(other, LocalModel):
+        other.prefixes = PrefixStore(0)  # states are those of one precision
     other.model = copy.deepcopy(llm.model).to(torch.float32 if half else torch.bfloat16)  # type: ignore[arg-type]
     group = [[Continuation(_TALK, text, role="user") for text in _SAID]]
     rows = [np.concatenate([x.logprobs for x in m.loglikelihood(group)[0]]) for m in (llm, other)]

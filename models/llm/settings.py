@@ -21,6 +21,8 @@ class TransformersLLM(Config):
 
     ``dtype`` is fp32, bf16 or fp16 (by default fp32 on a CPU and bf16 on a GPU). ``token_budget``
     bounds the tokens of one generating batch, ``context`` lowers the model's own window.
+    ``prefix_cache``: GiB of memory in which what was read of earlier prompts is kept, so that a
+    prompt that begins alike is not read from its beginning; 0 keeps nothing.
     ``thinking``: tokens that a model may think before its answer, beside those of the answer (by
     default 4096 where its chat template begins with thinking, else 0). ``bin_weights``: read
     weights that are published as .bin alone, as tensors only, and keep them as safetensors.
@@ -34,6 +36,7 @@ class TransformersLLM(Config):
     device: str | None = None
     revision: str | None = None
     token_budget: int = Field(default=16384, ge=1)
+    prefix_cache: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     context: int | None = Field(default=None, ge=1)
     thinking: int | None = Field(default=None, ge=0)
     bin_weights: bool = False

@@ -33,7 +33,7 @@ LINES = (
     *("tree against plain likelihood", "answers against the forward pass"),
     *(
         "prompts of one length together",
-        "padding in the middle",
+        "beginnings kept from earlier prompts",
         "padding on the left",
         "padding on the right",
     ),
@@ -114,10 +114,10 @@ def _with_two_beginnings(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_an_answer_that_depends_on_its_batch_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Padding in the middle where a window is: what was done before it was tried."""
-    llm = tiny("mistral")
+    """Padding where a recurrent state takes it in: what was done before it was tried."""
+    llm = tiny("rwkv")
     fine = Finding(0.0, 0.002)
-    wrong = Paths({**llm.paths.findings, "middle": fine})
+    wrong = Paths({**llm.paths.findings, "left": fine, "together": fine})
     monkeypatch.setattr(LocalModel, "paths", wrong)
     found = table(llm)["chat: alone against in a batch"]
     assert found.verdict == "fail" and float(found.figure.split()[0]) > 0.1

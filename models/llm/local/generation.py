@@ -4,45 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from medal_judges.models.batching import is_out_of_memory, retry_on_oom
 from medal_judges.models.llm.cost import Usage
-from medal_judges.models.llm.local.likelihood import logits_at
+from medal_judges.models.llm.local.batches import (
+    Batching,
+    Beginnings,
+    Prompts,
+    batches,
+    beginnings,
+    keep_answers,
+)
+from medal_judges.models.llm.local.prefix_store import PrefixStore
 from medal_judges.models.llm.protocol import ChatRequest, Completion, TokenChoice
 
 if TYPE_CHECKING:
     import torch
-    from transformers import LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerBase
-
-# A common beginning shorter than this is not worth a pass of its own.
-SHARED_TOKENS = 64
-Prompts = Sequence[Sequence[int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Batching:
-    """How prompts of one model may be put together; what is safe is found out in paths.py.
-
-    ``padding``: ``middle`` pads between a beginning that is read once and the rest of each prompt,
-    ``left`` in front, ``none`` keeps prompts of other lengths apart, ``alone`` each prompt.
-    ``shared``: the common beginning of prompts of one length is read once (with ``middle``, of any
-    prompts).
-    """
-
-    padding: Literal["middle", "left", "none", "alone"] = "middle"
-    shared: bool = True
+    from transformers import Cache, LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """What was written after one prompt: the ``ids`` up to the end or to the request's limit,
     whether the model ``ended`` there, the model's own ``logits`` [words] of each where they were
-    asked for, and how many tokens of the prompt were ``shared``: read for another row."""
+    asked for, and how many tokens of the prompt were ``cached``: read before, or for others."""
 
     ids: list[int]
     ended: bool
     logits: list[torch.Tensor]
-    shared: int
+    cached: int
 
 
 def generate(
@@ -53,14 +44,28 @@ def generate(
     *,
     budget: int,
     batching: Batching,
+    store: PrefixStore,
     stop: str = "",
 ) -> Iterator[tuple[int, Row]]:
     """(index, row) for each prompt (token ids), a batch at a time; with ``stop`` a row also ends
-    behind that text. A row does not depend on its batch."""
-    for batch in batches(prompts, requests, budget, batching):
+    behind that text. A row does not depend on its batch, nor on what is in ``store``."""
+
+    def rows(batch: Sequence[int]) -> list[Row]:
         asked, own = [requests[i] for i in batch], [prompts[i] for i in batch]
-        shared = shared_length(own, batching)
-        yield from zip(batch, write(model, tokenizer, own, asked, shared, stop), strict=True)
+        begun = beginnings(model, own, batching, store)
+        return write(model, tokenizer, own, asked, begun, stop, store)
+
+    def rows_with_room(batch: Sequence[int]) -> list[Row]:
+        try:
+            return rows(batch)
+        except RuntimeError as error:
+            if not store.bytes or not is_out_of_memory(error):
+                raise
+        store.clear()  # what is kept goes before a batch is halved
+        return rows(batch)
+
+    for batch in batches(prompts, requests, budget, batching):
+        yield from zip(batch, retry_on_oom(rows_with_room, batch), strict=True)
 
 
 def write(
@@ -68,17 +73,19 @@ def write(
     tokenizer: PreTrainedTokenizerBase,
     prompts: Prompts,
     requests: Sequence[ChatRequest],
-    shared: int = 0,
+    begun: Beginnings | None = None,
     stop: str = "",
-) -> Iterator[Row]:
-    """The rows of one batch, whose prompts begin with the same ``shared`` tokens."""
+    store: PrefixStore | None = None,
+) -> list[Row]:
+    """The rows of one batch, of whose prompts ``begun`` was read before; what is read and written
+    now goes into ``store``."""
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     # An encoder's prompt is no part of what its decoder writes, which begins with one token.
     begin = 1 if model.config.is_encoder_decoder else max(map(len, prompts))
-    new, logits = written(
+    new, logits, cache = written(
         model,
         prompts,
-        shared,
+        begun.cache if begun else None,
         pad=int(pad or 0),
         shaped=processors(tokenizer, requests, begin, stop),
         tokens=max(r.max_tokens for r in requests),
@@ -86,11 +93,16 @@ def write(
     )
     own: Any = model.generation_config.eos_token_id
     ends = {*(own if isinstance(own, list) else [own]), tokenizer.eos_token_id}
+    rows = []
     for index, (tokens, request) in enumerate(zip(new.tolist(), requests, strict=True)):
         limit = min(len(tokens), request.max_tokens)
         length = next((k for k in range(limit) if tokens[k] in ends), limit)
         steps = [] if logits is None else [step[index] for step in logits[:length]]
-        yield Row(tokens[:length], length < limit, steps, shared if index else 0)
+        cached = begun.cached[index] if begun else 0
+        rows.append(Row(tokens[:length], length < limit, steps, cached))
+    if store is not None and store.limit and begun is not None and begun.chains is not None:
+        keep_answers(store, prompts, begun, [row.ids for row in rows], cache)
+    return rows
 
 
 def to_completion(
@@ -103,7 +115,7 @@ def to_completion(
         finish="stop" if row.ended else "length",
         enforced=request.schema is not None,
         tokens=tuple(_choice(tokenizer, *pair, request.top_logprobs) for pair in pairs),
-        usage=Usage(input=prompt, cached=row.shared, output=len(row.ids)),
+        usage=Usage(input=prompt, cached=row.cached, output=len(row.ids)),
     )
 
 
@@ -150,92 +162,24 @@ def processors(
     return made
 
 
-def batches(
-    prompts: Prompts, requests: Sequence[ChatRequest], budget: int, batching: Batching
-) -> Iterator[list[int]]:
-    """Indices of prompts that are answered together, within ``budget`` padded tokens.
-
-    Prompts that begin alike make a batch of their own; the others are put together by length.
-    Requests that want another number of alternatives are kept apart: that setting is a batch's.
-    """
-
-    def fits(batch: Sequence[int], i: int) -> bool:
-        same = len(prompts[i]) == len(prompts[batch[0]])
-        longest = max(len(prompts[k]) + requests[k].max_tokens for k in (*batch, i))
-        together = batching.padding != "alone" and (same or batching.padding != "none")
-        return together and (len(batch) + 1) * longest <= budget
-
-    for kind in sorted({request.top_logprobs for request in requests}):
-        members = [i for i, request in enumerate(requests) if request.top_logprobs == kind]
-        groups = _alike(members, prompts, batching)
-        single = sorted((g[0] for g in groups if len(g) == 1), key=lambda i: -len(prompts[i]))
-        for group in [*(g for g in groups if len(g) > 1), single]:
-            batch: list[int] = []
-            for i in group:
-                if batch and not fits(batch, i):
-                    yield batch
-                    batch = []
-                batch.append(i)
-            if batch:
-                yield batch
-
-
-def _alike(members: Sequence[int], prompts: Prompts, batching: Batching) -> list[list[int]]:
-    """``members`` in groups, in which most of the shorter of two neighbours is the beginning of the
-    other, and worth sharing."""
-    groups: list[list[int]] = []
-    for i in sorted(members, key=lambda i: tuple(prompts[i])):
-        joins = False
-        if groups and batching.shared:
-            before, own = prompts[groups[-1][-1]], prompts[i]
-            if len(before) == len(own) or batching.padding == "middle":
-                enough = max(SHARED_TOKENS, min(len(before), len(own)) // 2)
-                joins = common_length([before, own]) >= enough
-        if joins:
-            groups[-1].append(i)
-        else:
-            groups.append([i])
-    return groups
-
-
-def common_length(prompts: Sequence[Sequence[int]]) -> int:
-    """How many tokens all prompts begin with; one less than the shortest prompt at most."""
-    shortest = min(map(len, prompts))
-    for k in range(shortest - 1):
-        if any(p[k] != prompts[0][k] for p in prompts):
-            return k
-    return shortest - 1
-
-
-def shared_length(prompts: Prompts, batching: Batching) -> int:
-    """How many tokens of a batch's common beginning are read once."""
-    if len(prompts) == 1 or not batching.shared:
-        return 0
-    if batching.padding != "middle" and len({len(p) for p in prompts}) > 1:
-        return 0
-    common = common_length(prompts)
-    return common if common >= SHARED_TOKENS else 0
-
-
 def written(
     model: PreTrainedModel,
     prompts: Prompts,
-    shared: int,
+    begun: Cache | None,
     *,
     pad: int,
     shaped: LogitsProcessorList,
     tokens: int,
     logits: bool,
-) -> tuple[torch.Tensor, Sequence[torch.Tensor] | None]:
-    """Greedy tokens [batch, new] after ``prompts``, whose first ``shared`` tokens are read once;
-    with ``logits`` also the model's own logits [batch, words] of each step."""
+) -> tuple[torch.Tensor, Sequence[torch.Tensor] | None, Any]:
+    """Greedy tokens [batch, new] after ``prompts``; with ``logits`` also the model's own logits
+    [batch, words] of each step; and the cache of all that was read. ``begun`` holds what was read
+    before: the first columns of the prompts, which stand at the same right end."""
     import torch
 
-    ids, mask = (row.to(model.device) for row in _padded(prompts, shared, pad))
-    extra: dict[str, Any] = {}
+    ids, mask = (row.to(model.device) for row in _padded(prompts, pad))
+    extra = {} if begun is None else {"past_key_values": begun}
     with torch.inference_mode():
-        if shared:
-            extra["past_key_values"] = _read(model, prompts[0][:shared], len(prompts))
         generator: Any = model  # its annotations know no ``generate``
         out = generator.generate(
             input_ids=ids,
@@ -258,29 +202,15 @@ def written(
         )
     # An encoder's prompt is no part of the sequences: they begin with the decoder's first token.
     own = 1 if model.config.is_encoder_decoder else ids.shape[1]
-    return out.sequences[:, own:], out.logits
+    return out.sequences[:, own:], out.logits, getattr(out, "past_key_values", None)
 
 
-def _padded(prompts: Prompts, shared: int, pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and mask [batch, longest]: the shared beginning, padding, then what is each prompt's own.
-
-    Padding stands between: the beginning's cache is the same for all rows.
-    """
+def _padded(prompts: Prompts, pad: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and mask [batch, longest], padding in front."""
     import torch
 
     longest = max(map(len, prompts))
-    ids, mask = [], []
-    for prompt in prompts:
-        gap = longest - len(prompt)
-        ids.append([*prompt[:shared], *[pad] * gap, *prompt[shared:]])
-        mask.append([1] * shared + [0] * gap + [1] * (len(prompt) - shared))
+    gaps = [longest - len(prompt) for prompt in prompts]
+    ids = [[*[pad] * gap, *prompt] for gap, prompt in zip(gaps, prompts, strict=True)]
+    mask = [[0] * gap + [1] * (longest - gap) for gap in gaps]
     return torch.tensor(ids), torch.tensor(mask)
-
-
-def _read(model: PreTrainedModel, beginning: Sequence[int], rows: int) -> Any:
-    import torch
-
-    tokens = torch.tensor([list(beginning)], device=model.device)
-    cache = logits_at(model, tokens, [0], use_cache=True)[1].past_key_values
-    cache.batch_repeat_interleave(rows)
-    return cache

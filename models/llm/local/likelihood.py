@@ -19,6 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from medal_judges.models.llm.chat_template import TokenSequence
+from medal_judges.models.llm.local.prefix_store import (
+    BLOCK,
+    PrefixStore,
+    cut,
+    extended,
+    length_of,
+    to_cache,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -118,18 +126,20 @@ def tree_logprobs(
     *,
     joint: bool = False,
     limit: int = PASS_TOKENS,
+    store: PrefixStore | None = None,
 ) -> tuple[list[np.ndarray], list[float | None]]:
     """Natural-log probabilities [scored tokens] of each sequence, and the sum over its prefix.
 
     ``model`` is a causal language model of transformers that the tree fits (paths.py). The prefix
-    sum (first token left out: nothing stands before it) is None unless ``joint``.
+    sum (first token left out: nothing stands before it) is None unless ``joint``. What ``store``
+    has of the spine is not read again, and what is read is put there.
     """
     import torch
 
     tree = build_tree(sequences)
     wanted = _wanted(tree, sequences, joint)
     with torch.inference_mode():
-        values = _forward(model, tree, wanted, limit)
+        values = _forward(model, tree, wanted, limit, store or PrefixStore(0))
     scored = [
         np.array([values[node] for node in path[s.start :]])
         for path, s in zip(tree.paths, sequences, strict=True)
@@ -157,18 +167,26 @@ def _wanted(tree: Tree, sequences: Sequence[TokenSequence], joint: bool) -> dict
 
 
 def _forward(
-    model: PreTrainedModel, tree: Tree, wanted: dict[int, list[int]], limit: int
+    model: PreTrainedModel,
+    tree: Tree,
+    wanted: dict[int, list[int]],
+    limit: int,
+    store: PrefixStore,
 ) -> dict[int, float]:
     """Log-probability of every wanted node."""
     import torch
 
     base = len(tree.spine)
     values: dict[int, float] = {}
-    cache = None
-    for start, end in _stretches(base, wanted):
+    chain = cut(store.longest(tree.spine), min(wanted, default=base))
+    known = length_of(chain)
+    cache = to_cache([chain], [known]) if known else None
+    for start, end in _stretches(known, base, wanted):
         spine = torch.tensor([tree.spine[start:end]], device=model.device)
         read, cache = _read(model, spine, range(start, end), tree, wanted, past_key_values=cache)
         values |= read
+    if store.limit and cache is not None:
+        store.keep(extended(chain, tree.spine, cache, row=0, first=0, end=base - base % BLOCK))
     for members in passes(tree, limit):
         nodes = [base + i for i in members]
         if not any(node in wanted for node in nodes):
@@ -183,10 +201,10 @@ def _forward(
     return values
 
 
-def _stretches(base: int, wanted: dict[int, list[int]]) -> Iterator[tuple[int, int]]:
-    """The spine in parts (start, end) with at most LOGIT_ROWS rows of logits each."""
-    start = rows = 0
-    for node in range(base):
+def _stretches(start: int, base: int, wanted: dict[int, list[int]]) -> Iterator[tuple[int, int]]:
+    """The spine from ``start`` on, in parts (start, end) with at most LOGIT_ROWS rows of logits."""
+    rows = 0
+    for node in range(start, base):
         if node in wanted:
             if rows == LOGIT_ROWS:
                 yield start, node

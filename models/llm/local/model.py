@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.device import torch_device, torch_dtype
+from medal_judges.models.llm.local.batches import Prompts
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
-from medal_judges.models.llm.local.generation import Prompts, Row, generate, to_completion
+from medal_judges.models.llm.local.generation import Row, generate, to_completion
 from medal_judges.models.llm.local.likelihood import plain_logprobs, tree_logprobs
 from medal_judges.models.llm.local.paths import Paths, context_of, quick_paths
+from medal_judges.models.llm.local.prefix_store import PrefixStore
 from medal_judges.models.llm.local.token_model import TokenModel
 from medal_judges.models.llm.local.weights import (
     converted_bin,
@@ -65,6 +67,7 @@ def load_local(config: TransformersLLM) -> LanguageModel:
         context=config.context,
         thinking=config.thinking,
         weights=weights,
+        prefix_cache=config.prefix_cache,
     )
 
 
@@ -101,7 +104,8 @@ class LocalModel(TokenModel):
     found out by trying them when it is first used (paths.py). ``token_budget`` bounds the tokens of
     one generating batch, ``context`` lowers the model's own window. ``shared`` False scores
     continuations one forward pass each, for comparison: the plain loop. ``weights``: a hash of the
-    files that it was loaded from; without one, what is in memory tells.
+    files that it was loaded from; without one, what is in memory tells. ``prefix_cache``: GiB of
+    key-value states that are kept between calls (prefix_store.py); 0 where the weights may change.
     """
 
     def __init__(
@@ -115,11 +119,13 @@ class LocalModel(TokenModel):
         shared: bool | None = None,
         thinking: int | None = None,
         weights: str | None = None,
+        prefix_cache: float = 0.0,
     ) -> None:
         own = context_of(model.config) or 1_000_000
         super().__init__(tokenizer, name=name, window=min(own, context or own), thinking=thinking)
         self.model, self.token_budget, self._shared = model, token_budget, shared
         self._weights = weights
+        self.prefixes = PrefixStore(round(prefix_cache * 2**30))
 
     @property
     def paths(self) -> Paths:
@@ -170,6 +176,7 @@ class LocalModel(TokenModel):
             requests,
             budget=self.token_budget,
             batching=self.paths.batching,
+            store=self.prefixes,
             stop=stop,
         )
 
@@ -184,9 +191,17 @@ class LocalModel(TokenModel):
         if not group:
             return []
         sequences = [self.sequence(continuation) for continuation in group]
-        score = tree_logprobs if self.shared else plain_logprobs
-        scored, prefix = score(self.model, sequences, joint=joint)
+        if self.shared:
+            kept = self.prefixes if self.paths.batching.padding == "kept" else None
+            scored, prefix = tree_logprobs(self.model, sequences, joint=joint, store=kept)
+        else:
+            scored, prefix = plain_logprobs(self.model, sequences, joint=joint)
         return [
             Likelihood(tuple(map(float, values)), before, s.start - 1)
             for values, before, s in zip(scored, prefix, sequences, strict=True)
         ]
+
+    def close(self) -> None:
+        """Let go of what is kept of earlier prompts."""
+        with self.computing:
+            self.prefixes.clear()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medal_judges.files import atomic_write, cache_folder
-from medal_judges.models.llm.local.generation import Batching
+from medal_judges.models.llm.local.batches import Batching
 from medal_judges.models.llm.local.probes import COMMON, LONGEST, Finding, Probe, decoder_config
 from medal_judges.signature import content_hash
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 4  # of the kept findings: raise it when a probe changes
+FORMAT = 5  # of the kept findings: raise it when a probe changes
 # Windows up to here are filled by the quick probes; longer ones are known from the config alone.
 WINDOW_TRIED = 128
 _KNOWN: dict[str, Paths] = {}
@@ -41,7 +41,7 @@ _LIMITED = ("sliding", "chunked", "local", "window")
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """What each way (``tree``, ``alone``, ``together``, ``middle``, ``left``, ``shared``) was found
+    """What each way (``tree``, ``alone``, ``together``, ``kept``, ``left``, ``shared``) was found
     to be; the ways are Probe's."""
 
     findings: Mapping[str, Finding]
@@ -57,8 +57,8 @@ class Paths:
         shared = self.findings["shared"].holds
         if not self.findings["together"].holds:
             return Batching("alone", shared=False)
-        if self.findings["middle"].holds:
-            return Batching("middle", shared=True)
+        if self.findings["kept"].holds:
+            return Batching("kept", shared=True)
         return Batching("left" if self.findings["left"].holds else "none", shared=shared)
 
 
@@ -110,13 +110,12 @@ def try_paths(model: PreTrainedModel) -> Paths:
     try:
         probe = Probe(model, common=common)
         no_tree = None if attends_to_all(model.config) else "not every layer sees all before it"
-        # A recurrent layer's state fades over padding too, often by too little to be seen.
-        no_middle = f"padding would take room in a window of {window} tokens" if window else no_tree
+        no_kept = no_tree or _moved_states(model.config)
         findings = {
             "tree": Finding(None, probe.allowed, no_tree) if no_tree else probe.tree(),
             "alone": probe.alone(),
             "together": probe.together(),
-            "middle": Finding(None, probe.allowed, no_middle) if no_middle else probe.middle(),
+            "kept": Finding(None, probe.allowed, no_kept) if no_kept else probe.kept(),
             "left": probe.left(),
             "shared": probe.shared(),
         }
@@ -158,6 +157,16 @@ def attends_to_all(config: PreTrainedConfig) -> bool:
         return False
     recurrent = any(word in own.model_type for word in ("mamba", "rwkv", "jamba", "zamba"))
     return smallest_window(config) is None and not recurrent
+
+
+def _moved_states(config: PreTrainedConfig) -> str | None:
+    """Why states of a text are others in a longer one; None where they are not."""
+    own = decoder_config(config)
+    rope = getattr(own, "rope_parameters", None) or {}
+    each = [rope, *(value for value in rope.values() if isinstance(value, dict))]
+    if any(one.get("rope_type") in ("dynamic", "longrope") for one in each):
+        return "its positions are scaled by the length of the whole text"
+    return None
 
 
 def layer_kinds(config: PreTrainedConfig) -> list[str] | None:

@@ -15,12 +15,14 @@ import numpy as np
 from transformers import LogitsProcessor, LogitsProcessorList
 
 from medal_judges.models.llm.chat_template import TokenSequence
+from medal_judges.models.llm.local.batches import Batching, beginnings, keep_answers, repeated
 from medal_judges.models.llm.local.generation import written
 from medal_judges.models.llm.local.likelihood import plain_logprobs, tree_logprobs
+from medal_judges.models.llm.local.prefix_store import PrefixStore
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedConfig, PreTrainedModel
+    from transformers import Cache, PreTrainedConfig, PreTrainedModel
 
 COMMON = 40  # tokens that the prompts of a probe begin with
 OWN = (1, 4, 11, 11)  # tokens of each prompt behind these
@@ -76,7 +78,7 @@ class Probe:
         scale = min(1.0, float(np.std(np.concatenate(self.wanted))))
         if not self.half:
             return ALLOWED * scale
-        rows = self._batch([*self.prompts[:1]] * 3, [*self.said[:1]] * 3, 0)
+        rows = self._batch([*self.prompts[:1]] * 3, [*self.said[:1]] * 3)
         noise = float(np.mean([np.abs(row - self.wanted[0]).mean() for row in rows]))
         return max(ALLOWED_HALF * scale, TIMES_NOISE * noise)
 
@@ -111,41 +113,67 @@ class Probe:
 
     def alone(self) -> Finding:
         """A prompt answered alone, token by token with a cache."""
-        return self.finding(lambda: self._batch(self.prompts[2:3], self.said[2:3], 0), [2])
+        return self.finding(lambda: self._batch(self.prompts[2:3], self.said[2:3]), [2])
 
     def together(self) -> Finding:
         """Prompts of one length answered together: no padding."""
-        return self.finding(lambda: self._batch(self.prompts[2:], self.said[2:], 0), [2, 3])
+        return self.finding(lambda: self._batch(self.prompts[2:], self.said[2:]), [2, 3])
 
     def left(self) -> Finding:
         """Prompts of several lengths answered together, padding in front."""
-        return self.finding(lambda: self._batch(self.prompts, self.said, 0), self.rows)
+        return self.finding(lambda: self._batch(self.prompts, self.said), self.rows)
 
-    def middle(self) -> Finding:
-        """The common beginning read once, padding between it and the rest."""
-        common = len(self.prompts[0]) - 1
-        return self.finding(lambda: self._batch(self.prompts, self.said, common), self.rows)
+    def kept(self) -> Finding:
+        """Beginnings of several lengths kept from an earlier answer, padding in front."""
+
+        def way() -> list[np.ndarray]:
+            store = PrefixStore(1 << 40)
+            # Each row is answered twice: alone, up to its last but few words, and then with others.
+            for prompt, cut, said in zip(self.prompts, (9, 2, 5, 1), self.said, strict=True):
+                self._batch([prompt[:-cut] if cut < len(prompt) else prompt], [said], store=store)
+            return self._batch(self.prompts, self.said, store=store)
+
+        return self.finding(way, self.rows)
 
     def shared(self) -> Finding:
         """The common beginning of prompts of one length read once, no padding."""
         common = max(1, len(self.prompts[2]) - OWN[2] - 1)
-        return self.finding(lambda: self._batch(self.prompts[2:], self.said[2:], common), [2, 3])
+        begun = self.prompts[2][:common]
+
+        def way() -> list[np.ndarray]:
+            return self._batch(self.prompts[2:], self.said[2:], repeated(self.model, begun, 2))
+
+        return self.finding(way, [2, 3])
 
     def padded_forward(self, side: str) -> Finding:
         """One forward pass over rows of several lengths with a mask, padded at ``side``."""
         return self.finding(lambda: self._forward(side), self.rows)
 
     def _batch(
-        self, prompts: Sequence[Sequence[int]], said: Sequence[Sequence[int]], shared: int
+        self,
+        prompts: Sequence[Sequence[int]],
+        said: Sequence[Sequence[int]],
+        cache: Cache | None = None,
+        store: PrefixStore | None = None,
     ) -> list[np.ndarray]:
-        """Log-probabilities of ``said``, written after ``prompts`` in one batch."""
+        """Log-probabilities of ``said``, written after ``prompts`` in one batch, of which ``cache``
+        or ``store`` has the beginnings."""
         import torch
 
         longest = max(map(len, prompts))
         forced = LogitsProcessorList([_Forced(said, longest)])
-        _, logits = written(
-            self.model, prompts, shared, pad=0, shaped=forced, tokens=STEPS, logits=True
+        begun = beginnings(self.model, prompts, Batching(), store) if store else None
+        _, logits, cache = written(
+            self.model,
+            prompts,
+            begun.cache if begun else cache,
+            pad=0,
+            shaped=forced,
+            tokens=STEPS,
+            logits=True,
         )
+        if store and begun:
+            keep_answers(store, prompts, begun, said, cache)
         assert logits is not None
         steps = torch.stack([torch.log_softmax(each.float(), -1) for each in logits], dim=1)
         ids = torch.tensor(said, device=steps.device)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.chat_template import ChatTemplate, TokenSequence
-from medal_judges.models.llm.local.generation import Prompts
+from medal_judges.models.llm.local.batches import Prompts
 from medal_judges.models.llm.local.thinking import Thinking, Thought, counted
 from medal_judges.models.llm.protocol import (
     ChatRequest,

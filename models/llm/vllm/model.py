@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.device import torch_dtype
 from medal_judges.models.llm.chat_template import TokenSequence
-from medal_judges.models.llm.local.generation import Prompts
+from medal_judges.models.llm.local.batches import Prompts
 from medal_judges.models.llm.local.token_model import TokenModel
 from medal_judges.models.llm.local.weights import model_name, model_path
 from medal_judges.models.llm.protocol import (

@@ -33,7 +33,7 @@ def test_an_answer_does_not_depend_on_its_batch(smollm2: LocalModel) -> None:
     together = smollm2.chat(requests)
     alone = [smollm2.chat([request])[0] for request in requests]
     assert [c.text for c in together] == [c.text for c in alone]
-    assert max(c.usage.cached for c in together) > 100  # the dialogue was read once
+    assert max(c.usage.cached for c in together) > 90  # the dialogue was read once
     assert together[3].finish == "length" and together[3].usage.output == 5
 
 

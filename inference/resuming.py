@@ -36,7 +36,9 @@ class Expected:
     ``gone``: ids that the file may have and the input no longer has; their lines are removed.
     ``keep``: the fields of ``Judgement.meta``. ``detect``: whether the language of dialogues that
     state none is detected; ``unknown_language``: what is done with languages that the judge was not
-    made for.
+    made for. ``window``: an unfinished run is kept up to a multiple of so many dialogues, and goes
+    on with the windows of an unbroken one: the last bits of a network's numbers follow from what is
+    batched together.
     """
 
     judge: str
@@ -47,6 +49,7 @@ class Expected:
     keep: tuple[str, ...] = ()
     detect: bool = False
     unknown_language: UnknownLanguage = "warn"
+    window: int = 1
 
     def asks_again(self, rows: Sequence[Judgement]) -> bool:
         """Whether the dialogue of these judgements is judged again."""
@@ -118,30 +121,62 @@ def resume(
         return dialogues, []
     put_in_place(out)
     again: list[Dialogue] = []
+    window: list[_Kept] = []
     with _rewritten(out) as stream:
-        for lines, rows in _by_dialogue(out):
-            if rows[0].id in expected.gone:
-                continue
-            if rows[0].judge != expected.judge:
-                how = "by another judge or with other settings"
-                raise _refusal(out, how, rows[0].judge, expected.judge)
-            for dialogue in dialogues:
-                if dialogue.id == rows[0].id:
-                    break
-                stream.writelines(map(to_line, expected.placeholders(dialogue)))
-                again.append(dialogue)
-            else:
-                raise _other_input(out, rows[0].id)
-            expected.require_same(rows, dialogue, out)
-            if len(rows) < len(requests_at(dialogue, expected.level)):
+
+        def settle() -> None:
+            """The dialogues of a whole window are kept, or asked again."""
+            for kept in window:
+                stream.writelines(kept.lines)
+                if kept.rows is None:
+                    again.append(kept.dialogue)
+                else:
+                    keep(kept.rows)
+            window.clear()
+
+        for kept in _kept(dialogues, expected, out):
+            if not kept.whole:
                 # A kill can leave the last dialogue with some of its turns: judged again.
-                return chain([dialogue], dialogues), again
-            stream.writelines(lines)
-            if expected.asks_again(rows):
-                again.append(dialogue)
-            else:
-                keep(rows)
+                return chain((each.dialogue for each in [*window, kept]), dialogues), again
+            window.append(kept)
+            if len(window) == expected.window:
+                settle()
+        if window and (after := next(dialogues, None)) is not None:
+            begun = [*(each.dialogue for each in window), after]
+            return chain(begun, dialogues), again
+        settle()
     return dialogues, again
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A dialogue of the input and its lines in the file; ``rows`` None where it is asked again,
+    ``whole`` False where some of its lines are missing."""
+
+    dialogue: Dialogue
+    lines: list[str]
+    rows: Sequence[Judgement] | None = None
+    whole: bool = True
+
+
+def _kept(dialogues: Iterator[Dialogue], expected: Expected, out: Path) -> Iterator[_Kept]:
+    """What ``out`` has, or lacks between others, of ``dialogues``; ends with its lines. Raises as
+    ``resume``."""
+    for lines, rows in _by_dialogue(out):
+        if rows[0].id in expected.gone:
+            continue
+        if rows[0].judge != expected.judge:
+            how = "by another judge or with other settings"
+            raise _refusal(out, how, rows[0].judge, expected.judge)
+        for dialogue in dialogues:
+            if dialogue.id == rows[0].id:
+                break
+            yield _Kept(dialogue, [*map(to_line, expected.placeholders(dialogue))])
+        else:
+            raise _other_input(out, rows[0].id)
+        expected.require_same(rows, dialogue, out)
+        whole = len(rows) == len(requests_at(dialogue, expected.level))
+        yield _Kept(dialogue, lines, None if expected.asks_again(rows) else rows, whole)
 
 
 @contextmanager

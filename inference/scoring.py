@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -243,6 +244,7 @@ def _score_to_lines(
     if options.overwrite:
         forget(out)
     signature = str(judge.signature())
+    window = judge.window if judge.resumes_windows else 1
     expected = Expected(
         signature,
         tuple(names),
@@ -252,6 +254,7 @@ def _score_to_lines(
         (*options.keep,),
         options.detects_language(judge),
         options.unknown_language,
+        window,
     )
 
     def keep(rows: Sequence[Judgement]) -> None:
@@ -266,14 +269,14 @@ def _score_to_lines(
         for judgement in journal.append_each(judged, min(judge.window, 64)):
             report.add(judgement)
 
-    rest, again = resume(_reading(dialogues, report, out), expected, out, keep)
-    report.resumed = report.total
-    start = time.perf_counter()
-    if again:
-        with asked_again(out) as journal:
-            write(again, journal)
-        report.asked_again = report.total - report.resumed
-    write(rest, Journal(out))
+    with _input_errors(dialogues, report, out) as given:
+        rest, again = resume(given, expected, out, keep)
+        report.resumed, start = report.total, time.perf_counter()
+        if again:
+            with asked_again(out) as journal:
+                write(again, journal)
+            report.asked_again = report.total - report.resumed
+        write(rest, Journal(out))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.touch()  # an empty input gives an empty file
     report.seconds = time.perf_counter() - start
@@ -303,12 +306,25 @@ def _require_judgements(out: Path) -> None:
         )
 
 
-def _reading(dialogues: Iterable[Dialogue], report: ScoreReport, out: Path) -> Iterator[Dialogue]:
-    """``dialogues``; an error in their file also says what is kept and how to resume."""
+@contextmanager
+def _input_errors(
+    dialogues: Iterable[Dialogue], report: ScoreReport, out: Path
+) -> Iterator[Iterator[Dialogue]]:
+    """``dialogues``; an error in their file that leaves the block also says what is kept by then,
+    and how to resume."""
+    bad: list[DataError] = []
+
+    def reading() -> Iterator[Dialogue]:
+        try:
+            yield from dialogues
+        except DataError as error:
+            bad.append(error)
+            raise
+
     try:
-        yield from dialogues
+        yield reading()
     except DataError as error:
-        if report.total:
+        if error in bad and report.total:
             kept = f"{report.total} judgements made before it are kept in {out}"
             error.hint = f"{error.hint}\n  {kept}; the same command then resumes after them"
         raise

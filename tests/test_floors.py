@@ -36,7 +36,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "models.hybrid",
     ),
     ("inference",),
-    ("inference.serving",),
+    ("inference.parallel", "inference.serving"),
     ("data_prep",),
     ("training.config",),
     ("training.rows",),
@@ -50,7 +50,14 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("cli",),
 )
 # Nobody imports these: they are where a process, or a user's import of the package, begins.
-ENTRANCES = {"", "__main__", "cli.__main__", "training.__main__", "training.train"}
+ENTRANCES = {
+    "",
+    "__main__",
+    "cli.__main__",
+    "inference.__main__",
+    "training.__main__",
+    "training.train",
+}
 
 
 def _modules() -> dict[str, Path]:

@@ -6,7 +6,6 @@ A family (encoder, embedding, LoRA, prompted, follow-up, ...) writes three small
 
 from __future__ import annotations
 
-import logging
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -34,13 +33,12 @@ from medal_judges.models.base.judged_languages import (
     is_outside,
     refusal,
     with_language,
+    with_warnings,
 )
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import budget_batches, retry_on_oom, windows
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.signature import Signature
-
-logger = logging.getLogger(__name__)
 
 ScoreLevel = Literal["dialogue", "turn", "last"]
 NO_ASSISTANT_TURN = "no assistant turn to judge"
@@ -106,6 +104,8 @@ class Judge(ABC):
     computing: AbstractContextManager[None] = nullcontext()
     token_budget: int = 8192
     window: int = 256
+    # Whether a resumed run begins where a window of an unbroken one does, see resuming.py.
+    resumes_windows: ClassVar[bool] = False
 
     # -- what a family writes ---------------------------------------------------------------
 
@@ -190,7 +190,8 @@ class Judge(ABC):
             judge.token_budget = token_budget
         given = checked_dialogues(dialogues)
         how = (unknown_language, is_detecting(self.languages, detect_language))
-        return judge._stream(given, level, names, how, progress or (lambda done: None))
+        judged = judge._stream(given, level, names, how, progress or (lambda done: None))
+        return with_warnings(judged, self.languages, outside=unknown_language == "warn")
 
     def _stream(
         self,
@@ -201,9 +202,7 @@ class Judge(ABC):
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
         unknown_language, detect = how
-        signature, known = str(self.signature()), ", ".join(self.languages or ())
-        cut = turns = 0
-        outside: Counter[str] = Counter()
+        signature = str(self.signature())
         for window in windows(dialogues, self.window):
             placed = [with_language(dialogue, detect) for dialogue in window]
             window, detected = [each for each, _ in placed], [lang for _, lang in placed]
@@ -221,10 +220,6 @@ class Judge(ABC):
                         reason = refusal(refused[row], self.languages or ())
                     id = request.dialogue.id
                     judgement = unscored(id, signature, names, reason, request.turn)
-                cut += judgement.truncated_turns > 0
-                turns += judgement.truncated_turns
-                if row in unknown:
-                    outside[unknown[row]] += 1
                 if row in unknown or detected[row] is not None:
                     judgement = replace(
                         judgement,
@@ -232,15 +227,6 @@ class Judge(ABC):
                         detected_language=detected[row],
                     )
                 yield judgement
-        if cut:
-            logger.warning("%d judgements: %d whole turns beyond the judge's window", cut, turns)
-        if outside and unknown_language == "warn":
-            counts = ", ".join(f"{lang} ({count})" for lang, count in outside.most_common())
-            logger.warning(
-                "judgements in languages that the judge was not made for: %s; it was made for %s",
-                counts,
-                known,
-            )
 
     def _score_window(
         self,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -16,6 +18,7 @@ from medal_judges.languages import UNKNOWN_LANGUAGE, base_language
 # warn: score and say so; refuse: leave unscored with the reason; allow: score and say nothing.
 UnknownLanguage = Literal["warn", "refuse", "allow"]
 POLICIES: tuple[UnknownLanguage, ...] = get_args(UnknownLanguage)
+logger = logging.getLogger(__name__)
 _CODE = re.compile(r"[a-z]{2,3}")
 
 
@@ -75,3 +78,27 @@ def is_refusal(judgement: Judgement) -> bool:
     """Whether ``judgement`` was left unscored for its language alone."""
     lang, failure = judgement.unknown_language, judgement.failure
     return lang is not None and failure is not None and failure.startswith(refusal(lang, ()))
+
+
+def with_warnings(
+    judgements: Iterator[Judgement], known: Sequence[str] | None, *, outside: bool
+) -> Iterator[Judgement]:
+    """``judgements``; when they end, warnings of turns that were cut and, with ``outside``, of
+    languages that the judge was not made for."""
+    cut = turns = 0
+    others: Counter[str] = Counter()
+    for judgement in judgements:
+        cut += judgement.truncated_turns > 0
+        turns += judgement.truncated_turns
+        if outside and judgement.unknown_language is not None:
+            others[judgement.unknown_language] += 1
+        yield judgement
+    if cut:
+        logger.warning("%d judgements: %d whole turns beyond the judge's window", cut, turns)
+    if others:
+        counts = ", ".join(f"{lang} ({count})" for lang, count in others.most_common())
+        logger.warning(
+            "judgements in languages that the judge was not made for: %s; it was made for %s",
+            counts,
+            ", ".join(known or ()),
+        )

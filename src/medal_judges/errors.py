@@ -7,7 +7,7 @@ stand alone.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from medal_judges.foreign_text import visible
@@ -35,6 +35,19 @@ class MedalError(Exception):
 
     def __str__(self) -> str:
         return visible(f"{self.message}\n  {self.hint}" if self.hint else self.message)
+
+    def __reduce__(self) -> tuple[Callable[..., MedalError], tuple[object, ...]]:
+        """Sent to another process as it is: the arguments of subclasses differ."""
+        return _revived, (type(self), self.args, vars(self))
+
+
+def _revived(
+    kind: type[MedalError], args: tuple[object, ...], state: dict[str, object]
+) -> MedalError:
+    error = kind.__new__(kind)
+    error.args = args
+    vars(error).update(state)
+    return error
 
 
 class RecordError(MedalError):

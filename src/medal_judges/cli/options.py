@@ -33,6 +33,10 @@ Dtype = Annotated[
         "a trial shows that the hardware is faster in it and the scores stay.",
     ),
 ]
+Workers = Annotated[
+    int,
+    typer.Option("--workers", min=1, help="Processes that judge; on GPUs one a GPU."),
+]
 Revision = Annotated[
     str | None, typer.Option("--revision", help="Branch, tag or commit of a judge on the Hub.")
 ]

@@ -17,6 +17,7 @@ from medal_judges.files import only_run, require_other_file
 from medal_judges.inference.arriving import score_arriving
 from medal_judges.inference.dry_run import dry_run
 from medal_judges.inference.judge_choice import choose_judge
+from medal_judges.inference.parallel.opening import opened
 from medal_judges.inference.progress import scoring_bar, show_kept
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
 from medal_judges.jsonl import STDIN, to_line
@@ -52,6 +53,7 @@ def score(
     ] = None,
     device: opt.Device = None,
     dtype: opt.Dtype = None,
+    workers: opt.Workers = 1,
     revision: opt.Revision = None,
     overwrite: opt.Overwrite = False,
     retry_failed: opt.RetryFailed = False,
@@ -68,17 +70,18 @@ def score(
     choice = choose_judge(
         judge, settings or (), device=device, dtype=dtype, revision=revision, repeats=repeats
     )
-    loaded = choice.spending(max_cost, no_cache=no_cache, dry_run=dry_run).load()
+    choice = choice.spending(max_cost, no_cache=no_cache, dry_run=dry_run)
     asked = (level, dimension, token_budget, unknown_language, overwrite, retry_failed)
     options = ScoreOptions(*asked, keep or (), detect_language)
     listed = None if out == "-" or dry_run else list_beside(out)
-    reading = reading_report(chats, listed, [file])
-    dialogues = dialogues_of(file, chats, reading)
-    if dry_run:
-        _estimate(dialogues, loaded, options, reading)
-        return
-    write = _to_stdout if out == "-" else _to_file
-    report = write(file, dialogues, loaded, options, Path(out))
+    with opened(choice, 1 if dry_run else workers, device) as loaded:
+        reading = reading_report(chats, listed, [file])
+        dialogues = dialogues_of(file, chats, reading)
+        if dry_run:
+            _estimate(dialogues, loaded, options, reading)
+            return
+        write = _to_stdout if out == "-" else _to_file
+        report = write(file, dialogues, loaded, options, Path(out))
     report.left_out = reading.count
     show_reading(reading, always=True)
     _show(report, min_coverage, loaded)
@@ -97,8 +100,9 @@ def _to_stdout(
     file: str, dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions, _: Path
 ) -> ScoreReport:
     report, start = ScoreReport(), time.perf_counter()
-    # Who pipes line by line waits for an answer to each.
-    judged = score_arriving if file == STDIN else ScoreOptions.score
+    # Who pipes line by line waits for an answer to each; several processes want whole windows.
+    at_once = file == STDIN and not judge.resumes_windows
+    judged = score_arriving if at_once else ScoreOptions.score
     for judgement in judged(options, judge, dialogues):
         typer.echo(to_line(judgement).encode(), nl=False)  # UTF-8 on every console
         report.add(judgement)

@@ -1,0 +1,127 @@
+"""What is said between the process that reads and the processes that judge."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import threading
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from medal_judges.dialogue import Dialogue
+from medal_judges.dimension import Dimension
+from medal_judges.judgement import Judgement
+from medal_judges.models.base.judge import ScoreLevel
+from medal_judges.models.base.judged_languages import UnknownLanguage
+from medal_judges.signature import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTask:
+    """A window to judge: what ``Judge.score`` was asked, checked already. ``number`` tells it from
+    all others of the pool."""
+
+    number: int
+    dialogues: Sequence[Dialogue]
+    level: ScoreLevel
+    names: Sequence[str]
+    how: tuple[UnknownLanguage, bool]
+    token_budget: int
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeLoaded:
+    """A worker's judge is there, and this is what it is. ``asks_server``: its answers, or some of
+    them, come from a server."""
+
+    signature: Signature
+    dimensions: tuple[Dimension, ...]
+    languages: tuple[str, ...] | None
+    window: int
+    token_budget: int
+    asks_server: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WindowProgress:
+    """``count`` more dialogues of a window are judged."""
+
+    number: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowJudged:
+    """The judgements of a window, in order."""
+
+    number: int
+    judgements: list[Judgement]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFailed:
+    """``error`` ended a window, or the loading of the judge (``number`` None)."""
+
+    number: int | None
+    error: Exception
+    trace: str
+
+    def raised(self) -> Exception:
+        """The error, with where in the other process it was raised (``--debug``)."""
+        self.error.__cause__ = WorkerTraceback(f"\n{self.trace}")
+        return self.error
+
+
+class WorkerTraceback(Exception):
+    """Where in another process an error was raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLog:
+    """A line of a worker's log."""
+
+    logger: str
+    level: int
+    message: str
+
+
+Reply = JudgeLoaded | WindowProgress | WindowJudged | WorkerFailed | WorkerLog
+
+
+class ReplyLine:
+    """A worker's end of its connection, for several threads. Where the other end is gone, so is
+    the run: the process ends at once and says nothing."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._lock = threading.RLock()  # a warning of the pickling is sent, too
+
+    def send(self, reply: Reply) -> None:
+        try:
+            with self._lock:
+                self._connection.send(reply)
+        except OSError:
+            os._exit(1)
+
+    def fail(self, number: int | None, error: Exception) -> None:
+        """Send ``error``; one that cannot be sent as it is, in words."""
+        trace = "".join(traceback.format_exception(error))
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # of a library whose errors want other arguments than they keep
+            error = RuntimeError(f"{type(error).__name__}: {error}")
+        self.send(WorkerFailed(number, error, trace))
+
+
+class ReplyHandler(logging.Handler):
+    """Sends what is logged in a worker to where it is shown."""
+
+    def __init__(self, line: ReplyLine) -> None:
+        super().__init__()
+        self._line = line
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._line.send(WorkerLog(record.name, record.levelno, record.getMessage()))

@@ -34,10 +34,10 @@ PYTHON = {
 }
 # Beyond `medal_judges` itself: what other pages speak of.
 BESIDE = {
-    "Client of medal serve": ["medal_judges.client"],
-    "Settings of a training": ["medal_judges.training.config"],
-    "Settings of a language model": ["medal_judges.models.llm.settings"],
-    "Language models: the protocol": ["medal_judges.models.llm.protocol"],
+    "Client of medal serve": "medal_judges.client",
+    "Settings of a training": "medal_judges.training.config",
+    "Settings of a language model": "medal_judges.models.llm.settings",
+    "Language models: the protocol": "medal_judges.models.llm.protocol",
 }
 _FENCE = re.compile(r"``([^`]+)``")
 
@@ -57,12 +57,13 @@ def python_pages() -> dict[str, str]:
         + "\n".join(f"::: medal_judges.{modules[name]}.{name}\n" for name in names)
         for title, names in PYTHON.items()
     }
-    for title, paths in BESIDE.items():
-        blocks = "\n".join(
-            f"::: {path}\n    options: {{show_root_heading: false, members_order: source}}\n"
-            for path in paths
-        )
-        pages[f"reference/python/{_slug(title)}.md"] = f"# {title}\n\n{blocks}"
+    for title, path in BESIDE.items():
+        # Fields of settings have no docstrings of their own: their class tells of them.
+        fields = title.startswith("Settings")
+        options = ["show_root_heading: false", "show_root_toc_entry: false"]
+        options += ["show_if_no_docstring: true", "show_symbol_type_toc: true"] * fields
+        block = f"::: {path}\n    options: {{{', '.join(options)}}}\n"
+        pages[f"reference/python/{_slug(title)}.md"] = f"# {title}\n\n{block}"
     return pages
 
 

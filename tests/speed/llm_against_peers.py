@@ -17,7 +17,6 @@ Agreement is with ours in fp32: nats a token and Spearman of the follow-ups' sum
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import resource
@@ -29,11 +28,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from into_docs import rewrite
+from into_docs import keep
 from scipy.stats import spearmanr
 
 from medal_judges.models.embedded import embedded_path
@@ -261,8 +259,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--server", help="a Python with llama_cpp and its server")
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
-    parser.add_argument("--csv", type=Path)
-    parser.add_argument("--document", type=Path)
+    parser.add_argument("--keep", metavar="NAME", help="write docs/results/data/NAME.csv")
     parser.add_argument("--child", choices=WAYS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -281,14 +278,9 @@ def main() -> None:
         told[way] = json.loads(done.stdout.splitlines()[-1])
     rows = rows_of(told, options.dialogues)
     names = list(rows[0])
-    if options.csv:
-        with options.csv.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, names)
-            writer.writeheader()
-            writer.writerows(rows)
     lines = ["| " + " | ".join(names) + " |", "| " + " | ".join(["---"] * len(names)) + " |"]
     lines += ["| " + " | ".join(row.get(name, "–") for name in names) + " |" for row in rows]
-    rewrite(options.document, "llm_against_peers", "\n".join(lines))
+    keep(options.keep, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -106,6 +106,7 @@ class BenchmarkConfig(Config):
     """Everything ``medal benchmark`` does. ``weights``: ``curation`` makes figures of a selection
     by ``medal curate`` those of its pool. ``seed``: of random orders.
 
+    ``device``: of every judge whose ``options`` do not name another.
     ``llm``: the language model of every judge whose YAML file has one and whose ``options`` do not
     name another. ``published``: papers whose figures stand beside ours (``diet``, ``meep``,
     ``medal``, ``oralis``).
@@ -117,6 +118,7 @@ class BenchmarkConfig(Config):
     seed: int = 0
     min_coverage: float = Field(0.98, ge=0, le=1)
     disagreements: int = Field(6, ge=0)
+    device: str | None = None
     llm: LLMConfig | None = None
     published: tuple[str, ...] = ()
     judges: tuple[JudgeConfig, ...] = ()

@@ -165,7 +165,7 @@ def judge_all(run: BenchmarkRun, progress: Progress | None = None) -> None:
 
 
 def _judge_sets(run: BenchmarkRun, config: JudgeConfig, progress: Progress | None) -> None:
-    choice = choose_judge(config.path, revision=config.revision)
+    choice = choose_judge(config.path, revision=config.revision, device=run.config.device)
     if choice.speaks and run.config.llm is not None:
         choice = choice.with_options(llm=run.config.llm.model_dump(exclude_unset=True))
     choice = choice.with_options(**config.options)

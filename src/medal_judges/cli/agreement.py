@@ -25,7 +25,7 @@ def agreement(
         str, typer.Argument(metavar="FILE_OR_SPEC", help="Labelled file, or a spec: fed:dialogue.")
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the page, CSV and JSON.")
+        Path | None, typer.Option("--out", help="Folder to write: the page, CSV and JSON.")
     ] = None,
     dimension: opt.Dimensions = None,
     weights: opt.Weights = None,

@@ -33,7 +33,7 @@ class Form(str, Enum):
 def export_project(
     chats: ReadOptions,
     source: Annotated[str, typer.Argument(metavar="IN", help="Dialogues: a file, or a spec.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder to make.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
     annotator: Annotated[
         list[str] | None,
         typer.Option(
@@ -61,7 +61,7 @@ def export_project(
     human_likeness: Annotated[
         bool, typer.Option("--human-likeness", help="Also ask how human the user reads.")
     ] = False,
-    rubric: Annotated[str, typer.Option("--rubric", help="What is asked.")] = "medal",
+    rubric: Annotated[str, typer.Option("--rubric", help="Shipped name or YAML file: what is asked.")] = "medal",
     guidelines: Annotated[
         str, typer.Option("--guidelines", help="How to decide: YAML, or a name in configs/.")
     ] = "annotation/guidelines",

@@ -27,6 +27,7 @@ def benchmark(
             help="One more judge: shipped name, YAML file, folder or hub id; may be repeated.",
         ),
     ] = None,
+    device: opt.Device = None,
     weights: opt.Weights = None,
     offline: opt.Offline = False,
     retry_failed: opt.RetryFailed = False,
@@ -42,7 +43,7 @@ def benchmark(
     from medal_judges.eval.benchmark.compute import under_floor
     from medal_judges.eval.benchmark.terminal import print_benchmark
 
-    named = {"weights": weights, "output_dir": out}
+    named = {"weights": weights, "output_dir": out, "device": device}
     changed = [f"{name}={value}" for name, value in named.items() if value]
     with ProgressBar("judging") as bar:
         run, figures = run_benchmark(

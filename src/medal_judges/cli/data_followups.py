@@ -17,11 +17,11 @@ from medal_judges.files import atomic_write
 
 @opt.writes("config")
 def followups(
-    out: Annotated[Path, typer.Option("--out", help="YAML file of the pool.")],
+    out: Annotated[Path, typer.Option("--out", help="File to write: the pool, as YAML.")],
     overrides: opt.Overrides = None,
     config: Annotated[
         str,
-        typer.Option("--config", help="YAML file, or a name in configs/followup_generation/."),
+        typer.Option("--config", help="YAML file, or the name of one in configs/followup_generation/."),
     ] = "embedded",
 ) -> None:
     """Have language models propose follow-ups (DIET's meta-prompt); read the file before use.

@@ -34,7 +34,7 @@ def doctor(
     ] = None,
     revision: opt.Revision = None,
     device: Annotated[
-        str | None, typer.Option("--device", help="By default the one that golden.json names.")
+        str | None, typer.Option("--device", help="cpu, cuda, cuda:1, ...; else the one that golden.json names.")
     ] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Write golden.json where a folder has none.")

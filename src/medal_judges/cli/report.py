@@ -65,7 +65,7 @@ def report(
     dimension: opt.Dimensions = None,
     rubric: Annotated[
         str | None,
-        typer.Option("--rubric", help="Scales of the scores: YAML file or shipped name."),
+        typer.Option("--rubric", help="Shipped name or YAML file: scales of the scores."),
     ] = None,
     fail_under: FailUnder = None,
     fail_over: FailOver = None,
@@ -76,7 +76,7 @@ def report(
     ] = 10_000,
     title: Annotated[str | None, typer.Option("--title", help="Heading of the page.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the page, CSV and PNG.")
+        Path | None, typer.Option("--out", help="Folder to write: the page, CSV and PNG.")
     ] = None,
 ) -> None:
     """How good a body of scored chats is, what goes wrong, where and since when.

@@ -7,16 +7,22 @@ installs too, the rooms are then taken from where they are.
 
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import find_namespace_packages, setup
 
 ROOMS = ("configs", "data_prep", "eval", "inference", "models", "training")
 INSIDE = Path("src", "medal_judges")
 
+
+def packages_in(folder: str) -> list[str]:
+    """The packages in ``folder``, and the folders of package data: setuptools wants both named."""
+    return find_namespace_packages(folder, exclude=["*__pycache__*"])
+
+
 apart = [room for room in ROOMS if not (INSIDE / room).is_dir()]
-packages = find_packages("src")
+packages = packages_in("src")
 for room in apart:
     packages += [f"medal_judges.{room}"]
-    packages += [f"medal_judges.{room}.{inner}" for inner in find_packages(room)]
+    packages += [f"medal_judges.{room}.{inner}" for inner in packages_in(room)]
 setup(
     packages=packages,
     package_dir={"": "src"} | {f"medal_judges.{room}": room for room in apart},

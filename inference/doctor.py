@@ -10,17 +10,62 @@ from importlib.metadata import PackageNotFoundError, distribution, requires, ver
 from importlib.util import find_spec
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
+from medal_judges.errors import MedalError
 from medal_judges.models.base.golden import GoldenCheck, versions
+from medal_judges.models.embedded import embedded_path
 
 Fact = tuple[str, str]
 
+# Extra, embedded model, program -> what it is for.
+FOR = {
+    "quickstart": "the judge in the package (boxed), training on MiniLM, conversations to try on",
+    "report": "PNG figures beside the pages",
+    "log": "TensorBoard in training",
+    "evaluate": "judges and meta-evaluation as metrics of Hugging Face Evaluate",
+    "inspect": "a scorer of Inspect",
+    "trl": "a judge as reward in TRL",
+    "lm-eval": "a metric of lm-evaluation-harness",
+    "deepeval": "a metric of DeepEval",
+    "space": "a Space that scores a pasted chat",
+    "label-studio": "projects in Label Studio",
+    "llm": "language models held to a JSON schema, GGUF files",
+    "api": "judges that ask an OpenAI-compatible server",
+    "vllm": "language models in vLLM (a GPU)",
+    "lang": "languages of chats, lemmas, words of Chinese and Japanese",
+    "serve": "medal serve, and its client",
+    "annotate": "spreadsheets, agreement of annotators, rater models",
+    "carbon": "emissions in a judge's card",
+    "pandas": "judgements as a data frame",
+    "lora": "training and running LoRA judges",
+    "qlora": "LoRA on a quantised base",
+    "deepspeed": "training over several processes that share a model",
+    "docs": "building the site",
+    "liger": "Liger's kernels in training (a GPU)",
+    "dev": "the tests",
+}
+EMBEDDED = {
+    "minilm": "boxed, and judges trained on it",
+    "chitchat": "the quickstart's conversations",
+    "smollm2": "language-model judges without a server (135M)",
+}
+PROGRAMS = {
+    "make": "the Makefiles here and of medal init",
+    "gcc": "deepspeed, compiled kernels",
+    "chromium": "tests of pages (make test-browser); pages open in any browser",
+}
 # Variables that hold a secret: it is only shown whether they are set.
 TOKENS = ("HF_TOKEN", "OPENAI_API_KEY")
 
 
 def machine_facts() -> list[Fact]:
-    """(what, value) of versions, device, folders, extras, tokens (set or not) and disk space."""
-    return [*_versions(), *_devices(), *_folders(), *_extras(), *_tokens()]
+    """(what, value) of versions, device, folders, models, extras, programs and tokens: what is
+    here, and what that which is not here is for."""
+    return [
+        *(*_versions(), *_devices(), *_folders(), *_models()),
+        *(*_extras(), *_programs(), *_tokens()),
+    ]
 
 
 def _versions() -> list[Fact]:
@@ -75,30 +120,56 @@ def _space(folder: Path) -> str:
 
 
 def _extras() -> list[Fact]:
-    """Each extra of the package: whether all that it asks for is installed."""
+    """Each extra of the package: what it is for, and whether all that it asks for is installed."""
     facts = []
     for extra in distribution("medal-judges").metadata.get_all("Provides-Extra") or []:
-        missing = [name for name in _wanted(extra) if not _installed(name)]
-        hint = f"no: {', '.join(missing)} missing (pip install 'medal-judges[{extra}]')"
-        facts.append((f"extra {extra}", hint if missing else "yes"))
+        wrong = list(filter(None, map(_problem, _wanted(extra))))
+        use = FOR.get(extra, "not described")
+        told = f"no: {use}; {', '.join(wrong)} (pip install 'medal-judges[{extra}]')"
+        facts.append((f"extra {extra}", told if wrong else f"yes: {use}"))
     return facts
 
 
-def _wanted(extra: str) -> list[str]:
-    """Packages that an extra adds; an extra that only gathers others asks for none itself."""
-    import re
+def _wanted(extra: str) -> list[Requirement]:
+    """What an extra adds; one that only gathers others asks for nothing itself."""
+    every = [Requirement(line) for line in requires("medal-judges") or []]
+    here = {"extra": extra}
+    return [
+        each
+        for each in every
+        if each.marker and each.marker.evaluate(here) and not each.marker.evaluate({"extra": ""})
+        and each.name != "medal-judges"
+    ]  # fmt: skip
 
-    lines = [line for line in requires("medal-judges") or [] if f'extra == "{extra}"' in line]
-    names = [re.split(r"[ ;<>=!\[]", line, maxsplit=1)[0] for line in lines]
-    return [name for name in names if name != "medal-judges"]
 
-
-def _installed(package: str) -> bool:
+def _problem(wanted: Requirement) -> str:
+    """What is wrong with a package that is wanted; empty where it is here and new enough."""
     try:
-        version(package)
+        here = version(wanted.name)
     except PackageNotFoundError:
-        return find_spec(package.replace("-", "_")) is not None
-    return True
+        there = find_spec(wanted.name.replace("-", "_")) is not None
+        return "" if there else f"{wanted.name} missing"
+    if wanted.specifier.contains(here, prereleases=True):
+        return ""
+    return f"{wanted.name} {here} is installed, {wanted.specifier} is needed"
+
+
+def _models() -> list[Fact]:
+    """Models and data that come as packages."""
+    facts = []
+    for name, use in EMBEDDED.items():
+        try:
+            there = embedded_path(name).exists()
+            facts.append((f"embedded:{name}", f"{'yes' if there else 'no: damaged'}: {use}"))
+        except MedalError as error:
+            facts.append((f"embedded:{name}", f"no: {use} ({error.hint})"))
+    return facts
+
+
+def _programs() -> list[Fact]:
+    return [
+        (name, f"{'yes' if shutil.which(name) else 'no'}: {use}") for name, use in PROGRAMS.items()
+    ]
 
 
 def _tokens() -> list[Fact]:

@@ -1,6 +1,8 @@
 """The command as it is started: help, version, errors without a traceback."""
 
+import importlib
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +14,12 @@ from rich.text import Text
 from typer.main import get_command
 from typer.testing import CliRunner
 
+import medal_judges.cli
 from medal_judges import __version__
-from medal_judges.cli import COMMANDS, app
+from medal_judges.cli import COMMANDS, JOBS, app, command_of
+from medal_judges.errors import PAGES, MedalError
+
+ROOT = Path(__file__).parent.parent
 
 
 def module(*arguments: str, name: str = "medal_judges") -> subprocess.CompletedProcess[str]:
@@ -54,6 +60,24 @@ def test_no_help_loses_a_word_in_brackets_to_markup() -> None:
         assert Text.from_markup(text).plain == text.replace("\\[", "["), name
 
 
+def test_an_error_names_a_page_of_the_docs_that_is_there() -> None:
+    for name in ("client", "data_prep.annotation.answers", "inference.serving.limits"):
+        importlib.import_module(f"medal_judges.{name}")
+    for name in ("models.llm.cost", "models.llm.server.errors"):
+        importlib.import_module(f"medal_judges.{name}")
+    kinds = [MedalError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    names = {kind.__name__ for kind in kinds}
+    assert PAGES.keys() <= names, "an error that was renamed"
+    for page in PAGES.values():
+        assert (ROOT / page).is_file(), page
+    for kind in kinds:
+        assert MedalError.page.fget(kind.__new__(kind)) in PAGES.values()  # type: ignore[attr-defined]
+    done = module("configs", "show", "contast")
+    assert done.stderr.splitlines()[-1] == f"  more: {PAGES['ConfigError']}"
+
+
 @pytest.mark.parametrize("extra", [(), ("--debug",)])
 def test_an_error_is_a_message_and_a_traceback_only_on_request(extra: tuple[str, ...]) -> None:
     done = module("score", "nowhere.jsonl", "--judge", "length", *extra)
@@ -69,3 +93,62 @@ def test_a_path_that_cannot_be_written_is_a_message(tmp_path: Path, extra: tuple
     assert done.returncode != 0 and str(file) in done.stderr
     assert ("Traceback" in done.stderr) == bool(extra)
     assert extra or done.stderr.startswith("error: ")
+
+
+def _options() -> Iterator[tuple[str, str, Any]]:
+    """(command, option, parameter) of every option of every command and subcommand."""
+    for name in COMMANDS:
+        command = command_of(name)
+        for word, each in getattr(command, "commands", {"": command}).items():
+            for parameter in each.params:
+                for option in parameter.opts:
+                    yield f"{name} {word}".strip(), option, parameter
+
+
+# What the help of an option begins with, in whichever command.
+SAME = {
+    "--lang": "ISO 639-1 code; may be repeated.",
+    "--device": "cpu, cuda, cuda:1, ...",
+    "--out": ("File to write", "Folder to write"),
+    "--config": "YAML file, or the name of one in configs/",
+    "--rubric": "Shipped name or YAML file",
+    "--dtype": "Precision;",
+    "--seed": "Seed of every random draw.",
+    "--offline": "Never use the network.",
+    "--overwrite": "Start again from the beginning; replaces OUT.",
+    "--dimension": "Only this dimension; may be repeated.",
+    "--max-cost": "US dollars;",
+}
+
+
+def test_an_option_means_the_same_in_every_command() -> None:
+    found: dict[str, list[str]] = {name: [] for name in SAME}
+    kinds: dict[str, set[bool]] = {name: set() for name in SAME}
+    for command, option, parameter in _options():
+        if option in SAME:
+            assert parameter.help.startswith(SAME[option]), (command, option, parameter.help)
+            found[option].append(command)
+            kinds[option].add(bool(parameter.multiple))
+    assert all(len(commands) > 1 for commands in found.values()), found
+    assert all(len(each) == 1 for each in kinds.values()), kinds
+    # What writes files has --out, and nothing else names a place to write to.
+    others = {"--output", "--output-dir", "--outdir", "--dest", "--language", "--gpu"}
+    assert not others & {option for _, option, _ in _options()}
+
+
+def test_every_command_is_in_a_group_with_an_example_that_its_options_allow() -> None:
+    assert sorted(COMMANDS) == sorted(name for job in JOBS.values() for name in job)
+    folder = Path(medal_judges.cli.__file__).parent
+    used = {command.module for command in COMMANDS.values()}
+    shared = {"__init__", "__main__", "options", "reading_options"}
+    there = {path.stem for path in folder.glob("*.py")} - shared
+    assert {name for name in there - used if not name.startswith("data_")} == set()
+    helped = CliRunner().invoke(app, ["--help"]).output
+    for job, commands in JOBS.items():
+        assert job in helped
+        for name, command in commands.items():
+            _, *words = shlex.split(command.example)
+            inner = command_of(words[0])
+            if hasattr(inner, "commands"):
+                inner, words = inner.commands[words[1]], words[1:]
+            inner.make_context(name, words[1:])  # parses, or raises; runs nothing

@@ -226,6 +226,15 @@ def find_local(part: SourceFile) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
+def sources_here() -> dict[str, bool]:
+    """Every source that is read from files: whether one of them lies on this machine."""
+    return {
+        name: any(find_local(part) for part in source.parts)
+        for name, source in SOURCES.items()
+        if source.parts
+    }
+
+
 def _line_place(part: SourceFile) -> str:
     return f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} names"
 

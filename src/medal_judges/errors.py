@@ -16,6 +16,27 @@ from medal_judges.foreign_text import visible
 # that merely shares letters does not (nonsense and seed: 0.5).
 _NEAR = 0.7
 
+# Name of an error -> the page of the docs that explains what it is about; a kind without one has
+# that of what it derives from.
+PAGES = {
+    "MedalError": "docs/howto/index.md",
+    "RecordError": "docs/howto/formats.md",
+    "DataError": "docs/howto/formats.md",
+    "ConfigError": "docs/reference/index.md",
+    "NotAvailableError": "docs/howto/offline.md",
+    "LeakError": "docs/tutorials/train.md",
+    "SourceError": "docs/howto/data.md",
+    "AnnotationError": "docs/howto/data.md",
+    "JudgeLoadError": "docs/explanation/which_judge.md",
+    "HubError": "docs/howto/offline.md",
+    "CoverageError": "docs/howto/scores.md",
+    "MissingExtraError": "docs/howto/install.md",
+    "CostLimitError": "docs/howto/cost.md",
+    "ServerError": "docs/howto/cost.md",
+    "ServiceError": "docs/howto/serving.md",
+    "RefusedError": "docs/howto/serving.md",
+}
+
 
 class MedalError(Exception):
     """Base of every error that the user can fix; ``hint`` says what to do or type.
@@ -35,6 +56,11 @@ class MedalError(Exception):
 
     def __str__(self) -> str:
         return visible(f"{self.message}\n  {self.hint}" if self.hint else self.message)
+
+    @property
+    def page(self) -> str:
+        """The page of the docs about errors of this kind."""
+        return next(PAGES[kind.__name__] for kind in type(self).__mro__ if kind.__name__ in PAGES)
 
     def __reduce__(self) -> tuple[Callable[..., MedalError], tuple[object, ...]]:
         """Sent to another process as it is: the arguments of subclasses differ."""

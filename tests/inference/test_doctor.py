@@ -1,6 +1,8 @@
 """medal doctor: it tells what is here, keeps secrets, and fails where a judge answers otherwise."""
 
 import json
+import re
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from typer.testing import CliRunner
 from medal_judges import Judge
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.inference import doctor
 from medal_judges.models.base.golden import write_golden
 
 
@@ -37,6 +40,36 @@ def test_the_machine_is_told_and_no_token(monkeypatch: pytest.MonkeyPatch) -> No
     for name in ("python", "torch", "transformers", "cuda", "cache of the Hub", "extra report"):
         assert lines[name]
     assert "GB free" in lines["this folder"]
+
+
+def test_what_is_missing_is_told_with_what_it_is_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    extras = project.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    assert set(re.findall(r"^([a-z-]+) = ", extras, re.MULTILINE)) == doctor.FOR.keys()
+    here = {"openai": "1.0", "tenacity": "99.0"}
+
+    def version(name: str) -> str:
+        if name not in here:
+            raise PackageNotFoundError(name)
+        return here[name]
+
+    monkeypatch.setattr(doctor, "version", version)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    monkeypatch.setattr("medal_judges.models.embedded.find_spec", lambda name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("MEDAL_JUDGES_DATA", str(tmp_path))
+    (tmp_path / "conture_dialogue.jsonl.gz").touch()
+    lines = {line[:25].strip(): line[25:] for line in medal()[1].splitlines()}
+    assert lines["extra api"] == (
+        "no: judges that ask an OpenAI-compatible server; openai 1.0 is installed, >=2.0 is needed "
+        "(pip install 'medal-judges[api]')"
+    )
+    assert "matplotlib missing" in lines["extra report"]
+    assert lines["embedded:minilm"].startswith("no: boxed, and judges trained on it (pip install")
+    assert lines["chromium"].startswith("no: ") and lines["make"].startswith("no: ")
+    assert lines["data"].startswith("2 of ") and "conture, dstc12" in lines["data"]
 
 
 def test_a_judge_that_answers_otherwise_is_exit_code_1(folder: Path) -> None:

@@ -234,7 +234,7 @@ def main() -> None:
     except MedalError as error:
         if debug:
             raise
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {error}\n  more: {error.page}", err=True)
         sys.exit(getattr(error, "exit_code", 2))
     except OSError as error:
         if debug:

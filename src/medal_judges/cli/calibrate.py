@@ -24,7 +24,9 @@ def calibrate(
     chats: ReadOptions,
     judge: Annotated[str, typer.Argument(help="YAML file or name of a follow-up judge.")],
     data: Annotated[str, typer.Option("--data", help="Labelled dialogues: spec or file.")],
-    out: Annotated[Path, typer.Option("--out", help="File to write: the judge with its scale, as YAML.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="File to write: the judge with its scale, as YAML.")
+    ],
     label: Annotated[
         list[str] | None,
         typer.Option("--label", help="LABEL or LABEL=DIMENSION; repeat. Default: same names."),

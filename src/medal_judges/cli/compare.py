@@ -43,7 +43,8 @@ Chats = Annotated[
     list[str] | None, typer.Option("--chats", help="Dialogues that belong to the scores, by id.")
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", help="Folder to write: page, CSV, JSON, PNG and resumed scores.")
+    Path | None,
+    typer.Option("--out", help="Folder to write: page, CSV, JSON, PNG and resumed scores."),
 ]
 PairBy = Annotated[
     Literal["auto", "id", "opening", "none"],
@@ -60,7 +61,8 @@ Difference = Annotated[
     typer.Option("--difference", min=0, help="Say how many more dialogues would show it."),
 ]
 Rubric = Annotated[
-    str | None, typer.Option("--rubric", help="Shipped name or YAML file: which end of a dimension is good.")
+    str | None,
+    typer.Option("--rubric", help="Shipped name or YAML file: which end of a dimension is good."),
 ]
 
 

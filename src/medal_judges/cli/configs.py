@@ -56,7 +56,9 @@ def show(name: Name) -> None:
 @app.command("copy")
 def copy(
     name: Name,
-    out: Annotated[Path | None, typer.Option("--out", help="File to write; by default NAME.yaml.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File to write; by default NAME.yaml.")
+    ] = None,
 ) -> None:
     """Write one to a file here, to change it."""
     text = _text(name)

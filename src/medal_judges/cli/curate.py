@@ -24,7 +24,9 @@ def curate(
     files: Annotated[
         list[str], typer.Argument(metavar="IN", help="Labelled dialogues: files, or medal.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder to write: the selection and its report.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder to write: the selection and its report.")
+    ],
     n: Annotated[int, typer.Option("--n", min=1, help="Dialogues per language.")] = 100,
     policy: Annotated[
         Literal["balanced", "random"], typer.Option("--policy", help="How dialogues are chosen.")
@@ -44,7 +46,9 @@ def curate(
         int | None,
         typer.Option("--max-per-context", min=1, help="With --policy balanced; no limit if unset."),
     ] = None,
-    rubric: Annotated[str, typer.Option("--rubric", help="Shipped name or YAML file: issues and overall.")] = "medal",
+    rubric: Annotated[
+        str, typer.Option("--rubric", help="Shipped name or YAML file: issues and overall.")
+    ] = "medal",
     seed: Seed = 0,
     overwrite: Overwrite = False,
 ) -> None:

@@ -27,7 +27,9 @@ def compare_native(
     ],
     overrides: opt.Overrides = None,
     out: Annotated[Path, typer.Option("--out", help="Folder to write.")] = Path("native"),
-    config: Annotated[str, typer.Option("--config", help="YAML file, or the name of one in configs/native/.")] = "native/compare",
+    config: Annotated[
+        str, typer.Option("--config", help="YAML file, or the name of one in configs/native/.")
+    ] = "native/compare",
     overwrite: opt.Overwrite = False,
     dry_run: opt.DryRun = False,
     max_cost: opt.MaxCost = None,

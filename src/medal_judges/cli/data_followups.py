@@ -21,7 +21,9 @@ def followups(
     overrides: opt.Overrides = None,
     config: Annotated[
         str,
-        typer.Option("--config", help="YAML file, or the name of one in configs/followup_generation/."),
+        typer.Option(
+            "--config", help="YAML file, or the name of one in configs/followup_generation/."
+        ),
     ] = "embedded",
 ) -> None:
     """Have language models propose follow-ups (DIET's meta-prompt); read the file before use.

@@ -21,7 +21,9 @@ def stats(
         list[str],
         typer.Argument(metavar="SET...", help="Files, or specs such as fed or xdial."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder to write: stats.html, tables, figures.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder to write: stats.html, tables, figures.")
+    ],
     no_lemmas: Annotated[
         bool, typer.Option("--no-lemmas", help="Lexical diversity over the words as they are.")
     ] = False,

@@ -34,8 +34,12 @@ def translate(
         list[str], typer.Option("--to", help="Language, such as zh; repeat it for each.")
     ],
     overrides: opt.Overrides = None,
-    out: Annotated[Path, typer.Option("--out", help="File to write (.jsonl or .jsonl.gz).")] = Path("translated.jsonl"),
-    config: Annotated[str, typer.Option("--config", help="YAML file, or the name of one in configs/native/.")] = "native/translate",
+    out: Annotated[Path, typer.Option("--out", help="File to write (.jsonl or .jsonl.gz).")] = Path(
+        "translated.jsonl"
+    ),
+    config: Annotated[
+        str, typer.Option("--config", help="YAML file, or the name of one in configs/native/.")
+    ] = "native/translate",
     chatbot: Annotated[
         str | None, typer.Option("--chatbot", help="Only dialogues of this one.")
     ] = None,

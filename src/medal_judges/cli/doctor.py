@@ -34,14 +34,17 @@ def doctor(
     ] = None,
     revision: opt.Revision = None,
     device: Annotated[
-        str | None, typer.Option("--device", help="cpu, cuda, cuda:1, ...; else the one that golden.json names.")
+        str | None,
+        typer.Option(
+            "--device", help="cpu, cuda, cuda:1, ...; else the one that golden.json names."
+        ),
     ] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Write golden.json where a folder has none.")
     ] = False,
 ) -> None:
-    """Tell what is installed here; with JUDGE, check its golden scores; with --llm, whether a
-    language model computes what its weights say (exit 1: it does not)."""
+    """Tell what is here, and what is missing for what; with JUDGE, check its golden scores; with
+    --llm, whether a language model computes what its weights say (exit 1: it does not)."""
     if llm is not None:
         if write:
             raise ConfigError("--write is of a judge, and --llm checks a language model")
@@ -50,7 +53,7 @@ def doctor(
         _check_llm(llm, [*own, *(words or [])])
         return
     if not words:
-        _show(machine_facts())
+        _show([*machine_facts(), _data()])
         return
     judge, *settings = words
     if not all("=" in setting for setting in settings):
@@ -66,6 +69,15 @@ def doctor(
         typer.echo(f"error: {judge} does not answer here as it did when it was saved", err=True)
         raise typer.Exit(1)
     typer.echo("the judge answers here as it did when it was saved")
+
+
+def _data() -> tuple[str, str]:
+    from medal_judges.data_prep.sources.registry import sources_here
+
+    sources = sources_here()
+    here = [name for name, there in sources.items() if there]
+    told = f"{len(here)} of {len(sources)} sources here: {', '.join(here) or 'none'}"
+    return "data", f"{told}; the others, for benchmarks and training: medal data list"
 
 
 def _check_llm(model: str, settings: list[str]) -> None:

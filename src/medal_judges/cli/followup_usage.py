@@ -18,7 +18,9 @@ def followup_usage(
     scores: Annotated[
         list[str], typer.Argument(help="Files of `medal score`, each as FILE or SET=FILE.")
     ],
-    out: Annotated[Path | None, typer.Option("--out", help="File to write: the same as CSV.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File to write: the same as CSV.")
+    ] = None,
 ) -> None:
     """Count which follow-ups were selected, by set and judge (DIET, Figure 3)."""
 

@@ -39,7 +39,9 @@ def score(
     settings: opt.Overrides = None,
     out: Annotated[
         str,
-        typer.Option("--out", help="File to write (.jsonl[.gz], .parquet, .csv[.gz]); - is standard output."),
+        typer.Option(
+            "--out", help="File to write (.jsonl[.gz], .parquet, .csv[.gz]); - is standard output."
+        ),
     ] = "-",
     dimension: opt.Dimensions = None,
     level: Annotated[

@@ -17,7 +17,8 @@ def train(
         str, typer.Option("--config", help="YAML file, or the name of one in configs/train/.")
     ] = "configs/train/quickstart.yaml",
     out: Annotated[
-        str | None, typer.Option("--out", help="Folder to write: the judge; else the config's output_dir.")
+        str | None,
+        typer.Option("--out", help="Folder to write: the judge; else the config's output_dir."),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the newest checkpoint.")

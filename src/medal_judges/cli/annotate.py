@@ -61,9 +61,7 @@ def export_project(
     human_likeness: Annotated[
         bool, typer.Option("--human-likeness", help="Also ask how human the user reads.")
     ] = False,
-    rubric: Annotated[
-        str, typer.Option("--rubric", help="Shipped name or YAML file: what is asked.")
-    ] = "medal",
+    rubric: Annotated[str, typer.Option("--rubric", help="Shipped name or YAML file.")] = "medal",
     guidelines: Annotated[
         str, typer.Option("--guidelines", help="How to decide: YAML, or a name in configs/.")
     ] = "annotation/guidelines",

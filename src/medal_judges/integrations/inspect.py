@@ -1,0 +1,85 @@
+"""Inspect: a scorer of the task's conversation. Inspect imports this file by its entry point."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from inspect_ai.model import ChatMessage
+from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
+from inspect_ai.solver import TaskState
+
+from medal_judges.integrations.chats import JudgeSource, ScoredChats, load_judge, score_chats
+from medal_judges.models.base.judge import NO_ASSISTANT_TURN, ScoreLevel
+from medal_judges.shipped import BOXED
+
+
+@scorer(metrics={"*": [mean(), stderr()]})
+def medal_judge(
+    judge: JudgeSource = BOXED,
+    dimensions: Sequence[str] | None = None,
+    level: ScoreLevel = "dialogue",
+    max_cost: float | None = None,
+) -> Scorer:
+    """The judge's score of the conversation in each dimension, on the dimension's own scale.
+
+    At level turn it is the mean over the assistant's turns, and ``metadata`` has each. What has no
+    score is unscored in Inspect's way, with its reason, and no part of the means. ``metadata`` has
+    the judge's signature too.
+    """
+    loaded = load_judge(judge, max_cost=max_cost)
+
+    async def score(state: TaskState, target: Target) -> Score:
+        chat = {"messages": [_message(each) for each in state.messages]}
+        lang = (state.metadata or {}).get("lang")
+        if isinstance(lang, str):
+            chat["lang"] = lang  # type: ignore[assignment]
+        # In a thread: Inspect's other samples go on meanwhile.
+        scored = await asyncio.to_thread(
+            score_chats, [chat], loaded, level=level, dimensions=dimensions, place="samples"
+        )
+        return _score(scored)
+
+    return score
+
+
+def _score(scored: ScoredChats) -> Score:
+    told = {"signature": scored.signature, "judgements": [_told(j) for j in scored.judgements]}
+    means = {}
+    for dimension in scored.dimensions:
+        known = [v for j in scored.judgements if (v := j.scores[dimension.name]) is not None]
+        means[dimension.name] = sum(known) / len(known) if known else float("nan")
+    failures = dict.fromkeys(j.failure for j in scored.judgements if j.failure)
+    reasons = "; ".join(failures) or None
+    if all(value != value for value in means.values()):
+        silent = reasons == NO_ASSISTANT_TURN
+        reason = "no_response" if silent else "scoring_failed"
+        return Score.unscored(reason=reason, explanation=reasons, metadata=told)
+    said = [j.explanation for j in scored.judgements if j.explanation]
+    return Score(value=means, explanation="\n".join(said) or reasons, metadata=told)
+
+
+def _told(judgement: Any) -> dict[str, Any]:
+    record: dict[str, Any] = judgement.to_record()
+    return {name: record[name] for name in ("turn", "scores", "failure")}
+
+
+def _message(message: ChatMessage) -> dict[str, Any]:
+    """The message in OpenAI's form, with its parts as they are."""
+    content = message.content
+    if not isinstance(content, str):
+        content = [part.model_dump(exclude_none=True) for part in content]
+    told: dict[str, Any] = {"role": message.role, "content": content}
+    if message.role == "assistant" and message.tool_calls:
+        told["tool_calls"] = [
+            {"id": each.id, "function": _function(each)} for each in message.tool_calls
+        ]
+    if message.role == "tool":
+        told |= {"tool_call_id": message.tool_call_id, "name": message.function}
+    return told
+
+
+def _function(call: Any) -> dict[str, str]:
+    return {"name": call.function, "arguments": json.dumps(call.arguments, ensure_ascii=False)}

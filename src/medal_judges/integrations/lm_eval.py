@@ -1,0 +1,75 @@
+"""lm-evaluation-harness: a judge as the metric of a task whose answers continue a conversation."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+from medal_judges.integrations.chats import JudgeSource, ScoredChats, load_judge, score_chats
+from medal_judges.models.base.judge import Judge, ScoreLevel
+from medal_judges.shipped import BOXED
+
+
+class ChatMetric:
+    """Functions for a task's YAML (``!function``), for rows with the chat so far under
+    ``messages``.
+
+    ``process_results`` joins the generation to the chat; nothing is judged until all are there.
+    ``mean(DIMENSION)`` judges them in one batch, once for all dimensions, and is the mean of those
+    that have a score, NaN where none has; ``coverage`` is the share of them.
+    """
+
+    def __init__(
+        self,
+        judge: JudgeSource = BOXED,
+        *,
+        dimensions: Sequence[str],
+        messages: str = "messages",
+        level: ScoreLevel = "last",
+        max_cost: float | None = None,
+    ) -> None:
+        self.judge, self.max_cost = judge, max_cost
+        self.dimensions, self.messages, self.level = tuple(dimensions), messages, level
+
+    def process_results(self, doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, str]:
+        """The whole chat, as JSON, for each dimension and for ``coverage``."""
+        known = {name: doc[name] for name in ("id", "lang") if doc.get(name)}
+        chat = [*doc[self.messages], {"role": "assistant", "content": results[0]}]
+        text = json.dumps({**known, "messages": chat}, ensure_ascii=False)
+        return dict.fromkeys((*self.dimensions, "coverage"), text)
+
+    def mean(self, dimension: str) -> Callable[[Sequence[str]], float]:
+        """The aggregation of one dimension."""
+
+        def mean_scored(chats: Sequence[str]) -> float:
+            column = [each.scores[dimension] for each in self._scored(chats).judgements]
+            known = [value for value in column if value is not None]
+            return sum(known) / len(known) if known else math.nan
+
+        return mean_scored
+
+    def coverage(self, chats: Sequence[str]) -> float:
+        """Share of the chats with a score in every dimension."""
+        share = self._scored(chats).coverage
+        return math.nan if share is None else share
+
+    def _scored(self, chats: Sequence[str]) -> ScoredChats:
+        loaded = _loaded(self.judge, self.max_cost)
+        return _scored(loaded, self.level, self.dimensions, tuple(chats))
+
+
+# The harness runs the module beside its YAML once for each function in it: what is costly is kept.
+@cache
+def _loaded(judge: JudgeSource, max_cost: float | None) -> Judge:
+    return load_judge(judge, max_cost=max_cost)
+
+
+@lru_cache(maxsize=4)
+def _scored(
+    judge: Judge, level: ScoreLevel, dimensions: tuple[str, ...], chats: tuple[str, ...]
+) -> ScoredChats:
+    rows = [json.loads(chat) for chat in chats]
+    return score_chats(rows, judge, level=level, dimensions=dimensions, place="results")

@@ -24,6 +24,7 @@ _LOG_IN = "hf auth login, or set HF_TOKEN"
 _PUBLISHED = {".json", ".safetensors", ".md", ".txt", ".model", ".yaml", ".jinja", ".csv"}
 _LEFT_OUT = {"checkpoints", "judgements", "log", "logs", "runs"}
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
+EVAL_RESULTS = ".eval_results"  # what the Hub reads as results of an evaluation
 _FOLDERS = {"configs", "judges", "runs"}  # of this project: nobody means an owner by them
 _PRESENT = 200  # names of an author that are compared with one that is not there
 
@@ -90,7 +91,7 @@ def judge_files(folder: Path) -> list[Path]:
         for path, parts in files.items()
         if parts[0] not in _LEFT_OUT
         and path.suffix in _PUBLISHED
-        and not any(part.startswith(".") for part in parts)
+        and not any(part.startswith(".") for part in parts if part != EVAL_RESULTS)
     ]
 
 
@@ -142,7 +143,7 @@ def push_folder(
             commit_message=message or f"Judge {folder.name}",
             allow_patterns=[p.relative_to(folder).as_posix() for p in files],
             # What an earlier judge left behind must not be taken for a part of this one.
-            delete_patterns=["*.safetensors", "*.json"],
+            delete_patterns=["*.safetensors", "*.json", f"{EVAL_RESULTS}/*.yaml"],
         )
         if revision:
             api.create_tag(repo, tag=revision, revision=commit.oid)

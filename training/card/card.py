@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +14,7 @@ from medal_judges.data_prep.sources.registry import SOURCES, parse_spec, source_
 from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, SourceError
 from medal_judges.files import atomic_write
-from medal_judges.models.base.golden import check_golden, read_golden
-from medal_judges.models.base.hub import judge_files, push_folder
+from medal_judges.models.base.golden import read_golden
 from medal_judges.models.base.saving import read_config
 from medal_judges.signature import Signature
 from medal_judges.stats.results import Estimate
@@ -326,29 +323,3 @@ def _figure(estimate: Estimate | None) -> str:
     if estimate.low is None:
         return f"{estimate.value:.2f} (no interval)"
     return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
-
-
-def push_judge_folder(
-    folder: Path,
-    repo_id: str,
-    *,
-    private: bool = True,
-    revision: str | None = None,
-    message: str | None = None,
-    results: Path | None = None,
-) -> str:
-    """Push the judge saved in ``folder``; returns the commit's address.
-
-    Its golden scores are checked first, and its card is written again for this id and revision, in
-    a copy: the folder stays as it is. Raises JudgeLoadError, ConfigError (see ``read_metadata``)
-    and HubError (see ``push_folder``).
-    """
-    check_golden(folder)
-    with tempfile.TemporaryDirectory() as place:
-        copy = Path(place) / folder.resolve().name
-        for path in judge_files(folder):
-            target = copy / path.relative_to(folder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target)
-        write_card(copy, repo_id=repo_id, revision=revision, results=results)
-        return push_folder(copy, repo_id, private=private, revision=revision, message=message)

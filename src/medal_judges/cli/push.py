@@ -23,15 +23,26 @@ def push(
     results: Annotated[
         str | None, typer.Option("--results", help="results.json of a benchmark, for the card.")
     ] = None,
+    eval_result: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--eval-result",
+            metavar="SET=OWNER/DATASET[:TASK]",
+            help="A set of --results that is a benchmark of the Hub, for .eval_results/; may be "
+            "repeated. TASK is {dimension} when not given.",
+        ),
+    ] = None,
     no_trial: Annotated[
         bool, typer.Option("--no-trial", help="Push a judge that has not been on trial.")
     ] = False,
 ) -> None:
     """Check a judge, write its card, and upload it; refuses to upload secrets, and without
     --no-trial a judge whose folder has no trial of it (medal trial FOLDER --save)."""
-    from medal_judges.training.card.card import push_judge_folder
+    from medal_judges.training.card.eval_results import HubTask
+    from medal_judges.training.card.push import push_judge_folder
     from medal_judges.training.card.trial import require_trial
 
+    tasks = [HubTask.parse(text) for text in eval_result or ()]
     if not Path(judge).is_dir():
         raise JudgeLoadError(f"no folder {judge}", hint="give the folder that medal train wrote")
     if not no_trial:
@@ -43,6 +54,7 @@ def push(
         revision=revision,
         message=message,
         results=Path(results) if results else None,
+        tasks=tasks,
     )
     typer.echo(f"{'public' if public else 'private'}: {address}")
     at = f" --revision {revision}" if revision else ""

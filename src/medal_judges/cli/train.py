@@ -46,7 +46,7 @@ def train(
         print_tables([table], [table.note])
     typer.echo(f"judge saved and checked in a fresh process: {folder}")
     if push is not None:
-        from medal_judges.training.card.card import push_judge_folder
+        from medal_judges.training.card.push import push_judge_folder
 
         address = push_judge_folder(folder, push, private=not public, revision=revision)
         typer.echo(f"pushed: {address}")

@@ -1,0 +1,69 @@
+"""Training told to trackers that need no network: MLflow in a folder, Trackio in one of its own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.integrations("mlflow-skinny", "trackio", "accelerate")
+
+
+def write_rows(path: Path, count: int) -> str:
+    lines = []
+    for n in range(count):
+        turns = [{"role": "user", "content": f"music {path.stem} {n}?"}]
+        turns.append({"role": "assistant", "content": " ".join(["river"] * (1 + n % 5))})
+        row = {"id": f"{path.stem}{n}", "lang": "en", "dialogue": turns, "level": "dialogue"}
+        lines.append(
+            json.dumps(row | {"labels": {"overall": [1 + n % 5]}, "scales": {"overall": [1, 5]}})
+        )
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def test_mlflow_and_trackio(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
+    settings = {
+        "name": "words",
+        "output_dir": str(tmp_path / "run"),
+        "rubric": "overall",
+        "model": {"family": "encoder", "base": str(tiny_bert), "max_tokens": 64},
+        "train": [{"source": write_rows(tmp_path / "train.jsonl", 40)}],
+        "validation": [{"source": write_rows(tmp_path / "validation.jsonl", 20)}],
+        "optim": {"epochs": 2, "batch_size": 8},
+        "log_with": ["mlflow", "trackio"],
+        "log_steps": 2,
+    }
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(settings))
+    words = [sys.executable, "-m", "medal_judges", "train", "--config", str(config)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+    import mlflow
+
+    (run,) = mlflow.search_runs(search_all_experiments=True, output_format="list")
+    assert run.data.params["optim.epochs"] == "2.0" and run.data.params["model.family"] == "encoder"
+    assert json.loads(run.data.params["train"])[0]["source"].endswith("train.jsonl")
+    client = mlflow.MlflowClient()
+    losses = client.get_metric_history(run.info.run_id, "train/loss")
+    assert [each.step for each in losses] == [2, 4, 6, 8, 10]
+    figures = run.data.metrics
+    assert {"validation/loss", "validation/spearman/overall", "final/loss"} <= set(figures)
+    assert run.info.status == "FINISHED"
+
+    import sqlite3
+
+    (database,) = (tmp_path / "trackio").glob("words.db")
+    with sqlite3.connect(database) as store:
+        rows = store.execute("select step, metrics from metrics order by id").fetchall()
+    told = [name for _, metrics in rows for name in json.loads(metrics)]
+    assert "train/loss" in told and "final/loss" in told

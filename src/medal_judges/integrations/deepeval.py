@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from deepeval.errors import MissingTestCaseParamsError
 from deepeval.metrics import BaseConversationalMetric
@@ -44,7 +43,7 @@ class JudgeMetric(BaseConversationalMetric):
     def __name__(self) -> str:
         return f"medal_judges {self.dimension}"
 
-    def measure(self, test_case: ConversationalTestCase, *args: Any, **options: Any) -> float:
+    def measure(self, test_case: ConversationalTestCase, *args: object, **options: object) -> float:
         """Judge the conversation; returns ``score``."""
         messages = [{"role": each.role, "content": each.content} for each in test_case.turns]
         lang = (test_case.metadata or {}).get("lang")
@@ -54,7 +53,6 @@ class JudgeMetric(BaseConversationalMetric):
         self.score = scores[name]
         self.score_breakdown = dict(scores)
         if self.score is None:
-            self.success = None
             raise MissingTestCaseParamsError(judgement.failure or f"no score for {name}")
         told = ", ".join(f"{k} {v:.2f}" for k, v in scores.items() if v is not None)
         side = "at most" if self.most else "at least"
@@ -66,17 +64,16 @@ class JudgeMetric(BaseConversationalMetric):
 
     def is_successful(self) -> bool | None:
         """Whether the score is on the right side; None where there is none."""
+        good: bool | None = None
         if self.error is not None:
-            self.success = False
-        elif self.score is None:
-            self.success = None
-        else:
+            good = False
+        elif self.score is not None:
             good = self.score <= self.threshold if self.most else self.score >= self.threshold
-            self.success = good
-        return self.success
+        self.success = good
+        return good
 
     async def a_measure(
-        self, test_case: ConversationalTestCase, *args: Any, **options: Any
+        self, test_case: ConversationalTestCase, *args: object, **options: object
     ) -> float:
         """``measure`` in a thread: DeepEval's other metrics go on meanwhile."""
         return await asyncio.to_thread(self.measure, test_case, *args, **options)

@@ -10,8 +10,10 @@ from typing import Any
 from inspect_ai.model import ChatMessage
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
+from inspect_ai.tool import ToolCall
 
 from medal_judges.integrations.chats import JudgeSource, ScoredChats, load_judge, score_chats
+from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import NO_ASSISTANT_TURN, ScoreLevel
 from medal_judges.shipped import BOXED
 
@@ -61,7 +63,7 @@ def _score(scored: ScoredChats) -> Score:
     return Score(value=means, explanation="\n".join(said) or reasons, metadata=told)
 
 
-def _told(judgement: Any) -> dict[str, Any]:
+def _told(judgement: Judgement) -> dict[str, Any]:
     record: dict[str, Any] = judgement.to_record()
     return {name: record[name] for name in ("turn", "scores", "failure")}
 
@@ -81,5 +83,5 @@ def _message(message: ChatMessage) -> dict[str, Any]:
     return told
 
 
-def _function(call: Any) -> dict[str, str]:
+def _function(call: ToolCall) -> dict[str, str]:
     return {"name": call.function, "arguments": json.dumps(call.arguments, ensure_ascii=False)}

@@ -34,10 +34,11 @@ class ChatMetric:
         self.judge, self.max_cost = judge, max_cost
         self.dimensions, self.messages, self.level = tuple(dimensions), messages, level
 
-    def process_results(self, doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, str]:
+    def process_results(self, doc: Mapping[str, object], results: Sequence[str]) -> dict[str, str]:
         """The whole chat, as JSON, for each dimension and for ``coverage``."""
         known = {name: doc[name] for name in ("id", "lang") if doc.get(name)}
-        chat = [*doc[self.messages], {"role": "assistant", "content": results[0]}]
+        before: Any = doc[self.messages]
+        chat = [*before, {"role": "assistant", "content": results[0]}]
         text = json.dumps({**known, "messages": chat}, ensure_ascii=False)
         return dict.fromkeys((*self.dimensions, "coverage"), text)
 

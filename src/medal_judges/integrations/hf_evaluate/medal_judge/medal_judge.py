@@ -35,7 +35,7 @@ class MedalJudgeMetric(evaluate.Metric):
     """``evaluate.load(metric("medal_judge"), JUDGE)``: the configuration name is the judge's name,
     folder or hub id (the judge in the package unless given)."""
 
-    def __init__(self, config_name: str | None = None, **options: Any) -> None:
+    def __init__(self, config_name: str | None = None, **options: object) -> None:
         self._source: JudgeSource = config_name or "boxed"
         self._judge: Judge | None = None
         # Evaluate makes a folder of its cache by this name; a path would lead out of the cache.

@@ -102,10 +102,11 @@ def test_scores_are_written_without_renaming_an_open_file(project: Path) -> None
 @pytest.mark.slow
 def test_the_whole_project_is_run_without_renaming_an_open_file(project: Path) -> None:
     for line in _commands(project / "Makefile"):
-        _by_the_rules(project, *line.split()[1:])
-    _by_the_rules(project, "trial", "judge", "--config", "spot", "--out", "trial")
-    _by_the_rules(project, "data", "stats", "labelled.jsonl", "--out", "stats")
-    _by_the_rules(project, "annotate", "export", "labelled.jsonl", "--out", "annotation")
+        _by_the_rules(project, "--files", *line.split()[1:])
+    stats = ("data", "stats", "labelled.jsonl", "--out", "stats")
+    annotation = ("annotate", "export", "labelled.jsonl", "--out", "annotation")
+    for words in (stats, annotation):
+        _by_the_rules(project, "--files", *words)
 
 
 def _commands(makefile: Path) -> list[str]:

@@ -26,6 +26,8 @@ from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge
 
+from .every_command import Files
+
 OVERALL = Dimension("overall", "ordinal", 1, 5)
 FAMILIES = ("embedding", "encoder", "lora", "generative", "merged", "hybrid")
 
@@ -67,6 +69,11 @@ def made_judges(
     folders = {name: judge.save_pretrained(place / name) for name, judge in judges.items()}
     folders["hybrid"] = _hybrid(folders["encoder"]).save_pretrained(place / "hybrid")
     return folders
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(tmp_path_factory.mktemp("files"))
 
 
 @pytest.fixture

@@ -74,11 +74,14 @@ def require_whole_model(folder: Path) -> None:
 def require_vocabulary(tokenizer: Any, model: Any, folder: Path) -> None:
     """Raise JudgeLoadError where ``tokenizer`` has tokens that ``model`` has no vectors of.
 
-    Of added tokens those count that begin, end or fill up a text: some models of the Hub have one
-    for images, without a vector.
+    Of added tokens that are flagged as special those count that begin, end or fill up a text: some
+    models of the Hub have one for images, without a vector, and no text is read as it
+    (models/special_tokens.py).
     """
     rows = int(model.get_input_embeddings().weight.shape[0])
     ids = [getattr(tokenizer, f"{name}_token_id", None) for name in _TEXT_TOKENS]
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    ids += [number for number, token in added.items() if not token.special]
     tokens = max(tokenizer.vocab_size, *(0 if each is None else each + 1 for each in ids))
     if tokens > rows:
         raise JudgeLoadError(

@@ -12,6 +12,7 @@ from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.network_size import require_vocabulary, require_whole_model
 from medal_judges.models.embedded import resolve
 from medal_judges.models.embedding.net import Floats
+from medal_judges.models.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -24,6 +25,7 @@ class SentenceEncoder:
 
     def __init__(self, model: SentenceTransformer) -> None:
         self.model = model.eval()
+        self.marks = SpecialTokens(model.tokenizer)
         # sentence-transformers 5 has the longer name
         width: Callable[[], int] | None = getattr(model, "get_embedding_dimension", None)
         self.width = int((width or model.get_sentence_embedding_dimension)() or 0)
@@ -56,14 +58,16 @@ class SentenceEncoder:
         """Tokens of each text."""
         if not texts:
             return []
-        return [len(ids) for ids in self._tokenize(list(texts))["input_ids"]]
+        plain = [self.marks.broken_up(text) for text in texts]
+        return [len(ids) for ids in self._tokenize(plain)["input_ids"]]
 
     def embed(self, texts: Sequence[str], budget: int) -> Floats:
         """Vectors [len(texts), width] float64; at most ``budget`` padded tokens a batch."""
         vectors = np.zeros((len(texts), self.width))
         if not texts:
             return vectors
-        pieces = [p for row, text in enumerate(texts) for p in self._pieces(row, text)]
+        plain = map(self.marks.broken_up, texts)
+        pieces = [p for row, text in enumerate(plain) for p in self._pieces(row, text)]
         size = max(1, budget // max(1, self._window))
         encoded = self.model.encode(
             [piece for _, piece, _ in pieces],

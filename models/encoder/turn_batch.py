@@ -14,6 +14,7 @@ from medal_judges.dialogue import Dialogue
 from medal_judges.models.base.turn_features import FEATURE_NAMES, ROLE_INDEX, turn_features
 from medal_judges.models.batching import pad_rows
 from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -57,6 +58,7 @@ class TurnTokenizer:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, config: EncoderConfig) -> None:
         self.tokenizer, self.config = tokenizer, config
+        self.marks = SpecialTokens(tokenizer)
         # Ids that the tokenizer puts before and after a single sequence.
         bare = tokenizer("a", add_special_tokens=False)["input_ids"]
         full = tokenizer("a")["input_ids"]
@@ -93,7 +95,7 @@ class TurnTokenizer:
 
     def _lines(self, dialogue: Dialogue) -> list[list[int]]:
         """Role-marked token ids of the newest turns that fit together, oldest first."""
-        marked = [f"{t.role}: {t.content}" for t in dialogue.turns]
+        marked = [f"{t.role}: {self.marks.broken_up(t.content)}" for t in dialogue.turns]
         separator = self.tokenizer.sep_token_id
         end = [] if separator is None else [separator]
         ids = self.tokenizer(marked, add_special_tokens=False, verbose=False)["input_ids"]
@@ -111,7 +113,7 @@ class TurnTokenizer:
         """Token pieces of each text, the tokenizer's marks included; a long text has several."""
         if not texts:
             return []
-        rows = self._ids(texts)
+        rows = self._ids([self.marks.broken_up(text) for text in texts])
         return [
             [
                 [*self.prefix, *ids[start : start + self.limit], *self.suffix]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import ChatRole, Continuation, Message
+from medal_judges.models.special_tokens import SpecialTokens
 from medal_judges.signature import content_hash
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
+        self.marks = SpecialTokens(tokenizer)
         self.source: str | None = tokenizer.chat_template
         if isinstance(self.source, dict):  # several named templates
             self.source = tokenizer.get_chat_template()
@@ -91,7 +93,7 @@ class ChatTemplate:
             raise ConfigError("a continuation without text has no likelihood")
         head, gap, after = self._around(tuple(c.messages), c.role, c.prefill.strip())
         before, tail = self._parted(head)
-        text = tail + gap + self._plain(c.text.strip())
+        text = tail + gap + self.marks.broken_up(c.text.strip())
         ids = self._joined(before, text)
         start = _common(self._head(head), ids)
         if c.score_eos:
@@ -160,27 +162,22 @@ class ChatTemplate:
         return before, after
 
     def _line(self, message: Message) -> str:
+        content = self.marks.broken_up(message.content)
         if message.role == "system":
-            return message.content.strip() + "\n\n"
-        return f"{_NAMES[message.role]}: {' '.join(message.content.split())}\n"
+            return content.strip() + "\n\n"
+        return f"{_NAMES[message.role]}: {' '.join(content.split())}\n"
 
     def _fit(self, messages: Sequence[Message]) -> list[Message]:
         fitted = _fold_system(messages) if self.system == "folded" else list(messages)
         return _alternate(fitted) if self.alternates else fitted
 
     def _apply(self, messages: Sequence[Message], *, asks: bool = False, **settings: Any) -> str:
-        chat = [{"role": m.role, "content": self._plain(m.content)} for m in messages]
+        plain = self.marks.broken_up
+        chat = [{"role": m.role, "content": plain(m.content)} for m in messages]
         text = self.tokenizer.apply_chat_template(
             chat, tokenize=False, add_generation_prompt=asks, **settings
         )
         return str(text)
-
-    def _plain(self, text: str) -> str:
-        """``text`` with the marks of the template broken up: a turn cannot end itself."""
-        for token in self.tokenizer.all_special_tokens:
-            if token in text:
-                text = text.replace(token, " ".join(token))
-        return text
 
     def _tokens(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False).input_ids)

@@ -19,7 +19,7 @@ from medal_judges.models.base.network_size import require_vocabulary
 from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import cast_weights, torch_device, torch_dtype
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.protocol import Continuation
+from medal_judges.models.llm.protocol import Continuation, Message
 from medal_judges.models.llm.settings import llm_config
 from medal_judges.models.lora.base import (
     TOKENIZER,
@@ -117,7 +117,7 @@ class GenerativeLoraJudge(PromptedJudge):
         network = load_adapter(config, folder, device)
         tokenizer = load_tokenizer(config, folder / TOKENIZER)
         require_vocabulary(tokenizer, network, folder)
-        return cls(
+        judge = cls(
             network,
             tokenizer,
             config,
@@ -126,6 +126,8 @@ class GenerativeLoraJudge(PromptedJudge):
             device=device,
             dtype=dtype,
         )
+        judge.template.prefix([Message("user", "?")], "assistant")  # a broken one is found now
+        return judge
 
     def _save(self, folder: Path) -> None:
         import yaml

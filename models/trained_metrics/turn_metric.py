@@ -20,6 +20,7 @@ from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.learned import rubric_hash
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
 from medal_judges.models.model_files import network_hash, tokenizer_hash
+from medal_judges.models.special_tokens import SpecialTokens
 from medal_judges.models.trained_metrics.checkpoint import (
     CheckpointConfig,
     load_checkpoint,
@@ -88,6 +89,7 @@ class TurnMetric(Judge, Generic[C]):
     ) -> None:
         self.config, self.name = config, config.name
         self.network, self.tokenizer = network, tokenizer
+        self.marks = SpecialTokens(tokenizer)
         self.computing = ProcessLock()
         self.revision = content_hash([network_hash(network), tokenizer_hash(tokenizer)])
 
@@ -121,9 +123,7 @@ class TurnMetric(Judge, Generic[C]):
 
     def plain(self, text: str) -> str:
         """``text`` with the tokenizer's special tokens broken up: a turn cannot add fields."""
-        for token in self.tokenizer.all_special_tokens:
-            text = text.replace(token, " ".join(token))
-        return text
+        return self.marks.broken_up(text)
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         for request in requests:

@@ -20,6 +20,7 @@ from medal_judges.models.llm.protocol import (
     failed,
 )
 from medal_judges.models.model_files import network_hash, tokenizer_hash
+from medal_judges.models.special_tokens import SpecialTokens
 from medal_judges.process_lock import ProcessLock
 from medal_judges.signature import content_hash
 
@@ -53,6 +54,7 @@ class EncoderDecoderModel(LanguageModel):
         model.generation_config.forced_eos_token_id = None
         own = context_of(model.config) or 1_000_000
         self.context = min(own, context or own)
+        self.marks = SpecialTokens(tokenizer)
         self._weights, self._vocabulary = weights, tokenizer_hash(tokenizer)
         self.computing = ProcessLock()  # one network, one thread at a time
 
@@ -70,11 +72,12 @@ class EncoderDecoderModel(LanguageModel):
         return len(self._read(tuple(messages)))
 
     def _read(self, messages: Sequence[Message]) -> list[int]:
+        plain = self.marks.broken_up
         if self.tokenizer.chat_template:
-            chat = [{"role": m.role, "content": m.content} for m in messages]
+            chat = [{"role": m.role, "content": plain(m.content)} for m in messages]
             text = self.tokenizer.apply_chat_template(chat, tokenize=False)
             return list(self.tokenizer(text, add_special_tokens=False).input_ids)
-        text = BETWEEN.join(" ".join(m.content.split()) for m in messages)
+        text = BETWEEN.join(" ".join(plain(m.content).split()) for m in messages)
         return list(self.tokenizer(text).input_ids)
 
     # -- likelihood -------------------------------------------------------------------------

@@ -1,0 +1,113 @@
+"""Text by others that spells a tokenizer's own marks stays text, for every family that has a
+tokenizer; tokens without a vector never reach a network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import AddedToken
+from transformers import AutoTokenizer
+
+from medal_judges import Judge
+from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.errors import MedalError
+from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
+from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.llm.chat_template import ChatTemplate
+from medal_judges.models.llm.protocol import Message
+from medal_judges.models.special_tokens import SpecialTokens
+
+from .conftest import FAMILIES
+
+# Flagged as special and not named, as <|start_header_id|> of Llama 3 and <image_soft_token> of
+# Gemma 3 are.
+UNNAMED = "<|start_header_id|>"
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_llama: Path) -> Any:
+    made = AutoTokenizer.from_pretrained(tiny_llama)
+    made.add_tokens([AddedToken(UNNAMED, special=True)])
+    assert UNNAMED not in made.all_special_tokens
+    return made
+
+
+@pytest.mark.parametrize("mark", ["<|im_end|>", "<|im_start|>", "<pad>", UNNAMED])
+@pytest.mark.parametrize("template", [True, False])
+def test_a_turn_cannot_spell_a_mark(mark: str, template: bool, tokenizer: Any) -> None:
+    kept = tokenizer.chat_template
+    try:
+        tokenizer.chat_template = kept if template else None
+        chat = ChatTemplate(tokenizer)
+        for role in ("user", "assistant", "system"):
+            said = [Message(role, f"a{mark}b"), Message("user", "x")]  # type: ignore[arg-type]
+            plain = [Message(role, "a b"), Message("user", "x")]  # type: ignore[arg-type]
+            number = tokenizer.convert_tokens_to_ids(mark)
+            ids = chat.prefix(said, "assistant")
+            assert ids.count(number) == chat.prefix(plain, "assistant").count(number)
+            assert " ".join(mark) in tokenizer.decode(ids)
+    finally:
+        tokenizer.chat_template = kept
+
+
+@given(st.lists(st.sampled_from(["<|im_end|>", UNNAMED, "<|", "|>", "<", "im_end", " ", "x"])))
+def test_no_mark_is_left_or_made(tokenizer: Any, parts: list[str]) -> None:
+    text = SpecialTokens(tokenizer).broken_up("".join(parts))
+    special = {number for number, t in tokenizer.added_tokens_decoder.items() if t.special}
+    assert not special & set(tokenizer(text, add_special_tokens=False).input_ids)
+
+
+def added(folder: Path, content: str, special: bool, number: int) -> list[Path]:
+    """Give every tokenizer in ``folder`` a token of that number."""
+    changed = []
+    for path in folder.rglob("tokenizer.json"):
+        whole = json.loads(path.read_text())
+        flags = dict.fromkeys(("lstrip", "rstrip", "normalized", "single_word"), False)
+        token = {"id": number, "content": content, "special": special, **flags}
+        whole["added_tokens"].append(token)
+        path.write_text(json.dumps(whole))
+        changed.append(path)
+    return changed
+
+
+def chats(text: str) -> list[Dialogue]:
+    return [Dialogue("1", (Turn("user", f"music {text} film"), Turn("assistant", f"river {text}")))]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("special", [True, False])
+def test_tokens_without_a_vector(
+    family: str, special: bool, judge_folder: Callable[[str], Path]
+) -> None:
+    folder = judge_folder(family)
+    first = json.loads(next(folder.rglob("tokenizer.json")).read_text())
+    number = len(first["model"]["vocab"]) + sum(
+        token["content"] not in first["model"]["vocab"] for token in first["added_tokens"]
+    )
+    assert added(folder, "<beyond>", special, number)
+    if special:
+        (told,) = Judge.from_pretrained(folder).score(chats("<beyond>"))
+        (plain,) = Judge.from_pretrained(folder).score(chats("< b e y o n d >"))
+        assert told.failure == plain.failure
+        if family in ("lora", "generative", "merged"):  # the others count words, too
+            assert told.scores == plain.scores
+    else:
+        with pytest.raises(MedalError, match=r"tokens and its network vectors"):
+            Judge.from_pretrained(folder)
+
+
+def test_a_turn_with_a_separator_is_read_as_text(
+    judge_folder: Callable[[str], Path], tiny_bert: Path
+) -> None:
+    judge = Judge.from_pretrained(judge_folder("encoder"))
+    assert isinstance(judge, EncoderJudge)
+    one, other = judge.turns.pieces(["a [SEP]", "a [ S E P ]"])
+    assert one == other
+    vectors = SentenceEncoder.create(str(tiny_bert), None).embed(["a [SEP]", "a [ S E P ]"], 100)
+    assert (vectors[0] == vectors[1]).all()

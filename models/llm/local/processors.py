@@ -232,7 +232,8 @@ def _wrapped(tokenizer: Any, words: int) -> Any:
         from llguidance.hf import from_tokenizer
 
         try:
-            by_size[words] = from_tokenizer(tokenizer, n_vocab=words)
+            # Some tokenizers have a token more than the network has vectors (Gemma 3's for images).
+            by_size[words] = from_tokenizer(tokenizer, n_vocab=max(words, len(tokenizer)))
         except ValueError as error:
             raise ConfigError(
                 f"a grammar cannot be laid on this tokenizer: {error}",

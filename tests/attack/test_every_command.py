@@ -4,21 +4,18 @@ same command then works."""
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
-import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from medal_judges.cli import app, main
+from medal_judges.cli import app
 
 from .every_command import COMMANDS, Files
+from .forked import medal
 
 # Kilobytes of a disk: none, so that nothing can be begun; enough for a beginning.
 SIZES = (0, 12, 60)
@@ -37,37 +34,6 @@ def disk(place: Path, kilobytes: int) -> Iterator[Path]:
         yield place
     finally:
         subprocess.run(["umount", str(place)], check=True)
-
-
-@dataclass(frozen=True)
-class Done:
-    returncode: int
-    stderr: str
-
-
-def medal(words: Sequence[str], said: Path) -> Done:
-    """``medal`` in a process of its own, forked from this one, which has imported everything."""
-    child = os.fork()
-    if not child:
-        with said.open("w") as stream:
-            os.dup2(stream.fileno(), 1)
-            os.dup2(stream.fileno(), 2)
-        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # not what pytest put there
-        sys.argv = ["medal", *words]
-        code = 70
-        try:
-            main()
-            code = 0
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else 1
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            sys.stdout.flush()
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    return Done(os.waitstatus_to_exitcode(status), said.read_text(errors="replace"))
 
 
 @pytest.mark.slow

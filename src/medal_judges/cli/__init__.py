@@ -207,11 +207,33 @@ def no_space(error: OSError) -> str:
     )
 
 
-def _no_memory(error: BaseException) -> bool:
-    """Whether ``error`` is of an address space limit: of Python, of a library's file, of torch."""
-    said = str(error).lower()
+def _memory_error(error: BaseException | None) -> BaseException | None:
+    """What lies behind ``error`` where that is a limit of memory: Python's own error, or that of a
+    library whose file, tensor or thread did not fit. What a server says is none."""
     parts = ("failed to map segment", "cannot allocate memory", "can't allocate memory")
-    return isinstance(error, MemoryError) or any(part in said for part in parts)
+    while error is not None:
+        ours = isinstance(error, OSError | ImportError | RuntimeError)
+        ours = ours or type(error).__name__ == "SafetensorError"
+        if isinstance(error, MemoryError) or (ours and any(p in str(error).lower() for p in parts)):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _told(error: Exception) -> tuple[str, int] | None:
+    """What to print of an error that a user can do something about, and the exit code."""
+    if (limit := _memory_error(error)) is not None:
+        hint = "raise the limit (ulimit -v), or take a smaller judge; the same command resumes"
+        said = str(limit) or type(limit).__name__
+        return f"this process gets no more memory: {said}\n  {hint}", 2
+    if isinstance(error, MedalError):
+        return f"{error}\n  more: {error.page}", getattr(error, "exit_code", 2)
+    if isinstance(error, OSError) and error.errno in _NO_SPACE:
+        return no_space(error), 2
+    if isinstance(error, OSError) and error.filename is not None:
+        hint = "give another path, or --debug to see where it was used"
+        return f"{error.filename}: {error.strerror}\n  {hint}", 2
+    return None
 
 
 def _take_all_text() -> None:
@@ -231,29 +253,12 @@ def main() -> None:
         sys.argv = [sys.argv[0], "--debug", *(a for a in sys.argv[1:] if a != "--debug")]
     try:
         app()
-    except MedalError as error:
-        if debug:
+    except Exception as error:
+        told = None if debug else _told(error)
+        if told is None:
             raise
-        typer.echo(f"error: {error}\n  more: {error.page}", err=True)
-        sys.exit(getattr(error, "exit_code", 2))
-    except OSError as error:
-        if debug:
-            raise
-        if error.errno in _NO_SPACE:
-            typer.echo(f"error: {no_space(error)}", err=True)
-            sys.exit(2)
-        if error.filename is None:
-            raise
-        hint = "give another path, or --debug to see where it was used"
-        typer.echo(f"error: {error.filename}: {error.strerror}\n  {hint}", err=True)
-        sys.exit(2)
-    except (MemoryError, ImportError, RuntimeError) as error:
-        if debug or not _no_memory(error):
-            raise
-        hint = "raise the limit (ulimit -v), or take a smaller judge; the same command resumes"
-        said = str(error) or type(error).__name__
-        typer.echo(f"error: this process gets no more memory: {said}\n  {hint}", err=True)
-        sys.exit(2)
+        typer.echo(f"error: {told[0]}", err=True)
+        sys.exit(told[1])
     except (KeyboardInterrupt, SystemExit) as ended:  # newer typers make the one of the other
         if isinstance(ended, SystemExit) and ended.code != 130:
             raise

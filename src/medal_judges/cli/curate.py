@@ -85,9 +85,10 @@ def _run(files: list[str], out: Path, plan: CurationPlan, chats: ReadOptions) ->
         reading.require_rest()  # no row at all because all are bad
         raise
     curation = run(pool, plan)
-    count = write_records(out / SELECTION, selected_rows(files, curation, options=chats))
     write_records(out / "left_out.jsonl", curation.pool.left_out)
     write_report(curation, out)
+    # Last: where it stands, all is done, and the same command is refused.
+    count = write_records(out / SELECTION, selected_rows(files, curation, options=chats))
     print_report(curation)
     show_reading(reading)
     typer.echo(f"{count} dialogues written to {out / SELECTION}; report: {out / 'curation.html'}")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from medal_judges.cli import main
+from medal_judges.cli import command_of, main
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ def medal(
 ) -> Done:
     """``medal`` in a process of its own, forked from this one, which has imported everything.
     ``first`` is called there before it; ``end``: a signal, and after how many seconds it comes."""
+    command_of(words[0])  # its import, which pytest hooks into, is not to be ended half way
     child = os.fork()
     if not child:
         for kind in (signal.SIGINT, signal.SIGTERM):  # as a shell starts it

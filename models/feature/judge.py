@@ -138,12 +138,15 @@ class FeatureJudge(Judge):
         if dtype != "fp32":
             raise JudgeLoadError(f"a feature judge has no weights that could be {dtype}")
         saved = read_config(folder)
-        return cls(
-            FeatureConfig(**saved["feature"]),
-            [Dimension(**d) for d in saved["dimensions"]],
-            {k: LinearModel(**v) for k, v in saved["models"].items()},
-            name=saved["name"],
-        )
+        config = FeatureConfig(**saved["feature"])
+        dimensions = [Dimension(**d) for d in saved["dimensions"]]
+        models = {k: LinearModel(**v) for k, v in saved["models"].items()}
+        if set(models) != {d.name for d in dimensions}:
+            raise ValueError(f"models of {sorted(models)}, and other dimensions")
+        for name, model in models.items():
+            if not len(model.weights) == len(model.means) == len(config.features):
+                raise ValueError(f"the model of {name!r} has not one weight for each feature")
+        return cls(config, dimensions, models, name=saved["name"])
 
     def signature(self) -> Signature:
         from medal_judges import __version__

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.config import Config
-from medal_judges.errors import JudgeLoadError
+from medal_judges.errors import JudgeLoadError, MedalError
+from medal_judges.models.base.folder_checks import require_data_only
 from medal_judges.models.base.hub import download
+from medal_judges.models.base.network_size import require_vocabulary, require_whole_model
 from medal_judges.models.device import Dtype, torch_device, torch_dtype
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _READ = ("*.json", "*.safetensors", "*.model", "*.txt")  # what a checkpoint is made of, no pickle
+_LAYER = re.compile(r"\.(?:layer|layers|block|h)\.\d+\.")  # a head to train with may be left over
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
@@ -45,7 +49,9 @@ def load_checkpoint(
     folder = _folder(model, config.revision)
     _require_safetensors(folder, config, network_class)
     words = _folder(config.tokenizer, None) if config.tokenizer else folder
+    require_data_only(folder)
     try:
+        require_whole_model(folder)
         shape = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
@@ -59,12 +65,19 @@ def load_checkpoint(
             local_files_only=True,
             trust_remote_code=False,
         )
-        if loading["missing_keys"]:  # transformers would draw them at random, with a warning
-            raise ValueError(f"weights are missing: {', '.join(sorted(loading['missing_keys']))}")
+        # transformers would draw the ones at random, and leave out the others: with a warning.
+        missing = {*loading["missing_keys"], *map(str, loading.get("mismatched_keys", ()))}
+        spare = {name for name in loading["unexpected_keys"] if _LAYER.search(name)}
+        if missing or spare:
+            what = "missing" if missing else "left over"
+            raise ValueError(f"weights are {what}: {', '.join(sorted(missing or spare)[:6])}")
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             words, local_files_only=True, trust_remote_code=False
         )
-    except (OSError, ValueError, ImportError) as error:
+        require_vocabulary(tokenizer, network, folder)
+    except MedalError:
+        raise
+    except Exception as error:  # whatever a library raises for files that are not what they say
         raise JudgeLoadError(
             f"cannot load {model}: {error}",
             hint=f"are all files of {_short(model)} there, and is it of this kind? A tokenizer "

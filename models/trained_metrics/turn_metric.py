@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from medal_judges.config import build_config
 from medal_judges.contributions import Contributions
 from medal_judges.details import Details
-from medal_judges.dialogue import Dialogue
+from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import Dimension
+from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.learned import rubric_hash
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
@@ -97,7 +98,17 @@ class TurnMetric(Judge, Generic[C]):
     def from_settings(cls, settings: Mapping[str, object]) -> TurnMetric[C]:
         """A judge of configs/judges/; fields as in its config class. Raises JudgeLoadError."""
         config: Any = build_config(cls.config_class, dict(settings), where=f"{cls.family} judge")
-        return cls(config, *load_checkpoint(config, cls.network_class))
+        judge = cls(config, *load_checkpoint(config, cls.network_class))
+        try:  # what its config says wrongly is found now, and not in the first dialogue
+            list(judge.score([Dialogue("", (Turn("user", "?"), Turn("assistant", "Yes.")))]))
+        except Exception as error:
+            raise JudgeLoadError(
+                f"{config.model}: its network does not answer: {type(error).__name__}: {error}"[
+                    :500
+                ],
+                hint="copy or download the whole folder again",
+            ) from error
+        return judge
 
     def signature(self) -> Signature:
         from medal_judges import __version__

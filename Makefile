@@ -24,7 +24,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 OFFLINE := HF_HUB_OFFLINE=1
 
 .PHONY: quickstart boxed figures tables picture walks docs pipeline test test-slow test-browser test-integrations gpu-check \
-    lint llm clean
+    lint audit llm clean
 
 quickstart: .venv/.quickstart
 	@for name in $(WITH); do $(BIN)/medal data fetch $$name || exit 1; done
@@ -140,6 +140,10 @@ llm: .venv/.quickstart
 	$(BIN)/python -m pip install -q -e ".[quickstart,report,llm,lang,annotate]"
 	$(PINNED) -r requirements-llm.txt
 	@touch $@
+
+# Known holes of what is installed; says so where it cannot reach its data.
+audit:
+	.ci/audit
 
 clean:
 	rm -rf .venv .venv-integrations .venv-label-studio runs

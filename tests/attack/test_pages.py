@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openpyxl import load_workbook
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
@@ -120,6 +121,60 @@ def test_no_text_becomes_markup_a_formula_or_a_command(tmp_path: Path) -> None:
                     assert not cell.startswith(("=", "@", "\t", "\r")), (table, cell)
     for text in printed:
         assert "\x1b" not in text and "\x07" not in text
+
+
+def test_no_cell_of_a_sheet_is_a_formula_or_holds_a_control(tmp_path: Path) -> None:
+    """xlsx and Markdown of annotation packages: what others wrote stands in them as it is."""
+    source = tmp_path / "rows.jsonl"
+    made = rows("http://127.0.0.1:9")
+    source.write_text("".join(json.dumps(row) + "\n" for row in made), encoding="utf-8")
+    out = tmp_path / "package"
+    medal("annotate", "export", source, "--annotator", "=a", "--annotator", "@b", "--out", out)
+    books = sorted(out.rglob("*.xlsx"))
+    assert len(books) == 2
+    texts = set()
+    for path in books:
+        for sheet in load_workbook(path):
+            for cell in (cell for line in sheet.iter_rows() for cell in line):
+                assert cell.data_type != "f", (path, sheet.title, cell.coordinate)
+                assert cell.hyperlink is None or cell.hyperlink.target is None, cell.coordinate
+                if isinstance(cell.value, str):
+                    texts.add(cell.value)
+                    assert not set(cell.value) & set(map(chr, (*range(9), 11, 12, *range(14, 32))))
+                    if cell.value.startswith(("=", "@", "+", "-")):
+                        assert cell.quotePrefix, cell.coordinate
+    assert any(text.startswith("=HYPERLINK(") for text in texts)
+    for path in out.rglob("*.md"):
+        written = path.read_text(encoding="utf-8")
+        assert "<script" not in written and "javascript:" not in written and "\x1b" not in written
+
+
+CARD = ("<script>window.hit=1</script>", "[x](javascript:alert(1))", "![y](http://127.0.0.1:9/m)")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hostile", CARD)
+def test_a_card_shows_what_data_say_as_text(hostile: str, tmp_path: Path) -> None:
+    source = tmp_path / "rows.jsonl"
+    made = [each | {"lang": "en"} for each in rows("http://127.0.0.1:9")]
+    for each in made:
+        each["labels"] = {"overall": each["labels"]["overall"]}
+        each["scales"] = {"overall": [1, 5]}
+        each["source"], each["models"] = hostile, {"assistant": hostile}
+    source.write_text("".join(json.dumps(row) + "\n" for row in made), encoding="utf-8")
+    config = tmp_path / "train.yaml"
+    settings = {
+        "name": "mine",
+        "output_dir": str(tmp_path / "out"),
+        "rubric": "quickstart",
+        "model": {"family": "feature", "features": ["log_words"]},
+        "stop": {"keep": "last"},
+        "train": [{"source": str(source), "dimensions": {"overall": "overall"}}],
+    }
+    config.write_text(json.dumps(settings))
+    medal("train", "--config", config)
+    (card,) = (tmp_path / "out").rglob("README.md")
+    assert hostile not in card.read_text(encoding="utf-8")
 
 
 @pytest.mark.browser

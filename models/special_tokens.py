@@ -4,14 +4,17 @@ another, or add a field."""
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 class SpecialTokens:
     """Those of ``tokenizer``: the named ones (beginning, end, ...), and every other that it flags
     as special, as many chat models do with the marks of their turns and images."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         added = tokenizer.added_tokens_decoder.values()
         marks = {str(token) for token in added if token.special}
         marks |= set(map(str, tokenizer.all_special_tokens))

@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, Any, Literal
 from xml.parsers import expat
 
 from medal_judges.errors import DataError, MissingExtraError
@@ -100,14 +100,21 @@ class _BoundedArchive(zipfile.ZipFile):
         self._streamed = 0
         self._seen: set[str] = set()
 
-    def read(self, name: Any, pwd: bytes | None = None) -> bytes:
-        self._whole += self.getinfo(str(name)).file_size
+    def read(self, name: str | zipfile.ZipInfo, pwd: bytes | None = None) -> bytes:
+        self._whole += self._info(name).file_size
         if self._whole > MOST_WHOLE:
             raise self._refusal(f"more than {MOST_WHOLE:,} bytes beside its sheets")
         return super().read(name, pwd)
 
-    def open(self, name: Any, mode: Any = "r", *args: Any, **options: Any) -> IO[bytes]:
-        info = self.getinfo(str(name))
+    def open(
+        self,
+        name: str | zipfile.ZipInfo,
+        mode: Literal["r", "w"] = "r",
+        pwd: bytes | None = None,
+        *,
+        force_zip64: bool = False,
+    ) -> IO[bytes]:
+        info = self._info(name)
         if info.filename not in self._seen:
             self._seen.add(info.filename)
             self._streamed += info.file_size
@@ -115,7 +122,10 @@ class _BoundedArchive(zipfile.ZipFile):
                 raise self._refusal(f"more than {MOST_UNPACKED:,} bytes of sheets")
             with super().open(name) as stream:
                 self._look_through(stream)
-        return super().open(name, mode, *args, **options)
+        return super().open(name, mode, pwd, force_zip64=force_zip64)
+
+    def _info(self, name: str | zipfile.ZipInfo) -> zipfile.ZipInfo:
+        return name if isinstance(name, zipfile.ZipInfo) else self.getinfo(name)
 
     def _look_through(self, stream: IO[bytes]) -> None:
         scan = _Scan()

@@ -8,6 +8,7 @@ import pickle
 import threading
 import traceback
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
@@ -110,7 +111,7 @@ class ReplyLine:
         """Send ``error``; one that cannot be sent as it is, in words."""
         trace = "".join(traceback.format_exception(error))
         try:
-            pickle.loads(pickle.dumps(error))
+            pickle.dumps(deepcopy(error))  # made anew, as the other end does
         except Exception:  # of a library whose errors want other arguments than they keep
             error = RuntimeError(f"{type(error).__name__}: {error}")
         self.send(WorkerFailed(number, error, trace))

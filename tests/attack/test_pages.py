@@ -129,7 +129,7 @@ def test_no_cell_of_a_sheet_is_a_formula_or_holds_a_control(tmp_path: Path) -> N
     made = rows("http://127.0.0.1:9")
     source.write_text("".join(json.dumps(row) + "\n" for row in made), encoding="utf-8")
     out = tmp_path / "package"
-    medal("annotate", "export", source, "--annotator", "=a", "--annotator", "@b", "--out", out)
+    medal("annotate", "export", source, "--annotator", "@a", "--annotator", "+b", "--out", out)
     books = sorted(out.rglob("*.xlsx"))
     assert len(books) == 2
     texts = set()

@@ -143,6 +143,7 @@ def test_every_command_whose_reader_leaves(command: str, files: Files, tmp_path:
         reader, writer = os.pipe()
         os.close(reader)
         os.dup2(writer, 1)
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
     done = medal(words, tmp_path / "said", first=left)
     assert done.returncode in (0, 1, -signal.SIGPIPE), done

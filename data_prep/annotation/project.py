@@ -162,5 +162,5 @@ def load_project(folder: Path) -> Project:
             assignments=record["assignments"],
             seed=record["seed"],
         )
-    except (ValueError, KeyError, TypeError, ConfigError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
         raise DataError(path, None, f"not as medal annotate export wrote it: {error}") from error

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from medal_judges.errors import ConfigError, DataError, MissingExtraError, RecordError
 from medal_judges.files import atomic_path
-from medal_judges.jsonl import open_text, read_records, write_records
+from medal_judges.jsonl import limited_lines, load_json, open_text, read_records, write_records
 from medal_judges.judgement import Judgement, parse_judgement
 from medal_judges.judgement_csv import is_judgement_csv, read_csv_rows, write_csv_rows
 from medal_judges.judgement_parquet import (
@@ -47,14 +47,17 @@ def holds_judgements(path: str | Path) -> bool:
         return is_judgement_parquet(Path(path))
     if name.endswith(CSV):
         return is_judgement_csv(Path(path))
-    with open_text(path) as stream:
-        first = next((line for line in stream if line.strip()), "")
+    try:
+        with open_text(path) as stream:
+            first = next((line for line in limited_lines(stream) if line.strip()), "")
+    except (EOFError, zlib.error, OSError):
+        return False  # its reader says what is wrong
     if not first:
         raise DataError(path, None, "is empty", hint="give a file of scores or of dialogues")
     try:
-        record = json.loads(first)
-    except ValueError:
-        return False  # its reader says what is wrong
+        record = load_json(first)
+    except (RecordError, RecursionError):
+        return False
     return isinstance(record, dict) and isinstance(record.get("scores"), dict)
 
 

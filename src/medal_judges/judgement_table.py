@@ -174,7 +174,7 @@ def record_of(columns: Sequence[JudgementColumn], cells: Iterable[object]) -> di
         if column.kind == "json" and cell is not None:
             try:
                 cell = json.loads(str(cell))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise RecordError(column.name, "the text of a JSON value", cell) from error
         place = record
         for key in column.place[:-1]:

@@ -223,6 +223,6 @@ def _parsed(said: str) -> Mapping[str, object]:
     """ShareGPT's call: JSON of name and arguments, else some text."""
     try:
         call = json.loads(said)
-    except ValueError:
+    except (ValueError, RecursionError):
         call = None
     return call if isinstance(call, dict) else {"arguments": said}

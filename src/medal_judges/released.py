@@ -165,7 +165,7 @@ def parse_labels(value: object) -> tuple[dict[str, tuple[float, ...]], dict[str,
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise RecordError("labels", "a JSON object", value) from error
     if not isinstance(value, Mapping):
         raise RecordError("labels", "an object of dimension: {label, comment}", value)

@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 
 from medal_judges import jsonl
 from medal_judges.cli import app
+from medal_judges.dialogue import Dialogue
 from medal_judges.errors import DataError
+from medal_judges.judgement_files import holds_judgements
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.reading.report import ReadingReport
 
@@ -89,6 +91,22 @@ def test_a_line_without_end_is_not_held_whole(
     reading = ReadingReport()
     assert [d.id for d in read_dialogues(path, reading=reading)] == ["d", "edge"]
     assert reading.count == 1
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_nesting_where_json_stands_in_json(tmp_path: Path, packed: bool) -> None:
+    deep = "[" * 100_000
+    said = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": deep}}]},
+        {"role": "assistant", "content": "hello"},
+    ]
+    assert Dialogue.from_messages(said).turns[-1].content == "hello"
+    path = tmp_path / ("a.jsonl.gz" if packed else "a.jsonl")
+    path.write_bytes(gzip.compress(deep.encode()) if packed else deep.encode())
+    assert holds_judgements(path) is False
+    path.write_bytes(WHOLE[:400])
+    assert holds_judgements(path) is False
 
 
 LIMITED = """

@@ -23,7 +23,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart boxed figures tables picture walks docs pipeline test test-slow test-browser test-integrations gpu-check \
+.PHONY: quickstart boxed figures tables picture walks docs pipeline test test-slow test-ray test-browser test-integrations gpu-check \
     lint audit llm clean
 
 quickstart: .venv/.quickstart
@@ -80,6 +80,10 @@ test: .venv/.dev
 
 test-slow: .venv/.dev
 	$(BIN)/python -m pytest -m slow
+
+test-ray: .venv/.dev
+	$(BIN)/python -m pip install -q -e ".[ray]"
+	$(BIN)/python -m pytest -m ray
 
 test-browser: .venv/.dev
 	$(BIN)/python -m pytest -m browser

@@ -37,6 +37,15 @@ Workers = Annotated[
     int,
     typer.Option("--workers", min=1, help="Processes that judge; on GPUs one a GPU."),
 ]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Judge on a Ray cluster (auto, HOST:6379) or a Ray of this machine (local); --out is "
+        "a folder of parquet parts, --workers the number of judges (as many as fit).",
+    ),
+]
 Revision = Annotated[
     str | None, typer.Option("--revision", help="Branch, tag or commit of a judge on the Hub.")
 ]

@@ -13,10 +13,11 @@ from rich.table import Table
 from medal_judges.cli import options as opt
 from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.dialogue import Dialogue
+from medal_judges.errors import ConfigError
 from medal_judges.files import only_run, require_other_file
 from medal_judges.inference.arriving import score_arriving
 from medal_judges.inference.dry_run import dry_run
-from medal_judges.inference.judge_choice import choose_judge
+from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
 from medal_judges.inference.parallel.opening import opened
 from medal_judges.inference.progress import scoring_bar, show_kept
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
@@ -56,6 +57,7 @@ def score(
     device: opt.Device = None,
     dtype: opt.Dtype = None,
     workers: opt.Workers = 1,
+    ray: opt.Ray = None,
     revision: opt.Revision = None,
     overwrite: opt.Overwrite = False,
     retry_failed: opt.RetryFailed = False,
@@ -75,6 +77,8 @@ def score(
     choice = choice.spending(max_cost, no_cache=no_cache, dry_run=dry_run)
     asked = (level, dimension, token_budget, unknown_language, overwrite, retry_failed)
     options = ScoreOptions(*asked, keep or (), detect_language)
+    if ray is not None and not dry_run:
+        return _on_ray(file, choice, options, chats, (ray, out, workers, max_cost, min_coverage))
     listed = None if out == "-" or dry_run else list_beside(out)
     with opened(choice, 1 if dry_run else workers, device) as loaded:
         reading = reading_report(chats, listed, [file])
@@ -120,12 +124,34 @@ def _to_file(
         return score_to_file(dialogues, judge, out, options, progress=advance)
 
 
-def _show(report: ScoreReport, floor: float, judge: Judge) -> None:
+def _on_ray(
+    file: str,
+    choice: JudgeChoice,
+    options: ScoreOptions,
+    chats: ReadOptions,
+    how: tuple[str, str, int, float | None, float],
+) -> None:
+    from medal_judges.inference.cluster.run import ClusterOptions, score_on_ray
+
+    address, out, workers, max_cost, min_coverage = how
+    if "-" in (file, out):
+        raise ConfigError(
+            "--ray reads files that all machines see, and writes a folder",
+            hint="give a parquet or JSONL file or a folder of such, and --out FOLDER",
+        )
+    cluster = ClusterOptions(address, judges=workers if workers > 1 else None)
+    with only_run(out):
+        report = score_on_ray(file, choice, Path(out), cluster, options, chats, max_cost)
+    _show(report, min_coverage, None)
+    report.require_coverage(min_coverage)
+
+
+def _show(report: ScoreReport, floor: float, judge: Judge | None) -> None:
     """Counts and speed on standard error; mean scores only when coverage holds."""
     console = wide_console(stderr=True)
-    for line in report.lines(judge.languages):
+    for line in report.lines(None if judge is None else judge.languages):
         console.print(line, highlight=False, soft_wrap=True)
-    if report.seconds > _LONG and (told := judge.advice()):
+    if judge is not None and report.seconds > _LONG and (told := judge.advice()):
         console.print(f"  {told}", highlight=False, soft_wrap=True)
     if report.coverage is not None and report.coverage >= floor:
         table = Table("dimension", "mean", "n")

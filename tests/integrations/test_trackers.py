@@ -57,7 +57,7 @@ def test_mlflow_and_trackio(
     losses = client.get_metric_history(run.info.run_id, "train/loss")
     assert [each.step for each in losses] == [2, 4, 6, 8, 10]
     figures = run.data.metrics
-    assert {"validation/loss", "validation/spearman/overall", "final/loss"} <= set(figures)
+    assert {"validation/loss", "validation/spearman_overall", "final/loss"} <= set(figures)
     assert run.info.status == "FINISHED"
 
     import sqlite3

@@ -208,7 +208,7 @@ def test_losses_figures_and_settings_are_logged(config: Path, tmp_path: Path) ->
     (place,) = (folder / "logs").iterdir()
     (events,) = place.glob("*tfevents*")
     log = EventAccumulator(str(events)).Reload()
-    assert "validation/auc/repetitive" in log.Tags()["scalars"]
+    assert "validation/auc_repetitive" in log.Tags()["scalars"]
     assert [e.step for e in log.Scalars("validation/loss")] == [7, 10]
     assert [e.step for e in log.Scalars("train/loss")] == [4, 8, 10]
     assert len(log.Scalars("final/loss")) == 1 and log.Scalars("train/lr")[-1].value == 0

@@ -89,5 +89,7 @@ class LossTracker:
 def log_figures(
     accelerator: Accelerator, part: str, figures: Mapping[str, float], step: int
 ) -> None:
-    """Figures as ``part/NAME``, such as ``validation/spearman/overall``."""
-    accelerator.log({f"{part}/{name}": value for name, value in figures.items()}, step=step)
+    """Figures as ``part/NAME``, such as ``validation/spearman_overall``: a store of files cannot
+    hold ``spearman`` beside ``spearman/overall``."""
+    named = {f"{part}/{name.replace('/', '_')}": value for name, value in figures.items()}
+    accelerator.log(named, step=step)

@@ -1,4 +1,4 @@
-"""What runs on the machines of a cluster: a judge each, and one keeper of the limit of cost."""
+"""What runs on the machines of a cluster: a judge each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow
-from ray.actor import ActorHandle
 
 from medal_judges.dialogue import Dialogue
 from medal_judges.errors import DataError, MedalError, RecordError
@@ -16,51 +15,10 @@ from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.jsonl import load_json, to_line
 from medal_judges.judgement import Judgement, unscored
 from medal_judges.models.base.judge import Judge, requests_at
-from medal_judges.models.llm.cost import BudgetExceeded, CostLimiter
 from medal_judges.reading.dialogues import dialogues_of
 from medal_judges.reading.options import ReadOptions
 
 JUDGEMENTS = "judgements"  # the column of a chat's judgements, each a line of JSON
-
-
-class CostKeeper:
-    """The one limiter of a run, in an actor: judges reserve there, wherever they run."""
-
-    def __init__(self, limit: float) -> None:
-        self._limiter = CostLimiter(limit)
-
-    async def take(self, highest: float) -> bool:
-        """Whether ``highest`` dollars are reserved; False where they do not fit any more."""
-        try:
-            await self._limiter.take(highest)
-        except BudgetExceeded:
-            return False
-        return True
-
-    async def pay(self, highest: float, price: float | None) -> float:
-        """See CostLimiter.pay; what is spent by now."""
-        self._limiter.pay(highest, price)
-        return self._limiter.spent
-
-    async def spent(self) -> float:
-        return self._limiter.spent
-
-
-class ClusterLimiter(CostLimiter):
-    """A limiter that asks the keeper. A judge that dies between the two calls leaves what it
-    reserved reserved: the limit is never passed."""
-
-    def __init__(self, limit: float, keeper: ActorHandle) -> None:
-        super().__init__(limit)
-        self._keeper = keeper
-
-    async def take(self, highest: float) -> None:
-        if not await self._keeper.take.remote(highest):
-            self.spent = await self._keeper.spent.remote()
-            raise BudgetExceeded
-
-    def pay(self, highest: float, price: float | None) -> None:
-        self._keeper.pay.remote(highest, price)
 
 
 class ClusterJudge:
@@ -75,15 +33,10 @@ class ClusterJudge:
         choice: JudgeChoice,
         options: ScoreOptions,
         chats: ReadOptions,
-        limit: float | None = None,
-        keeper: ActorHandle | None = None,
     ) -> None:
         self.judge, self.options, self.chats = choice.load(), options, chats
         self.signature = str(self.judge.signature())
         self.names = self.judge._check_dimensions(options.dimensions)
-        if keeper is not None and limit is not None:
-            for model in self.judge.language_models():
-                model.spend_from(ClusterLimiter(limit, keeper))
 
     def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
         numbers = batch.column(ROW)

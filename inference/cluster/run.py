@@ -48,7 +48,6 @@ def score_on_ray(
     cluster: ClusterOptions,
     options: ScoreOptions,
     chats: ReadOptions,
-    max_cost: float | None = None,
 ) -> ScoreReport:
     """Judge the chats of ``source`` (parquet, JSONL or a folder of such, which all machines see
     under this name) into ``out``: parts/*.parquet and manifest.json.
@@ -73,7 +72,7 @@ def score_on_ray(
         manifest = _manifest(source, signature, names, options)
         before = _settled(out, manifest, options.overwrite)
         if not before:
-            _judge(source, choice, out, cluster, options, chats, (window, max_cost))
+            _judge(source, choice, out, cluster, options, chats, window)
             _finish(out, manifest)
     finally:
         ray.shutdown()
@@ -93,25 +92,20 @@ def _judge(
     cluster: ClusterOptions,
     options: ScoreOptions,
     chats: ReadOptions,
-    how: tuple[int, float | None],
+    window: int,
 ) -> None:
-    import ray
     from ray.data import ActorPoolStrategy, DataContext
     from ray.data.checkpoint import CheckpointConfig
 
-    from medal_judges.inference.cluster.actor import ClusterJudge, CostKeeper
+    from medal_judges.inference.cluster.actor import ClusterJudge
     from medal_judges.inference.cluster.reading import ROW, chat_rows
 
-    window, max_cost = how
     context = DataContext.get_current()
     context.checkpoint_config = CheckpointConfig(
         id_column=ROW,
         checkpoint_path=str((out / _DONE).absolute()),
         delete_checkpoint_on_success=False,
     )
-    keeper = None
-    if max_cost is not None:
-        keeper = ray.remote(CostKeeper).options(num_cpus=0, max_restarts=0).remote(max_cost)
     pool = (
         ActorPoolStrategy(size=cluster.judges)
         if cluster.judges
@@ -119,7 +113,7 @@ def _judge(
     )
     judged = chat_rows(source).map_batches(
         ClusterJudge,
-        fn_constructor_args=(choice, options, chats, max_cost, keeper),
+        fn_constructor_args=(choice, options, chats),
         batch_format="pyarrow",
         batch_size=window,
         compute=pool,

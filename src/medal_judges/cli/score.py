@@ -78,7 +78,7 @@ def score(
     asked = (level, dimension, token_budget, unknown_language, overwrite, retry_failed)
     options = ScoreOptions(*asked, keep or (), detect_language)
     if ray is not None and not dry_run:
-        return _on_ray(file, choice, options, chats, (ray, out, workers, max_cost, min_coverage))
+        return _on_ray(file, choice, options, chats, (ray, out, workers, min_coverage))
     listed = None if out == "-" or dry_run else list_beside(out)
     with opened(choice, 1 if dry_run else workers, device) as loaded:
         reading = reading_report(chats, listed, [file])
@@ -129,19 +129,25 @@ def _on_ray(
     choice: JudgeChoice,
     options: ScoreOptions,
     chats: ReadOptions,
-    how: tuple[str, str, int, float | None, float],
+    how: tuple[str, str, int, float],
 ) -> None:
     from medal_judges.inference.cluster.run import ClusterOptions, score_on_ray
 
-    address, out, workers, max_cost, min_coverage = how
+    address, out, workers, min_coverage = how
     if "-" in (file, out):
         raise ConfigError(
             "--ray reads files that all machines see, and writes a folder",
             hint="give a parquet or JSONL file or a folder of such, and --out FOLDER",
         )
+    if choice.pays:
+        raise ConfigError(
+            "a judge that pays for its answers is not scored on a cluster: its limit of cost was "
+            "never tried across machines",
+            hint="leave --ray out: one process asks the server side by side",
+        )
     cluster = ClusterOptions(address, judges=workers if workers > 1 else None)
     with only_run(out):
-        report = score_on_ray(file, choice, Path(out), cluster, options, chats, max_cost)
+        report = score_on_ray(file, choice, Path(out), cluster, options, chats)
     _show(report, min_coverage, None)
     report.require_coverage(min_coverage)
 

@@ -42,6 +42,7 @@ FOR = {
     "qlora": "LoRA on a quantised base",
     "deepspeed": "training over several processes that share a model",
     "docs": "building the site",
+    "ray": "scoring on a Ray cluster (medal score --ray)",
     "liger": "Liger's kernels in training (a GPU)",
     "dev": "the tests",
 }

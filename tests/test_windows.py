@@ -66,8 +66,14 @@ warnings.simplefilter("ignore")
 import medal_judges
 names = [each.name for each in pkgutil.walk_packages(medal_judges.__path__, "medal_judges.")]
 for name in names:
-    if not name.endswith(("__main__", "training.train")):
+    # Evaluate's modules import datasets: huggingface_hub asks for termios where it is not Windows.
+    if name.endswith(("__main__", "training.train")) or ".hf_evaluate." in name:
+        continue
+    try:
         importlib.import_module(name)
+    except ModuleNotFoundError as error:  # what derives from a tool's classes needs the tool
+        if error.name.partition(".")[0] not in ("ray", "deepeval", "inspect_ai", "lm_eval"):
+            raise
 print(len(names))
 """
     command = [sys.executable, "-c", code, str(ROOT / "tests")]

@@ -5,13 +5,20 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow
 from ray.data import DataContext, Dataset, read_datasource, read_parquet
 from ray.data.datasource import FileBasedDatasource
 
+from medal_judges.errors import ConfigError
+
 ROW = "row_hash"  # the column of a row's number: of its file and its place there
 LINE = "line"  # the column of a line of JSON
+_PARQUET = (".parquet", ".pq")
+_LINES = tuple(
+    f".{name}{packed}" for name in ("jsonl", "json", "ndjson") for packed in ("", ".gz", ".zst")
+)
 _BLOCK = 1 << 20  # bytes: what one task judges, and what it judges again where its process dies
 
 
@@ -40,9 +47,21 @@ def _number(path: str, line: int) -> int:
 
 
 def chat_rows(source: str) -> Dataset:
-    """The rows of a parquet file, a JSONL file (plain or compressed) or a folder of such."""
+    """The rows of a parquet file, a JSONL file (plain or compressed) or a folder of such.
+
+    Raises ConfigError for a file of another kind, and a folder of both kinds or of neither.
+    """
     DataContext.get_current().target_max_block_size = _BLOCK
-    if source.removesuffix("/").endswith((".parquet", ".pq")):
-        return read_parquet(source, include_row_hash=True)
-    extensions = ["jsonl", "json", "ndjson", "jsonl.gz", "json.gz", "jsonl.zst", "json.zst"]
-    return read_datasource(_JsonLines(source, file_extensions=extensions))
+    path = Path(source)
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    columns = [str(file) for file in files if file.name.endswith(_PARQUET)]
+    lines = [str(file) for file in files if file.name.endswith(_LINES)]
+    if bool(columns) == bool(lines):
+        found = "holds both kinds" if columns else "is or holds neither"
+        raise ConfigError(
+            f"{source}: --ray reads parquet or JSON lines, and this {found}",
+            hint=f"give files that end with {', '.join(_PARQUET + _LINES)}, of one kind",
+        )
+    if columns:
+        return read_parquet(columns, include_row_hash=True)
+    return read_datasource(_JsonLines(lines))

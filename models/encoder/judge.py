@@ -204,7 +204,8 @@ class EncoderJudge(NetworkJudge):
         flat = [(row, piece) for row, parts in enumerate(pieces) for piece in parts]
         if not (pieces and self.config.embedding):  # features only: the body is not asked
             return torch.zeros(len(pieces), self.net.hidden)
-        reader = self.packed_body = packed(self.net.body, self.packed_body)
+        self.packed_body = packed(self.net.body, self.packed_body)
+        reader = self.packed_body if self.packed_body and self.packed_body.agrees else None
 
         def piece_sums(batch: Sequence[tuple[int, list[int]]]) -> list[tuple[list[int], Tensor]]:
             rows, texts = [row for row, _ in batch], [piece for _, piece in batch]

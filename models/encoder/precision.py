@@ -119,8 +119,8 @@ def advice(judge: NetworkJudge) -> str | None:
     if not reports_bf16(judge.device):
         return None
     return (
-        "this CPU multiplies bf16: --dtype auto tries it and scores a long file about three times "
-        "as fast, with scores that differ in the third digit"
+        "this CPU multiplies bf16: --dtype auto tries it, and where it is faster takes it; scores "
+        "then differ in the third digit"
     )
 
 

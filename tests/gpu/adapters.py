@@ -11,12 +11,11 @@ from medal_judges.models.base.golden import COARSE
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge
-from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
 from medal_judges.training.loop.distributed import make_accelerator
 from medal_judges.training.lora import task
 from medal_judges.training.steps import train_one
 
-from .encoder import largest, run_rows, scores
+from .encoder import largest, run_config, run_rows, scores
 from .measure import (
     Agreement,
     Row,
@@ -40,24 +39,9 @@ def trained(setting: Setting, model: LoraConfig, allowed: float, **optim: object
     steps, size = setting.of(8, 3), setting.of(8, 2)
     with TemporaryDirectory() as folder, step_times() as times:
         rows = run_rows(setting, steps * size, setting.of((500, 600), (20, 40)))
-        config = TrainConfig(
-            name="gpu-check",
-            output_dir=folder,
-            rubric="overall",
-            model=model,
-            train=(DataEntry(source="made"),),
-            optim=OptimConfig(
-                batch_size=size,
-                batch_tokens=setting.of(8192, 2048),
-                epochs=1,
-                lr=1e-3,
-                body_lr=1e-3,
-                **optim,  # type: ignore[arg-type]
-            ),
-            stop=StopConfig(keep="last"),
-            calibration="none",
-            checkpoint_steps=steps,
-        )
+        tokens = setting.of(8192, 2048)
+        rates = {"lr": 1e-3, "body_lr": 1e-3}
+        config = run_config(Path(folder), model, (size, tokens), steps, **rates, **optim)
         accelerator = make_accelerator(config)
         judge = train_one(config, load_rubric("overall"), rows, False, accelerator).judge
         used = peak_gib()

@@ -19,6 +19,7 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.device import Attention, set_attention
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.lora.config import LoraConfig
 from medal_judges.shipped import BOXED
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
 from medal_judges.training.loop.distributed import make_accelerator
@@ -158,11 +159,17 @@ def run_rows(setting: Setting, count: int, words: tuple[int, int]) -> RunRows:
     return RunRows(train=examples, validation=[], facts=[{"made": count}])
 
 
+BATCH = (32, 32768), (2, 2048)  # dialogues and tokens of a step, and of the small form
+
+
 def run_config(
-    folder: Path, model: EncoderConfig, setting: Setting, steps: int, **optim: object
+    folder: Path,
+    model: EncoderConfig | LoraConfig,
+    size: tuple[int, int],
+    steps: int,
+    **optim: object,
 ) -> TrainConfig:
-    """A run of so many steps, whose last weights are kept."""
-    size = setting.of(32, 2)
+    """A run of so many steps of ``size`` (dialogues, tokens), whose last weights are kept."""
     return TrainConfig(
         name="gpu-check",
         output_dir=str(folder),
@@ -170,8 +177,8 @@ def run_config(
         model=model,
         train=(DataEntry(source="made"),),
         optim=OptimConfig(
-            batch_size=size,
-            batch_tokens=setting.of(32768, 2048),
+            batch_size=size[0],
+            batch_tokens=size[1],
             epochs=1,
             **optim,  # type: ignore[arg-type]
         ),
@@ -191,7 +198,8 @@ def training(setting: Setting, name: str) -> Iterator[Row]:
         release()
         with TemporaryDirectory() as folder, step_times() as times:
             rows = run_rows(setting, setting.of(32, 2) * steps, setting.of((300, 600), (20, 40)))
-            config = run_config(Path(folder), settings_of(body, attention), setting, steps, **optim)
+            model = settings_of(body, attention)
+            config = run_config(Path(folder), model, setting.of(*BATCH), steps, **optim)
             accelerator = make_accelerator(config)
             with compiled_bodies(setting) if compiled else nullcontext():
                 judge = train_one(config, load_rubric("overall"), rows, False, accelerator).judge
@@ -254,7 +262,9 @@ def command(setting: Setting) -> Iterator[Row]:
             for part, count in (("train", setting.of(256, 16)), ("validation", 24)):
                 write_rows(folder / f"{part}.jsonl", count, part)
             files = {part: str(folder / f"{part}.jsonl") for part in ("train", "validation")}
-            config = run_config(folder / "judge", settings_of(body), setting, 4).model_copy(
+            config = run_config(
+                folder / "judge", settings_of(body), setting.of(*BATCH), 4
+            ).model_copy(
                 update={
                     "train": (DataEntry(source=files["train"]),),
                     "validation": (DataEntry(source=files["validation"]),),

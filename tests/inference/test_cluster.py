@@ -133,3 +133,25 @@ def test_bad_rows_are_counted_and_a_bad_judge_is_one_message(
     assert wrong.returncode == 2
     assert said.count("error: ") == 1
     assert "Traceback" not in said
+
+
+def test_parquet_in_a_folder_and_what_is_no_chats(cluster: object, tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    chats = write(tmp_path / "chats.jsonl", 40)
+    rows = [json.loads(line) for line in chats.open(encoding="utf-8")]
+    folder = tmp_path / "columns"
+    folder.mkdir()
+    for part in range(2):
+        table = pyarrow.Table.from_pylist(rows[part::2])
+        pyarrow.parquet.write_table(table, folder / f"{part}.parquet")
+    done = start(folder, tmp_path / "out", cluster)
+    assert done.wait() == 0, done.stderr and done.stderr.read()
+    judged = by_id(read_parts(tmp_path / "out"))
+    expected = by_id(Judge.from_pretrained(JUDGE).score(read_dialogues(chats)))
+    assert [(j.id, j.scores) for j in judged] == [(j.id, j.scores) for j in expected]
+    (folder / "more.jsonl").write_text("{}")
+    for wrong, reason in ((folder, "both kinds"), (tmp_path / "nowhere.txt", "neither")):
+        refused = start(wrong, tmp_path / f"out-{reason[:4]}", cluster)
+        told = refused.communicate()[1]
+        assert refused.returncode == 2 and reason in told and "Traceback" not in told

@@ -13,7 +13,7 @@ ARG PYTHON=3.12
 FROM python:${PYTHON}-slim
 ARG TORCH=torch==2.13.0
 ARG TORCH_INDEX=
-ARG EXTRAS=serve,quickstart,llm,api,lora,lang
+ARG EXTRAS=serve,llm,api,lora,lang
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONUNBUFFERED=1
 
 # system: nothing in the container needs to be root

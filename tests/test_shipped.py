@@ -142,7 +142,7 @@ def test_the_lists_name_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(f"{name} " in listed for name in shipped_names("judges"))
     assert "prompted" in listed and "Baseline: longer answers are better." in listed
     listed = medal("configs").output
-    for folder in ("train", "benchmark", "generate", "native", "rubrics", "prompts"):
+    for folder in ("train", "benchmark", "generate", "native", "rubrics", "prompts", "deepspeed"):
         assert all(f"{name} " in listed for name in shipped_names(folder))
 
 
@@ -158,6 +158,12 @@ def test_a_shipped_config_is_shown_and_copied(
     (tmp_path / "baseline_length.yaml").write_text("name: mine", encoding="utf-8")
     assert "is there already" in str(medal("configs", "copy", "baseline_length").exception)
     assert (tmp_path / "baseline_length.yaml").read_text(encoding="utf-8") == "name: mine"
+    # What the launcher of several processes reads is a file: outside a checkout it is copied.
+    assert medal("configs", "copy", "deepspeed/zero2.json").exit_code == 0
+    assert (tmp_path / "zero2.json").read_text(encoding="utf-8") == config_text(
+        "configs/deepspeed/zero2.json"
+    )
+    assert "num_processes: 2" in medal("configs", "show", "accelerate/cpu").output
     several = str(medal("configs", "show", "quickstart").exception)
     assert "train/quickstart, benchmark/quickstart, generate/quickstart" in several
     assert "did you mean 'contrast'?" in str(medal("configs", "show", "contast").exception)

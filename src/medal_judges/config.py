@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -11,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medal_judges.errors import ConfigError, did_you_mean
-from medal_judges.shipped import shipped_names
+from medal_judges.shipped import shipped_file, shipped_names
 
 
 class Config(BaseModel):
@@ -116,7 +115,7 @@ def config_text(path: str | Path, folder: str | None = None) -> str:
             raise ConfigError(f"{path}: not UTF-8 text") from error
     name = str(path).removeprefix("configs/").removesuffix(".yaml")
     for shipped in (f"{folder}/{name}", name) if folder else (name,):
-        file = files("medal_judges.configs") / f"{shipped}.yaml"
+        file = shipped_file(shipped)
         if file.is_file():
             return file.read_text(encoding="utf-8")
     inside = name.split("/")[0] if "/" in name or folder is None else folder

@@ -38,11 +38,19 @@ def _warn_of_folder(name: str, other: str) -> None:
 
 
 def shipped_names(folder: str) -> list[str]:
-    """Names of the YAML files of configs/FOLDER, without their ending, in alphabetical order."""
+    """Names of the YAML files of configs/FOLDER, without their ending, and of its JSON files with
+    it, in alphabetical order."""
     place = files("medal_judges.configs") / folder
     if not place.is_dir():
         return []
-    return sorted(p.name.removesuffix(".yaml") for p in place.iterdir() if p.name.endswith(".yaml"))
+    names = [each.name for each in place.iterdir()]
+    return sorted(n.removesuffix(".yaml") for n in names if n.endswith((".yaml", ".json")))
+
+
+def shipped_file(name: str) -> Path:
+    """The file of ``FOLDER/NAME`` in configs/, NAME as shipped_names has it."""
+    ending = "" if name.endswith(".json") else ".yaml"
+    return Path(str(files("medal_judges.configs"))) / f"{name}{ending}"
 
 
 def project_files() -> dict[str, bytes]:
@@ -53,9 +61,8 @@ def project_files() -> dict[str, bytes]:
 
 def about(folder: str, name: str) -> str:
     """The first sentence of the remark that a shipped file begins with; empty without one."""
-    file = files("medal_judges.configs") / folder / f"{name}.yaml"
     remark = []
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in shipped_file(f"{folder}/{name}").read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             break
         remark.append(line.removeprefix("#").strip())

@@ -23,6 +23,9 @@ CONFIGS = {
     "--judge": "judges",
     "rubric=": "rubrics",
     "prompt=": "prompts",
+    "medal trial --config, bounds=, texts=": "trial",
+    "accelerate launch --config_file, as a copy": "accelerate",
+    "accelerate launch --deepspeed_config_file, as a copy": "deepspeed",
 }
 Name = Annotated[str, typer.Argument(metavar="NAME", help="train/quickstart, judges/medal, ...")]
 
@@ -57,12 +60,13 @@ def show(name: Name) -> None:
 def copy(
     name: Name,
     out: Annotated[
-        Path | None, typer.Option("--out", help="File to write; by default NAME.yaml.")
+        Path | None, typer.Option("--out", help="File to write; by default NAME, with .yaml.")
     ] = None,
 ) -> None:
     """Write one to a file here, to change it."""
     text = _text(name)
-    target = out or Path(f"{_short(name).rsplit('/', 1)[-1]}.yaml")
+    short = _short(name).rsplit("/", 1)[-1]
+    target = out or Path(short if short.endswith(".json") else f"{short}.yaml")
     if target.exists():
         raise ConfigError(f"{target} is there already", hint="give another --out")
     typer.echo(atomic_write(target, text))

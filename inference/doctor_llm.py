@@ -20,8 +20,9 @@ from medal_judges.models.llm.cache import CachedModel
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
+from medal_judges.models.llm.local.layers import narrowed, smallest_window
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.local.paths import smallest_window, try_paths
+from medal_judges.models.llm.local.paths import NARROWED, try_paths
 from medal_judges.models.llm.local.prefix_store import PrefixStore
 from medal_judges.models.llm.local.probes import (
     ALLOWED,
@@ -157,11 +158,15 @@ def _window(llm: LocalModel) -> Result:
     window = smallest_window(llm.model.config)
     if window is None:
         return "pass", "none", "every layer sees all before it, or keeps a state"
-    common = max(COMMON, window + 16)
-    if window > LONGEST_WINDOW or common + LONGEST > llm.window:
-        return "warn", f"{window} tokens", "longer than is tried here; known from the config alone"
-    probe = Probe(llm.model, common=common)
-    finding = probe.left() if llm.paths.batching.padding == "left" else probe.alone()
+    padding = llm.paths.batching.padding
+    # A sliding window is narrowed; windows of other kinds are part of the weights.
+    with narrowed(llm.model.config, NARROWED):
+        filled = smallest_window(llm.model.config) or window
+        common = max(COMMON, filled + 16)
+        if filled > LONGEST_WINDOW or common + LONGEST > llm.window:
+            return "warn", f"{window} tokens", "longer than is tried; known from the config alone"
+        probe = Probe(llm.model, common=common)
+        finding = probe.left() if padding == "left" else probe.alone()
     figure = f"{window} tokens: {finding.deviation or 0:.1e} nats"
     return ("pass", figure, "") if finding.holds else ("fail", figure, finding.reason or "")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.local.generation import to_completion, write
-from medal_judges.models.llm.local.paths import context_of
+from medal_judges.models.llm.local.layers import context_of
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,

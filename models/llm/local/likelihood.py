@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from medal_judges.models.llm.chat_template import TokenSequence
+from medal_judges.models.llm.local.layers import tree_windows
 from medal_judges.models.llm.local.prefix_store import (
     BLOCK,
     PrefixStore,
@@ -175,12 +176,14 @@ def _forward(
 ) -> dict[int, float]:
     """Log-probability of every wanted node."""
     import torch
+    from transformers import DynamicCache
 
     base = len(tree.spine)
     values: dict[int, float] = {}
     chain = cut(store.longest(tree.spine), min(wanted, default=base))
     known = length_of(chain)
-    cache = to_cache([chain], [known]) if known else None
+    # A cache made by the model lets go of what its windows have passed, which branches still see.
+    cache = to_cache([chain], [known]) if known else DynamicCache()
     for start, end in _stretches(known, base, wanted):
         spine = torch.tensor([tree.spine[start:end]], device=model.device)
         read, cache = _read(model, spine, range(start, end), tree, wanted, past_key_values=cache)
@@ -193,8 +196,8 @@ def _forward(
             continue  # last tokens only: their probabilities stand with their parents
         tokens = torch.tensor([[tree.tokens[i] for i in members]], device=model.device)
         depths = torch.tensor([[tree.depths[i] for i in members]], device=model.device)
-        mask = _mask(tree, members, model)
-        placed = {"position_ids": depths, "attention_mask": mask, "past_key_values": cache}
+        masks = _masks(tree, members, model)
+        placed = {"position_ids": depths, "attention_mask": masks, "past_key_values": cache}
         read, cache = _read(model, tokens, nodes, tree, wanted, **placed)
         values |= read
         cache.crop(-len(members))
@@ -238,10 +241,30 @@ def _read(
     return dict(zip(flat, logprobs.tolist(), strict=True)), out.past_key_values
 
 
-def _mask(tree: Tree, members: Sequence[int], model: PreTrainedModel) -> torch.Tensor:
-    """Additive mask [1, 1, pass, spine + pass]: each token sees its ancestors and itself."""
+def _masks(
+    tree: Tree, members: Sequence[int], model: PreTrainedModel
+) -> torch.Tensor | dict[str, torch.Tensor]:
+    """Additive mask [1, 1, pass, spine + pass]: each token sees its ancestors and itself, as far
+    back as a layer's window reaches. One for each kind of layer where a model has several."""
     import torch
 
+    base = len(tree.spine)
+    depths = np.array([tree.depths[i] for i in members])
+    # How far above each token (row) another stands (column): its depth is its place in the text.
+    distance = depths[:, None] - np.concatenate([np.arange(base), depths])[None, :]
+    seen = _ancestors(tree, members)
+    lowest = torch.finfo(model.dtype).min
+    masks = {}
+    for kind, window in (tree_windows(model.config) or {"": None}).items():
+        near = seen if window is None else seen & (distance < window)
+        mask = torch.full(near.shape, lowest, dtype=model.dtype)
+        mask[torch.from_numpy(near)] = 0
+        masks[kind] = mask[None, None].to(model.device)
+    return masks if len(masks) > 1 else next(iter(masks.values()))
+
+
+def _ancestors(tree: Tree, members: Sequence[int]) -> np.ndarray:
+    """[pass, spine + pass]: whether the column's token is the row's or stands above it."""
     base, n = len(tree.spine), len(members)
     row_of = {base + i: row for row, i in enumerate(members)}
     own = np.zeros((n, n), dtype=bool)
@@ -251,10 +274,7 @@ def _mask(tree: Tree, members: Sequence[int], model: PreTrainedModel) -> torch.T
             own[row] = own[above]
         own[row, row] = True
     attach = np.array([tree.attach[i] for i in members])
-    seen = np.concatenate([np.arange(base)[None, :] < attach[:, None], own], axis=1)
-    mask = torch.full(seen.shape, torch.finfo(model.dtype).min, dtype=model.dtype)
-    mask[torch.from_numpy(seen)] = 0
-    return mask[None, None].to(model.device)
+    return np.concatenate([np.arange(base)[None, :] < attach[:, None], own], axis=1)
 
 
 # -- one pass a sequence -----------------------------------------------------------------------

@@ -10,8 +10,9 @@ from medal_judges.models.device import torch_device, torch_dtype
 from medal_judges.models.llm.local.batches import Prompts
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
 from medal_judges.models.llm.local.generation import Row, generate, to_completion
+from medal_judges.models.llm.local.layers import context_of
 from medal_judges.models.llm.local.likelihood import plain_logprobs, tree_logprobs
-from medal_judges.models.llm.local.paths import Paths, context_of, quick_paths
+from medal_judges.models.llm.local.paths import Paths, quick_paths
 from medal_judges.models.llm.local.prefix_store import PrefixStore
 from medal_judges.models.llm.local.token_model import TokenModel
 from medal_judges.models.llm.local.weights import (

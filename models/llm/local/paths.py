@@ -18,25 +18,28 @@ from typing import TYPE_CHECKING
 
 from medal_judges.files import atomic_write, cache_folder
 from medal_judges.models.llm.local.batches import Batching
-from medal_judges.models.llm.local.probes import COMMON, LONGEST, Finding, Probe, decoder_config
+from medal_judges.models.llm.local.layers import (
+    attends_to_all,
+    context_of,
+    moved_states,
+    narrowed,
+    smallest_window,
+    tree_windows,
+)
+from medal_judges.models.llm.local.probes import COMMON, LONGEST, Finding, Probe
 from medal_judges.signature import content_hash
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel
+    from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 5  # of the kept findings: raise it when a probe changes
-# Windows up to here are filled by the quick probes; longer ones are known from the config alone.
+FORMAT = 6  # of the kept findings: raise it when a probe changes
+# Windows up to here are filled by the quick probes; longer ones of other kinds than a sliding one,
+# which is narrowed while it is tried, are known from the config alone.
 WINDOW_TRIED = 128
+NARROWED = 24  # tokens; fewer than the prompts of a probe have in common
 _KNOWN: dict[str, Paths] = {}
-# The names under which configs of transformers keep a window, in tokens.
-_WINDOWS = (
-    *("sliding_window", "attention_window", "attention_window_size"),
-    *("attention_chunk_size", "local_attention", "window_size"),
-)
-_CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
-_LIMITED = ("sliding", "chunked", "local", "window")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,75 +105,29 @@ def _tried(model: PreTrainedModel, file: Path) -> Paths:
 
 def try_paths(model: PreTrainedModel) -> Paths:
     """As ``quick_paths``, tried now whatever was kept."""
-    window = smallest_window(model.config)
-    common = COMMON if window is None or window > WINDOW_TRIED else max(COMMON, window + 16)
-    common = min(common, (context_of(model.config) or common + LONGEST) - LONGEST)
     training = model.training
     model.train(False)
     try:
-        probe = Probe(model, common=common)
-        no_tree = None if attends_to_all(model.config) else "not every layer sees all before it"
-        no_kept = no_tree or _moved_states(model.config)
-        findings = {
-            "tree": Finding(None, probe.allowed, no_tree) if no_tree else probe.tree(),
-            "alone": probe.alone(),
-            "together": probe.together(),
-            "kept": Finding(None, probe.allowed, no_kept) if no_kept else probe.kept(),
-            "left": probe.left(),
-            "shared": probe.shared(),
-        }
+        with narrowed(model.config, NARROWED):
+            return Paths(_findings(model))
     finally:
         model.train(training)
-    return Paths(findings)
 
 
-# -- what a config says of how far its layers see ------------------------------------------------
-
-
-def context_of(config: PreTrainedConfig) -> int | None:
-    """Tokens that the model's positions reach; None where its config sets no bound."""
-    own = decoder_config(config)
-    sizes = (getattr(own, name, None) for name in _CONTEXTS)
-    return next((int(n) for n in sizes if isinstance(n, int) and n > 0), None)
-
-
-def smallest_window(config: PreTrainedConfig) -> int | None:
-    """The shortest window of any layer, in tokens; None where every layer sees all before it."""
-    own = decoder_config(config)
-    kinds = layer_kinds(own)
-    if kinds is not None and not any(word in kind for kind in kinds for word in _LIMITED):
-        return None
-    if kinds is None and not getattr(own, "use_sliding_window", True):
-        return None
-    sizes = (getattr(own, name, None) for name in _WINDOWS)
-    return min((n for n in sizes if isinstance(n, int) and n > 0), default=None)
-
-
-def attends_to_all(config: PreTrainedConfig) -> bool:
-    """Whether every layer of a model attends to all that stands before: a tree mask needs that.
-
-    Sliding windows, chunks and recurrent layers do not.
-    """
-    own = decoder_config(config)
-    kinds = layer_kinds(own)
-    if kinds is not None and any(kind not in ("full_attention", "global") for kind in kinds):
-        return False
-    recurrent = any(word in own.model_type for word in ("mamba", "rwkv", "jamba", "zamba"))
-    return smallest_window(config) is None and not recurrent
-
-
-def _moved_states(config: PreTrainedConfig) -> str | None:
-    """Why states of a text are others in a longer one; None where they are not."""
-    own = decoder_config(config)
-    rope = getattr(own, "rope_parameters", None) or {}
-    each = [rope, *(value for value in rope.values() if isinstance(value, dict))]
-    if any(one.get("rope_type") in ("dynamic", "longrope") for one in each):
-        return "its positions are scaled by the length of the whole text"
-    return None
-
-
-def layer_kinds(config: PreTrainedConfig) -> list[str] | None:
-    """The kind of each layer by its config's own words; None where it does not tell."""
-    # GPT-Neo, the oldest of them, calls the list otherwise.
-    kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)
-    return None if kinds is None else [str(kind) for kind in kinds]
+def _findings(model: PreTrainedModel) -> dict[str, Finding]:
+    window = smallest_window(model.config)
+    common = COMMON if window is None or window > WINDOW_TRIED else max(COMMON, window + 16)
+    common = min(common, (context_of(model.config) or common + LONGEST) - LONGEST)
+    probe = Probe(model, common=common)
+    no_tree = None if tree_windows(model.config) else "a layer sees other than what stands before"
+    no_kept = moved_states(model.config)
+    if not attends_to_all(model.config):
+        no_kept = "not every layer sees all before it"
+    return {
+        "tree": Finding(None, probe.allowed, no_tree) if no_tree else probe.tree(),
+        "alone": probe.alone(),
+        "together": probe.together(),
+        "kept": Finding(None, probe.allowed, no_kept) if no_kept else probe.kept(),
+        "left": probe.left(),
+        "shared": probe.shared(),
+    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from transformers import LogitsProcessor, LogitsProcessorList
@@ -17,12 +17,13 @@ from transformers import LogitsProcessor, LogitsProcessorList
 from medal_judges.models.llm.chat_template import TokenSequence
 from medal_judges.models.llm.local.batches import Batching, beginnings, keep_answers, repeated
 from medal_judges.models.llm.local.generation import written
+from medal_judges.models.llm.local.layers import decoder_config
 from medal_judges.models.llm.local.likelihood import plain_logprobs, tree_logprobs
 from medal_judges.models.llm.local.prefix_store import PrefixStore
 
 if TYPE_CHECKING:
     import torch
-    from transformers import Cache, PreTrainedConfig, PreTrainedModel
+    from transformers import Cache, PreTrainedModel
 
 COMMON = 40  # tokens that the prompts of a probe begin with
 OWN = (1, 4, 11, 11)  # tokens of each prompt behind these
@@ -219,11 +220,6 @@ class _Forced(LogitsProcessor):
         for row, said in enumerate(self.said):
             forced[row, said[step]] = 0
         return forced
-
-
-def decoder_config(config: PreTrainedConfig) -> Any:
-    """The part of ``config`` that is of the text decoder (models that also see have several)."""
-    return config.get_text_config(decoder=True)
 
 
 def _ordinary_ids(model: PreTrainedModel) -> np.ndarray:

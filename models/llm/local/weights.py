@@ -30,7 +30,17 @@ _BESIDE = ("*.json", "*.model", "*.txt", "*.jinja")
 
 
 def model_path(model: str) -> str:
-    """What transformers loads for ``model``: a hub id, a folder, or the converted embedded one."""
+    """What transformers loads for ``model``: a hub id, a folder, or the converted embedded one.
+
+    Raises ConfigError for a GGUF file: a tokenizer made from one can split text otherwise than the
+    model's own, and nothing in the file tells.
+    """
+    if model.lower().endswith(".gguf"):
+        raise ConfigError(
+            f"llm: {model} is a GGUF file, which is not read here",
+            hint="serve it (llama-server -m FILE) and give llm=openai:NAME with llm.base_url, or "
+            "name the folder or hub id with the model's safetensors",
+        )
     if not model.startswith(PREFIX):
         return model
     return str(converted(embedded_path(model.removeprefix(PREFIX))))

@@ -9,8 +9,8 @@ import pytest
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.local.layers import attends_to_all
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.local.paths import attends_to_all
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
 
 TALK = (

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from medal_judges.errors import ConfigError
+from medal_judges.models.llm.local import likelihood
 from medal_judges.models.llm.local import paths as paths_module
+from medal_judges.models.llm.local.layers import smallest_window
 from medal_judges.models.llm.local.likelihood import plain_logprobs
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.local.paths import Paths, quick_paths, smallest_window
+from medal_judges.models.llm.local.paths import Paths, quick_paths, try_paths
 from medal_judges.models.llm.local.probes import Finding, Probe
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
 
@@ -25,8 +27,9 @@ assert _SPEC is not None and _SPEC.loader is not None
 architectures: Any = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(architectures)
 
-# Read off a tree: every layer sees all before it, and positions are given, not counted.
+# Read off a tree: a layer sees all before it, or within a window, and positions are given.
 TREE = (
+    *("mistral", "gemma2", "gemma3", "cohere2", "gpt-oss"),
     *("llama", "qwen2", "qwen3", "qwen3-moe", "phi3", "granite", "granitemoe", "cohere", "falcon"),
     *("gpt2", "gpt-neox", "gptj", "opt", "olmo", "olmo2", "smollm3", "deepseek-v3"),
 )
@@ -118,3 +121,14 @@ def test_a_fault_after_the_last_layer_is_seen() -> None:
     model.config.logits_scaling = model.logits_scaling = 1.0
     finding = probe.finding(lambda: plain_logprobs(model, probe.sequences)[0], probe.rows)
     assert not finding.holds and (finding.deviation or 0) > 1
+
+
+@pytest.mark.parametrize("name", ["mistral", "gemma3", "gpt-oss"])
+def test_a_window_far_longer_than_the_probes_is_narrowed_for_them(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = architectures.tiny_model(name)
+    model.config.sliding_window = 1024
+    assert try_paths(model).tree and model.config.sliding_window == 1024
+    monkeypatch.setattr(likelihood, "tree_windows", lambda config: None)  # a mask without a window
+    assert not try_paths(model).tree

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
 from medal_judges.models.llm.chat_template import TokenSequence
 from medal_judges.models.llm.local.likelihood import (
@@ -55,6 +66,37 @@ def test_same_numbers_as_the_plain_loop(seed: int, limit: int) -> None:
         assert ours.shape == theirs.shape
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
     np.testing.assert_allclose(shared_prefix, plain_prefix, atol=1e-3)
+
+
+@pytest.mark.parametrize("limit", [1, 16, 512])
+@pytest.mark.parametrize("kinds", ["every layer", "every second"])
+def test_a_window_shorter_than_the_text_is_kept_to(kinds: str, limit: int) -> None:
+    """Branches leave the trunk anywhere: what their window reaches was passed long before."""
+    torch.manual_seed(0)
+    settings = {
+        "vocab_size": 97,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "sliding_window": 7,
+        "initializer_range": 0.3,
+        "head_dim": 8,
+    }
+    layers = ["sliding_attention", "full_attention", "sliding_attention"]
+    model: Any = (
+        MistralForCausalLM(MistralConfig(**settings))
+        if kinds == "every layer"
+        else Gemma3ForCausalLM(Gemma3TextConfig(**settings, layer_types=layers))
+    ).eval()
+    group = random_group(np.random.default_rng(3), trunk=60, branches=25)
+    shared, shared_prefix = tree_logprobs(model, group, joint=True, limit=limit)
+    plain, plain_prefix = plain_logprobs(model, group, joint=True)
+    np.testing.assert_allclose(np.concatenate(shared), np.concatenate(plain), atol=1e-4)
+    np.testing.assert_allclose(shared_prefix, plain_prefix, atol=1e-3)
+    model.config.sliding_window = 60  # the numbers are of the window, not of all that was read
+    assert np.abs(np.concatenate(plain_logprobs(model, group)[0]) - np.concatenate(plain)).max() > 1
 
 
 def test_learned_positions_follow_depth_not_place_in_the_pass() -> None:

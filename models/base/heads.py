@@ -20,6 +20,7 @@ from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 
 HeadKind = Literal["regression", "ordinal", "binary", "classification"]
+_LEAST_WEIGHT = 1e-12  # of a batch's labelled rows together: none of them is no division by 0
 
 
 class HeadConfig(Config):
@@ -151,11 +152,10 @@ class Head(nn.Module):
         ``target`` is [B] on [0, 1] for regression and binary, [B, levels] probabilities else;
         ``mask`` [B] is True where there is a label; ``weights`` [B] are the rows' weights.
         """
-        if not bool(mask.any()):
-            return logits.sum() * 0.0
-        losses = self._losses(logits[mask].float(), target[mask].float())
-        weights = weights[mask]
-        return (losses * weights).sum() / weights.sum()
+        # Rows without a label weigh nothing: to choose the others would have a GPU waited for.
+        known = logits.float().masked_fill(~mask.unsqueeze(-1), 0.0)
+        losses, weights = self._losses(known, target.float()), weights * mask
+        return (losses * weights).sum() / weights.sum().clamp_min(_LEAST_WEIGHT)
 
     def _losses(self, logits: Tensor, target: Tensor) -> Tensor:
         """Loss of each row [B]."""

@@ -20,7 +20,7 @@ from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import cast_weights, torch_device, torch_dtype
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation, Message
-from medal_judges.models.llm.settings import llm_config
+from medal_judges.models.llm.settings import EMBEDDED, llm_config
 from medal_judges.models.lora.base import (
     TOKENIZER,
     adapted,
@@ -73,8 +73,14 @@ class GenerativeLoraJudge(PromptedJudge):
         base = getattr(network, "get_base_model", None)
         inner: Any = network if base is None else base()
         # Its weights are told by the judge's revision, which is of the files.
-        name = config.base.replace(":", "/")
-        model = LocalModel(inner, tokenizer, name=name, thinking=0, weights="adapted")
+        model = LocalModel(
+            inner,
+            tokenizer,
+            name=config.base.replace(":", "/"),
+            thinking=0,
+            weights="adapted",
+            prefix_cache=EMBEDDED.prefix_cache,
+        )
         model.context = min(model.context, config.max_tokens + config.answer_tokens)
         self.template = model.template
         super().__init__(prompted.model_copy(update={"llm": model}))

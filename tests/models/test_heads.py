@@ -72,6 +72,27 @@ def test_missing_labels_and_weights() -> None:
     assert nothing.item() == 0.0
 
 
+@pytest.mark.parametrize("kind", ["regression", "binary", "ordinal", "classification"])
+def test_rows_without_a_label_change_no_loss_and_have_no_gradient(kind: str) -> None:
+    torch.manual_seed(0)
+    one = head(ISSUE if kind == "binary" else OVERALL, kind=kind)
+    logits = torch.randn(5, one.value.out_features).requires_grad_()
+    several = kind in ("ordinal", "classification")
+    target = torch.rand(5, one.levels).softmax(-1) if several else torch.rand(5)
+    mask, weights = torch.tensor([True, False, True, True, False]), torch.rand(5)
+    whole = one.loss(logits, target, mask, weights)
+    (gradient,) = torch.autograd.grad(whole, logits)
+    chosen = logits.detach()[mask].requires_grad_()
+    alone = one.loss(chosen, target[mask], mask[mask], weights[mask])
+    assert whole.item() == pytest.approx(alone.item(), rel=1e-6)
+    (wanted,) = torch.autograd.grad(alone, chosen)
+    torch.testing.assert_close(gradient[mask], wanted)
+    assert not gradient[~mask].any()
+    broken = logits.detach().clone()
+    broken[1] = torch.nan
+    assert one.loss(broken, target, mask, weights).item() == pytest.approx(whole.item())
+
+
 def test_class_weights_must_fit_the_levels() -> None:
     with pytest.raises(ConfigError, match="2 class weights for 5 levels"):
         head(OVERALL, kind="classification", class_weights=(1.0, 2.0))

@@ -14,8 +14,11 @@ from medal_judges.config import build_config
 from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import TrainConfig
+from medal_judges.training.encoder import task as task_module
+from medal_judges.training.encoder.data import EncoderDataset
 from medal_judges.training.encoder.reply import half_of
 from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.rows.examples import TrainingExample
@@ -69,6 +72,25 @@ def loop_of(
     dimensions = [d for d in load_rubric("medal") if d.name in DIMENSIONS]
     judge = EncoderJudge.create(config.model, dimensions, name="x")  # type: ignore[arg-type]
     return start_loop(config, judge, rows, rows, "hash")
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_the_scale_of_features_is_one_however_many_turns_are_read_together(
+    tiny_bert: Path, monkeypatch: pytest.MonkeyPatch, frozen: bool
+) -> None:
+    rows, found = examples(), []
+    dimensions = [d for d in load_rubric("medal") if d.name in DIMENSIONS]
+    for at_once in (1, 5, 128):
+        monkeypatch.setattr(task_module, "_ROWS_AT_ONCE", at_once)
+        torch.manual_seed(0)
+        config = EncoderConfig(base=str(tiny_bert), max_tokens=64, net="linear", pooling="role")
+        judge = EncoderJudge.create(config, dimensions, name="x")
+        task_module.fit_feature_scale(judge, EncoderDataset(judge, rows, frozen))
+        net = judge.net
+        found.append((net.feature_mean, net.feature_std, net.embedding_mean))
+    assert found[0][2].abs().sum() > 0
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], atol=1e-5, rtol=1e-4)
 
 
 def test_two_accumulated_half_batches_are_one_whole_batch(tiny_bert: Path, tmp_path: Path) -> None:

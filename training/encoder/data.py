@@ -32,13 +32,15 @@ from medal_judges.training.rows.row_store import Row
 @dataclass(slots=True)
 class EncoderInputs:
     """Tensors of one batch, one of three set: ``vectors`` [B, T, H] (frozen body), ``pieces``
-    (ids, mask, row of each piece, row of each turn [B, T]) or ``sequence`` (ids, mask, segments).
+    (ids, mask, row of each piece, row of each turn [B, T]) of so many ``texts``, or ``sequence``
+    (ids, mask, segments).
     """
 
     batch: TurnBatch
     vectors: Tensor | None = None
     pieces: tuple[Tensor, ...] | None = None
     sequence: tuple[Tensor, ...] | None = None
+    texts: int = 0  # told here: a GPU would be waited for
 
     def to(self, device: torch.device) -> EncoderInputs:
         return EncoderInputs(
@@ -46,6 +48,7 @@ class EncoderInputs:
             None if self.vectors is None else self.vectors.to(device),
             None if self.pieces is None else tuple(t.to(device) for t in self.pieces),
             None if self.sequence is None else tuple(t.to(device) for t in self.sequence),
+            self.texts,
         )
 
 
@@ -68,7 +71,7 @@ class EncoderObjective(HeadsObjective[EncoderInputs]):
         assert inputs.pieces is not None
         ids, mask, owner, index = inputs.pieces
         sums, counts = self.net.piece_sums(ids, mask)
-        texts = int(index.max()) + 1
+        texts = inputs.texts
         total = sums.new_zeros(texts, sums.shape[-1]).index_add(0, owner, sums)
         count = counts.new_zeros(texts, 1).index_add(0, owner, counts)
         return (total / count.clamp_min(1))[index]
@@ -175,20 +178,28 @@ class EncoderDataset(TrainingData[EncoderInputs]):
         flat = [(i, piece) for i, t in enumerate(texts) for piece in self.pieces[self.row[t]]]
         ids, mask = pad_rows([piece for _, piece in flat], pad)
         owner = torch.tensor([i for i, _ in flat])
-        return EncoderInputs(batch, pieces=(ids, mask, owner, self._index(chosen, batch, local)))
+        pieces = (ids, mask, owner, self._index(chosen, batch, local))
+        return EncoderInputs(batch, pieces=pieces, texts=len(texts))
 
     def numbers(self, rows: Sequence[int]) -> Tensor:
         """Number of each turn's distinct text [B, T], 0 on padding too."""
         chosen = [self.encoded[row] for row in rows]
         return self._index(chosen, collate(chosen), self.row)
 
-    def vectors(self, row: int) -> Tensor:
-        """Turn vectors [1, T, H] of one example as the body is now; no gradient."""
+    def vectors(self, rows: Sequence[int]) -> list[Tensor]:
+        """Turn vectors [T, H] of each of the examples ``rows`` as the body is now; no gradient.
+
+        What several of them have in common is read once, and texts of all of them in one batch:
+        one example at a time would leave a GPU waiting.
+        """
         if self.table is not None:
-            return self.table[[self.row[t] for t in self.encoded[row].texts]].unsqueeze(0)
-        one = self.encoded[row]
-        texts = [turn.content for turn in self.examples[row].dialogue.turns][one.dropped :]
-        return self.judge.embed_texts(texts).unsqueeze(0)
+            return [self.table[[self.row[t] for t in self.encoded[r].texts]] for r in rows]
+        kept = [self.encoded[r].dropped for r in rows]
+        turns = [self.examples[r].dialogue.turns[n:] for r, n in zip(rows, kept, strict=True)]
+        texts = list(dict.fromkeys(turn.content for each in turns for turn in each))
+        place = {text: number for number, text in enumerate(texts)}
+        table = self.judge.embed_texts(texts)
+        return [table[[place[turn.content] for turn in each]] for each in turns]
 
     def _index(
         self, chosen: Sequence[EncodedDialogue], batch: TurnBatch, rows: dict[str, int]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from medal_judges.dialogue import Dialogue
@@ -23,6 +24,7 @@ from medal_judges.training.rows.examples import TrainingExample, sources_of, tar
 
 _MOST_POSITIVE_WEIGHT = 10.0  # above this a handful of positives would drown everything else
 _LEAST_DEVIATION = 1e-3  # a measure that never varies must not blow up on a new domain
+_ROWS_AT_ONCE = 128  # whose turns are read together
 _MEAN_DIALOGUES = 256  # a mean needs no more
 
 
@@ -91,10 +93,10 @@ def fit_feature_scale(judge: EncoderJudge, data: EncoderDataset, rows: int = 400
     the first ``rows`` of the training set; each source counts the same."""
     features: dict[tuple[str, int], list[np.ndarray]] = {}
     embeddings: dict[tuple[str, int], list[np.ndarray]] = {}
-    for row in range(min(rows, len(data.examples))):
+    for row, own in _turn_vectors(data, min(rows, len(data.examples))):
         batch = data.inputs([row]).batch.to(judge.device)
         # Of a body still in training: from its first weights.
-        vectors = data.vectors(row).to(judge.device)
+        vectors = own.unsqueeze(0).to(judge.device)
         table = judge.net.raw_features(vectors, batch)[0].cpu().numpy()
         unit = functional.normalize(vectors[0].float(), dim=-1).cpu().numpy()
         for role in (0, 1):
@@ -113,6 +115,13 @@ def fit_feature_scale(judge: EncoderJudge, data: EncoderDataset, rows: int = 400
             )
             means = [t.mean(0) for t in _per_source(embeddings, role)]
             net.embedding_mean[role] = torch.tensor(np.mean(means, axis=0))
+
+
+def _turn_vectors(data: EncoderDataset, count: int) -> Iterator[tuple[int, Tensor]]:
+    """(row, its turn vectors [T, H]) of the first ``count`` examples."""
+    for start in range(0, count, _ROWS_AT_ONCE):
+        rows = range(start, min(count, start + _ROWS_AT_ONCE))
+        yield from zip(rows, data.vectors(rows), strict=True)
 
 
 def _per_source(parts: dict[tuple[str, int], list[np.ndarray]], role: int) -> list[np.ndarray]:

@@ -184,7 +184,7 @@ class TrainingLoop:
         ``numbers``: epoch and number of each batch. Its dropout is drawn by them, so that a batch
         is the same whichever process has it, and after a resume.
         """
-        total = 0.0
+        losses = []
         for rows, number in zip(batches, numbers or [(0, 0)] * len(batches), strict=True):
             seed = np.random.SeedSequence([self.config.seed, *number])
             torch.manual_seed(int(seed.generate_state(1, np.uint64)[0]))
@@ -197,9 +197,9 @@ class TrainingLoop:
                     )
                 self.optimizer.step()
                 self.optimizer.zero_grad()
-            total += float(loss.detach())
+            losses.append(loss.detach())
         self.schedule.step()
-        return total / len(batches)
+        return float(torch.stack(losses).mean())  # read once a step: a GPU is waited for
 
     def _arguments(self, data: TrainingData[InputsT], rows: Sequence[int]) -> tuple[Any, ...]:
         """What the objective's ``forward`` reads of the examples ``rows``, on the device."""

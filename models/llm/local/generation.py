@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +24,18 @@ if TYPE_CHECKING:
     import torch
     from transformers import Cache, LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerBase
 
+    from medal_judges.models.llm.local.choices import LogprobRecorder, TokenLogprobs
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """What was written after one prompt: the ``ids`` up to the end or to the request's limit,
-    whether the model ``ended`` there, the model's own ``logits`` [words] of each where they were
-    asked for, and how many tokens of the prompt were ``cached``: read before, or for others."""
+    whether the model ``ended`` there, its own ``logprobs`` of each where they were asked for, and
+    how many tokens of the prompt were ``cached``: read before, or for others."""
 
     ids: list[int]
     ended: bool
-    logits: list[torch.Tensor]
+    logprobs: Sequence[TokenLogprobs]
     cached: int
 
 
@@ -82,24 +85,24 @@ def write(
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     # An encoder's prompt is no part of what its decoder writes, which begins with one token.
     begin = 1 if model.config.is_encoder_decoder else max(map(len, prompts))
-    new, logits, cache = written(
+    new, recorder, cache = written(
         model,
         prompts,
         begun.cache if begun else None,
         pad=int(pad or 0),
         shaped=processors(tokenizer, requests, begin, stop),
         tokens=max(r.max_tokens for r in requests),
-        logits=requests[0].top_logprobs > 0,
+        top=requests[0].top_logprobs,
     )
+    logprobs = [[]] * len(prompts) if recorder is None else recorder.rows()
     own: Any = model.generation_config.eos_token_id
     ends = {*(own if isinstance(own, list) else [own]), tokenizer.eos_token_id}
     rows = []
     for index, (tokens, request) in enumerate(zip(new.tolist(), requests, strict=True)):
         limit = min(len(tokens), request.max_tokens)
         length = next((k for k in range(limit) if tokens[k] in ends), limit)
-        steps = [] if logits is None else [step[index] for step in logits[:length]]
         cached = begun.cached[index] if begun else 0
-        rows.append(Row(tokens[:length], length < limit, steps, cached))
+        rows.append(Row(tokens[:length], length < limit, logprobs[index][:length], cached))
     if store is not None and store.limit and begun is not None and begun.chains is not None:
         keep_answers(store, prompts, begun, [row.ids for row in rows], cache)
     return rows
@@ -109,30 +112,23 @@ def to_completion(
     tokenizer: PreTrainedTokenizerBase, row: Row, request: ChatRequest, prompt: int
 ) -> Completion:
     """The answer in ``row`` to a prompt of ``prompt`` tokens."""
-    pairs = zip(row.ids, row.logits, strict=False)
+    pairs = zip(row.ids, row.logprobs, strict=False)
     return Completion(
         str(tokenizer.decode(row.ids, skip_special_tokens=True)),
         finish="stop" if row.ended else "length",
         enforced=request.schema is not None,
-        tokens=tuple(_choice(tokenizer, *pair, request.top_logprobs) for pair in pairs),
+        tokens=tuple(_choice(tokenizer, token, said) for token, said in pairs),
         usage=Usage(input=prompt, cached=row.cached, output=len(row.ids)),
     )
 
 
-def _choice(
-    tokenizer: PreTrainedTokenizerBase, token: int, logits: torch.Tensor, count: int
-) -> TokenChoice:
-    """Probabilities before any grammar or temperature: what the model itself thinks."""
-    import torch
-
-    logprobs = torch.log_softmax(logits.float(), dim=-1)
-    values, ids = logprobs.topk(min(count, logprobs.shape[-1]))
-    text, own = str(tokenizer.decode([token])), float(logprobs[token])
+def _choice(tokenizer: PreTrainedTokenizerBase, token: int, said: TokenLogprobs) -> TokenChoice:
+    text = str(tokenizer.decode([token]))
     # Ascending: where two tokens are spelt alike, the likelier one stays.
-    likeliest = reversed(list(zip(ids.tolist(), values.tolist(), strict=True)))
+    likeliest = reversed(list(zip(said.ids, said.logprobs, strict=True)))
     alternatives = {str(tokenizer.decode([i])): value for i, value in likeliest}
-    alternatives.setdefault(text, own)
-    return TokenChoice(text, own, alternatives)
+    alternatives.setdefault(text, said.own)
+    return TokenChoice(text, said.own, alternatives)
 
 
 def processors(
@@ -170,16 +166,21 @@ def written(
     pad: int,
     shaped: LogitsProcessorList,
     tokens: int,
-    logits: bool,
-) -> tuple[torch.Tensor, Sequence[torch.Tensor] | None, Any]:
-    """Greedy tokens [batch, new] after ``prompts``; with ``logits`` also the model's own logits
-    [batch, words] of each step; and the cache of all that was read. ``begun`` holds what was read
-    before: the first columns of the prompts, which stand at the same right end."""
+    top: int,
+) -> tuple[torch.Tensor, LogprobRecorder | None, Any]:
+    """Greedy tokens [batch, new] after ``prompts``; what the model itself thought of each and of
+    the ``top`` likeliest (0: not kept); and the cache of all that was read. ``begun`` holds what
+    was read before: the first columns of the prompts, which stand at the same right end."""
     import torch
+    from transformers import StoppingCriteriaList
+
+    from medal_judges.models.llm.local.choices import LogprobRecorder
 
     ids, mask = (row.to(model.device) for row in _padded(prompts, pad))
     extra = {} if begun is None else {"past_key_values": begun}
-    with torch.inference_mode():
+    recorder = LogprobRecorder(top) if top else None
+    reading = recorder.reading(model) if recorder else nullcontext()
+    with torch.inference_mode(), reading:
         generator: Any = model  # its annotations know no ``generate``
         out = generator.generate(
             input_ids=ids,
@@ -196,13 +197,13 @@ def written(
             min_length=0,
             pad_token_id=pad,
             logits_processor=shaped,
+            stopping_criteria=StoppingCriteriaList([recorder] if recorder else []),
             return_dict_in_generate=True,
-            output_logits=logits,
             **extra,
         )
     # An encoder's prompt is no part of the sequences: they begin with the decoder's first token.
     own = 1 if model.config.is_encoder_decoder else ids.shape[1]
-    return out.sequences[:, own:], out.logits, getattr(out, "past_key_values", None)
+    return out.sequences[:, own:], recorder, getattr(out, "past_key_values", None)
 
 
 def _padded(prompts: Prompts, pad: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -106,7 +106,8 @@ class LocalModel(TokenModel):
     one generating batch, ``context`` lowers the model's own window. ``shared`` False scores
     continuations one forward pass each, for comparison: the plain loop. ``weights``: a hash of the
     files that it was loaded from; without one, what is in memory tells. ``prefix_cache``: GiB of
-    key-value states that are kept between calls (prefix_store.py); 0 where the weights may change.
+    key-value states that are kept between calls (prefix_store.py); weights that have changed since
+    (another training step, another precision) let go of them.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class LocalModel(TokenModel):
         self.model, self.token_budget, self._shared = model, token_budget, shared
         self._weights = weights
         self.prefixes = PrefixStore(round(prefix_cache * 2**30))
+        self._kept_of = 0  # the weights whose states are kept, by weights_state
 
     @property
     def paths(self) -> Paths:
@@ -177,9 +179,16 @@ class LocalModel(TokenModel):
             requests,
             budget=self.token_budget,
             batching=self.paths.batching,
-            store=self.prefixes,
+            store=self._kept(),
             stop=stop,
         )
+
+    def _kept(self) -> PrefixStore:
+        """What is kept of earlier prompts: nothing where other weights have read them."""
+        if self.prefixes.limit and (state := weights_state(self.model)) != self._kept_of:
+            self.prefixes.clear()
+            self._kept_of = state
+        return self.prefixes
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
@@ -193,7 +202,7 @@ class LocalModel(TokenModel):
             return []
         sequences = [self.sequence(continuation) for continuation in group]
         if self.shared:
-            kept = self.prefixes if self.paths.batching.padding == "kept" else None
+            kept = self._kept() if self.paths.batching.padding == "kept" else None
             scored, prefix = tree_logprobs(self.model, sequences, joint=joint, store=kept)
         else:
             scored, prefix = plain_logprobs(self.model, sequences, joint=joint)
@@ -206,3 +215,13 @@ class LocalModel(TokenModel):
         """Let go of what is kept of earlier prompts."""
         with self.computing:
             self.prefixes.clear()
+
+
+def weights_state(model: PreTrainedModel) -> int:
+    """Another number once a parameter of ``model`` was written to, moved or replaced."""
+    return hash(
+        tuple(
+            (p.data_ptr(), 0 if p.is_inference() else p._version, str(p.dtype))
+            for p in model.parameters()
+        )
+    )

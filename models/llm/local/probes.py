@@ -159,27 +159,22 @@ class Probe:
     ) -> list[np.ndarray]:
         """Log-probabilities of ``said``, written after ``prompts`` in one batch, of which ``cache``
         or ``store`` has the beginnings."""
-        import torch
-
         longest = max(map(len, prompts))
         forced = LogitsProcessorList([_Forced(said, longest)])
         begun = beginnings(self.model, prompts, Batching(), store) if store else None
-        _, logits, cache = written(
+        _, recorder, cache = written(
             self.model,
             prompts,
             begun.cache if begun else cache,
             pad=0,
             shaped=forced,
             tokens=STEPS,
-            logits=True,
+            top=1,
         )
         if store and begun:
             keep_answers(store, prompts, begun, said, cache)
-        assert logits is not None
-        steps = torch.stack([torch.log_softmax(each.float(), -1) for each in logits], dim=1)
-        ids = torch.tensor(said, device=steps.device)
-        logprobs = steps.gather(2, ids[:, :, None])[:, :, 0]
-        return list(logprobs.cpu().numpy().astype(float))
+        assert recorder is not None
+        return list(recorder.own().cpu().numpy().astype(float))
 
     def _forward(self, side: str) -> list[np.ndarray]:
         import torch

@@ -238,3 +238,24 @@ def every(blocks: Any) -> Any:
     for block in blocks:
         yield block
         yield from every(block.after.values())
+
+
+@pytest.mark.parametrize("how", ["step", "replaced", "cast"])
+def test_weights_that_change_let_go_of_what_is_kept(how: str) -> None:
+    ours, plain = tiny("llama"), tiny("llama", kept=0)
+    plain.model = ours.model
+    asked = [ChatRequest(growing(3)[-1], 6, top_logprobs=1)]
+    first = ours.chat(asked)
+    ours.chat(asked)
+    assert ours.prefixes.bytes > 0
+    layer: Any = ours.model.model.layers[0].self_attn.k_proj.weight
+    if how == "step":
+        layer.grad = torch.ones_like(layer)
+        torch.optim.SGD([layer], lr=1.0).step()
+    elif how == "replaced":
+        layer.data = layer.data + 1.0
+    else:
+        ours.model.to(torch.bfloat16)
+    answers = ours.chat(asked)
+    same(answers, plain.chat(asked))
+    assert [t.logprob for t in answers[0].tokens] != [t.logprob for t in first[0].tokens]

@@ -13,7 +13,7 @@ fi
 unset PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK=1 HF_HUB_OFFLINE=1
 
-say() { echo "+ $*"; "$@"; }
+say() { echo "+ $*" >&2; "$@"; }  # not into what a command writes
 took() { echo "  $1: $SECONDS s"; }  # since the last SECONDS=0
 
 # fresh NAME: an environment $WORK/NAME with torch in it; $BIN is its folder of commands.

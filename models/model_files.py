@@ -21,7 +21,8 @@ from medal_judges.signature import content_hash
 
 if TYPE_CHECKING:
     from torch import nn
-    from transformers import PreTrainedTokenizerBase
+
+    from medal_judges.models.tokenizer_file import AnyTokenizer
 
 # Weights, tokenizer, template and settings, as transformers and sentence-transformers name them.
 MODEL_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
@@ -79,7 +80,7 @@ def network_hash(network: nn.Module) -> str:
     return digest.hexdigest()[:12]
 
 
-def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
+def tokenizer_hash(tokenizer: AnyTokenizer) -> str:
     """12 hex digits for the vocabulary, how texts are split by it, and the special tokens."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:

@@ -18,7 +18,7 @@ from medal_judges.process_lock import ProcessLock
 from medal_judges.signature import Signature, content_hash
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from medal_judges.models.tokenizer_file import AnyTokenizer
 
 
 class LearnedState(TypedDict):
@@ -116,7 +116,7 @@ class NetworkJudge(LearnedJudge):
     """A trained judge whose network, ``net``, has a transformer as ``body`` and heads in fp32."""
 
     net: Any  # a module with ``body`` and ``heads``
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: AnyTokenizer
     device: torch.device
 
     @property

@@ -6,7 +6,8 @@ which would then be drawn at random and answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,12 +51,31 @@ def require_countable(settings: Mapping[str, Any], tensors: int, where: Path) ->
             )
 
 
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """Networks built inside have no numbers and take no memory (device ``meta``)."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Undrawn(TorchFunctionMode):
+        """Drawing nothing at random would load torch.compile, which takes longer than a network."""
+
+        def __torch_function__(  # type: ignore[no-untyped-def]
+            self, func, types, args=(), kwargs=None
+        ) -> Any:
+            given = kwargs or {}
+            if getattr(func, "__module__", None) == "torch.nn.init":
+                return given["tensor"] if "tensor" in given else args[0]
+            return func(*args, **given)
+
+    with torch.device("meta"), Undrawn():
+        yield
+
+
 def require_network(build: Callable[[], nn.Module], path: Path, *, besides: str = "") -> None:
     """Raise JudgeLoadError where what ``build`` builds has not the weights in ``path``; nothing is
     allocated. ``besides`` begins the names of weights that the file does not hold."""
-    import torch
-
-    with torch.device("meta"):
+    with shapes_only():
         state = build().state_dict()
     own = {k: v for k, v in state.items() if not (besides and k.startswith(besides))}
     require_same_keys(own, saved_shapes(path), path)

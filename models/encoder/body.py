@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.embedded import resolve
+from medal_judges.models.encoder.bert_body import BertBody, bert_in, bert_settings, empty_bert
 from medal_judges.models.model_files import files_hash, weights_folder
+from medal_judges.models.tokenizer_file import AnyTokenizer, tokenizer_in
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
     from medal_judges.models.encoder.config import EncoderConfig
+
+Body: TypeAlias = Union["PreTrainedModel", BertBody]
 
 
 def load_body(
@@ -24,14 +29,12 @@ def load_body(
 
     Attention dropout is set to 0: with it, CPU attention loses its fast kernel (4 times slower).
     """
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
+    from transformers import AutoConfig, AutoModel
 
     source = resolve(base)
     try:
         config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
-        tokenizer = AutoTokenizer.from_pretrained(
-            source, revision=revision, trust_remote_code=False
-        )
+        tokenizer = _tokenizer(source, revision)
     except (OSError, ValueError) as error:
         raise JudgeLoadError(
             f"cannot load the encoder {base}: {str(error).splitlines()[0]}",
@@ -45,6 +48,63 @@ def load_body(
             source, revision=revision, config=config, trust_remote_code=False
         )
     return without_pooler(body), tokenizer
+
+
+def body_to_score(base: str, revision: str | None) -> tuple[Body, AnyTokenizer]:
+    """``load_body`` for scoring on a CPU: without transformers where the files in a folder tell all
+    there is to know. The numbers are the same."""
+    folder = Path(resolve(base))
+    config = folder / "config.json"
+    if revision is None and config.is_file():
+        settings = bert_settings(_object(config))
+        body = None if settings is None else bert_in(folder, settings)
+        if body is not None:
+            tokenizer = tokenizer_in(folder, own=False)
+            return body, tokenizer or _tokenizer(str(folder), None)
+    return load_body(base, revision)
+
+
+def saved_tokenizer(folder: Path) -> AnyTokenizer:
+    """The tokenizer that was saved with a judge."""
+    return tokenizer_in(folder, own=True) or _tokenizer(str(folder), None)
+
+
+def body_of(settings: Mapping[str, Any], *, plain: bool) -> Body:
+    """A body whose numbers are still to come, as ``settings`` (a config.json) describe it.
+    ``plain``: for scoring on a CPU, so without transformers where that is not needed."""
+    known = bert_settings(settings) if plain else None
+    if known is not None:
+        return empty_bert(known)
+    from transformers import AutoConfig, AutoModel
+
+    made: PreTrainedModel = AutoModel.from_config(  # type: ignore[no-untyped-call]
+        AutoConfig.for_model(**settings), trust_remote_code=False
+    )
+    return without_pooler(made)
+
+
+def settings_of(body: Body) -> dict[str, Any]:
+    """What ``body_of`` makes such a body of."""
+    if isinstance(body, BertBody):
+        return dict(body.config.written)
+    settings: dict[str, Any] = json.loads(body.config.to_json_string(use_diff=False))
+    for key in ("_name_or_path", "transformers_version"):  # of this machine, not of the judge
+        settings.pop(key, None)
+    return settings
+
+
+def _object(path: Path) -> dict[str, object]:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return found if isinstance(found, dict) else {}
+
+
+def _tokenizer(source: str, revision: str | None) -> PreTrainedTokenizerBase:
+    from transformers import AutoTokenizer
+
+    made: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+        source, revision=revision, trust_remote_code=False
+    )
+    return made
 
 
 @contextmanager

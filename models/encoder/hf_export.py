@@ -10,7 +10,6 @@ dimensions, which such a model does not know.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from medal_judges.dialogue import Dialogue
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.base.golden import golden_dialogues
 from medal_judges.models.base.judge import Judge
+from medal_judges.models.encoder.body import settings_of
 from medal_judges.models.encoder.judge import EncoderJudge
 
 KINDS = {
@@ -113,10 +113,10 @@ def _difference(judge: EncoderJudge, folder: Path) -> float:
 
 def _model_of(judge: EncoderJudge) -> Any:
     import torch
-    from transformers import AutoModelForSequenceClassification
+    from transformers import AutoConfig, AutoModelForSequenceClassification
 
     (dimension,) = judge.dimensions
-    config = deepcopy(judge.net.body.config)
+    config = AutoConfig.for_model(**settings_of(judge.net.body))
     config.num_labels, config.problem_type = 1, "regression"
     config.id2label, config.label2id = {0: dimension.name}, {dimension.name: 0}
     if config.model_type == "modernbert":

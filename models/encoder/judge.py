@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -29,12 +27,17 @@ from medal_judges.models.base.saving import (
     write_weights,
 )
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
+from medal_judges.models.device import torch_device
 from medal_judges.models.encoder.body import (
+    Body,
     body_hash,
+    body_of,
+    body_to_score,
     check_window,
     load_body,
     require_body,
-    without_pooler,
+    saved_tokenizer,
+    settings_of,
 )
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.net import EncoderNet, Logits
@@ -46,9 +49,7 @@ from medal_judges.models.encoder.turn_batch import (
     collate,
     collate_sequences,
 )
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+from medal_judges.models.tokenizer_file import AnyTokenizer
 
 TOKENIZER = "tokenizer"
 BODY = "body."  # begins the names of the body's weights in the net's
@@ -76,7 +77,7 @@ class EncoderJudge(NetworkJudge):
     def __init__(
         self,
         net: EncoderNet,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: AnyTokenizer,
         dimensions: Sequence[Dimension],
         *,
         name: str = "encoder",
@@ -122,10 +123,7 @@ class EncoderJudge(NetworkJudge):
             return
         write_weights(state, folder / WEIGHTS_NAME)
         self.tokenizer.save_pretrained(folder / TOKENIZER)
-        body = json.loads(self.net.body.config.to_json_string(use_diff=False))
-        for key in ("_name_or_path", "transformers_version"):  # of this machine, not of the judge
-            body.pop(key, None)
-        self.write_state(folder, body=body, turn_means=self.turn_means)
+        self.write_state(folder, body=settings_of(self.net.body), turn_means=self.turn_means)
 
     @classmethod
     def load(
@@ -137,34 +135,27 @@ class EncoderJudge(NetworkJudge):
         Raises JudgeLoadError when the weights are missing or do not fit the config, or the body is
         not the one that the judge was trained on.
         """
-        from transformers import AutoConfig, AutoModel, AutoTokenizer
-
         saved = read_config(folder)
         state = learned_state(saved)
         config, weights = EncoderConfig(**saved["encoder"]), folder / WEIGHTS_NAME
         dimensions, tensors = state["dimensions"], saved_shapes(weights)
-        tokenizer: PreTrainedTokenizerBase
         require_countable(saved["encoder"], len(tensors), folder)
+        plain = torch_device(device).type == "cpu" and config.attention in ("auto", "sdpa")
+
+        def with_nets(body: Body) -> EncoderNet:
+            return EncoderNet(body, body.config.hidden_size, config, dimensions)
+
         if config.save_body:
-            shape = AutoConfig.for_model(**saved["body"])
-
-            def built() -> EncoderNet:
-                body = AutoModel.from_config(shape, trust_remote_code=False)  # type: ignore[no-untyped-call]
-                return EncoderNet(without_pooler(body), shape.hidden_size, config, dimensions)
-
             require_countable(saved["body"], len(tensors), folder)
-            require_network(built, weights)
-            net = built()
-            tokenizer = AutoTokenizer.from_pretrained(folder / TOKENIZER, trust_remote_code=False)
+            require_network(lambda: with_nets(body_of(saved["body"], plain=plain)), weights)
+            net = with_nets(body_of(saved["body"], plain=plain))
+            tokenizer = saved_tokenizer(folder / TOKENIZER)
         else:
-            body, tokenizer = load_body(config.base, config.base_revision)
+            load = body_to_score if plain else load_body
+            body, tokenizer = load(config.base, config.base_revision)
             require_body(config.base, config.base_revision, saved["body_hash"], folder)
-            require_network(
-                lambda: EncoderNet(body, body.config.hidden_size, config, dimensions),
-                weights,
-                besides=BODY,
-            )
-            net = EncoderNet(body, body.config.hidden_size, config, dimensions)
+            require_network(lambda: with_nets(body), weights, besides=BODY)
+            net = with_nets(body)
         require_vocabulary(tokenizer, net.body, folder)
         load_weights(net, weights, besides="" if config.save_body else BODY)
         means, given = saved["turn_means"], "fp32" if dtype == "auto" else dtype

@@ -19,6 +19,8 @@ from medal_judges.models.encoder.turn_batch import TurnBatch
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
+    from medal_judges.models.encoder.bert_body import BertBody, BertSettings
+
 Logits = dict[str, Tensor]
 _FEATURE_LIMIT = 4.0  # standard deviations; real logs hold 600-turn dialogues and pasted pages
 
@@ -28,7 +30,7 @@ class EncoderNet(nn.Module):
 
     def __init__(
         self,
-        body: PreTrainedModel,
+        body: PreTrainedModel | BertBody,
         hidden: int,
         config: EncoderConfig,
         dimensions: Sequence[Dimension],
@@ -49,7 +51,7 @@ class EncoderNet(nn.Module):
         # Share of each member in each dimension's score; 0 where its feature group has no label.
         shares = [[e.weight] for e in config.feature_groups] or [[1.0]] * count
         self.shares: Tensor
-        self.register_buffer("shares", torch.tensor(shares).repeat(1, len(self.names)))
+        self.register_buffer("shares", torch.tensor([each * len(self.names) for each in shares]))
         self.reply: nn.ModuleList | None = None
         if config.reply is not None:
             width = config.reply.width
@@ -276,7 +278,7 @@ class SequenceNet(nn.Module):
         hidden: int,
         config: EncoderConfig,
         dimensions: Sequence[Dimension],
-        body: PretrainedConfig,
+        body: PretrainedConfig | BertSettings,
     ) -> None:
         super().__init__()
         self.dense = nn.Linear(hidden, hidden, bias=getattr(body, "classifier_bias", True))
@@ -285,8 +287,9 @@ class SequenceNet(nn.Module):
         if body.model_type == "modernbert":
             from transformers.activations import ACT2FN
 
-            self.activation = ACT2FN[body.classifier_activation]
-            self.norm = nn.LayerNorm(hidden, eps=body.norm_eps, bias=body.norm_bias)
+            shape: Any = body
+            self.activation = ACT2FN[shape.classifier_activation]
+            self.norm = nn.LayerNorm(hidden, eps=shape.norm_eps, bias=shape.norm_bias)
         self.dropout = nn.Dropout(config.dropout)
         self.heads = heads_of(dimensions, config.heads, hidden)
 

@@ -23,16 +23,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from medal_judges.models.encoder.bert_body import KINDS, first_position
+
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from medal_judges.models.encoder.body import Body
 
 logger = logging.getLogger(__name__)
 
 # Tokens of a pass: two megabytes of L2 hold them; 8,192 are a quarter slower in bf16.
 PASS_TOKENS = 2048
 _ROWS = 256
-# Layers of the same form and names; RoBERTa's positions start behind the padding's.
-_OFFSET_POSITIONS = {"bert": False, "roberta": True, "xlm-roberta": True}
 _ALLOWED = {torch.float32: 1e-4, torch.bfloat16: 0.05}  # of the largest value, in the trial
 _TRIAL = (3, 11, 11, 27)  # lengths of the trial's texts
 
@@ -94,7 +94,7 @@ class PackedBody:
     an operator, that is said once, nothing is kept, and the own forward is to be taken.
     """
 
-    def __init__(self, body: PreTrainedModel) -> None:
+    def __init__(self, body: Body) -> None:
         self.key, self.agrees = _state_of(body), False
         self.layers: list[_Layer] = []
         try:
@@ -109,10 +109,10 @@ class PackedBody:
             self.layers = []
             logger.warning("texts are read one padded batch at a time: %s", told)
 
-    def _lay_out(self, body: PreTrainedModel) -> None:
+    def _lay_out(self, body: Body) -> None:
         parts: Any = body
         config, self.embeddings = body.config, parts.embeddings
-        self.first = config.pad_token_id + 1 if _OFFSET_POSITIONS[config.model_type] else 0
+        self.first = first_position(config)
         self.layers = [
             _Layer(
                 heads=config.num_attention_heads,
@@ -157,7 +157,7 @@ class PackedBody:
         return _normalised(rows + parts.position_embeddings(places), _norm(parts.LayerNorm))
 
 
-def packed(body: PreTrainedModel, kept: PackedBody | None) -> PackedBody | None:
+def packed(body: Body, kept: PackedBody | None) -> PackedBody | None:
     """``body`` as it reads packed texts, or None where its own forward has to be taken: another
     family or device, or weights that are being trained.
 
@@ -169,9 +169,9 @@ def packed(body: PreTrainedModel, kept: PackedBody | None) -> PackedBody | None:
     return kept if kept is not None and kept.key == _state_of(body) else PackedBody(body)
 
 
-def _fits(body: PreTrainedModel) -> bool:
+def _fits(body: Body) -> bool:
     config = body.config
-    plain = config.model_type in _OFFSET_POSITIONS and not getattr(config, "is_decoder", False)
+    plain = config.model_type in KINDS and not getattr(config, "is_decoder", False)
     return (
         plain
         and config.hidden_act == "gelu"
@@ -185,7 +185,7 @@ def _fits(body: PreTrainedModel) -> bool:
     )
 
 
-def _difference(made: PackedBody, body: PreTrainedModel) -> float:
+def _difference(made: PackedBody, body: Body) -> float:
     """Largest difference of both ways' vectors of some made-up texts, as a share of the largest
     value."""
     ids = list(range(1, 1 + sum(_TRIAL)))
@@ -207,7 +207,7 @@ def _difference(made: PackedBody, body: PreTrainedModel) -> float:
     return float((found - own).abs().max() / own.abs().max())
 
 
-def _state_of(body: PreTrainedModel) -> tuple[tuple[int, int], ...]:
+def _state_of(body: Body) -> tuple[tuple[int, int], ...]:
     """Changes with the weights of ``body``: where they lie, and how often they were written."""
     return tuple(
         (weight.data_ptr(), 0 if weight.is_inference() else weight._version)

@@ -53,8 +53,9 @@ class ReplyModel(nn.Module):
         super().__init__()
         self.answer = nn.Linear(hidden, hidden, bias=False)
         self.next_turn = nn.Linear(hidden, hidden, bias=False)
-        nn.init.eye_(self.answer.weight)
-        nn.init.eye_(self.next_turn.weight)
+        for layer in (self.answer, self.next_turn):  # begins as the identity
+            nn.init.zeros_(layer.weight)
+            layer.weight.data.diagonal().fill_(1.0)
         self.context = nn.Sequential(
             nn.Linear(4 * hidden + features, width),
             nn.GELU(),

@@ -107,7 +107,8 @@ def agreements(
     there are several, in all together. Intervals are those of intervals.py. ``weights``: how rows
     count, see weights.py.
 
-    Raises MedalError for a dimension that no row has.
+    Raises MedalError for a dimension that no row has, and where rows state two scales of one: raw
+    answers of the two are no common measure.
     """
     known = dimensions_of(rows)
     for name in dimensions:
@@ -118,11 +119,24 @@ def agreements(
     langs = sorted({row.dialogue.lang for row in rows})
     agreed = []
     for name in dimensions or known:
+        _require_one_scale(rows, name)
         kind = kind_of(rows, name)
         for lang in [*langs, *([ALL] if len(langs) > 1 else [])]:
             chosen = [row for row in rows if lang in (ALL, row.dialogue.lang)]
             agreed.append(_agreement(chosen, name, kind, lang, weights))
     return agreed
+
+
+def _require_one_scale(rows: Sequence[LabelledDialogue], name: str) -> None:
+    scales = {scale for row in rows if (scale := row.scales.get(name)) is not None}
+    if len(scales) > 1:
+        told = " and ".join(
+            f"{scale[0]:g} to {scale[1]:g}" for scale in sorted(scales)[:2] if scale
+        )
+        raise MedalError(
+            f"answers to {name!r} are on several scales: {told}",
+            hint="bring them onto one scale, or take each part by itself",
+        )
 
 
 def dimensions_of(rows: Sequence[LabelledDialogue]) -> list[str]:

@@ -66,6 +66,8 @@ def answers_by_annotator(
         people = None if row.extra.get("labels_by") else row.extra.get("annotators")
         if not isinstance(people, list) or len(people) != len(row.labels[name]):
             return by_position
+        if any(person is None or not str(person).strip() for person in people):
+            return by_position  # those without a name are not one person
         named.append([str(person) for person in people])
         if len(set(named[-1])) < len(people):
             return by_position

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -71,10 +72,24 @@ def _known(names: tuple[str, ...], known: Sequence[str]) -> tuple[str, ...]:
 SurfaceFeatures = Annotated[tuple[str, ...], AfterValidator(partial(_known, known=FEATURE_NAMES))]
 TurnFeatures = Annotated[tuple[str, ...], AfterValidator(partial(_known, known=ALL_FEATURES))]
 
-# One character is one word in scripts written without spaces.
-_UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff"
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
-_SEPARATOR = re.compile(r"[\W_]+")
+# Scripts written without spaces are cut into pieces that say about as much as a word: as single
+# characters, three of which are one word of Japanese, an answer that takes up the user's word would
+# echo a phrase. Signs that are no letters (vowels in Hindi) belong to the letter before them.
+_KATAKANA = "\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
+_HIRAGANA = "\u3041-\u309f"
+_IDEOGRAPHS = "\u3005\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_OTHERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+_UNSPACED = _KATAKANA + _HIRAGANA + _IDEOGRAPHS + _OTHERS
+_SIGNS = "\u200c\u200d" + "".join(
+    chr(c)
+    for c in (*range(0x300, 0x1DFF), *range(0xA66F, 0xABFF))
+    if unicodedata.category(chr(c)).startswith("M")
+)
+_WORD = re.compile(
+    rf"[^\W{_UNSPACED}]+(?:[{_SIGNS}]+[^\W{_UNSPACED}]*)*"
+    rf"|[{_KATAKANA}]+|[{_HIRAGANA}]+|[{_IDEOGRAPHS}]{{1,2}}|[{_OTHERS}]{{1,3}}"
+)
+_SEPARATOR = re.compile(rf"(?:[^\w{_SIGNS}]|_)+")
 _QUESTION, _EXCLAMATION = re.compile(r"[?？؟]"), re.compile(r"[!！]")
 _ORDERS = (1, 2, 3)
 _WINDOW = 4
@@ -86,7 +101,8 @@ _NOTHING: dict[int, Grams] = {n: set() for n in _ORDERS}
 
 
 def words(text: str) -> list[str]:
-    """Lower-case words; single characters for Chinese, Japanese and Thai."""
+    """Lower-case words; in scripts without spaces runs of katakana or hiragana, two ideographs,
+    three characters of Thai, Lao, Burmese and Khmer."""
     return _WORD.findall(text.casefold())
 
 

@@ -94,8 +94,8 @@ def kept_turns(turns: Sequence[Turn], context: Context) -> list[int]:
 def turns_to_shorten(turns: Sequence[Turn], *, longest: int, dialogue: int) -> list[int]:
     """Indices of the assistant's turns of more than ``longest`` words.
 
-    None in a dialogue of ``dialogue`` words or fewer (ORALIS: 200 and 3,000). A CJK character is a
-    word.
+    None in a dialogue of ``dialogue`` words or fewer (ORALIS: 200 and 3,000); where no spaces are,
+    two ideographs are a word.
     """
     counts = [len(words(turn.content)) for turn in turns]
     if sum(counts) <= dialogue:

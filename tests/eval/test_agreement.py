@@ -349,3 +349,30 @@ def test_rows_with_one_answer_give_no_interval() -> None:
     assert alpha.reason == "no interval: 9 rows, fewer than 10"
     (more,) = agreements(rows_of("unsafe", [*pairs, (0, 0), *[(1, None)] * 40]))
     assert more.figures["alpha"].low is not None
+
+
+def test_answers_on_two_scales_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    write_records(
+        file,
+        [
+            {
+                "id": str(i),
+                "source": "mine",
+                "lang": "en",
+                "level": "dialogue",
+                "split": "test",
+                "group": str(i),
+                "dialogue": [
+                    {"role": "user", "content": "a"},
+                    {"role": "assistant", "content": "b"},
+                ],
+                "labels": {"overall": [top * 0.8, top * 0.6]},
+                "scales": {"overall": [0, top]},
+            }
+            for i, top in enumerate((5, 100, 5, 100))
+        ],
+    )
+    done = CliRunner().invoke(app, ["agreement", str(file), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 1 and not (tmp_path / "out").exists()
+    assert "several scales: 0 to 5 and 0 to 100" in str(done.exception)

@@ -77,6 +77,32 @@ def test_leanings_are_those_of_least_squares() -> None:
     assert leanings(answers.values) == pytest.approx(expected - expected.mean(), abs=1e-9)
 
 
+def test_annotators_without_a_name_are_not_one_person() -> None:
+    for nameless in (None, "", " "):
+        rows = [
+            parse_labelled(
+                {
+                    "id": str(i),
+                    "source": "mine",
+                    "lang": "en",
+                    "level": "dialogue",
+                    "split": "test",
+                    "group": str(i),
+                    "dialogue": [
+                        {"role": "user", "content": "a"},
+                        {"role": "assistant", "content": "b"},
+                    ],
+                    "labels": {"overall": [1 + i % 5, 1 + i % 4]},
+                    "scales": {"overall": [1, 5]},
+                    "annotators": ["ann", nameless],
+                }
+            )
+            for i in range(20)
+        ]
+        (agreed,) = agreements(rows)
+        assert (agreed.columns, list(agreed.each)) == (POSITIONS, [])
+
+
 def test_annotators_by_hand() -> None:
     """Strict answers one less than the others throughout: perfect, but for the leaning."""
     quality = np.tile(np.arange(1.0, 6.0), 4)

@@ -1,6 +1,7 @@
 """Surface measures by hand, and what they may not look at."""
 
 import math
+import unicodedata
 
 import numpy as np
 import pytest
@@ -51,10 +52,27 @@ def test_form() -> None:
     assert column("log_words", "one two three", "")[0] == pytest.approx(math.log(4))
 
 
-def test_characters_are_words_where_words_are_not_spaced() -> None:
-    assert words("我喜欢猫") == ["我", "喜", "欢", "猫"]
+def test_words_where_words_are_not_spaced() -> None:
+    assert words("我喜欢猫") == ["我喜", "欢猫"]
     assert words("Hello, WORLD") == ["hello", "world"]
-    assert words("我有iPhone手机") == ["我", "有", "iphone", "手", "机"]
+    assert words("我有iPhone手机") == ["我有", "iphone", "手机"]
+    assert words("コーヒーが好きです。") == ["コーヒー", "が", "好", "きです"]
+    assert words("ฉันชอบ") == ["ฉัน", "ชอบ"]
+
+
+def test_a_vowel_sign_ends_no_word() -> None:
+    assert words("मैं कॉफी पीता हूँ।") == ["मैं", "कॉफी", "पीता", "हूँ"]
+    assert words("السَّلَامُ عليكم") == ["السَّلَامُ", "عليكم"]
+    assert words(unicodedata.normalize("NFD", "Été à Genève")) == [
+        unicodedata.normalize("NFD", word) for word in ("été", "à", "genève")
+    ]
+    # One letter more, as Hindi writes it, makes another word and no near copy.
+    assert column("near_copy", "हाँ", "मैं कॉफी पीता हूँ", "हाँ", "मेरा कुत्ता पानी में है")[-1] == 0
+
+
+def test_taking_up_the_users_word_is_no_echo_in_japanese() -> None:
+    assert column("echo_3", "コーヒーを飲みます", "コーヒーはいいですね")[1] == 0
+    assert column("echo_3", "コーヒーを飲みます", "コーヒーを飲みますか")[1] > 0
 
 
 def test_a_turn_reads_no_later_turn() -> None:

@@ -115,6 +115,9 @@ _THING = re.compile(rf"(?:\b{words.THINGS}[ #.-]{{0,3}}|第)$", re.IGNORECASE)
 _RATED = re.compile(rf"\b{words.DETERMINERS}\s\w+\s$", re.IGNORECASE)  # "rate this response 4"
 _ATTRIBUTED = re.compile("|".join(words.ATTRIBUTIONS), re.IGNORECASE)
 _ATTRIBUTED_AFTER = re.compile(words.ATTRIBUTED_AFTER, re.IGNORECASE)
+_UNREAL = re.compile("|".join(words.UNREAL), re.IGNORECASE)
+_UNREAL_TURNS = re.compile(words.UNREAL_TURNS, re.IGNORECASE)
+_UNREAL_AFTER = re.compile(words.UNREAL_AFTER, re.IGNORECASE)
 _OWN_VOICE = re.compile(words.OWN_VOICE, re.IGNORECASE)
 _UNIT_AFTER = re.compile(rf"{BLANK}{UNITS}(?![钟析别享之])(?![{LETTER}])", re.IGNORECASE)
 _WORD_AFTER = re.compile(r"\s?-?([^\W\d_]+)")
@@ -167,6 +170,8 @@ def _weighed(
         objection = "quoted"
     elif reported(sentence) or _ATTRIBUTED_AFTER.match(after):
         objection = "reported"
+    elif evidence != "label" and (_unreal(sentence) or _UNREAL_AFTER.match(after)):
+        objection = "unreal"
     else:
         objection = _own_objection(c, window, after, evidence)
     return replace(c, evidence=evidence, objection=objection)
@@ -176,6 +181,12 @@ def reported(sentence: str) -> bool:
     """Whether ``sentence`` (up to a number) tells what somebody else said or wants."""
     said = [m.end() for m in _ATTRIBUTED.finditer(sentence)]
     return bool(said) and _OWN_VOICE.search(sentence, said[-1]) is None
+
+
+def _unreal(sentence: str) -> bool:
+    """Whether ``sentence`` (up to a number) speaks of a case that is not so, and has not turned."""
+    said = [m.end() for m in _UNREAL.finditer(sentence)]
+    return bool(said) and _UNREAL_TURNS.search(sentence, said[-1]) is None
 
 
 def _last(window: str, ends: re.Pattern[str]) -> str:

@@ -46,7 +46,7 @@ _ZH = f"[{ZH_DIGITS}]{{1,8}}"
 # label: behind a word for the score. verb: behind a verb of rating. share: of the scale's top.
 # points: its unit is that of a score. alone: on a line of its own. lead: the text begins with it.
 Evidence = Literal["label", "verb", "share", "points", "alone", "lead"]
-Objection = Literal["quoted", "reported", "negated", "bounded", "defined", "counted"]
+Objection = Literal["quoted", "reported", "unreal", "negated", "bounded", "defined", "counted"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,11 @@ _REFUSAL = re.compile(
     r"|抱歉|很抱歉|对不起|我(?:无法|不能)|作为(?:一个)?(?:ai|人工智能))",
     re.IGNORECASE,
 )
+# <score>4</score>, and marks of emphasis as HTML has them.
+_SCORE_TAG = re.compile(r"<(score|rating|grade|answer|label|mark)>(?=\s{0,8}[\d-])", re.IGNORECASE)
+_OTHER_TAG = re.compile(
+    r"</?(?:score|rating|grade|answer|label|mark|b|i|u|em|strong|p|br ?/?)>", re.I
+)
 _LIST_MARK = re.compile(
     r"^[ \t]{0,8}(?:[-•][ \t]{1,3})?\d{1,2}[.)、](?=[ \t]{1,8}\S)", re.MULTILINE
 )
@@ -59,6 +64,7 @@ def read_number(
         )
     if _REFUSAL.match(text):
         return ParsedAnswer(None, f"a refusal: {shown(text)}")
+    text = _untagged(text)
     plain = _without_scale(plain_text(text), scale)
     if binary and (word := _yes_or_no(text, plain, names)) is not None:
         return ParsedAnswer(word)
@@ -71,6 +77,7 @@ def read_number(
 def marked_values(text: str, scale: Scale, names: Sequence[str]) -> set[float | None]:
     """All values that ``text`` marks as a score, whoever says so: what a score that was found
     elsewhere in the answer must not contradict."""
+    text = _untagged(text)
     plain = _without_scale(plain_text(text), scale)
     numbers = candidates(text, plain, scale, names, binary=False)
     marked = [c for c in numbers if _is_marked(c) or (c.objection and c.evidence in _FORMAL)]
@@ -124,8 +131,8 @@ def _unmarked(numbers: Sequence[Number], loose: Sequence[Number]) -> str:
     objections = {c.objection for c in numbers}
     if objections & {"quoted", "reported"}:
         return "no number but in somebody else's words"
-    if objections & {"negated", "bounded"}:
-        return "no number but a bound, or one that is denied,"
+    if objections & {"negated", "bounded", "unreal"}:
+        return "no number but a bound, or one that is denied or only thought of,"
     return "no number"
 
 
@@ -145,6 +152,11 @@ def shown(text: str) -> str:
 
 
 # -- what is certainly no score --------------------------------------------------------------------
+
+
+def _untagged(text: str) -> str:
+    """``text`` with labels for tags that name a score, and blanks for those of layout; as long."""
+    return _blanked(_OTHER_TAG, _SCORE_TAG.sub(lambda tag: f" {tag[1]}:", text))
 
 
 def _without_scale(text: str, scale: Scale) -> str:

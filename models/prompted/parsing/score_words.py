@@ -25,7 +25,7 @@ RATES = (
     r"\b(?:can|could|should|would|will|may|might|must|is|be|was|been)\s(?:\w+\s){0,2}?"
     r"(?:rated|scored|given|graded|assigned|awarded|ranked)\b",
     r"\b(?:deserves?|earns?|merits?|warrants?|gets|receives|scores|lands at|comes to|sits at"
-    r"|lands on|worth)\b",
+    r"|lands on|worth|settled on|went with|opted for|chose)\b",
     r"\b(?:doy|daría|pongo|pondría|otorgo|otorgaría|asigno|asignaría|califico|calificaría|puntúo"
     r"|puntuaría|valoro|valoraría|evalúo|evaluaría|merece|obtiene|se lleva)\b",
     r"\b(?:ich|würde|vergebe|gebe|bewerte|verdient|erhält|bekommt|je|donne|donnerais|mets|mettrais"
@@ -41,6 +41,7 @@ CONCLUDES = (
     r"\b(?:also|daher|insgesamt|donc|au total|je dirais|portanto|então|quindi)",
     r"\b(?:but|sino|sondern|mais|mas|ma)\s(?:rather\s|plutôt\s)?(?:an?|une?|eine?|uma?)\s",
     r"(?:所以|因此|总体|总的来说|综上|我说)",
+    r"\bboxed",  # LaTeX, whose marks are blanks here
 )
 # Between a verb, a label or a conclusion and the number.
 SOFTENERS = (
@@ -84,6 +85,40 @@ BOUNDS = (
 )
 BOUNDS_AFTER = (
     r"\s?(?:or (?:more|higher|less|lower|above|below|so)\b|o (?:más|menos)\b|以上|以下)|-ish\b"
+)
+# The number would hold in a case that is not so, or is one that the rater let go: "had it been
+# polite, I would give a 5", "I was tempted to give a 5". What follows a turn is said in earnest.
+_NOT_SO = r"(?:were|was|had|hadn['’]t|weren['’]t|wasn['’]t|could have|would have)"
+UNREAL = (
+    rf"\bif\s(?!(?:i|we)\s(?:had to|were to|was to))(?:[\w'’]+\s){{1,5}}?{_NOT_SO}\b",
+    r"\b(?:had|were)\s(?:it|this|that|the|he|she|they|there)\s(?:\w+\s){0,4}?(?:been|not|listened"
+    r"|more|less|\w+ed)\b",
+    r"\b(?:i|we)(?:['’](?:d|ve|m))?\s(?:\w+\s){0,3}?(?:consider(?:ed|ing)?|tempted|hesitat\w{1,3}"
+    r"|wanted to|w(?:as|ere) (?:going|about|ready|willing) to|going to|intended|meant to|planned"
+    r"|thought (?:about|of)|debated|toyed)\b|\bit(?:['’]s| is| was) tempting\b",
+    r"\b(?:wäre|wären|hätte|hätten)\b|\bich\s(?:\w+\s){0,2}?(?:wollte|zögerte|überlegte|erwog|dachte)"
+    r"(?! nur| damit)\b|\b(?:wollte|zögerte|überlegte|erwog|dachte) ich\b",
+    r"\bs['’i]\s?(?:[\w'’]+\s){0,4}?(?:avait|avaient|était|étaient)\b",
+    r"\b(?:pensais|voulais|hésitais|hésité|songeais|failli)\b",
+    r"\bsi\s(?:\w+\s){0,4}?(?:hubiera|hubiese|fuera|fuese)\b|\b(?:pensé en|quise|dudé en)\b",
+    r"(?:^|[,;:]\s)\W?(?:yo\s|al principio\s|primero\s)?(?:pensaba|quería|iba a|estuve a punto)\b",
+    r"\bse\s(?:\w+\s){0,4}?(?:tivesse(?! (?:de|que))|fosse)\b|\b(?:pensei em|quis|hesitei)\b",
+    r"(?:^|[,;:]\s)\W?(?:eu\s|no início\s|primeiro\s)?(?:pensava|queria|ia)\b",
+    r"(?:本来|本來|本想|原本|原想|差点|差點|要不是|若不是|要是|若非|假如|假若|倘若"
+    r"|如果(?!(?:一定|必须|要|让|只)))",
+)
+UNREAL_TURNS = (
+    r"\b(?:but|however|yet|so|still|instead|finally|in the end|ultimately|though|aber|jedoch|doch"
+    r"|also|schließlich|mais|donc|finalement|pero|así que|al final|finalmente|mas|porém|então"
+    r"|no final)\b|但|不过|不過|可是|最后|最後|最终|最終|所以|现在|現在|只[能给給]"
+)
+# The same behind the number: "I would give a 5 if it were shorter".
+UNREAL_AFTER = (
+    r"[\s,，]{0,2}(?:(?:points?|stars?|geben|vergeben)\b[\s,]{0,2})?"
+    r"(?:(?:if|had|were|wenn|falls|si|se)\s(?!i\s|we\s|ich\s)|s['’i]\s?)[^.!?\n]{0,30}?"
+    r"\b(?:were|was|had|been|not|wäre|hätte|avait|était|hubiera|fuera|tivesse|fosse)\b"
+    r"|\s(?:is|was|would be|seems)\s(?:also |just |still |certainly )?(?:possible|conceivable"
+    r"|imaginable|arguable|too|excessive|tempting|unfair|wrong)\b"
 )
 # Behind a number that is explained: 5 means excellent.
 DEFINES = (

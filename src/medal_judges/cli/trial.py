@@ -62,6 +62,7 @@ def trial(
     named, settings = split_settings(judges or [])
     folders = _folders([name for name, _ in named], out) if save else []
     loaded = [_judge(name, own, device, dtype, max_cost) for name, own in named]
+    _require_apart(loaded)
     reading = reading_report(chats, out / "skipped.jsonl", [data] if data else [])
     with ProgressBar("on trial") as bar:
         done = run_trial(
@@ -141,6 +142,19 @@ def _judge(
     fresh = choice.without_cache().load if choice.speaks else None
     # Its settings are part of its name: medal trial geval geval fence=false shows both.
     return TrialJudge(slug(" ".join([called.judge, *settings])), judge, fresh)
+
+
+def _require_apart(judges: Sequence[TrialJudge]) -> None:
+    """Raise ConfigError for two judges whose settings do not tell them apart: a comparison of
+    ``fence=false`` with itself would say that a fence does nothing."""
+    known: dict[str, str] = {}
+    for one in judges:
+        signature = str(one.judge.signature())
+        if known.setdefault(signature, one.name) != one.name:
+            raise ConfigError(
+                f"{known[signature]} and {one.name} are one and the same judge",
+                hint="give both the setting that is compared, such as fence=true and fence=false",
+            )
 
 
 def _save(done: Trial, folders: Sequence[Path]) -> None:

@@ -57,6 +57,15 @@ def test_one_judge_in_two_settings_is_two_judges(tmp_path: Path) -> None:
     assert len(folders) == 2 and "repetition" in folders
 
 
+def test_a_setting_that_changes_nothing_is_no_second_judge(tmp_path: Path) -> None:
+    same = "name=repetition"  # as it is already
+    done = medal("repetition", "repetition", same, *TINY, "--out", str(tmp_path / "out"))
+    assert isinstance(done.exception, ConfigError) and "one and the same judge" in str(
+        done.exception
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     class Stopped(Oracle):
         def quality(self, request: ScoreRequest) -> float:

@@ -30,7 +30,7 @@ def test_shares_of_a_dialogue() -> None:
 
 
 def test_only_long_turns_of_the_assistant_in_long_dialogues_are_shortened() -> None:
-    turns = [Turn("user", "w " * 300), Turn("assistant", "w " * 250), Turn("assistant", "好" * 201)]
+    turns = [Turn("user", "w " * 300), Turn("assistant", "w " * 250), Turn("assistant", "好" * 401)]
     assert turns_to_shorten(turns, longest=200, dialogue=700) == [1, 2]
     assert turns_to_shorten(turns, longest=200, dialogue=751) == []
 

@@ -17,12 +17,18 @@ from medal_judges.dialogue import Turn
 from medal_judges.models.prompted.prompt import load_prompt
 
 NOTE = "note"
-# An opening bracket or one that looks like it, before a letter (Latin, Greek or Cyrillic, also
-# wide or mathematical), a slash, or the bar and marks that chat templates have behind it. Not
-# before others: `<3` is a heart, and 〈 opens a Chinese title.
+# An opening bracket or one that looks like it, before a letter, a slash, or the bar and marks that
+# chat templates have behind it. Not before others: `<3` is a heart, and 〈 opens a Chinese title.
+# What a reader hardly sees may stand between: blanks, joiners, accents and variation selectors.
+_GAP = r"[\s\u0300-\u036f\u200c\u200d\u20d0-\u20ff\u2800\ufe00-\ufe0f]{0,6}"
+_SLASH = r"[/／⁄∕⧸╱⟋]"
+_LETTER = (
+    r"(?:[^\W\d_\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]"
+    r"|[\u249c-\u24e9\U0001f110-\U0001f189])"
+)
 _OPENING = re.compile(
-    r"[<＜﹤‹〈⟨❮❬❰˂ᐸ≺⧼](?=\s{0,3}[/／⁄∕⧸╱\\|!?｜]?\s{0,3}"
-    r"[A-Za-z\u00c0-\u024f\u0370-\u052f\u1d00-\u1dbf\uff21-\uff3a\uff41-\uff5a\U0001d400-\U0001d7ff])"
+    rf"[<＜﹤‹〈⟨❮❬❰˂ᐸ≺⧼](?={_GAP}(?:{_SLASH}|[\\|!?｜∖╲⧵])?{_GAP}{_LETTER})"
+    rf"|[«≪⟪《⋖⪡≮](?={_GAP}{_SLASH}{_GAP}{_LETTER})"  # quotation marks, too: only before a slash
 )
 # Controls, soft hyphens, marks of direction, zero-width characters, tag characters and the further
 # variation selectors. Joiners (U+200C, U+200D) stay: Hindi, Persian and emoji need them.

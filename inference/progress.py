@@ -21,8 +21,7 @@ def scoring_bar(file: str) -> Iterator[Callable[[int], None]]:
 
 def kept_answers(judges: Sequence[Judge]) -> str | None:
     """How many of the answers that ``judges`` were given came from the cache; None for none."""
-    models = {id(model): model for judge in judges for model in judge.language_models()}
-    counts = [model.answer_counts() for model in models.values()]
+    counts = [judge.answer_counts() for judge in judges]
     kept, asked = sum(each.kept for each in counts), sum(each.asked for each in counts)
     if not kept:
         return None

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from medal_judges.dialogue import Dialogue
@@ -134,6 +134,17 @@ class ScoreReport:
             if value is not None:
                 self.sums[name] = self.sums.get(name, 0.0) + value
                 self.counts[name] += 1
+
+    def merge(self, other: ScoreReport) -> None:
+        """Add the counts of ``other``, of a part of the same run."""
+        for each in fields(self):
+            mine, more = getattr(self, each.name), getattr(other, each.name)
+            if isinstance(mine, Counter):
+                mine.update(more)
+            elif isinstance(mine, dict):
+                mine.update({name: mine.get(name, 0.0) + value for name, value in more.items()})
+            else:
+                setattr(self, each.name, mine + more)
 
     @property
     def next_try(self) -> str:

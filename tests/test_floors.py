@@ -37,6 +37,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ),
     ("inference",),
     ("inference.parallel", "inference.serving"),
+    ("inference.cluster",),
     ("data_prep",),
     ("training.config",),
     ("training.rows",),

@@ -106,7 +106,8 @@ class BenchmarkConfig(Config):
     """Everything ``medal benchmark`` does. ``weights``: ``curation`` makes figures of a selection
     by ``medal curate`` those of its pool. ``seed``: of random orders.
 
-    ``device``: of every judge whose ``options`` do not name another.
+    ``device``: of every judge whose ``options`` do not name another. ``workers``: processes that
+    judge; a judge that is asked through an API is always one.
     ``llm``: the language model of every judge whose YAML file has one and whose ``options`` do not
     name another. ``published``: papers whose figures stand beside ours (``diet``, ``meep``,
     ``medal``, ``oralis``).
@@ -119,6 +120,7 @@ class BenchmarkConfig(Config):
     min_coverage: float = Field(0.98, ge=0, le=1)
     disagreements: int = Field(6, ge=0)
     device: str | None = None
+    workers: int = Field(1, ge=1)
     llm: LLMConfig | None = None
     published: tuple[str, ...] = ()
     judges: tuple[JudgeConfig, ...] = ()

@@ -23,6 +23,7 @@ from medal_judges.eval.benchmark.config import (
 from medal_judges.eval.benchmark.published import check_published
 from medal_judges.eval.benchmark.sets import BenchmarkSet, load_injected, load_set
 from medal_judges.inference.judge_choice import choose_judge
+from medal_judges.inference.parallel.opening import opened
 from medal_judges.inference.predictions import judge_once
 from medal_judges.inference.progress import kept_answers
 from medal_judges.inference.scoring import ScoreOptions
@@ -171,9 +172,10 @@ def _judge_sets(run: BenchmarkRun, config: JudgeConfig, progress: Progress | Non
     choice = choice.with_options(**config.options)
     if choice.speaks and run.no_cache:
         choice = choice.without_cache()
-    judge = choice.load()
-    for name, (data, names) in _asked(run, config.dimensions).items():
-        _judge(run, config, judge, name, data, names, progress)
+    workers = 1 if choice.pays else run.config.workers
+    with opened(choice, workers, run.config.device) as judge:
+        for name, (data, names) in _asked(run, config.dimensions).items():
+            _judge(run, config, judge, name, data, names, progress)
     if line := kept_answers([judge]):
         run.kept.append(f"{config.name}: {line}")
 

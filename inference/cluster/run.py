@@ -1,8 +1,8 @@
 """``medal score --ray``: chats judged by a Ray cluster into a folder of parquet parts.
 
-Ray Data reads, schedules, retries what a lost process or machine had, and keeps what is done: a
-part is committed in two steps with the numbers of its rows beside it, so that a run that is started
-again judges only what no part has.
+Ray Data schedules, retries what a lost process or machine had, and keeps what is done: a part is
+committed in two steps with the numbers of its rows beside it, so that a run that is started again
+judges only what no part has.
 """
 
 from __future__ import annotations
@@ -10,35 +10,50 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from medal_judges import __version__
 from medal_judges.errors import ConfigError, MedalError, MissingExtraError
 from medal_judges.files import atomic_write
 from medal_judges.inference.judge_choice import JudgeChoice
+from medal_judges.inference.parallel.messages import JudgeLoaded
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport
-from medal_judges.judgement import Judgement, parse_judgement
+from medal_judges.judgement_parts import MANIFEST, PARTS, ROW, finished_parts, read_manifest
 from medal_judges.reading.options import ReadOptions
+from medal_judges.reading.report import ReadingReport
+
+if TYPE_CHECKING:
+    from medal_judges.inference.cluster.reading import InputFile
 
 T = TypeVar("T")
-MANIFEST = "manifest.json"
-_PARTS, _DONE = "parts", ".checkpoint"
+_DONE = ".checkpoint"
 ROWS_A_PART = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
     """``address``: of a cluster (``auto``, ``HOST:6379``), or ``local``. Each judge has ``cpus``
-    and ``gpus`` of a machine for itself; there are as many as fit, or ``judges``."""
+    and ``gpus`` of a machine for itself; there are as many as fit, at most ``judges``."""
 
     address: str
     judges: int | None = None
     cpus: float = 1
     gpus: float = 0
     rows_a_part: int = ROWS_A_PART
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRun:
+    """What a run did: what was judged, what was read, and by which judge."""
+
+    report: ScoreReport
+    reading: ReadingReport
+    judge: JudgeLoaded
 
 
 def score_on_ray(
@@ -48,49 +63,89 @@ def score_on_ray(
     cluster: ClusterOptions,
     options: ScoreOptions,
     chats: ReadOptions,
-) -> ScoreReport:
-    """Judge the chats of ``source`` (parquet, JSONL or a folder of such, which all machines see
-    under this name) into ``out``: parts/*.parquet and manifest.json.
+) -> ClusterRun:
+    """Judge the chats of ``source`` (a file, or a folder of such, which all machines see under this
+    name) into ``out``, see judgement_parts.py; bad rows are listed beside it.
 
     An unfinished run is resumed by part, a finished one only reported. Raises MedalError where
-    ``out`` is of another judge, input or options, and what a judge raises; ConfigError where it is
-    no folder.
+    ``out`` is of another judge, input or options, where a file is changed meanwhile, and what
+    reading and judging raise; ConfigError where ``out`` is no folder, or one that is read.
     """
     try:
         import ray
     except ImportError as error:
         raise MissingExtraError("ray", "ray", "medal score --ray") from error
     from medal_judges.inference.cluster.actor import described
+    from medal_judges.inference.cluster.finishing import finish, list_problems, report_of
+    from medal_judges.inference.cluster.reading import input_files
 
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"{out} is a file", hint="--ray writes a folder: give another --out")
-    start = time.perf_counter()
-    ray.init(address=cluster.address, log_to_driver=False, ignore_reinit_error=True)
-    try:
-        told = _own(lambda: ray.get(ray.remote(described).remote(choice, options)))
-        signature, names, window = told
-        manifest = _manifest(source, signature, names, options)
-        before = _settled(out, manifest, options.overwrite)
+    _require_own_folder(out, source)
+    files = input_files(source, chats)
+    options = replace(options, retry_failed=False)
+    with _connected(cluster.address):
+        task = ray.remote(num_cpus=cluster.cpus, num_gpus=cluster.gpus)(described)
+        loaded, names = _own(lambda: ray.get(task.remote(choice, options)))
+        signature = str(loaded.signature)
+        manifest = _manifest(files, signature, names, options, chats)
+        before, start = _settled(out, manifest, options.overwrite), time.perf_counter()
         if not before:
-            _judge(source, choice, out, cluster, options, chats, window)
-            _finish(out, manifest)
-    finally:
-        ray.shutdown()
-    report = ScoreReport()
-    for judgement in read_parts(out):
-        report.add(judgement)
+            _judge(files, (choice, options, signature), out, cluster, chats, loaded.window)
+            finish(out, manifest, several=len(files) > 1)
+            shutil.rmtree(out / _DONE, ignore_errors=True)
+        seconds = time.perf_counter() - start
+        counting = [ray.remote(report_of).remote(part) for part in finished_parts(out)]
+        report = ScoreReport()
+        for each in counting:
+            report.merge(_own(partial(ray.get, each)))
     report.resumed = report.total if before else 0
     report.dialogues = 0 if before else report.total
-    report.seconds = time.perf_counter() - start
-    return report
+    report.seconds = seconds
+    return ClusterRun(report, list_problems(out, report.total), loaded)
+
+
+def _require_own_folder(out: Path, source: str) -> None:
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"{out} is a file", hint="--ray writes a folder: give another --out")
+    read, written = Path(source).resolve(), out.resolve()
+    if read == written or read in written.parents:
+        raise ConfigError(
+            f"{out} lies in the folder that is read ({source})",
+            hint="what is written there would be read as chats: give another --out",
+        )
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[None]:
+    """A connection to the cluster. Raises MedalError where there is none, and where Ray itself
+    gives up."""
+    import ray
+    from ray.exceptions import RayError
+
+    try:
+        ray.init(address=address, log_to_driver=False)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise MedalError(
+            f"no Ray cluster at {address!r}: {said}",
+            hint="`ray status` shows the one of this machine; --ray local starts one for this run",
+        ) from error
+    try:
+        yield
+    except RayError as error:
+        said = (str(error).strip().splitlines() or [""])[-1]
+        raise MedalError(
+            f"the cluster ended the run: {type(error).__name__}: {said}",
+            hint="what has been written is kept; the same command resumes",
+        ) from error
+    finally:
+        ray.shutdown()
 
 
 def _judge(
-    source: str,
-    choice: JudgeChoice,
+    files: Sequence[InputFile],
+    judge: tuple[JudgeChoice, ScoreOptions, str],
     out: Path,
     cluster: ClusterOptions,
-    options: ScoreOptions,
     chats: ReadOptions,
     window: int,
 ) -> None:
@@ -98,7 +153,7 @@ def _judge(
     from ray.data.checkpoint import CheckpointConfig
 
     from medal_judges.inference.cluster.actor import ClusterJudge
-    from medal_judges.inference.cluster.reading import ROW, chat_rows
+    from medal_judges.inference.cluster.reading import chat_rows
 
     context = DataContext.get_current()
     context.checkpoint_config = CheckpointConfig(
@@ -106,77 +161,77 @@ def _judge(
         checkpoint_path=str((out / _DONE).absolute()),
         delete_checkpoint_on_success=False,
     )
-    pool = (
-        ActorPoolStrategy(size=cluster.judges)
-        if cluster.judges
-        else ActorPoolStrategy(min_size=1, max_size=_fitting(cluster))
-    )
-    judged = chat_rows(source).map_batches(
+    most = _most_judges(cluster)
+    judged = chat_rows(files, chats).map_batches(
         ClusterJudge,
-        fn_constructor_args=(choice, options, chats),
+        fn_constructor_args=judge,
         batch_format="pyarrow",
         batch_size=window,
-        compute=pool,
+        # A pool of a fixed size would hold all cores and leave none to read with.
+        compute=ActorPoolStrategy(min_size=1, max_size=most, initial_size=max(1, most - 1)),
         num_cpus=cluster.cpus,
         num_gpus=cluster.gpus or None,
     )
-    parts = str((out / _PARTS).absolute())
+    parts = str((out / PARTS).absolute())
     _own(lambda: judged.write_parquet(parts, min_rows_per_file=cluster.rows_a_part))
 
 
-def _fitting(cluster: ClusterOptions) -> int:
-    """Judges that the machines of the cluster have room for now."""
+def _most_judges(cluster: ClusterOptions) -> int:
+    """Judges that the machines of the cluster have room for now, at most those asked for."""
     import ray
 
     there = ray.cluster_resources()
     room = [there.get("CPU", 1) / cluster.cpus] if cluster.cpus else []
     room += [there.get("GPU", 0) / cluster.gpus] if cluster.gpus else []
-    return max(1, int(min(room)))
+    fitting = max(1, int(min(room)))
+    return fitting if cluster.judges is None else min(fitting, cluster.judges)
 
 
 def _own(run: Callable[[], T]) -> T:
     """``run()``; an error of ours that Ray carried from another machine is raised as it was."""
+    from ray.exceptions import RayError
+
     try:
         return run()
     except Exception as error:
-        cause: BaseException | None = error
-        while cause is not None:
-            inner = getattr(cause, "cause", None)
-            for each in (cause, inner):
-                if isinstance(each, MedalError) and hasattr(each, "message"):
-                    fresh = MedalError(each.message, hint=each.hint)
-                    vars(fresh).update({"exit_code": getattr(each, "exit_code", 2)})
-                    raise fresh from error
-            cause = cause.__cause__ or (inner if isinstance(inner, BaseException) else None)
+        waiting: list[BaseException | None] = [error]
+        while waiting:
+            each = waiting.pop(0)
+            if isinstance(each, MedalError) and not isinstance(each, RayError):
+                raise each from error
+            if each is not None:  # ``cause`` is that of Ray's own errors
+                waiting += [each.__cause__, getattr(each, "cause", None)]
         raise
 
 
 def _manifest(
-    source: str, signature: str, names: list[str], options: ScoreOptions
+    files: Sequence[InputFile],
+    signature: str,
+    names: Sequence[str],
+    options: ScoreOptions,
+    chats: ReadOptions,
 ) -> dict[str, object]:
-    asked = asdict(options)
-    asked.pop("overwrite")
-    asked.pop("retry_failed")
-    asked["dimensions"] = names
+    asked = asdict(options) | {"dimensions": names, "reading": asdict(chats)}
+    del asked["overwrite"], asked["retry_failed"]
     return {
-        "input": source,
+        "input": [asdict(file) for file in files],
         "judge": signature,
-        "asked": json.loads(json.dumps(asked)),
+        "asked": json.loads(json.dumps(asked, default=str)),
         "version": __version__,
     }
 
 
 def _settled(out: Path, manifest: Mapping[str, object], overwrite: bool) -> bool:
     """Whether ``out`` is finished already; else it is made ready to begin, or to go on."""
-    path = out / MANIFEST
-    if overwrite and path.exists():
+    there = read_manifest(out) if out.exists() else None
+    if overwrite and there is not None:
         shutil.rmtree(out)
-    if path.exists():
-        there = json.loads(path.read_text(encoding="utf-8"))
+        there = None
+    if there is not None:
         for name in ("input", "judge", "asked"):
-            if there.get(name) != manifest[name]:
+            if there[name] != manifest[name]:
                 raise MedalError(
-                    f"{out} was written with another {name}:\n    there: {there.get(name)}\n"
+                    f"{out} was written with another {name}:\n    there: {there[name]}\n"
                     f"    now:   {manifest[name]}",
                     hint="give another --out, or --overwrite to start again from the beginning",
                 )
@@ -185,33 +240,5 @@ def _settled(out: Path, manifest: Mapping[str, object], overwrite: bool) -> bool
         raise MedalError(
             f"{out} holds other files; it was left as it is", hint="give another --out"
         )
-    atomic_write(path, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+    atomic_write(out / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
     return False
-
-
-def _finish(out: Path, manifest: Mapping[str, object]) -> None:
-    """Name the parts and their rows in the manifest: a run with such is finished."""
-    from pyarrow.parquet import ParquetFile
-
-    parts = []
-    for part in _parts(out):
-        with ParquetFile(part) as file:
-            parts.append({"file": f"{_PARTS}/{part.name}", "rows": file.metadata.num_rows})
-    whole = {**manifest, "rows": sum(part["rows"] for part in parts), "parts": parts}
-    atomic_write(out / MANIFEST, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
-    shutil.rmtree(out / _DONE, ignore_errors=True)
-
-
-def _parts(out: Path) -> list[Path]:
-    return sorted((out / _PARTS).glob("*.parquet"))
-
-
-def read_parts(out: Path) -> Iterator[Judgement]:
-    """The judgements of a folder that ``score_on_ray`` wrote, part by part."""
-    from pyarrow.parquet import ParquetFile
-
-    for part in _parts(out):
-        with ParquetFile(part) as file:
-            for batch in file.iter_batches(4096, columns=["judgements"]):
-                for lines in batch.column(0).to_pylist():
-                    yield from (parse_judgement(json.loads(line)) for line in lines)

@@ -24,6 +24,7 @@ from medal_judges.inference.parallel.messages import (
 )
 from medal_judges.inference.parallel.places import environment
 from medal_judges.inference.parallel.worker import work
+from medal_judges.models.llm.protocol import AnswerCounts
 
 logger = logging.getLogger(__name__)
 
@@ -82,9 +83,11 @@ class JudgeCrew:
     ) -> None:
         self.choice = choice
         self.members: list[JudgeProcess] = list(others)
+        self.answers: dict[str, AnswerCounts] = {}  # of each process, also of one that died
         self._environments = list(environments)
         self._started = 0
         self._speaker: JudgeProcess | None = None  # whose log is shown; None: everybody's
+        self._first: JudgeLoaded | None = None  # the judge that all have to be
 
     def start(self) -> JudgeLoaded:
         """Start all and wait until each has its judge; what the judge is.
@@ -116,12 +119,13 @@ class JudgeCrew:
         self.members.append(JudgeProcess(name, ours, process))
 
     def _loaded(self, members: Sequence[JudgeProcess]) -> JudgeLoaded:
-        found: dict[str, JudgeLoaded] = {}
+        waiting = len(members)
         self._speaker = members[0]  # what loading warns of is the same for all
-        while len(found) < len(members):
+        while waiting:
             for member, reply in self.replies():
                 if isinstance(reply, JudgeLoaded):
-                    found[member.name] = reply
+                    waiting -= 1
+                    self._require_same(member, reply)
                 elif isinstance(reply, WorkerFailed):
                     raise reply.raised()
                 elif reply is None:
@@ -130,15 +134,18 @@ class JudgeCrew:
                         hint=_FEWER,
                     )
         self._speaker = None
-        first = found[members[0].name]
-        for name, other in found.items():
-            if other.signature != first.signature:
-                raise MedalError(
-                    f"{name} would score with other settings than {members[0].name}:\n"
-                    f"    {other.signature}\n    {first.signature}",
-                    hint="give --dtype, and the same versions of packages and files everywhere",
-                )
-        return first
+        assert self._first is not None
+        return self._first
+
+    def _require_same(self, member: JudgeProcess, loaded: JudgeLoaded) -> None:
+        """Also of one that takes another's place: the judge's files may have been changed."""
+        self._first = self._first or loaded
+        if loaded.signature != self._first.signature:
+            raise MedalError(
+                f"{member.name} would score with other settings than the first:\n"
+                f"    {loaded.signature}\n    {self._first.signature}",
+                hint="give --dtype, and the same versions of packages and files everywhere",
+            )
 
     def replies(self) -> Iterator[tuple[JudgeProcess, Reply | None]]:
         """What has come, waited for where nothing has: (process, reply), None for one that died,

@@ -15,8 +15,9 @@ from multiprocessing.connection import Connection
 from medal_judges.dialogue import Dialogue
 from medal_judges.dimension import Dimension
 from medal_judges.judgement import Judgement
-from medal_judges.models.base.judge import ScoreLevel
+from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.models.base.judged_languages import UnknownLanguage
+from medal_judges.models.llm.protocol import AnswerCounts
 from medal_judges.signature import Signature
 
 
@@ -35,8 +36,8 @@ class WindowTask:
 
 @dataclass(frozen=True, slots=True)
 class JudgeLoaded:
-    """A worker's judge is there, and this is what it is. ``asks_server``: its answers, or some of
-    them, come from a server."""
+    """A judge was loaded by another process, and this is what it is. ``asks_server``: its answers,
+    or some of them, come from a server. ``advice``: see Judge."""
 
     signature: Signature
     dimensions: tuple[Dimension, ...]
@@ -44,6 +45,20 @@ class JudgeLoaded:
     window: int
     token_budget: int
     asks_server: bool
+    advice: str | None
+
+    @classmethod
+    def of(cls, judge: Judge) -> JudgeLoaded:
+        """What ``judge`` is."""
+        return cls(
+            judge.signature(),
+            judge.dimensions,
+            judge.languages,
+            judge.window,
+            judge.token_budget,
+            any(model.limiter is not None for model in judge.language_models()),
+            judge.advice(),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +71,11 @@ class WindowProgress:
 
 @dataclass(frozen=True, slots=True)
 class WindowJudged:
-    """The judgements of a window, in order."""
+    """The judgements of a window, in order. ``answers``: of all windows of the process so far."""
 
     number: int
     judgements: list[Judgement]
+    answers: AnswerCounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge, Prediction, ScoreLevel, ScoreRequest
 from medal_judges.models.base.judged_languages import UnknownLanguage
 from medal_judges.models.batching import windows
+from medal_judges.models.llm.protocol import AnswerCounts
 from medal_judges.signature import Signature
 
 logger = logging.getLogger(__name__)
@@ -66,6 +67,15 @@ class JudgePool(Judge):
 
     def signature(self) -> Signature:
         return self._loaded.signature
+
+    def advice(self) -> str | None:
+        return self._loaded.advice
+
+    def answer_counts(self) -> AnswerCounts:
+        counts = AnswerCounts()
+        for each in self.crew.answers.values():
+            counts.add(kept=each.kept, asked=each.asked)
+        return counts
 
     def _stream(
         self,
@@ -173,6 +183,7 @@ class HandOut:
                 self._progress(reply.count)
         elif isinstance(reply, WindowJudged):
             member.given.remove(reply.number)
+            self._crew.answers[member.name] = reply.answers
             if self._under_way.pop(reply.number, None):  # else of a stream that was given up
                 self._done[reply.number] = reply.judgements
         elif isinstance(reply, WorkerFailed):

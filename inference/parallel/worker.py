@@ -37,7 +37,7 @@ def work(connection: Connection, choice: JudgeChoice, log_level: int) -> None:
     threading.Thread(target=_receive, args=(connection, tasks), daemon=True).start()
     try:
         judge = choice.load()
-        line.send(_loaded(judge))
+        line.send(JudgeLoaded.of(judge))
     except Exception as error:  # shown once, by the process that reads
         line.fail(None, error)
         return
@@ -47,7 +47,7 @@ def work(connection: Connection, choice: JudgeChoice, log_level: int) -> None:
         except Exception as error:
             line.fail(task.number, error)
         else:
-            line.send(WindowJudged(task.number, judged))
+            line.send(WindowJudged(task.number, judged, judge.answer_counts()))
 
 
 def _receive(connection: Connection, tasks: SimpleQueue[WindowTask | None]) -> None:
@@ -62,18 +62,6 @@ def _receive(connection: Connection, tasks: SimpleQueue[WindowTask | None]) -> N
         tasks.put(task)
         if task is None:
             return
-
-
-def _loaded(judge: Judge) -> JudgeLoaded:
-    asks_server = any(model.limiter is not None for model in judge.language_models())
-    return JudgeLoaded(
-        judge.signature(),
-        judge.dimensions,
-        judge.languages,
-        judge.window,
-        judge.token_budget,
-        asks_server,
-    )
 
 
 def _judged(judge: Judge, task: WindowTask, line: ReplyLine) -> list[Judgement]:

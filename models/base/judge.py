@@ -37,7 +37,7 @@ from medal_judges.models.base.judged_languages import (
 )
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import budget_batches, retry_on_oom, windows
-from medal_judges.models.llm.protocol import LanguageModel
+from medal_judges.models.llm.protocol import AnswerCounts, LanguageModel
 from medal_judges.signature import Signature
 
 ScoreLevel = Literal["dialogue", "turn", "last"]
@@ -131,6 +131,14 @@ class Judge(ABC):
     def language_models(self) -> list[LanguageModel]:
         """The language models that the judge speaks through; a hybrid's are its members'."""
         return []
+
+    def answer_counts(self) -> AnswerCounts:
+        """How many answers of its language models were kept from before, and how many asked for."""
+        counts = AnswerCounts()
+        for model in {id(each): each for each in self.language_models()}.values():
+            mine = model.answer_counts()
+            counts.add(kept=mine.kept, asked=mine.asked)
+        return counts
 
     def advice(self) -> str | None:  # noqa: B027  (most have none)
         """What to tell whoever has waited for its scores; None where nothing would be faster."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial as bound
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
@@ -17,6 +18,7 @@ from medal_judges.judgement_parquet import (
     read_parquet_rows,
     write_parquet_rows,
 )
+from medal_judges.judgement_parts import finished_parts, part_lines, read_manifest
 from medal_judges.judgement_table import TableColumns, cells_of, record_of
 
 if TYPE_CHECKING:
@@ -40,9 +42,11 @@ def is_table(path: str | Path) -> bool:
 
 
 def holds_judgements(path: str | Path) -> bool:
-    """Whether a file is one of judgements, by its columns or its first line. Raises DataError for a
-    file of lines that is empty."""
+    """Whether a file is one of judgements, by its columns or its first line, a folder by its
+    manifest. Raises DataError for a file of lines that is empty."""
     name = str(path).lower()
+    if Path(path).is_dir():
+        return read_manifest(Path(path)) is not None
     if name.endswith(PARQUET):
         return is_judgement_parquet(Path(path))
     if name.endswith(CSV):
@@ -62,7 +66,8 @@ def holds_judgements(path: str | Path) -> bool:
 
 
 def read_judgements(path: str | Path, *, partial: bool = False) -> Iterator[Judgement]:
-    """Stream the judgements of a file: parquet or CSV by its ending, else JSON lines (.gz too).
+    """Stream the judgements of a file: parquet or CSV by its ending, else JSON lines (.gz too); of
+    a folder of parts (``medal score --ray``), part by part.
 
     Two rows for one (id, turn) are an error. A CSV holds no distributions, contributions and
     details: of judgements that had some it is refused, but for ``partial``, which takes what is
@@ -84,19 +89,32 @@ def read_judgements(path: str | Path, *, partial: bool = False) -> Iterator[Judg
         seen.add(mark)
         return judgement
 
-    if not is_table(path):
+    if not (Path(path).is_dir() or is_table(path)):
         yield from read_records(path, parse)
         return
-    if not Path(path).is_file():
-        raise DataError(path, None, "no such file")
-    rows = (
-        read_csv_rows(path, partial) if str(path).lower().endswith(CSV) else read_parquet_rows(path)
-    )
-    for number, columns, cells in rows:
+    for file, number, record in _table_records(Path(path), partial):
         try:
-            yield parse(record_of(columns, cells))
+            yield parse(record())
         except RecordError as error:
-            raise DataError(path, number, error.message) from error
+            raise DataError(file, number, error.message) from error
+
+
+def _table_records(
+    path: Path, incomplete: bool
+) -> Iterator[tuple[Path, int, Callable[[], object]]]:
+    """(File, row, what makes its record) of each row of a table, or of a folder of parts."""
+    if path.is_dir():
+        for part in finished_parts(path):
+            for number, line in part_lines(part):
+                yield part, number, bound(load_json, line)
+        return
+    if not path.is_file():
+        raise DataError(path, None, "no such file")
+    name = path.name.lower()
+    for number, columns, cells in (
+        read_csv_rows(path, incomplete) if name.endswith(CSV) else read_parquet_rows(path)
+    ):
+        yield path, number, bound(record_of, columns, cells)
 
 
 class Judgements(Sequence[Judgement]):

@@ -7,11 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-import torch
 
 from medal_judges import Judge, ScoreOptions, read_dialogues
 from medal_judges.errors import ConfigError, DataError
@@ -20,9 +19,9 @@ from medal_judges.inference.parallel.crew import JudgeCrew, WorkerLostError
 from medal_judges.inference.parallel.opening import opened
 from medal_judges.inference.parallel.places import visible_gpus, worker_environments
 from medal_judges.inference.parallel.pool import JudgePool
+from medal_judges.inference.progress import kept_answers
 from medal_judges.inference.scoring import score_to_file
-
-from ..models.test_encoder import judge as encoder_judge
+from medal_judges.models.llm.protocol import AnswerCounts
 
 MEDAL = [sys.executable, "-m", "medal_judges", "score"]
 ROWS = 700  # three windows, the last of them not full
@@ -56,10 +55,12 @@ def chats(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("s.jsonl", ScoreOptions()),
+        ("s.jsonl", ScoreOptions(keep=("plan", "lang"))),
         ("s.jsonl.gz", ScoreOptions(level="last", dimensions=["repetitive"], token_budget=100)),
-        ("s.parquet", ScoreOptions(level="turn", keep=("plan", "lang"))),
-        ("s.csv", ScoreOptions(keep=("plan",))),
+        pytest.param(
+            "s.parquet", ScoreOptions(level="turn", keep=("plan", "lang")), marks=pytest.mark.slow
+        ),
+        pytest.param("s.csv", ScoreOptions(keep=("plan",)), marks=pytest.mark.slow),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -84,7 +85,7 @@ def test_few_and_no_dialogues(pool: JudgePool, tmp_path: Path) -> None:
 
 
 def test_a_stream_that_is_given_up_does_not_disturb_the_next(pool: JudgePool, chats: Path) -> None:
-    first = pool.score(read_dialogues(chats), level="turn")
+    first = pool.score(read_dialogues(chats), level="last")
     next(first)
     first.close()
     wanted = [*Judge.from_pretrained("repetition").score(read_dialogues(chats))]
@@ -107,15 +108,47 @@ def test_a_killed_process_is_told_and_its_window_handed_out_again(
     pool: JudgePool, chats: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     wanted = [*Judge.from_pretrained("repetition").score(read_dialogues(chats))]
-    for left in (1, 1):  # the second death leaves none: another is started
+    judged = pool.score(read_dialogues(chats))
+    member = pool.crew.members[0]
+    assert member.process is not None
+    os.kill(member.process.pid or 0, signal.SIGKILL)
+    assert [*judged] == wanted
+    assert len(pool.crew.members) == 1
+    assert f"{member.name} was killed (SIGKILL" in caplog.text
+    assert "want of memory" in caplog.text
+
+
+@pytest.mark.slow
+def test_where_none_is_left_another_is_started(chats: Path) -> None:
+    wanted = [*Judge.from_pretrained("length").score(read_dialogues(chats))]
+    with opened(choose_judge("length"), 2) as pool:
+        assert isinstance(pool, JudgePool)
         judged = pool.score(read_dialogues(chats))
-        member = pool.crew.members[0]
-        assert member.process is not None
-        os.kill(member.process.pid or 0, signal.SIGKILL)
+        for member in pool.crew.members:
+            assert member.process is not None
+            os.kill(member.process.pid or 0, signal.SIGKILL)
         assert [*judged] == wanted
-        assert len(pool.crew.members) == left
-        assert f"{member.name} was killed (SIGKILL" in caplog.text
-        assert "want of memory" in caplog.text
+        assert len(pool.crew.members) == 1
+
+
+@pytest.mark.slow
+def test_what_a_judge_advises_and_which_answers_were_kept_is_told_by_several(
+    tiny_llama: Path, tmp_path: Path
+) -> None:
+    boxed = choose_judge("boxed", device="cpu", dtype="fp32")
+    with opened(boxed, 2, "cpu") as pool:
+        assert pool.advice() == boxed.load().advice()
+        assert pool.answer_counts() == AnswerCounts()
+    dialogues = [*read_dialogues(write(tmp_path / "chats.jsonl", 4, words=1))]
+    asked = [f"llm.model={tiny_llama}", f"llm.cache={tmp_path / 'cache'}", "max_tokens=8"]
+    with opened(choose_judge("medal", asked), 2, "cpu") as pool:
+        first = [*pool.score(dialogues)]
+        asked_for = pool.answer_counts().asked
+        assert asked_for >= 3
+        assert pool.answer_counts().kept == 0
+        assert [each.scores for each in pool.score(dialogues)] == [each.scores for each in first]
+        assert pool.answer_counts() == AnswerCounts(kept=asked_for, asked=asked_for)
+        assert f"{asked_for} of {2 * asked_for} answers were kept" in (kept_answers([pool]) or "")
 
 
 @pytest.mark.slow
@@ -186,15 +219,17 @@ def children(pid: int) -> list[int]:
     return [int(each) for each in found]
 
 
+def require_gone(pids: Sequence[int]) -> None:
+    for _ in range(500):
+        if not any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids):
+            return
+        time.sleep(0.02)
+    pytest.fail("a worker outlives the run")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "kill all",
-        pytest.param("kill reader", marks=pytest.mark.slow),
-        pytest.param("interrupt", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("kind", ["kill all", "kill reader", "interrupt"])
+@pytest.mark.slow
 def test_a_run_that_is_ended_is_resumed_by_any_number(kind: str, tmp_path: Path) -> None:
     chats, out = write(tmp_path / "chats.jsonl", 6000), tmp_path / "out.jsonl"
     options = [chats, "--judge", "length", "--min-coverage", 0, "--out"]
@@ -211,12 +246,7 @@ def test_a_run_that_is_ended_is_resumed_by_any_number(kind: str, tmp_path: Path)
     if kind == "interrupt":
         assert run.returncode == 130
         assert said.count("run the same command again to resume") == 1
-    for _ in range(500):
-        if not any(Path(f"/proc/{pid}/cmdline").exists() for pid in workers):
-            break
-        time.sleep(0.02)
-    else:
-        pytest.fail("a worker outlives the run")
+    require_gone(workers)
     assert 0 < out.read_bytes().count(b"\n") < 6000
     again = start(*options, out, "--workers", 2)
     said = again.communicate(timeout=120)[1]
@@ -242,6 +272,10 @@ def test_standard_input_and_output(chats: Path) -> None:
 
 @pytest.mark.slow
 def test_a_network_scores_the_same_bits_also_when_resumed(tiny_bert: Path, tmp_path: Path) -> None:
+    import torch
+
+    from ..models.test_encoder import judge as encoder_judge
+
     torch.set_num_threads(1)
     made = encoder_judge(tiny_bert)
     made.save_pretrained(tmp_path / "judge")

@@ -28,6 +28,7 @@ def benchmark(
         ),
     ] = None,
     device: opt.Device = None,
+    workers: opt.Workers = 1,
     weights: opt.Weights = None,
     offline: opt.Offline = False,
     retry_failed: opt.RetryFailed = False,
@@ -43,7 +44,8 @@ def benchmark(
     from medal_judges.eval.benchmark.compute import under_floor
     from medal_judges.eval.benchmark.terminal import print_benchmark
 
-    named = {"weights": weights, "output_dir": out, "device": device}
+    several = workers if workers > 1 else None
+    named = {"weights": weights, "output_dir": out, "device": device, "workers": several}
     changed = [f"{name}={value}" for name, value in named.items() if value]
     with ProgressBar("judging") as bar:
         run, figures = run_benchmark(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -23,6 +23,7 @@ from medal_judges.inference.progress import scoring_bar, show_kept
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
 from medal_judges.jsonl import STDIN, to_line
 from medal_judges.models.base.judge import Judge
+from medal_judges.reading.arrow_rows import HUB
 from medal_judges.reading.dialogues import dialogues_of
 from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import ReadingReport, list_beside
@@ -78,7 +79,7 @@ def score(
     asked = (level, dimension, token_budget, unknown_language, overwrite, retry_failed)
     options = ScoreOptions(*asked, keep or (), detect_language)
     if ray is not None and not dry_run:
-        return _on_ray(file, choice, options, chats, (ray, out, workers, min_coverage))
+        return _on_ray(file, choice, options, chats, (ray, out, workers, device, min_coverage))
     listed = None if out == "-" or dry_run else list_beside(out)
     with opened(choice, 1 if dry_run else workers, device) as loaded:
         reading = reading_report(chats, listed, [file])
@@ -90,7 +91,7 @@ def score(
         report = write(file, dialogues, loaded, options, Path(out))
     report.left_out = reading.count
     show_reading(reading, always=True)
-    _show(report, min_coverage, loaded)
+    _show(report, min_coverage, loaded.languages, loaded.advice())
     show_kept([loaded])
     report.require_coverage(min_coverage)
 
@@ -129,15 +130,20 @@ def _on_ray(
     choice: JudgeChoice,
     options: ScoreOptions,
     chats: ReadOptions,
-    how: tuple[str, str, int, float],
+    how: tuple[str, str, int, str | None, float],
 ) -> None:
     from medal_judges.inference.cluster.run import ClusterOptions, score_on_ray
 
-    address, out, workers, min_coverage = how
-    if "-" in (file, out):
+    address, out, workers, device, min_coverage = how
+    if "-" in (file, out) or file.startswith(HUB):
         raise ConfigError(
             "--ray reads files that all machines see, and writes a folder",
-            hint="give a parquet or JSONL file or a folder of such, and --out FOLDER",
+            hint="give a file of chats or a folder of such, and --out FOLDER",
+        )
+    if options.retry_failed:
+        raise ConfigError(
+            "--retry-failed is of one process: what is written on a cluster is not judged again",
+            hint="leave it out, or start again with --overwrite",
         )
     if choice.pays:
         raise ConfigError(
@@ -145,20 +151,24 @@ def _on_ray(
             "never tried across machines",
             hint="leave --ray out: one process asks the server side by side",
         )
-    cluster = ClusterOptions(address, judges=workers if workers > 1 else None)
+    gpus = 1 if device is not None and device.startswith("cuda") else 0
+    cluster = ClusterOptions(address, workers if workers > 1 else None, gpus=gpus)
     with only_run(out):
-        report = score_on_ray(file, choice, Path(out), cluster, options, chats)
-    _show(report, min_coverage, None)
-    report.require_coverage(min_coverage)
+        run = score_on_ray(file, choice, Path(out), cluster, options, chats)
+    show_reading(run.reading, always=True)
+    _show(run.report, min_coverage, run.judge.languages, run.judge.advice)
+    run.report.require_coverage(min_coverage)
 
 
-def _show(report: ScoreReport, floor: float, judge: Judge | None) -> None:
+def _show(
+    report: ScoreReport, floor: float, languages: Sequence[str] | None, advice: str | None
+) -> None:
     """Counts and speed on standard error; mean scores only when coverage holds."""
     console = wide_console(stderr=True)
-    for line in report.lines(None if judge is None else judge.languages):
+    for line in report.lines(languages):
         console.print(line, highlight=False, soft_wrap=True)
-    if judge is not None and report.seconds > _LONG and (told := judge.advice()):
-        console.print(f"  {told}", highlight=False, soft_wrap=True)
+    if advice is not None and report.seconds > _LONG:
+        console.print(f"  {advice}", highlight=False, soft_wrap=True)
     if report.coverage is not None and report.coverage >= floor:
         table = Table("dimension", "mean", "n")
         for name, count in report.counts.items():

@@ -1,8 +1,10 @@
 """In which precision an encoder judge scores where ``dtype="auto"`` leaves that to the hardware.
 
-bf16 is taken where three things hold: the device says that it multiplies bf16, a trial on the
-golden dialogues was faster in it, and no score of theirs moved by more than ``MOVED`` of its scale.
-The trial takes about a second and is kept in the cache for this judge, CPU and version of torch.
+bf16 is taken where four things hold: the device says that it multiplies bf16, a trial on the golden
+dialogues was faster in it, and of all their beginnings no score moved by more than ``MOVED`` of its
+scale and their order stayed (Spearman of at least ``ORDER``). The trial takes seconds and is
+kept in the cache for this judge, CPU and version of torch, unless the machine was too busy for its
+times to be believed.
 
 ``auto`` is not the default: the same command would give numbers that differ in the third digit on
 two machines, a file begun on one could not be resumed on the other, and a gate in CI could pass
@@ -13,19 +15,23 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import platform
 import time
+from collections.abc import Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from medal_judges.files import atomic_write, cache_folder
 from medal_judges.models.base.golden import golden_dialogues
 from medal_judges.signature import content_hash
+from medal_judges.stats.correlation import weighted_spearman
 
 if TYPE_CHECKING:
     from medal_judges.models.base.learned import NetworkJudge
@@ -33,24 +39,31 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOVED = 0.02  # share of the scale; golden scores in bf16 are held to the same (golden.py)
+ORDER = 0.999
 FASTER = 1.2
-_ROUNDS = 3
-FORMAT = 1
+_ROUNDS, _MOST = 3, 9  # timings of each precision: as many as it takes until the best two agree
+_STEADY = 1.1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
 class PrecisionTrial:
     """``speedup``: how many times as fast as fp32 bf16 was. ``deviation``: the largest difference
-    of a golden dialogue's score as a share of its scale."""
+    of a score as a share of its scale. ``spearman``: the lowest of a dimension, None where none is
+    defined. ``steady``: whether the same was timed twice."""
 
     speedup: float
     deviation: float
+    spearman: float | None
+    steady: bool = True
 
     @property
     def refused(self) -> str | None:
         """Why bf16 is not taken; None where it is."""
         if not self.deviation <= MOVED:
             return f"bf16 moves its scores by more than {MOVED:.0%} of the scale"
+        if self.spearman is not None and not self.spearman >= ORDER:
+            return f"bf16 changes the order of its scores (Spearman below {ORDER})"
         return None if self.speedup >= FASTER else "bf16 is no faster here"
 
 
@@ -79,7 +92,10 @@ def place_by_trial(judge: NetworkJudge, revision: str) -> None:
         trial = _kept(file)
         if trial is None:
             trial = tried(judge)
-            atomic_write(file, json.dumps(asdict(trial)) + "\n")
+            if trial.steady:
+                atomic_write(file, json.dumps(asdict(trial)) + "\n")
+            else:
+                logger.info("the machine is busy: bf16 will be tried again next time")
         refused = trial.refused
     judge.precision_note = refused
     if refused is None:
@@ -89,27 +105,43 @@ def place_by_trial(judge: NetworkJudge, revision: str) -> None:
 
 
 def tried(judge: NetworkJudge) -> PrecisionTrial:
-    """The golden dialogues scored by ``judge`` in fp32 and by a copy of it in bf16, in turns."""
+    """The golden dialogues up to each turn of the assistant, scored by ``judge`` in fp32 and by a
+    copy of it in bf16, in turns."""
     half = copy(judge)
     half.net = deepcopy(judge.net)
     half.place(judge.device, "bf16")
-    dialogues = golden_dialogues()
+    dialogues = [d.upto(turn) for d in golden_dialogues() for turn in d.assistant_turns]
     seconds: dict[str, list[float]] = {"fp32": [], "bf16": []}
     scores = {}
-    for _ in range(1 + _ROUNDS):  # the first of each lays out weights
+    for number in range(1 + _MOST):  # the first of each lays out weights
         for each in (judge, half):
             start = time.perf_counter()
             found = list(each.score(dialogues, unknown_language="allow", detect_language=False))
-            seconds[each.dtype].append(time.perf_counter() - start)
+            if number:
+                seconds[each.dtype].append(time.perf_counter() - start)
             scores[each.dtype] = [dict(one.scores) for one in found]
-    spans = {d.name: d.high - d.low for d in judge.dimensions}
-    moved = [
-        abs((one[name] or 0.0) - (other[name] or 0.0)) / spans[name]
-        for one, other in zip(scores["fp32"], scores["bf16"], strict=True)
-        for name in one
-    ]
-    fastest = {name: min(each[1:]) for name, each in seconds.items()}
-    return PrecisionTrial(fastest["fp32"] / fastest["bf16"], max(moved))
+        if number >= _ROUNDS and _steady(seconds):
+            break
+    moved, orders = [], []
+    for dimension in judge.dimensions:
+        one, other = (
+            np.array([row[dimension.name] or 0.0 for row in scores[name]]) for name in seconds
+        )
+        moved.append(float(np.abs(one - other).max()) / (dimension.high - dimension.low))
+        orders.append(float(weighted_spearman(one, other, np.ones((1, len(one))))[0]))
+    fastest = {name: min(each) for name, each in seconds.items()}
+    return PrecisionTrial(
+        fastest["fp32"] / fastest["bf16"],
+        max(moved),
+        min((order for order in orders if not math.isnan(order)), default=None),
+        _steady(seconds),
+    )
+
+
+def _steady(seconds: Mapping[str, Sequence[float]]) -> bool:
+    """Whether the two best times of each precision agree."""
+    best = [sorted(each)[:2] for each in seconds.values()]
+    return all(second <= _STEADY * first for first, second in best)
 
 
 def advice(judge: NetworkJudge) -> str | None:

@@ -1,6 +1,7 @@
 """dtype auto: tried once, kept, refused with a reason; bf16 stays near fp32."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -45,23 +46,44 @@ def test_a_trial_is_made_once_and_its_answer_kept(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(precision, "reports_bf16", lambda device: True)
+    monkeypatch.setattr(precision, "_STEADY", math.inf)  # whatever else the machine does
     boxed("auto")
     (file,) = cache.iterdir()
     found = json.loads(file.read_text())
     assert found["speedup"] > 0
     assert 0 < found["deviation"] < precision.MOVED
+    assert precision.ORDER <= found["spearman"] <= 1
     made: list[object] = []
     monkeypatch.setattr(precision, "tried", made.append)
     # Tried on this machine or on one without AMX: what was found is what is done.
     for told, dtype in (
-        ({"speedup": 3.0, "deviation": 0.001}, "dtype:bf16|"),
-        ({"speedup": 1.0, "deviation": 0.001}, "dtype:fp32 (auto: bf16 is no faster here)|"),
-        ({"speedup": 3.0, "deviation": 0.3}, "dtype:fp32 (auto: bf16 moves its scores by more"),
-        ({"speedup": 3.0, "deviation": float("nan")}, "dtype:fp32 (auto: bf16 moves its scores"),
+        ({}, "dtype:bf16|"),
+        ({"spearman": None}, "dtype:bf16|"),  # every score the same: there is no order
+        ({"speedup": 1.0}, "dtype:fp32 (auto: bf16 is no faster here)|"),
+        ({"deviation": 0.3}, "dtype:fp32 (auto: bf16 moves its scores by more"),
+        ({"deviation": float("nan")}, "dtype:fp32 (auto: bf16 moves its scores"),
+        ({"spearman": 0.998}, "dtype:fp32 (auto: bf16 changes the order of its scores"),
     ):
-        file.write_text(json.dumps(told))
+        fine = {"speedup": 3.0, "deviation": 0.001, "spearman": 0.9999}
+        file.write_text(json.dumps(fine | told))
         assert dtype in str(boxed("auto").signature())
     assert not made
+
+
+def test_times_of_a_busy_machine_are_taken_again_and_not_kept(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "reports_bf16", lambda device: True)
+    assert precision._steady({"fp32": [4.0, 9.0, 4.1], "bf16": [2.0, 1.9, 7.0]})
+    assert not precision._steady({"fp32": [4.0, 9.0, 4.1], "bf16": [1.0, 1.9, 7.0]})
+    asked: list[dict[str, list[float]]] = []
+    monkeypatch.setattr(precision, "_steady", lambda seconds: bool(asked.append(seconds)))
+    assert not precision.tried(boxed("fp32")).steady
+    assert {len(each) for each in asked[-1].values()} == {precision._MOST}
+    unsteady = precision.PrecisionTrial(1.0, 0.001, 1.0, steady=False)
+    monkeypatch.setattr(precision, "tried", lambda judge: unsteady)
+    assert boxed("auto").dtype == "fp32"
+    assert not cache.exists()
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[1]", '{"speedup": 3.0}'])
@@ -69,7 +91,7 @@ def test_a_damaged_answer_is_tried_again(
     cache: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(precision, "reports_bf16", lambda device: True)
-    found = precision.PrecisionTrial(2.0, 0.001)
+    found = precision.PrecisionTrial(2.0, 0.001, 1.0)
     monkeypatch.setattr(precision, "tried", lambda judge: found)
     boxed("auto")
     (file,) = cache.iterdir()

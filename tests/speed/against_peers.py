@@ -1,15 +1,21 @@
-"""``medal score`` beside other ways to read the same turns with the same encoder, in one run.
+"""``medal score`` beside other ways to read the same turns with the same encoder.
 
-    python tests/speed/against_peers.py run RESULTS.jsonl --peers PYTHON [--chats 300] [--only WORD]
+    python tests/speed/against_peers.py run RESULTS.jsonl ROW [ROW ...] --peers PYTHON [--chats 300]
+    python tests/speed/against_peers.py agree RESULTS.jsonl [--chats 300]
+    python tests/speed/against_peers.py cold RESULTS.jsonl [--times 5]
     python tests/speed/against_peers.py table RESULTS.jsonl [--keep]
 
-Every row is a process of its own and one line of RESULTS; the same command goes on after the last
-row that stands there. Peers get the distinct turns (MiniLM, chit-chat, none longer than the judge's
-window) and give vectors; ``medal score`` reads chats from a file, and besides measures turns, gives
-scores and writes them. Agreement is of the scores that the embedded judge gives with a peer's
-vectors, with those of ``medal score`` in fp32. ``--peers`` names a Python with
-sentence-transformers, optimum's ONNX and OpenVINO backends and nncf, whose transformers is an older
-one than ours.
+Every row is a process of its own. A run is one stretch: ``medal score`` in the precisions of the
+rows asked for (int8: bf16), then those rows (parts of their names), each a line of RESULTS; a
+row's ratio is to the ``medal score`` of its own stretch: the machine is not equally fast at all
+times. The table has each row's last stretch, and the ratios of all.
+Peers get the distinct turns (MiniLM, chit-chat, none longer than the judge's window) and give
+vectors; ``medal score`` reads chats from a file, and besides measures turns, gives scores and
+writes them. Agreement is of the scores that the embedded judge gives with a peer's vectors, with
+those of ``medal score`` in fp32: ``agree`` tells it of the last vectors of each peer.
+``--peers`` names a Python with sentence-transformers, optimum's ONNX and OpenVINO backends and
+nncf, whose transformers is an older one than ours; what they export lies in the folder
+RESULTS.exported, and is made by the first run that asks for it.
 """
 
 from __future__ import annotations
@@ -46,7 +52,7 @@ ELSEWHERE = ("onnx", "openvino")  # backends of the peers' own Python
 HEADER = (
     "",
     "tokens/s",
-    "share of the bare forward",
+    "medal score beside it, times as fast",
     "dialogues/s",
     "start-up, s",
     "peak, MB",
@@ -117,72 +123,105 @@ def against(exact: list[float], found: list[float]) -> dict[str, float]:
     return {"difference": largest, "spearman": float(spearmanr(exact, found).statistic)}
 
 
-def run(results: Path, peers: str, count: int, only: str) -> None:
-    known = (
-        [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
-    )
-    done = {row["row"] for row in known}
+def run(results: Path, peers: str, count: int, asked: Sequence[str]) -> None:
+    names = [name for name in PEERS if any(word in name for word in asked)]
+    precisions = [reference(name) for name in names] or list(OURS.values())
     judge = Judge.from_pretrained("boxed", device="cpu")
     assert isinstance(judge, EncoderJudge)
     chats, texts, pieces = chosen(count, judge)
-    tokens = sum(map(len, pieces))
-    scores_file = results.with_suffix(".scores.json")
+    facts = {"chats": count, "turns": len(texts), "tokens": sum(map(len, pieces))}
+    facts["stretch"] = int(time.time())
+    kept = beside(results)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         write_records(place / "chats.jsonl", chats)
-        write_records(place / "ten.jsonl", chats[:10])
         (place / "texts.json").write_text(json.dumps(texts))
-
-        def keep(name: str, row: dict[str, Any]) -> None:
-            line = {"row": name, "chats": count, "turns": len(texts), "tokens": tokens, **row}
-            with results.open("a") as out:
-                out.write(json.dumps(line) + "\n")
-            print(json.dumps(line), flush=True)
-
         for name, dtype in OURS.items():
-            if name not in done and only in name:
+            if dtype in precisions:
                 row, scores = scored(place, place / "chats.jsonl", dtype)
-                if dtype == "fp32":
-                    scores_file.write_text(json.dumps(scores))
-                exact = json.loads(scores_file.read_text())
-                keep(name, row | against(exact, scores))
-        if COLD not in done and only in COLD:
-            rows = [scored(place, place / "ten.jsonl", "fp32")[0] for _ in range(3)]
-            keep(COLD, min(rows, key=lambda row: float(row["wall"])))
-        exact = json.loads(scores_file.read_text())
-        for name in PEERS:
-            if name in done or only not in name:
-                continue
+                (kept / f"{dtype}.{count}.json").write_text(json.dumps(scores))
+                keep(results, {"row": name, **facts, **row})
+        for name in names:
             python = peers if any(word in name for word in ELSEWHERE) else sys.executable
-            script, vectors = str(Path(__file__).with_name("peer_encoder.py")), place / "v.npy"
-            vectors.unlink(missing_ok=True)
-            model = resolve("embedded:minilm")
-            given = [name, model, str(place / "texts.json"), str(vectors)]
+            given = [name, resolve("embedded:minilm"), str(place / "texts.json")]
+            given += [str(kept / f"{name}.{count}.npy"), str(kept)]
             try:
+                script = str(Path(__file__).with_name("peer_encoder.py"))
                 told, _, peak = timed([python, script, *given])
             except subprocess.CalledProcessError as error:  # a row that is missing says "not run"
                 print(f"{name}: {error.output[-1500:]}", flush=True)
                 continue
             row = json.loads(told.splitlines()[-1]) | {"peak": peak}
-            if vectors.exists():
-                row |= agreement(judge, chats, pieces, np.load(vectors), exact)
-            keep(name, row)
+            keep(results, {"row": name, **facts, **row})
+
+
+def agree(results: Path, count: int) -> None:
+    judge = Judge.from_pretrained("boxed", device="cpu")
+    assert isinstance(judge, EncoderJudge)
+    chats, _, pieces = chosen(count, judge)
+    kept = beside(results)
+    exact = json.loads((kept / f"fp32.{count}.json").read_text())
+    for name, dtype in OURS.items():
+        found = json.loads((kept / f"{dtype}.{count}.json").read_text())
+        keep(results, {"row": name, "agreement": against(exact, found)})
+    for name in PEERS:
+        if (vectors := kept / f"{name}.{count}.npy").exists():
+            found = agreement(judge, chats, pieces, np.load(vectors), exact)
+            keep(results, {"row": name, "agreement": found})
+
+
+def beside(results: Path) -> Path:
+    """The folder of what peers exported, of vectors and of scores."""
+    folder = results.with_suffix(".files")
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def keep(results: Path, line: dict[str, Any]) -> None:
+    with results.open("a") as out:
+        out.write(json.dumps(line) + "\n")
+    print({k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}, flush=True)
+
+
+def cold(results: Path, times: int) -> None:
+    """From the command to its end on ten dialogues, ``times`` times."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        write_records(place / "ten.jsonl", mixed_dialogues(20)[:10])
+        rows = [scored(place, place / "ten.jsonl", "fp32")[0] for _ in range(times)]
+    rows.sort(key=lambda row: float(row["wall"]))
+    walls = [row["wall"] for row in rows]
+    keep(results, {"row": COLD, **rows[len(rows) // 2], "walls": walls})
+
+
+def reference(name: str) -> str:
+    """The precision of ours that stands beside a row."""
+    precision = name.rpartition(", ")[2]
+    return "bf16" if precision == "int8" else precision
 
 
 def table(results: Path) -> list[list[str]]:
     """The rows of the document's table, the header first, the quickest row next."""
-    rows = {row["row"]: row for row in map(json.loads, results.read_text().splitlines())}
-    bare = {p: rate(rows[f"bare packed forward, {p}"]) for p in ("fp32", "bf16")}
+    every = [json.loads(line) for line in results.read_text().splitlines()]
+    agreements = {x["row"]: x["agreement"] for x in every if "agreement" in x}
+    lines = [x for x in every if "agreement" not in x]
+    ours = {(x["row"], x["stretch"]): rate(x) for x in lines if x["row"] in OURS}
+    rows = {x["row"]: x for x in lines}
     found = [list(HEADER)]
     for name, row in sorted(rows.items(), key=lambda each: -rate(each[1])):
         if name == COLD:
             continue
-        precision = name.rpartition(", ")[2]
-        share = f"{rate(row) / bare[precision]:.2f}" if precision in bare else ""
+        ratios = ""
+        if name not in OURS:
+            beside = f"medal score, {reference(name)}"
+            stretches = {x["stretch"]: x for x in lines if x["row"] == name}
+            ratios = ", ".join(
+                f"{ours[beside, when] / rate(x):.2f}" for when, x in sorted(stretches.items())
+            )
         same = ["", ""]
-        if "spearman" in row:
-            same = [f"{row['difference']:.1e}", f"{row['spearman']:.5f}"]
-        cells = [f"{rate(row):,.0f}", share, f"{row['chats'] / row['seconds']:.1f}"]
+        if (told := agreements.get(name)) is not None and not name.startswith("bare"):
+            same = [f"{told['difference']:.1e}", f"{told['spearman']:.5f}"]
+        cells = [f"{rate(row):,.0f}", ratios, f"{row['chats'] / row['seconds']:.1f}"]
         cells += [f"{row['start']:.1f}", f"{row['peak']:.0f}", *same]
         found.append([f"**{name}**" if name in OURS else name, *cells])
     missing = [name for name in [*OURS, *PEERS] if name not in rows]
@@ -194,7 +233,7 @@ def table(results: Path) -> list[list[str]]:
 
 
 def rate(row: dict[str, Any]) -> float:
-    return float(row["tokens"] / row["seconds"])
+    return float(row["tokens"] / row["seconds"]) if "tokens" in row else 0.0
 
 
 def main() -> None:
@@ -202,15 +241,25 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     running = commands.add_parser("run")
     running.add_argument("results", type=Path)
-    running.add_argument("--peers", required=True)
-    running.add_argument("--chats", type=int, default=1000)
-    running.add_argument("--only", default="", help="rows whose name holds this word")
+    running.add_argument("rows", nargs="*", help="words of their names")
+    running.add_argument("--peers", default=sys.executable)
+    running.add_argument("--chats", type=int, default=300)
+    agreeing = commands.add_parser("agree")
+    agreeing.add_argument("results", type=Path)
+    agreeing.add_argument("--chats", type=int, default=300)
+    starting = commands.add_parser("cold")
+    starting.add_argument("results", type=Path)
+    starting.add_argument("--times", type=int, default=5)
     writing = commands.add_parser("table")
     writing.add_argument("results", type=Path)
     writing.add_argument("--keep", action="store_true", help="write the document's table")
     given = parser.parse_args()
     if given.command == "run":
-        run(given.results, given.peers, given.chats, given.only)
+        run(given.results, given.peers, given.chats, given.rows)
+    elif given.command == "agree":
+        agree(given.results, given.chats)
+    elif given.command == "cold":
+        cold(given.results, given.times)
     else:
         keep_table(
             "against_peers" if given.keep else None, doc_tables.markdown(table(given.results))

@@ -1,8 +1,10 @@
 """One peer of against_peers.py, in a process of its own: texts in, one vector a text out.
 
-    python peer_encoder.py NAME MODEL TEXTS.json VECTORS.npy
+    python peer_encoder.py NAME MODEL TEXTS.json VECTORS.npy [EXPORTED]
 
 Prints seconds from the process's start until the first text was encoded, and of all texts, as JSON.
+ONNX and OpenVINO models are exported into the folder EXPORTED once, and then read from there: who
+uses them often does so too.
 Imports nothing of this project: it also runs where another transformers is installed.
 """
 
@@ -21,6 +23,7 @@ import numpy as np
 
 Encode = Callable[[list[str]], Any]
 BATCH = 32  # what sentence-transformers takes by default
+CALIBRATED = 24  # texts that OpenVINO's int8 scales are taken from
 PASS = 2048  # tokens of a pass of the bare forward: the quickest of 512 to 8,192 on this machine
 
 
@@ -33,55 +36,55 @@ def sentence_transformers(model: str, precision: str, backend: str = "torch") ->
 
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         encoder = SentenceTransformer(model, model_kwargs={"torch_dtype": dtype}, **options)
-    elif backend == "onnx":
-        encoder = SentenceTransformer(model, **options, model_kwargs={"export": True})
-        if precision == "int8":
-            encoder = quantized_onnx(encoder, model)
     else:
-        hint = {"fp32": "f32", "bf16": "bf16"}.get(precision)
-        given: dict[str, Any] = {"export": True}
-        if hint:
+        folder = Path(sys.argv[5]) / f"{backend}-{'int8' if precision == 'int8' else 'float'}"
+        if not folder.exists():
+            exported(model, backend, precision, folder)
+        given: dict[str, Any] = {}
+        if backend == "onnx":
+            (given["file_name"],) = (
+                path.relative_to(folder).as_posix()
+                for path in folder.glob("onnx/*.onnx")
+                if ("int8" in path.name) == (precision == "int8")
+            )
+        elif precision != "int8":
+            hint = {"fp32": "f32", "bf16": "bf16"}[precision]
             given["ov_config"] = {"INFERENCE_PRECISION_HINT": hint}
-        encoder = SentenceTransformer(model, **options, model_kwargs=given)
-        if precision == "int8":
-            encoder = quantized_openvino(encoder, model)
+        encoder = SentenceTransformer(str(folder), **options, model_kwargs=given)
     return lambda texts: encoder.encode(texts, batch_size=BATCH, show_progress_bar=False)
 
 
-def quantized_onnx(encoder: Any, model: str) -> Any:
-    from sentence_transformers import SentenceTransformer, export_dynamic_quantized_onnx_model
+def exported(model: str, backend: str, precision: str, folder: Path) -> None:
+    """Write ``model`` for ``backend`` into ``folder``, as sentence-transformers' documentation does
+    it: int8 of ONNX for this CPU's instructions, of OpenVINO calibrated on the texts."""
+    from sentence_transformers import SentenceTransformer
 
-    folder = copied(model)
-    encoder.save_pretrained(folder)
-    export_dynamic_quantized_onnx_model(encoder, "avx512_vnni", folder)
-    name = next(Path(folder).glob("onnx/*quint8*")).name
-    kwargs = {"file_name": f"onnx/{name}"}
-    return SentenceTransformer(folder, device="cpu", backend="onnx", model_kwargs=kwargs)
-
-
-def quantized_openvino(encoder: Any, model: str) -> Any:
-    """Weights and activations in int8, calibrated on the first texts that are encoded."""
-    import nncf
-    import openvino
-
-    inner = encoder[0].auto_model
-    texts = json.loads(Path(sys.argv[3]).read_text())[:200]
-    batches = [dict(encoder.tokenizer(text, return_tensors="np").items()) for text in texts]
-    found = nncf.quantize(
-        inner.model,
-        nncf.Dataset(batches),
-        model_type=nncf.ModelType.TRANSFORMER,
-        subset_size=len(batches),
+    partial = tempfile.mkdtemp(prefix=folder.name, dir=folder.parent)
+    encoder = SentenceTransformer(
+        model, device="cpu", backend=backend, model_kwargs={"export": True}
     )
-    inner.model = found
-    inner.request = None
-    inner.compile()
-    assert openvino.__version__
-    return encoder
+    encoder.save_pretrained(partial)
+    if precision == "int8" and backend == "onnx":
+        from sentence_transformers import export_dynamic_quantized_onnx_model
 
+        export_dynamic_quantized_onnx_model(encoder, "avx512_vnni", partial)
+    elif precision == "int8":
+        import nncf
+        import openvino
 
-def copied(model: str) -> str:
-    return tempfile.mkdtemp(prefix=f"{Path(model).name}-")
+        inner = encoder[0].auto_model
+        texts = json.loads(Path(sys.argv[3]).read_text())[:CALIBRATED]
+        batches = [dict(encoder.tokenizer(text, return_tensors="np").items()) for text in texts]
+        found = nncf.quantize(
+            inner.model,
+            nncf.Dataset(batches),
+            model_type=nncf.ModelType.TRANSFORMER,
+            subset_size=len(batches),
+        )
+        (path,) = Path(partial).glob("openvino/*.xml")
+        path.with_suffix(".bin").unlink()
+        openvino.save_model(found, path, compress_to_fp16=False)
+    Path(partial).rename(folder)
 
 
 def pipeline(model: str, precision: str) -> Encode:
@@ -150,7 +153,7 @@ PEERS: dict[str, Callable[[str], Encode]] = {
 
 
 def main() -> None:
-    name, model, texts_file, out = sys.argv[1:]
+    name, model, texts_file, out = sys.argv[1:5]
     begin = float(os.environ["BEGIN"])
     texts = json.loads(Path(texts_file).read_text())
     encode = PEERS[name](model)

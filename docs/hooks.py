@@ -19,6 +19,7 @@ from mkdocs.structure.pages import Page
 import medal_judges
 from medal_judges.cli import COMMANDS, JOBS, command_of
 from medal_judges.cli.configs import CONFIGS
+from medal_judges.cli.help_text import help_panels
 from medal_judges.shipped import about, shipped_names
 
 # Title of a page -> the names on it, by what they are for; every public name stands on one.
@@ -126,21 +127,20 @@ def _command(command: Any, called: str, context: Any, level: int) -> Iterator[st
 
 
 def _panels(command: Any, context: Any) -> dict[str, list[str]]:
-    panels: dict[str, list[str]] = {}
-    for parameter in command.params:
-        record = parameter.get_help_record(context)
-        if record is None:
-            continue
-        kind = "Options" if parameter.opts[0].startswith("-") else "Arguments"
-        panel = getattr(parameter, "rich_help_panel", None) or kind
-        told = " ".join(record[1].split())
-        panels.setdefault(panel, []).append(f"| `{_cell(record[0])}` | {_cell(_plain(told))} |")
-    return panels
+    return {
+        heading: [f"| {_code(name)} | {_cell(_plain(told))} |" for name, told in records]
+        for heading, records in help_panels(command, context).items()
+    }
 
 
 def _plain(text: str) -> str:
     """Text of a help as Markdown: code stays code, and nothing is taken for a tag."""
     return html.escape(_FENCE.sub(r"`\1`", text), quote=False)
+
+
+def _code(text: str) -> str:
+    """Code in a cell; between backticks Markdown would show the backslash before a bar."""
+    return f"<code>{html.escape(text, quote=False).replace('|', '&#124;')}</code>"
 
 
 def _cell(text: str) -> str:

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.text import Text
-from typer.main import get_command
 from typer.testing import CliRunner
 
 import medal_judges.cli
@@ -44,20 +42,35 @@ def test_every_command_has_help_an_example_and_no_emoji_for_a_colon(name: str) -
     assert COMMANDS[name].example.startswith(f"medal {name}")
 
 
-def test_no_help_loses_a_word_in_brackets_to_markup() -> None:
-    def helps(command: Any, name: str) -> Iterator[tuple[str, str]]:
-        for parameter in command.params:
-            yield name, getattr(parameter, "help", None) or ""
-        for own, inner in getattr(command, "commands", {}).items():
-            yield from helps(inner, f"{name} {own}")
+def _helps() -> Iterator[tuple[str, Any, str]]:
+    """(words, command, its help at 80 columns) of every command and subcommand."""
+    for name in COMMANDS:
+        command = command_of(name)
+        for word, each in {"": command, **getattr(command, "commands", {})}.items():
+            words = [name, *([word] if word else [])]
+            yield " ".join(words), each, CliRunner().invoke(app, [*words, "--help"]).output
 
-    group: Any = get_command(app)
-    commands = {name: group.get_command(None, name) for name in COMMANDS}
-    real = {n: c.make_context(n, [], resilient_parsing=True).command for n, c in commands.items()}
-    told = [pair for name, command in real.items() for pair in helps(command, name)]
-    assert len(told) > 200
-    for name, text in told:
-        assert Text.from_markup(text).plain == text.replace("\\[", "["), name
+
+def test_help_is_plain_text_that_cuts_no_name_and_shows_an_example() -> None:
+    read = 0
+    for words, command, text in _helps():
+        assert text.startswith(f"Usage: medal {words}"), text
+        usage = " ".join(text.split("\n\n")[0].split())
+        assert not re.search(r"[<>…│\\]|\[\[|INTEGER|list\[", text), text
+        assert not re.search(r"[{}]|\[[a-z]", usage), usage
+        assert max(map(len, text.splitlines())) <= 80
+        for parameter in command.params:
+            for option in (*parameter.opts, *parameter.secondary_opts):
+                assert not option.startswith("-") or option in text, (words, option)
+                read += 1
+        assert getattr(command, "commands", None) or f"Example: medal {words}" in text, words
+    assert read > 200
+
+
+def test_a_command_that_is_misspelt_is_named() -> None:
+    done = CliRunner().invoke(app, ["scor", "chats.jsonl"])
+    assert done.exit_code == 2 and "did you mean 'score'?" in done.output
+    assert "mean" not in CliRunner().invoke(app, ["nonsense"]).output
 
 
 def test_an_error_names_a_page_of_the_docs_that_is_there() -> None:
@@ -76,6 +89,17 @@ def test_an_error_names_a_page_of_the_docs_that_is_there() -> None:
         assert MedalError.page.fget(kind.__new__(kind)) in PAGES.values()  # type: ignore[attr-defined]
     done = module("configs", "show", "contast")
     assert done.stderr.splitlines()[-1] == f"  more: {PAGES['ConfigError']}"
+
+
+@pytest.mark.slow
+def test_what_deepspeed_finds_on_a_machine_is_no_output_of_ours() -> None:
+    pytest.importorskip("deepspeed")
+    said = "import medal_judges.cli as c; c.before_commands(debug=False, version=False); "
+    said += "from deepspeed.accelerator import get_accelerator; get_accelerator(); "
+    said += "from deepspeed.utils import logger; logger.warning('else')"
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert "Setting accelerator" not in done.stdout + done.stderr
+    assert done.stdout.count("\n") == 1 and "else" in done.stdout  # other warnings are told
 
 
 @pytest.mark.parametrize("extra", [(), ("--debug",)])
@@ -140,7 +164,7 @@ def test_every_command_is_in_a_group_with_an_example_that_its_options_allow() ->
     assert sorted(COMMANDS) == sorted(name for job in JOBS.values() for name in job)
     folder = Path(medal_judges.cli.__file__).parent
     used = {command.module for command in COMMANDS.values()}
-    shared = {"__init__", "__main__", "options", "reading_options"}
+    shared = {"__init__", "__main__", "help_text", "options", "reading_options"}
     there = {path.stem for path in folder.glob("*.py")} - shared
     assert {name for name in there - used if not name.startswith("data_")} == set()
     helped = CliRunner().invoke(app, ["--help"]).output

@@ -8,8 +8,10 @@ import typer
 
 from medal_judges.cli.train import train
 from medal_judges.errors import MedalError
+from medal_judges.report.foreign_logs import quiet_foreign_logs
 
 if __name__ == "__main__":
+    quiet_foreign_logs()
     try:
         typer.run(train)
     except MedalError as error:

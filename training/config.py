@@ -152,7 +152,7 @@ class TrainConfig(Config):
     def _early_stopping_needs_validation(self) -> TrainConfig:
         if not self.validation and (self.stop.patience or self.stop.keep == "best"):
             raise ValueError(
-                "stop.patience and stop.keep=best need validation rows; "
+                "stop.patience and stop.keep=best (the default) need validation rows; "
                 "give validation entries or set stop.keep=last and stop.patience=null"
             )
         return self

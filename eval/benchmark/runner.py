@@ -204,7 +204,10 @@ def _available(
     """What the judge has of what is asked; the rest becomes a note."""
     wanted = list(dict.fromkeys(names.values()))
     if missing := [dimension for dimension in wanted if dimension not in has]:
-        run.notes.append(f"judge {judge} has no {', '.join(missing)}: not shown on {name}")
+        run.notes.append(
+            f"judge {judge} has no {', '.join(missing)}: not shown on {name} "
+            f"(it has {', '.join(has)}; `dimensions: {{{missing[0]}: NAME}}` takes one)"
+        )
     return [dimension for dimension in wanted if dimension in has]
 
 

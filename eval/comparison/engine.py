@@ -15,6 +15,7 @@ from medal_judges.eval.comparison.contexts import Contexts
 from medal_judges.eval.comparison.labels import HumanLabels
 from medal_judges.eval.comparison.results import ALL, Basis, ComparedOn, PairResult, SystemResult
 from medal_judges.eval.comparison.rows import ScoredDialogue
+from medal_judges.languages import UNKNOWN_LANGUAGE
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.means import interval_of, mean_of
 from medal_judges.stats.ppi import correct, too_few_labels
@@ -106,7 +107,7 @@ def compare_rows(
 
     Languages have results of their own where two or more are known.
     """
-    known = sorted({row.lang for row in compared.rows if row.lang is not None})
+    known = sorted({row.lang for row in compared.rows} - {None, UNKNOWN_LANGUAGE}, key=str)
     places = [ALL, *known] if len(known) > 1 else [ALL]
     found = [_on(compared, systems, dimension, lang) for dimension in dimensions for lang in places]
     found = [result for result in found if result.systems]

@@ -13,6 +13,7 @@ from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, MissingExtraError, SourceError
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.labelled import LabelledDialogue
+from medal_judges.languages import UNKNOWN_LANGUAGE
 from medal_judges.rating import mean, rescale
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.reading.report import ReadingReport
@@ -76,6 +77,11 @@ def load_data(
     for row in chosen[: config.dialogues]:
         data.dialogues.append(row.dialogue)
         data.groups[row.id] = row.group
+    if unknown := sum(dialogue.lang == UNKNOWN_LANGUAGE for dialogue in data.dialogues):
+        data.notes.append(
+            f"{unknown} of {len(data.dialogues)} dialogues state no language: the checks that put "
+            "text in leave them out (a column lang, or --column lang=NAME, states it)"
+        )
     if file is None:
         data.dialogues += [d for versions in data.parallel.values() for d in versions.values()]
     if not data.dialogues:

@@ -120,7 +120,7 @@ class TrialRunner:
     def _judged(
         self, judge: Judge, dialogues: Sequence[Dialogue], place: Path, options: ScoreOptions
     ) -> Iterable[Judgement]:
-        what = f"{place.parent.name}: {place.stem.replace('_', ' ')}"
+        what = f"{place.parent.name}: {len(dialogues):,} {place.stem.replace('_', ' ')}"
         data = content_hash([d.to_record() for d in dialogues])
         advance = lambda done: self.progress(what, done)  # noqa: E731  (bound to this call)
         return judge_once(judge, dialogues, place, options, data=data, progress=advance)

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medal_judges.errors import HubError, did_you_mean, nearest
+from medal_judges.errors import HubError, NoSuchJudgeError, did_you_mean, nearest
 from medal_judges.models.base.secret_scan import require_no_secrets
 from medal_judges.shipped import judge_names
 
@@ -58,13 +58,13 @@ def _require_id(name: str) -> None:
     if _ID.match(name) and not Path(owner).is_dir() and owner not in _FOLDERS:
         return
     if "/" in name or "\\" in name or name.startswith((".", "~")):
-        raise HubError(
+        raise NoSuchJudgeError(
             f"no folder and no file {name}, nor is it a hub id",
             hint="give the folder of a saved judge or a YAML file; a judge of the Hub is "
             "OWNER/NAME (where no folder OWNER is)",
         )
     known = judge_names()
-    raise HubError(
+    raise NoSuchJudgeError(
         f"no judge {name!r}: no folder here has that name, and no shipped judge",
         hint=f"{did_you_mean(name, known)}shipped (medal judges tells what they are): "
         f"{', '.join(known)}; a hub id is OWNER/NAME",

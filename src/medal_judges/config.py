@@ -147,7 +147,9 @@ def _problems(kind: type[Config], error: ValidationError) -> Iterator[str]:
             yield f"unknown key {name!r}; {guess}".rstrip("; ")
         else:
             got = problem.get("input")
-            message = f"{name or '(config)'}: {problem['msg']} (got {got!r:.80})"
+            # What a check of ours says stands for itself; of a whole config "got" would be noise.
+            said = problem["msg"].removeprefix("Value error, ")
+            message = f"{name}: {said} (got {got!r:.80})" if name else said
             unquoted = problem["type"] == "string_type" and isinstance(got, bool | int | float)
             # no, on, yes and 4 are no text to YAML, and a language is called "no".
             yield f"{message}; write it in quotes" if unquoted else message

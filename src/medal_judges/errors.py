@@ -29,6 +29,7 @@ PAGES = {
     "AnnotationError": "docs/howto/data.md",
     "JudgeLoadError": "docs/explanation/which_judge.md",
     "HubError": "docs/howto/offline.md",
+    "NoSuchJudgeError": "docs/explanation/which_judge.md",
     "CoverageError": "docs/howto/scores.md",
     "MissingExtraError": "docs/howto/install.md",
     "CostLimitError": "docs/howto/cost.md",
@@ -128,6 +129,10 @@ class JudgeLoadError(MedalError):
 
 class HubError(JudgeLoadError):
     """The Hub does not give a judge, or does not take one; the message says why."""
+
+
+class NoSuchJudgeError(HubError):
+    """Neither a shipped judge, nor a folder or file, nor a hub id has that name."""
 
 
 class CoverageError(MedalError):

@@ -137,7 +137,7 @@ def load_json(line: str) -> object:
             "(line)", f"UTF-8 (it is not at character {error.start + 1})", line
         ) from error
     except json.JSONDecodeError as error:
-        expected = f"valid JSON ({error.msg} at column {error.colno})"
+        expected = f"valid JSON ({error.msg.removesuffix(' at')} at column {error.colno})"
         raise RecordError("(line)", expected, line.strip()) from error
     except ValueError as error:  # an integer of thousands of digits
         raise RecordError("(line)", "numbers below 1e308", line.strip()) from error

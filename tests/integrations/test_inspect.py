@@ -57,7 +57,7 @@ def ran(folder: Path, *words: str) -> str:
     here = Path(sys.executable).parent / "inspect"
     env = os.environ | {"INSPECT_DISPLAY": "plain", "NO_COLOR": "1"}
     done = subprocess.run(
-        [str(here), *words], cwd=folder, env=env, capture_output=True, text=True, timeout=300
+        [str(here), *words], cwd=folder, env=env, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

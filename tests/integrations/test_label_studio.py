@@ -23,6 +23,8 @@ from medal_judges.integrations.label_studio import KEY_VARIABLE, pull_answers, p
 
 pytestmark = [pytest.mark.integrations("label_studio_sdk")]
 ROWS = Path(__file__).parent.parent / "data_prep" / "annotation" / "label_studio" / "rows.jsonl"
+# Seconds: a first start makes the whole database, which is slow on a busy machine.
+START = 1500
 TOKEN = "0123456789abcdef" * 2 + "01234567"
 
 
@@ -45,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     words += ["--username", "ana@example.org", "--password", "only-here", "--user-token", TOKEN]
     with open(folder / "log", "w") as log:
         process = subprocess.Popen([command, *words], env=env, cwd=folder, stdout=log, stderr=log)
-    url, end = f"http://127.0.0.1:{port}", time.monotonic() + 400
+    url, end = f"http://127.0.0.1:{port}", time.monotonic() + START
     try:
         while True:
             try:
@@ -59,7 +61,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
     finally:
         process.terminate()
-        process.wait(30)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def test_pushed_annotated_and_pulled(
@@ -80,7 +86,7 @@ def test_pushed_annotated_and_pulled(
     medal("export", str(ROWS), "--out", str(folder), *people)
     assert f"{url}/projects/" in medal("push", str(folder), "--url", url)
     again = push_project(folder, url)
-    client = LabelStudio(base_url=url, api_key=TOKEN)
+    client = LabelStudio(base_url=url, api_key=TOKEN, timeout=600)
     there = {each.id: each for each in client.projects.list()}
     assert sorted(again.values()) == sorted(there) and len(there) == 2
     tasks = json.loads((folder / "package/label_studio/tasks-ana.json").read_text())

@@ -11,12 +11,14 @@ from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 from typer.main import get_command
 
 from medal_judges import __version__
-from medal_judges.errors import MedalError
+from medal_judges.cli.help_text import PlainCommand, PlainGroup, PlainTyper
+from medal_judges.errors import MedalError, did_you_mean
 from medal_judges.foreign_text import visible
+from medal_judges.report.foreign_logs import quiet_foreign_logs
 
 _NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 
@@ -45,7 +47,9 @@ JOBS = {
             "Which of several systems is better, and how sure that is.",
             "medal compare v1.jsonl v2.jsonl --out compared",
         ),
-        "serve": Command("serve", "Judge dialogues that come over HTTP.", "medal serve length"),
+        "serve": Command(
+            "serve", "Judge dialogues that come over HTTP.", "medal serve boxed --port 8000"
+        ),
     },
     "Judges": {
         "train": Command("train", "Train a judge.", "medal train --config quickstart"),
@@ -136,13 +140,13 @@ def command_of(name: str) -> Any:
     module = import_module(f"{__name__}.{COMMANDS[name].module}")
     command = getattr(module, "app", None)
     if command is None:
-        command = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        told = f"Example: {COMMANDS[name].example}"
-        command.command(name, epilog=told)(getattr(module, name.replace("-", "_")))
+        command = PlainTyper()
+        function = getattr(module, name.replace("-", "_"))
+        command.command(name, example=COMMANDS[name].example)(function)
     return get_command(command)
 
 
-class _Lazy(TyperCommand):
+class _Lazy(PlainCommand):
     """A command whose module is imported when it runs, not when ``medal --help`` lists it."""
 
     def make_context(
@@ -152,24 +156,29 @@ class _Lazy(TyperCommand):
         return command_of(self.name).make_context(info_name, args, parent, **extra)
 
 
-class _Commands(TyperGroup):
-    def list_commands(self, ctx: Any) -> list[str]:
+class _Commands(PlainGroup):
+    def list_commands(self, ctx: object) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
         for job, commands in JOBS.items():
             if command := commands.get(cmd_name):
-                return _Lazy(cmd_name, callback=None, help=command.purpose, rich_help_panel=job)
+                return _Lazy(
+                    cmd_name,
+                    callback=None,
+                    help=command.purpose,
+                    rich_help_panel=job,
+                    rich_markup_mode=None,
+                )
+        ctx.fail(f"No such command {cmd_name!r}. {did_you_mean(cmd_name, COMMANDS)}".strip())
         return None
 
 
-app = typer.Typer(
+app = PlainTyper(
     name="medal",
     cls=_Commands,
     help="Train, benchmark and run judges of multilingual open-domain dialogue.",
     no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
     epilog="\n\n".join(
         f"{job}: {next(iter(commands.values())).example}" for job, commands in JOBS.items()
     ),
@@ -190,12 +199,16 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def before_commands(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Options that stand before the command."""
     handler = logging.StreamHandler()
     handler.setFormatter(_PlainFormatter("%(levelname)s: %(message)s"))
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
+    if not debug:
+        quiet_foreign_logs()
 
 
 def no_space(error: OSError) -> str:

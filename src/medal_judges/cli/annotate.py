@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from medal_judges.cli import options as opt
+from medal_judges.cli.help_text import PlainTyper
 from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.reading.options import ReadOptions
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from medal_judges.data_prep.annotation.project import Project
     from medal_judges.data_prep.annotation.questions import RawAnswer
 
-app = typer.Typer(help="Annotation by people.", no_args_is_help=True, add_completion=False)
+app = PlainTyper(help="Annotation by people.", no_args_is_help=True)
 
 
 class Form(str, Enum):
@@ -27,7 +28,10 @@ class Form(str, Enum):
     CSV = "csv"
 
 
-@app.command("export")
+@app.command(
+    "export",
+    example="medal annotate export selection.jsonl --annotator ann --annotator ben --out package",
+)
 @reads_chats(labels=True)
 @opt.writes("source", "rubric", "guidelines", folder=True)
 def export_project(
@@ -92,7 +96,7 @@ def export_project(
     typer.echo(f"then: medal annotate import {out} ANSWERS... --out annotated.jsonl")
 
 
-@app.command("import")
+@app.command("import", example="medal annotate import package answers/*.json --out labelled.jsonl")
 @opt.writes("answers")
 def import_answers(
     folder: Annotated[
@@ -178,7 +182,7 @@ def _names(texts: list[str]) -> dict[str, str]:
     return names
 
 
-@app.command("push")
+@app.command("push", example="medal annotate push package --url http://localhost:8080")
 def push_to_server(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Folder that medal annotate export made.")
@@ -200,7 +204,7 @@ def push_to_server(
     typer.echo(f"then: medal annotate pull {folder}")
 
 
-@app.command("pull")
+@app.command("pull", example="medal annotate pull package")
 def pull_from_server(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Folder that was pushed to Label Studio.")

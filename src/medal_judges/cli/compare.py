@@ -22,7 +22,7 @@ Files = Annotated[
 ]
 By = Annotated[
     str | None,
-    typer.Option("--by", help="Column that names the system: chatbot, or one that was kept."),
+    typer.Option("--by", help="Column that names the system: chatbot, or one of --keep."),
 ]
 ScoringJudge = Annotated[
     str | None,
@@ -51,10 +51,10 @@ PairBy = Annotated[
     typer.Option("--pair-by", help="What makes two dialogues one context."),
 ]
 Context = Annotated[
-    str | None, typer.Option("--context", help="Column that names the context, as scene.")
+    str | None, typer.Option("--context", help="Column that names the context, such as scene.")
 ]
 Cluster = Annotated[
-    str | None, typer.Option("--cluster", help="Column of what varies together, as user.")
+    str | None, typer.Option("--cluster", help="Column whose rows belong together, such as user.")
 ]
 Difference = Annotated[
     float | None,

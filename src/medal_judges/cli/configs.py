@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from medal_judges.cli.help_text import PlainTyper
 from medal_judges.cli.listing import print_listed
 from medal_judges.config import config_text
 from medal_judges.errors import ConfigError, did_you_mean
@@ -29,9 +30,7 @@ CONFIGS = {
 }
 Name = Annotated[str, typer.Argument(metavar="NAME", help="train/quickstart, judges/medal, ...")]
 
-app = typer.Typer(
-    help="What is shipped: list, show, copy.", no_args_is_help=False, add_completion=False
-)
+app = PlainTyper(help="What is shipped: list, show, copy.", no_args_is_help=False)
 
 
 @app.callback(invoke_without_command=True)
@@ -41,7 +40,7 @@ def before(context: typer.Context) -> None:
         list_configs()
 
 
-@app.command("list")
+@app.command("list", example="medal configs list")
 def list_configs() -> None:
     """All of them, by what takes their names."""
     for command, folder in CONFIGS.items():
@@ -50,13 +49,13 @@ def list_configs() -> None:
         print_listed(("name", "what it is"), rows)
 
 
-@app.command("show")
+@app.command("show", example="medal configs show rubrics/medal")
 def show(name: Name) -> None:
     """Print one as it is shipped."""
     typer.echo(_text(name), nl=False)
 
 
-@app.command("copy")
+@app.command("copy", example="medal configs copy train/quickstart --out mine.yaml")
 def copy(
     name: Name,
     out: Annotated[

@@ -19,6 +19,7 @@ from medal_judges.cli.data_seeds import seeds
 from medal_judges.cli.data_stats import stats
 from medal_judges.cli.data_translate import translate
 from medal_judges.cli.data_write import write
+from medal_judges.cli.help_text import PlainTyper
 from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.cache import fetch as fetch_part
@@ -30,17 +31,28 @@ from medal_judges.reading.options import ReadOptions
 from medal_judges.released import RELEASED_FORM
 from medal_judges.report.console import wide_console
 
-app = typer.Typer(help="Sources of labelled dialogues.", no_args_is_help=True, add_completion=False)
-app.command("plant")(plant)
-app.command("followups")(followups)
-app.command("seeds")(seeds)
-app.command("translate")(translate)
-app.command("compare-native")(compare_native)
-app.command("stats")(stats)
-app.command("write")(write)
+app = PlainTyper(
+    help="Sources of labelled dialogues; seeds, injected issues, translations.",
+    no_args_is_help=True,
+)
+app.command("plant", example="medal data plant chitchat:test --per-issue 40 --out injected.jsonl")(
+    plant
+)
+app.command("followups", example="medal data followups --config embedded --out pool.yaml")(
+    followups
+)
+app.command("seeds", example="medal data seeds --n 50 --lang en --lang de --out contexts.jsonl")(
+    seeds
+)
+app.command("translate", example="medal data translate dialogues.jsonl --to de --to zh")(translate)
+app.command("compare-native", example="medal data compare-native dialogues.jsonl translated.jsonl")(
+    compare_native
+)
+app.command("stats", example="medal data stats chitchat:test --out stats")(stats)
+app.command("write", example="medal data write chitchat:test --n 200 --out chats.jsonl")(write)
 
 
-@app.command("list")
+@app.command("list", example="medal data list")
 def list_sources() -> None:
     """All sources and whether they are on this machine; `medal data show NAME` has the rest."""
     from medal_judges.data_prep.sources.registry import SOURCES
@@ -66,7 +78,7 @@ def _parts_here(source: Source) -> str:
     return "package" if known else "(package)" if "/" not in package else "(Hub)"
 
 
-@app.command()
+@app.command(example="medal data show chitchat")
 @reads_chats(labels=True)
 def show(
     chats: ReadOptions,
@@ -137,7 +149,7 @@ def _label_text(row: LabelledDialogue) -> str:
     return ", ".join(f"{name} {given}" for name, given in answers.items())
 
 
-@app.command()
+@app.command(example="medal data fetch fed")
 def fetch(
     name: Annotated[str, typer.Argument(help="Source, or source:part.")],
     offline: opt.Offline = False,
@@ -161,7 +173,7 @@ def _package(source: Source) -> str:
     return name if "/" in name else f"package {name}: pip install {name}"
 
 
-@app.command("audit")
+@app.command("audit", example="medal data audit chats.jsonl")
 @reads_chats(labels=True)
 def audit_source(
     chats: ReadOptions,

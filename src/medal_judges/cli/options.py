@@ -13,7 +13,11 @@ import typer
 from medal_judges.errors import MedalError
 
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="FIELD=VALUE", help="Settings to change.")
+    list[str] | None,
+    typer.Argument(
+        metavar="FIELD=VALUE",
+        help="A setting of the YAML file, changed: a=1, or a.b=1 inside a group.",
+    ),
 ]
 JudgeName = Annotated[
     str, typer.Option("--judge", help="Shipped name (medal judges), YAML file, folder or hub id.")

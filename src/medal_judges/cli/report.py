@@ -56,7 +56,9 @@ Human = Annotated[
 @opt.writes("scores", "chats", "human", folder=True)
 def report(
     forms: ReadOptions,
-    scores: Annotated[str, typer.Argument(help="Judgements, as medal score writes them.")],
+    scores: Annotated[
+        str, typer.Argument(metavar="SCORES", help="Judgements, as medal score writes them.")
+    ],
     chats: Chats = None,
     by: By = None,
     over: Over = None,

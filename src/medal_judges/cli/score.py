@@ -33,10 +33,15 @@ from medal_judges.shipped import BOXED
 _LONG = 10.0  # seconds after which a faster way is worth a line
 
 
+ChatFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="Chats: a file of any form, hf:NAME:SPLIT, or -.")
+]
+
+
 @reads_chats()
 def score(
     chats: ReadOptions,
-    file: Annotated[str, typer.Argument(help="Chats: a file of any form, hf:NAME:SPLIT, or -.")],
+    file: ChatFile,
     judge: opt.JudgeName = BOXED,
     settings: opt.Overrides = None,
     out: Annotated[
@@ -89,11 +94,16 @@ def score(
             return
         write = _to_stdout if out == "-" else _to_file
         report = write(file, dialogues, loaded, options, Path(out))
-    report.left_out = reading.count
-    show_reading(reading, always=True)
+    _tell_reading(reading, report)
     _show(report, min_coverage, loaded.languages, loaded.advice())
     show_kept([loaded])
+    reading.require_rest()
     report.require_coverage(min_coverage)
+
+
+def _tell_reading(reading: ReadingReport, report: ScoreReport) -> None:
+    report.left_out = reading.count
+    show_reading(reading, always=True)
 
 
 def _estimate(

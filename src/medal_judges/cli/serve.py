@@ -17,19 +17,26 @@ ServedJudge = Annotated[
     str, typer.Argument(help="Shipped name (medal judges), YAML file, folder or hub id.")
 ]
 Host = Annotated[
-    str, typer.Option("--host", help="Other than loopback wants a token in MEDAL_JUDGES_TOKEN.")
+    str, typer.Option("--host", help="Any other address needs a token in MEDAL_JUDGES_TOKEN.")
 ]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")]
-MaxBody = Annotated[int, typer.Option("--max-body", min=1, help="MB of a request; beyond it 413.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")]
+MaxBody = Annotated[
+    int, typer.Option("--max-body", min=1, help="MB of a request; a larger one gets 413.")
+]
 MaxDialogues = Annotated[
-    int, typer.Option("--max-dialogues", min=1, help="Of a request; beyond it 413.")
+    int, typer.Option("--max-dialogues", min=1, help="Dialogues of a request; more get 413.")
 ]
-MaxTurns = Annotated[int, typer.Option("--max-turns", min=1, help="Of a dialogue; beyond it 413.")]
+MaxTurns = Annotated[
+    int, typer.Option("--max-turns", min=1, help="Turns of a dialogue; more get 413.")
+]
 MaxWaiting = Annotated[
-    int, typer.Option("--max-waiting", min=1, help="Dialogues in the queue; beyond it 429.")
+    int,
+    typer.Option(
+        "--max-waiting", min=1, help="Dialogues that wait; a request beyond that gets 429."
+    ),
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="Seconds for a request; beyond it 503.")
+    float, typer.Option("--timeout", min=0.1, help="Seconds for a request; a longer one gets 503.")
 ]
 Drain = Annotated[
     float, typer.Option("--drain", min=0, help="Seconds to finish requests after SIGTERM.")

@@ -29,9 +29,9 @@ def trial(
     judges: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[JUDGE [FIELD=VALUE ...] [JUDGE ...]]",
+            metavar="[JUDGE [FIELD=VALUE]...]...",
             help="Shipped names, YAML files, folders or hub ids; boxed unless given. FIELD=VALUE "
-            "is a setting of the trial (dialogues=12, seed=1, checks=\\[attack]), or else of the "
+            "is a setting of the trial (dialogues=12, seed=1, checks=[attack]), or else of the "
             "judge before it.",
         ),
     ] = None,

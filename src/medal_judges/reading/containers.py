@@ -31,6 +31,7 @@ from medal_judges.reading.streams import (
     text_of,
 )
 from medal_judges.reading.tables import delimiter_of, table_rows
+from medal_judges.reading.transcripts import begins_transcript, transcript_rows
 
 # Name (as --format takes it) -> what messages call it.
 CONTAINERS: Mapping[str, str] = {
@@ -38,6 +39,7 @@ CONTAINERS: Mapping[str, str] = {
     "json": "JSON",
     "csv": "CSV",
     "tsv": "TSV",
+    "text": "plain text",
     "xlsx": "XLSX",
     "parquet": "parquet",
     "arrow": "Arrow",
@@ -51,6 +53,8 @@ _ENDINGS = {
     ".feather": "arrow",
 }
 _PACKED = (".gz", ".zst")
+# A file of such a name may be a transcript: its content says whether it is.
+_PLAIN_ENDINGS = ("", ".txt", ".text", ".md", ".log")
 # Every ending of a file of chats.
 ENDINGS = tuple(_ENDINGS)
 _FIRST_LINES = 1 << 20
@@ -67,10 +71,14 @@ class Container:
 
 def ending_of(path: str | Path) -> str | None:
     """The container that the name of ``path`` speaks of, .gz and .zst left out."""
+    return _ENDINGS.get(_suffix(path))
+
+
+def _suffix(path: str | Path) -> str:
     name = str(path).lower()
     for packed in _PACKED:
         name = name.removesuffix(packed)
-    return _ENDINGS.get(Path(name).suffix)
+    return Path(name).suffix
 
 
 def expected_rows(path: str) -> int | None:
@@ -141,6 +149,7 @@ _TEXT: Mapping[str, Callable[[IO[str]], Iterator[NumberedRow]]] = {
     "json": json_document,
     "csv": table_rows,
     "tsv": lambda stream: table_rows(stream, "\t"),
+    "text": transcript_rows,
 }
 
 
@@ -169,6 +178,8 @@ def _text_kind(path: str, stream: PeekedStream) -> str:
     opening = first[0].lstrip()[:1] if first else ""
     if not opening:
         return "jsonl" if ending not in ("csv", "tsv") else ending
+    if _suffix(path) in _PLAIN_ENDINGS and begins_transcript(first[0]):
+        return "text"
     if ending == "jsonl" and (opening != "[" or _is_json(first[0])):
         return "jsonl"
     if opening == "[":

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 from medal_judges.dialogue import Dialogue, parse_dialogue
 from medal_judges.errors import DataError, RecordError
 from medal_judges.fields import require_valid_text
-from medal_judges.labelled import LabelledDialogue, parse_labelled
+from medal_judges.labelled import KNOWN_FIELDS, LabelledDialogue, parse_labelled
 from medal_judges.languages import UNKNOWN_LANGUAGE, language_code
 from medal_judges.reading.columns import (
     ColumnMap,
@@ -23,7 +23,6 @@ from medal_judges.reading.forms import (
     ALIKE,
     FORMS,
     GROUPED,
-    extra_meta,
     form_of,
     normal_row,
     unknown_form,
@@ -187,6 +186,8 @@ class _ChatReader:
     def _form(self, record: object) -> str | None:
         if self.options.form is not None:
             return self.options.form
+        if self.kind == "text":
+            return "transcript"
         found = form_of(record, self.options.columns)
         if found is None and isinstance(record, Mapping) and self.form not in GROUPED:
             return self.form
@@ -263,9 +264,17 @@ def _dialogue(row: Fields, options: ReadOptions, report: ReadingReport) -> Dialo
     if "messages" not in row or "dialogue" in row:
         line = _identified(_line(row), report)
         dialogue = parse_dialogue(line)
-        meta = extra_meta(line)
+        meta = _extra_meta(line)
         return replace(dialogue, meta=meta) if meta != dialogue.meta else dialogue
     return _from_messages(row, options, report)
+
+
+def _extra_meta(row: Fields) -> Fields:
+    """The ``meta`` of a line of ours for scoring: its own, and the fields that the format does not
+    know (``version``)."""
+    own = row.get("meta")
+    extra = {k: v for k, v in row.items() if k not in KNOWN_FIELDS and v is not None}
+    return extra | own if isinstance(own, dict) else extra
 
 
 def _labelled(row: Fields, options: ReadOptions, report: ReadingReport) -> LabelledDialogue:

@@ -10,11 +10,11 @@ from functools import lru_cache
 from typing import Any
 
 from medal_judges.errors import RecordError, did_you_mean
-from medal_judges.labelled import KNOWN_FIELDS
 from medal_judges.messages import ROLE_WORDS
 from medal_judges.reading.columns import NO_COLUMNS, ColumnMap, LabelColumn, label_values, lookup
 from medal_judges.reading.json_rows import Fields
 from medal_judges.reading.spans import is_spans
+from medal_judges.reading.transcripts import is_transcript, messages_of_transcript
 from medal_judges.released import is_released
 
 # Name (as --format takes it) -> what messages call it.
@@ -28,6 +28,7 @@ FORMS: Mapping[str, str] = {
     "wildchat": "WildChat",
     "lmsys": "LMSYS",
     "prompts": "prompt and response",
+    "transcript": "a transcript",
     "turns": "one turn a row",
     "otel": "OpenTelemetry spans",
 }
@@ -66,7 +67,9 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
     if not isinstance(record, Mapping):
         return None
     if columns.has("messages"):
-        return "openai"
+        cell = columns.get(record, "messages")
+        plain = isinstance(cell, str) and cell.lstrip()[:1] not in ("[", "{")
+        return "transcript" if plain or is_transcript(cell) else "openai"
     if columns.has("role", "content"):
         return "turns"
     if columns.has("response") or columns.has("prompt"):
@@ -81,6 +84,9 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
 
 def _message_form(record: Mapping[str, object]) -> str | None:
     """The form of a row that holds all of its messages."""
+    key = find_key(record, _MESSAGES)
+    if key is not None and is_transcript(record[key]):
+        return "transcript"
     if _is_messages(record.get("conversations")):
         return "sharegpt"
     if _is_messages(record.get("conversation")):
@@ -123,7 +129,9 @@ def unknown_form(record: object) -> RecordError:
         return RecordError("(line)", "a JSON object", record)
     names = ", ".join(map(str, list(record)[:20]))
     guess = did_you_mean("messages", map(str, record)) if "messages" not in record else ""
-    return RecordError("(row)", f"a chat in a form that is known {guess}".strip(), f"[{names}]")
+    expected = f"a chat in a form that is known {guess}".strip()
+    told = f"--column says which of its fields ({names}) is what: --column content=NAME"
+    return RecordError("(row)", f"{expected}; {told}", dict(record))
 
 
 # -- a row in one form -----------------------------------------------------------------------------
@@ -185,7 +193,9 @@ def _messages(
     if form == "prompts":
         return _exchange(take("prompt", _PROMPTS), take("response", _RESPONSES))
     value = take("messages", _MESSAGES)
-    if isinstance(value, str):
+    if isinstance(value, str) and form == "transcript":
+        value = messages_of_transcript(value, columns.roles)
+    elif isinstance(value, str):
         value = _parsed(value)
     if isinstance(value, Mapping) and "messages" in value:
         value = value["messages"]
@@ -323,14 +333,6 @@ def _meta(record: Mapping[str, object], columns: ColumnMap, used: set[str]) -> F
         if (time := columns.get(record, "time")) is not None:
             meta["time"] = time
     return meta
-
-
-def extra_meta(row: Fields) -> Fields:
-    """The ``meta`` of a line of ours for scoring: its own, and the fields that the format does not
-    know (``version``)."""
-    own = row.get("meta")
-    extra = {k: v for k, v in row.items() if k not in KNOWN_FIELDS and v is not None}
-    return extra | own if isinstance(own, dict) else extra
 
 
 # -- names -----------------------------------------------------------------------------------------

@@ -262,6 +262,13 @@ def test_lower_is_better_for_an_issue(write: Write) -> None:
     assert found.verdicts()[0].startswith("unsafe: good is better than bad by")
 
 
+def test_chats_whose_language_nobody_knows_have_no_table_of_their_own(write: Write) -> None:
+    rows = [chat(f"c{i}", f"Hi {i}", "ja " * (i % 6), ("en", "und")[i % 2]) for i in range(20)]
+    files = {system: write(f"{system}.jsonl", rows) for system in "xy"}
+    found = compare(files, CompareOptions(dimensions=["overall"]), judge="length")
+    assert found.languages == [] and found.comparisons == 1
+
+
 def test_languages_and_what_one_system_lacks(write: Write) -> None:
     def rows(system: str, german: int) -> list[dict[str, object]]:
         return [

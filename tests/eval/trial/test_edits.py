@@ -163,6 +163,7 @@ def test_a_users_dialogues_in_any_language(tmp_path: Path, lang: str) -> None:
     config = OWN.model_copy(update={"dialogues": 5})
     data = load_data(config, str(path))
     assert [d.id for d in data.dialogues] == ["a"]  # nobody answered in the other
+    assert any("state no language" in note for note in data.notes) == (lang == "und")
     plan = make_plan(data, config, trial_edits(data, config))
     checks = {pair.check for pair in plan.pairs if pair.conversation == "a"}
     assert "emoji" in checks and "instruction" not in checks

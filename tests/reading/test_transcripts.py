@@ -1,0 +1,109 @@
+"""Chats as plain text: what people paste, and what a messenger exports."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges import DataError, Dialogue, read_dialogues
+from medal_judges.cli import app
+
+ONE = "User: Hi, are you open?\nAssistant: Yes.\nNote: until eight, though.\n\nCome by!\nUser: OK"
+TWO = "User: Hi\nBot: Hello\n\nUser: Bye\nBot: See you"
+
+
+def said(dialogue: Dialogue) -> list[tuple[str, str]]:
+    return [(turn.role, turn.content) for turn in dialogue.turns]
+
+
+def read(folder: Path, text: str, name: str = "chat.txt", **named: object) -> list[Dialogue]:
+    (folder / name).write_text(text, encoding="utf-8")
+    return list(read_dialogues(folder / name, **named))  # type: ignore[arg-type]
+
+
+def test_a_line_without_a_known_speaker_belongs_to_the_turn_before(tmp_path: Path) -> None:
+    (chat,) = read(tmp_path, ONE)
+    assert said(chat) == [
+        ("user", "Hi, are you open?"),
+        ("assistant", "Yes.\nNote: until eight, though.\n\nCome by!"),
+        ("user", "OK"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [TWO, TWO.replace("\n\n", "\n---\n"), TWO.replace("\n\n", "\n\n***\n\n"), f"\n\n{TWO}\n\n"],
+)
+def test_rules_and_blank_lines_part_chats(tmp_path: Path, text: str) -> None:
+    chats = read(tmp_path, text)
+    assert [said(chat)[1] for chat in chats] == [("assistant", "Hello"), ("assistant", "See you")]
+
+
+def test_a_blank_line_after_each_turn_parts_nothing(tmp_path: Path) -> None:
+    (chat,) = read(tmp_path, TWO.replace("\n", "\n\n"))
+    assert len(chat.turns) == 4
+
+
+def test_markdown_and_wide_colons(tmp_path: Path) -> None:
+    (bold,) = read(tmp_path, "**User:** Hi\n\n**Assistant**: Hello\n", "chat.md")
+    assert said(bold) == [("user", "Hi"), ("assistant", "Hello")]
+    roles = {"roles": {"田中": "user", "ボット": "assistant"}}
+    (wide,) = read(tmp_path, "田中：こんにちは\nボット：はい、どうぞ。\n", columns=roles)
+    assert said(wide) == [("user", "こんにちは"), ("assistant", "はい、どうぞ。")]
+
+
+IPHONE = (
+    "[01.10.26, 10:00:01] Shop: \u200eMessages are end-to-end encrypted.\n"
+    "\u200e[01.10.26, 10:00:05] Anna: Are you open?\n"
+    "[01.10.26, 10:01:09] Shop Bot: Yes:\n- until eight\n[01.10.26, 10:02:00] Anna: Thanks\n"
+)
+ANDROID = (
+    "01/10/2026, 10:00 - Messages are end-to-end encrypted.\n"
+    "01/10/2026, 10:00 - Anna: Are you open?\n01/10/2026, 10:01 - Shop Bot: Yes:\n- until eight\n"
+    "01/10/2026, 10:02 - Anna: Thanks\n"
+)
+
+
+@pytest.mark.parametrize(
+    "text", [IPHONE.split("\n", 1)[1], ANDROID, ANDROID.replace(":00 -", ":00 PM -")]
+)
+def test_an_export_of_whatsapp(tmp_path: Path, text: str) -> None:
+    roles = {"roles": {"Anna": "user", "Shop Bot": "assistant"}}
+    (chat,) = read(tmp_path, text, columns=roles)
+    turns = [("user", "Are you open?"), ("assistant", "Yes:\n- until eight"), ("user", "Thanks")]
+    assert said(chat) == turns
+
+
+def test_a_speaker_that_nobody_explained_is_an_error_that_says_what_to_type(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match='--role "Shop=user" --role "Anna=assistant"'):
+        read(tmp_path, IPHONE)
+    roles = {"roles": {"Anna": "user", "Shop Bot": "assistant"}}
+    with pytest.raises(DataError, match="Shop, Anna, Shop Bot"):  # none is dropped in silence
+        read(tmp_path, IPHONE, columns=roles)
+    with pytest.raises(DataError, match="who asks and who answers"):
+        read(tmp_path, "User: Is anybody there?\n")
+
+
+def test_a_transcript_in_a_cell_of_a_table(tmp_path: Path) -> None:
+    table = 'id,dialogue\n7,"User: Hi, you\nAgent: Hello"\n'
+    (chat,) = read(tmp_path, table, "t.csv")
+    assert (chat.id, said(chat)) == ("7", [("user", "Hi, you"), ("assistant", "Hello")])
+    other = table.replace("dialogue", "text").replace("User", "Kunde")
+    columns = {"messages": "text", "roles": {"Kunde": "user"}}
+    (chat,) = read(tmp_path, other, "u.csv", columns=columns)
+    assert said(chat)[0] == ("user", "Hi, you")
+
+
+def test_what_only_looks_like_a_transcript_is_what_it_was(tmp_path: Path) -> None:
+    row = '{"messages": [{"role": "user", "content": "User: a"}, {"role": "bot", "content": "b"}]}'
+    assert len(read(tmp_path, f"{row}\n{row}\n")) == 2
+    assert said(read(tmp_path, "prompt,response\nUser: hi,Hello\n")[0])[0] == ("user", "User: hi")
+
+
+def test_a_table_that_nobody_knows_says_its_fields_and_what_to_type(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("ticket,who,words\n1,a,b\n2,a,b\n")
+    out = str(tmp_path / "out.jsonl")
+    done = CliRunner().invoke(
+        app, ["score", str(tmp_path / "t.csv"), "--judge", "length", "--out", out]
+    )
+    assert "--column says which of its fields (ticket, who, words) is what" in done.output

@@ -15,8 +15,9 @@ from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import HEADS_NAME, LoraJudge
+from medal_judges.training.loop.body_settings import narrow_base, widen_base
 from medal_judges.training.lora.packing import pack
-from medal_judges.training.lora.task import GenerativeTask, SFTDataset
+from medal_judges.training.lora.task import GenerativeTask, SFTDataset, SFTObjective
 from medal_judges.training.rows.examples import TrainingExample
 
 DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetitive")]
@@ -236,3 +237,33 @@ def test_a_generative_judge_keeps_what_it_read_until_its_weights_change(
     assert judge.llm.prefixes.bytes > 0
     GenerativeTask(judge, [], [], torch.device("cpu"))
     assert judge.llm.prefixes.bytes == 0
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_generative_step_on_a_narrow_base_is_the_same_to_the_bit(
+    tiny_llama: Path, packed: bool
+) -> None:
+    judge = generative(tiny_llama, layout="each")
+    with torch.no_grad():
+        for name, parameter in judge.net.named_parameters():
+            if "lora" not in name:  # as a base that was released in bf16
+                parameter.copy_(parameter.bfloat16().float())
+            elif "lora_B" in name:
+                parameter.normal_(std=0.1)
+    labels = {"overall": 0.5, "repetitive": 1.0}
+    rows = [TrainingExample(DIALOGUES[0], "a", labels, 1.0, {})]
+    data, objective = SFTDataset(judge, rows, packed=packed), SFTObjective(judge.net)
+    found = []
+    for narrow in (False, True):
+        if narrow:
+            narrow_base(judge.net, torch.bfloat16)
+        judge.net.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            loss, _ = objective(data.inputs([0]), {}, torch.zeros(1), torch.ones(1))
+        loss.backward()
+        found.append([loss, *(p.grad for p in judge.net.parameters() if p.grad is not None)])
+    assert len(found[0]) > 10
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    assert torch.bfloat16 in {p.dtype for p in judge.net.parameters()}
+    widen_base(judge.net)
+    assert {p.dtype for p in judge.net.parameters()} == {torch.float32}

@@ -89,17 +89,29 @@ def spearman(base: np.ndarray, other: np.ndarray) -> str:
 def table(names: Sequence[str], found: dict[str, tuple[np.ndarray, np.ndarray]]) -> list[str]:
     """The lines of the table; ``names`` are the judge's dimensions."""
     heads = ["way", "conversations", "follow-ups: Spearman", "nats apart, mean", "largest"]
-    heads += ["judge: lowest Spearman of a dimension", "of overall", "score apart, mean", "largest"]
+    heads += [
+        "judged",
+        "judge: lowest Spearman of a dimension",
+        "of overall",
+        "score apart, mean",
+        "largest",
+    ]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     base, judged = found[WAYS[0]]
+    if not judged.size:
+        heads = heads[:5]
+        lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for way in WAYS[1:]:
         sums, scores = found[way]
         nats, apart = np.abs(sums - base), np.abs(scores - judged)
+        row = [way, str(len(base)), spearman(base, sums), f"{nats.mean():.3f}", f"{nats.max():.2f}"]
+        if not judged.size:
+            lines.append("| " + " | ".join(row) + " |")
+            continue
         each = [float(spearmanr(judged[:, k], scores[:, k]).statistic) for k in range(len(names))]
         low = int(np.argmin(each))
         overall = list(names).index("overall")
-        row = [way, str(len(base)), spearman(base, sums), f"{nats.mean():.3f}", f"{nats.max():.2f}"]
-        row += [f"{names[low]} {each[low]:.5f}"]
+        row += [str(len(judged)), f"{names[low]} {each[low]:.5f}"]
         row += [spearman(judged[:, [overall]], scores[:, [overall]])]
         row += [f"{apart.mean():.4f}", f"{apart.max():.3f}"]
         lines.append("| " + " | ".join(row) + " |")

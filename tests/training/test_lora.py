@@ -1,16 +1,23 @@
 """LoRA judges really train: a tiny Llama learns who speaks of what, and comes back the same."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.dimension import load_rubric
 from medal_judges.models.base.judge import Judge
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.run import train_judge
+from medal_judges.training.loop import body_settings
+from medal_judges.training.rows.rows import load_rows
+from medal_judges.training.run import learnable, train_judge
+from medal_judges.training.steps import new_judge, start_loop
 
 from .test_resume import write_rows
 
@@ -78,6 +85,47 @@ def test_a_stopped_run_resumes_to_the_same_judge(tmp_path: Path, tiny_llama: Pat
     a, b = (Judge.from_pretrained(f, device="cpu") for f in (first, second))
     for x, y in zip(a.score(rows), b.score(rows), strict=True):
         assert dict(x.scores) == pytest.approx(dict(y.scores), abs=1e-4)
+
+
+@pytest.mark.parametrize("head", ["scoring", pytest.param("generative", marks=pytest.mark.slow)])
+def test_a_base_released_in_bf16_is_trained_upon_as_it_is(
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch, head: str
+) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(tiny_llama, base)
+    weights = load_file(base / "model.safetensors")
+    rounded = {k: v.bfloat16() for k, v in weights.items()}
+    save_file(rounded, base / "model.safetensors", {"format": "pt"})
+    settings = {"head": head, "layout": "each"} if head == "generative" else {"head": head}
+
+    def trained(base: Path, narrow: bool) -> tuple[dict[str, torch.Tensor], int]:
+        if not narrow:
+            monkeypatch.setattr(body_settings, "narrow_base", lambda *_: None)
+        config = run_config(
+            tmp_path, base, settings, epochs=1, batch_size=16, mixed_precision="bf16"
+        )
+        dimensions = load_rubric("medal")
+        rows = load_rows(config, dimensions)
+        torch.manual_seed(0)
+        learnt = learnable(dimensions, rows)
+        judge = new_judge(config, learnt, rows.train, torch.device("cpu"))
+        loop = start_loop(config, judge, rows.train, rows.validation, "hash")
+        size = sum(p.nbytes for p in judge.net.parameters())
+        loop.run(resume=False)
+        loop.release()
+        monkeypatch.undo()
+        assert {p.dtype for p in judge.net.parameters()} == {torch.float32}
+        return {k: v.clone() for k, v in judge.net.state_dict().items()}, size
+
+    narrow, small = trained(base, True)
+    wide, large = trained(base, False)
+    assert narrow.keys() == wide.keys()
+    assert all(torch.equal(narrow[name], wide[name]) for name in wide)  # to the bit
+    fresh = load_file(base / "model.safetensors")["model.layers.0.mlp.up_proj.weight"]
+    kept = next(v for k, v in narrow.items() if "layers.0.mlp.up_proj.base_layer" in k)
+    assert torch.equal(kept, fresh.float())
+    assert small < 0.85 * large
+    assert trained(tiny_llama, True)[1] == large  # of weights that bf16 would round: none
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
-"""How the body computes while it trains: attention, gradient checkpointing, Liger kernels."""
+"""How the body computes while it trains: attention, precision of what is frozen, gradient
+checkpointing, Liger kernels."""
 
 from __future__ import annotations
 
@@ -6,11 +7,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from medal_judges.errors import ConfigError, MissingExtraError
-from medal_judges.models.device import Attention, set_attention
+from medal_judges.models.device import Attention, set_attention, torch_dtype
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.loop.distributed import strategy
+from medal_judges.training.loop.distributed import strategy, uses_deepspeed
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -30,6 +32,8 @@ def set_body(
         checkpoint_layers(body, reentrant=strategy(accelerator) == "zero3")
     if config.optim.liger:
         patch_liger(body, accelerator.device)
+    if precision != "no" and not uses_deepspeed(accelerator):
+        narrow_base(body, torch_dtype(precision))
     return {
         "precision": precision,
         "attention": attention,
@@ -44,7 +48,38 @@ def reset_body(body: PreTrainedModel, config: TrainConfig) -> None:
         body.gradient_checkpointing_disable()  # type: ignore[no-untyped-call]
         body.disable_input_require_grads()  # type: ignore[no-untyped-call]
     unpatch_liger(body)
+    widen_base(body)
     set_attention(body, "auto", torch.device("cpu"), "no")
+
+
+def narrow_base(body: nn.Module, dtype: torch.dtype) -> None:
+    """Hold the frozen linear layers under adapters in ``dtype``, where that changes no weight.
+
+    Autocast multiplies in ``dtype``, and made of each such layer's fp32 weights a copy for the
+    backward pass. A base that was released in ``dtype`` loses nothing without the fp32 ones: the
+    products are the same. Norms and embeddings stay in fp32, and so does what is added up between
+    layers; a head that shares the embeddings' weights stays with them.
+    """
+    if not hasattr(body, "get_base_model"):  # only PEFT's bodies have adapters
+        return
+    embeddings = {id(m.weight) for m in body.modules() if isinstance(m, nn.Embedding)}
+    for layer in body.modules():
+        # Of a kind of its own where it is quantised.
+        if type(layer) is not nn.Linear or id(layer.weight) in embeddings:
+            continue
+        weight = layer.weight
+        if weight.requires_grad or weight.dtype != torch.float32:
+            continue
+        narrow = weight.data.to(dtype)
+        if torch.equal(narrow.float(), weight.data):
+            weight.data = narrow
+
+
+def widen_base(body: nn.Module) -> None:
+    """Undo ``narrow_base``: adapters may be merged, and the judge asked outside autocast."""
+    for layer in body.modules():
+        if type(layer) is nn.Linear and layer.weight.dtype in (torch.bfloat16, torch.float16):
+            layer.weight.data = layer.weight.data.float()
 
 
 def checkpoint_layers(body: PreTrainedModel, *, reentrant: bool) -> None:

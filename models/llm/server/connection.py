@@ -92,6 +92,7 @@ class ServedModel(LanguageModel):
         self._limiter = CostLimiter(config.max_cost)
         self.template = load_chat_template(config.tokenizer) if config.tokenizer else None
         self.gate = RateGate()
+        self.echo_tested = False  # see likelihood.py
         # Servers of one's own ask for no key, the client wants one.
         self._secret = os.environ.get(config.api_key_env) or (NO_KEY if base else None)
         self.clean = cleaner(self._secret)

@@ -2,13 +2,17 @@
 
 With the model's tokenizer at hand the prompt is sent as token ids, rendered by its chat template as
 the local backend does. Without it the prompt is a plain transcript, whose template nobody knows.
+
+An echo may lie: llama-cpp-python's server (0.3.36) leaves the mark of the beginning out, and where
+the tokenizer sets none it gives each token the log-probability of the place behind it. So an echo
+that has fewer tokens than were read is put to the test first.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.cost import BudgetExceeded, Usage
@@ -21,8 +25,12 @@ from medal_judges.models.llm.truncation import tokens_above
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
+T = TypeVar("T")
+TEST = "one two three four five six seven"
+SAME = 0.3  # nats by which a token's log-probability may differ between two requests
 # OpenAI's own server has no echo with log-probabilities: asking it would only cost.
 _WITHOUT = "api.openai.com"
+DOUBTFUL = "its echo leaves tokens out, and the log-probabilities "
 NO_LOGPROB = "the echo has a number that is no log-probability"
 NOT_EACH = "the server does not echo a log-probability for each token"
 _NAMES = {"user": "User", "assistant": "Assistant"}
@@ -85,25 +93,75 @@ async def _ask(
         if length >= (fits := served.config.context):
             raise ConfigError(f"{length} tokens do not fit the {fits} of {served.name}")
 
+    def read(answer: object) -> tuple[Likelihood, bool]:
+        if served.template is None:
+            return _of_characters(answer, start, end, joint), _lacks_tokens(answer)
+        return _of_ids(answer, start, length, joint), False
+
+    likelihood, doubtful = await _completed(served, client, prompt, length, read)
+    if doubtful and not served.echo_tested:
+        await _test_echo(served, client)
+        served.echo_tested = True
+    return likelihood
+
+
+async def _completed(
+    served: ServedModel,
+    client: AsyncOpenAI,
+    prompt: str | list[int],
+    length: int,
+    read: Callable[[object], T],
+    *,
+    echo: bool = True,
+) -> T:
+    """What ``read`` makes of the answer to ``prompt`` of at most ``length`` tokens: one more token,
+    and the log-probabilities, with ``echo`` also the prompt's."""
     highest = Usage(input=length, output=1)
 
-    async def send() -> tuple[Likelihood, Usage]:
+    async def send() -> tuple[T, Usage]:
         raw = await client.completions.with_raw_response.create(
             model=served.config.model,
             prompt=prompt,
             max_tokens=1,
             temperature=0,
-            echo=True,
+            echo=echo,
             logprobs=1,
         )
         answer = raw.http_response.json()
-        usage = served.reader.usage(get(answer, "usage"), highest)
-        if served.template is None:
-            return _of_characters(answer, start, end, joint), usage
-        return _of_ids(answer, start, length, joint), usage
+        return read(answer), served.reader.usage(get(answer, "usage"), highest)
 
-    likelihood, _ = await served.call(send, highest, lambda read: read[1])
-    return likelihood
+    found, _ = await served.call(send, highest, lambda told: told[1])
+    return found
+
+
+def _lacks_tokens(answer: object) -> bool:
+    """Whether an echo has fewer tokens than were read and written."""
+    total = get(get(answer, "usage"), "total_tokens")
+    return isinstance(total, int) and len(_echoed(answer)) < total
+
+
+async def _test_echo(served: ServedModel, client: AsyncOpenAI) -> None:
+    """Raises PermanentError where the token that is written after a prompt has another
+    log-probability when it is sent as part of the prompt."""
+    room = tokens_above(TEST) + 8
+
+    def newest(answer: object) -> tuple[object, float | None]:
+        told = get(_logprobs(answer), "token_logprobs")
+        value = told[-1] if isinstance(told, list) and told else None
+        choices = get(answer, "choices")
+        return get(choices[0], "text") if isinstance(choices, list) else None, read_logprob(value)
+
+    word, wanted = await _completed(served, client, TEST, room, newest, echo=False)
+    if not isinstance(word, str) or not word.strip() or wanted is None:
+        raise PermanentError(DOUBTFUL + "of the others could not be tested")
+    start, end = len(TEST), len(TEST) + len(word)
+
+    def scored(answer: object) -> Likelihood:
+        return _of_characters(answer, start, end, joint=False)
+
+    found = await _completed(served, client, TEST + word, room, scored)
+    if abs(found.total - wanted) > SAME:
+        raise PermanentError(DOUBTFUL + "of the others are those of the tokens behind them")
 
 
 def transcript(continuation: Continuation) -> tuple[str, str]:

@@ -155,6 +155,17 @@ def test_an_echo_with_other_numbers_is_no_likelihood(
         remote(server, attempts=1).loglikelihood(SAY)
 
 
+def test_an_echo_that_leaves_tokens_out_is_tested_before_it_is_believed(serve: Serve) -> None:
+    right, wrong = serve(shifted=False), serve(shifted=True)
+    llm = remote(right)
+    for _ in range(2):
+        [[told]] = llm.loglikelihood(SAY)
+        assert told.logprobs == (-0.5,) * len(" Hi there\n")
+    assert len(sent(right)) == 2 + 2  # tested once
+    with pytest.raises(ConfigError, match="those of the tokens behind them"):
+        remote(wrong).loglikelihood(SAY)
+
+
 @pytest.mark.parametrize("change", [{"choices": "none"}, {"choices.0.logprobs": 5}])
 def test_an_echo_of_another_form_is_no_traceback(serve: Serve, change: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="tells no likelihoods"):

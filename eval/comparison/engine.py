@@ -107,7 +107,8 @@ def compare_rows(
 
     Languages have results of their own where two or more are known.
     """
-    known = sorted({row.lang for row in compared.rows} - {None, UNKNOWN_LANGUAGE}, key=str)
+    langs = {row.lang for row in compared.rows if row.lang is not None}
+    known = sorted(langs - {UNKNOWN_LANGUAGE})
     places = [ALL, *known] if len(known) > 1 else [ALL]
     found = [_on(compared, systems, dimension, lang) for dimension in dimensions for lang in places]
     found = [result for result in found if result.systems]

@@ -120,7 +120,7 @@ class PlainTyper(typer.Typer):
         own = plain | {"pretty_exceptions_enable": False} | named
         super().__init__(**own)  # type: ignore[arg-type]
 
-    def command(  # type: ignore[override]
+    def command(
         self, name: str | None = None, *, example: str | None = None, **named: object
     ) -> Callable[[Any], Any]:
         """As Typer's; ``example`` is shown below the help."""

@@ -140,8 +140,8 @@ def test_what_a_judge_advises_and_which_answers_were_kept_is_told_by_several(
         assert pool.advice() == boxed.load().advice()
         assert pool.answer_counts() == AnswerCounts()
     dialogues = [*read_dialogues(write(tmp_path / "chats.jsonl", 4, words=1))]
-    asked = [f"llm.model={tiny_llama}", f"llm.cache={tmp_path / 'cache'}", "max_tokens=8"]
-    with opened(choose_judge("medal", asked), 2, "cpu") as pool:
+    asked = [f"llm.model={tiny_llama}", f"llm.cache={tmp_path / 'cache'}"]
+    with opened(choose_judge("contrast", asked), 2, "cpu") as pool:
         first = [*pool.score(dialogues)]
         asked_for = pool.answer_counts().asked
         assert asked_for >= 3

@@ -87,16 +87,15 @@ def test_a_stopped_run_resumes_to_the_same_judge(tmp_path: Path, tiny_llama: Pat
         assert dict(x.scores) == pytest.approx(dict(y.scores), abs=1e-4)
 
 
-@pytest.mark.parametrize("head", ["scoring", pytest.param("generative", marks=pytest.mark.slow)])
 def test_a_base_released_in_bf16_is_trained_upon_as_it_is(
-    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch, head: str
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = tmp_path / "base"
     shutil.copytree(tiny_llama, base)
     weights = load_file(base / "model.safetensors")
     rounded = {k: v.bfloat16() for k, v in weights.items()}
     save_file(rounded, base / "model.safetensors", {"format": "pt"})
-    settings = {"head": head, "layout": "each"} if head == "generative" else {"head": head}
+    settings = {"head": "scoring"}
 
     def trained(base: Path, narrow: bool) -> tuple[dict[str, torch.Tensor], int]:
         if not narrow:

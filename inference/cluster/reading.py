@@ -22,6 +22,7 @@ from medal_judges.reading.report import ReadingReport
 CHAT = "chat"  # the column of a dialogue, as one process sends it to another; null for a bad row
 FILE_ROWS = 1 << 40  # a row's number is that of its file times this, and its place there
 _BLOCK = 1 << 20  # bytes: what one task judges, and what it judges again where its process dies
+_READERS = 8  # files that are read at a time
 _ROWS = 256  # that are handed on together
 _Row = tuple[bytes | None, str | None]  # a dialogue, or what is wrong with a bad row
 
@@ -77,7 +78,12 @@ def chat_rows(files: Sequence[InputFile], chats: ReadOptions) -> Dataset:
     """A row for each chat of ``files``, and for each bad row: its number (by file and place, run
     after run the same) and its record or its problem."""
     DataContext.get_current().target_max_block_size = _BLOCK
-    return read_datasource(_ChatFiles(files, chats), override_num_blocks=len(files))
+    return read_datasource(
+        _ChatFiles(files, chats),
+        override_num_blocks=len(files),
+        ray_remote_args={"num_cpus": 0},  # judges may hold all cores
+        concurrency=_READERS,
+    )
 
 
 class _ChatFiles(Datasource):  # type: ignore[misc]

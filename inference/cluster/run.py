@@ -161,19 +161,22 @@ def _judge(
         checkpoint_path=str((out / _DONE).absolute()),
         delete_checkpoint_on_success=False,
     )
-    most = _most_judges(cluster)
     judged = chat_rows(files, chats).map_batches(
         ClusterJudge,
         fn_constructor_args=judge,
         batch_format="pyarrow",
         batch_size=window,
-        # A pool of a fixed size would hold all cores and leave none to read with.
-        compute=ActorPoolStrategy(min_size=1, max_size=most, initial_size=max(1, most - 1)),
+        # From one on: many at once would hold all cores, and Ray's filter of what is done, which a
+        # resumed run begins with, would wait for one forever. Reading and writing wait for none.
+        compute=ActorPoolStrategy(min_size=1, max_size=_most_judges(cluster)),
         num_cpus=cluster.cpus,
         num_gpus=cluster.gpus or None,
     )
     parts = str((out / PARTS).absolute())
-    _own(lambda: judged.write_parquet(parts, min_rows_per_file=cluster.rows_a_part))
+    rows = cluster.rows_a_part
+    _own(
+        lambda: judged.write_parquet(parts, min_rows_per_file=rows, ray_remote_args={"num_cpus": 0})
+    )
 
 
 def _most_judges(cluster: ClusterOptions) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
+import json
 from collections.abc import Sequence
 
 import pyarrow
 
-from medal_judges.dialogue import Dialogue
+from medal_judges.dialogue import Dialogue, parse_dialogue
 from medal_judges.errors import MedalError
 from medal_judges.inference.cluster.reading import CHAT
 from medal_judges.inference.judge_choice import JudgeChoice
@@ -37,7 +37,8 @@ class ClusterJudge:
 
     def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
         chats: list[Dialogue | None] = [
-            None if one is None else pickle.loads(one) for one in batch.column(CHAT).to_pylist()
+            None if one is None else parse_dialogue(json.loads(one))
+            for one in batch.column(CHAT).to_pylist()
         ]
         judged = self.options.score(self.judge, iter([each for each in chats if each is not None]))
         rows = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ FILE_ROWS = 1 << 40  # a row's number is that of its file times this, and its pl
 _BLOCK = 1 << 20  # bytes: what one task judges, and what it judges again where its process dies
 _READERS = 8  # files that are read at a time
 _ROWS = 256  # that are handed on together
-_Row = tuple[bytes | None, str | None]  # a dialogue, or what is wrong with a bad row
+_Row = tuple[str | None, str | None]  # a dialogue in JSON, or what is wrong with a bad row
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _rows(file: InputFile, chats: ReadOptions) -> Iterator[_Row]:
     report = _BadRows(keep=0, strict=chats.strict)
     for dialogue in dialogues_of(file.path, chats, report):
         yield from _problems(report)
-        yield pickle.dumps(dialogue), None
+        yield json.dumps(dialogue.to_record()), None
     yield from _problems(report)
 
 
@@ -153,7 +153,7 @@ def _table(first: int, rows: Sequence[_Row]) -> pyarrow.Table:
     return pyarrow.table(
         {
             ROW: pyarrow.array(numbers, pyarrow.int64()),
-            CHAT: pyarrow.array(dialogues, pyarrow.binary()),
+            CHAT: pyarrow.array(dialogues, pyarrow.string()),
             PROBLEM: pyarrow.array(problems, pyarrow.string()),
         }
     )

@@ -31,6 +31,12 @@ LOADED: dict[str, Load] = {
     ),
 }
 
+# Every field and file of these in turn takes half a minute each: once in a while.
+LONG = ("boxed", "unieval")
+QUICK_FIRST = [
+    pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in LOADED
+]
+
 
 @pytest.fixture
 def copy_of(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str], Path]:
@@ -56,7 +62,7 @@ def outcome(load: Load, folder: Path) -> list[Any] | str:
         return str(error)
 
 
-@pytest.mark.parametrize("family", LOADED)
+@pytest.mark.parametrize("family", QUICK_FIRST)
 def test_a_file_that_is_not_what_it_was(family: str, copy_of: Callable[[str], Path]) -> None:
     load, folder = LOADED[family], copy_of(family)
     wanted = outcome(load, folder)
@@ -100,7 +106,7 @@ def test_a_network_of_another_size_than_its_weights(
             assert isinstance(found, str) or heads or found == wanted, (name, value)
 
 
-@pytest.mark.parametrize("family", LOADED)
+@pytest.mark.parametrize("family", QUICK_FIRST)
 def test_config_fields_of_another_type_or_missing(
     family: str, copy_of: Callable[[str], Path]
 ) -> None:

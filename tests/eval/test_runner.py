@@ -232,6 +232,7 @@ def test_the_shipped_configuration_is_valid() -> None:
     assert {"contrast", "full", "fed"} < {judge.name for judge in shipped.judges}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder of ratings"
 )

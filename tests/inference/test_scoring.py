@@ -127,8 +127,15 @@ def kill_half_way(command: list[str], out: Path) -> None:
     run.wait()
 
 
-@pytest.mark.parametrize("level", ["dialogue", "turn"])
-@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        ("out.jsonl", "dialogue"),
+        ("out.jsonl.gz", "turn"),
+        pytest.param("out.jsonl", "turn", marks=pytest.mark.slow),
+        pytest.param("out.jsonl.gz", "dialogue", marks=pytest.mark.slow),
+    ],
+)
 def test_killed_and_gone_on_with_equals_unbroken(tmp_path: Path, name: str, level: str) -> None:
     source = write(tmp_path / "in.jsonl", 12_000)
     whole, out = tmp_path / "whole.jsonl", tmp_path / name
@@ -245,6 +252,6 @@ def test_reasons_of_servers_are_shown_as_they_are(capsys: pytest.CaptureFixture[
     report = ScoreReport(total=2, scored=1, sums={"odd[/x]": 3.0})
     report.failures["no number in '[/INST] I cannot'"] = 1
     report.counts["odd[/x]"] = 1
-    _show(report, 0.0, Judge.from_pretrained("length"))
+    _show(report, 0.0, Judge.from_pretrained("length").languages, None)
     shown = capsys.readouterr().err
     assert "[/INST]" in shown and "odd[/x]" in shown

@@ -70,7 +70,7 @@ def test_no_chats(assert_quality):
             "*AssertionError: overall * [[]*, *[]]: failed; the whole interval lies under 4.50",
             "*20 judgements, coverage 100.0%: judge:length*",
             "*look first at these, the worst by overall:",
-            "*chats[[]0[]] (id *): overall 2.58",
+            "*chats[[]0[]] (id *): overall 2.09",
             "*user: Hi 1",
             "*assistant: word よい一日を",
         ]

@@ -49,6 +49,7 @@ def test_the_same_reading_twice_gives_the_same_ids(hostile: tuple[Path, SupportL
     )
 
 
+@pytest.mark.slow  # the Hub is asked: 20 s where there is no network
 def test_a_data_set_that_is_not_there() -> None:
     with pytest.raises(MedalError, match="hf:nobody/nothing:train"):
         list(read_dialogues("hf:nobody/nothing:train"))

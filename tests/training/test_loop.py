@@ -20,6 +20,7 @@ from medal_judges.training.config import TrainConfig
 from medal_judges.training.encoder import task as task_module
 from medal_judges.training.encoder.data import EncoderDataset
 from medal_judges.training.encoder.reply import half_of
+from medal_judges.training.loop.distributed import make_accelerator
 from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.steps import start_loop
@@ -91,6 +92,15 @@ def test_the_scale_of_features_is_one_however_many_turns_are_read_together(
     assert found[0][2].abs().sum() > 0
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], atol=1e-5, rtol=1e-4)
+
+
+def test_runs_of_one_process_choose_their_own_precision() -> None:
+    model = {"family": "encoder", "base": "embedded:minilm"}
+    config = build_config(TrainConfig, MINIMAL | {"model": model}, where="x")
+    for precision in ("no", "bf16", "no"):
+        update = {"mixed_precision": precision}
+        each = config.model_copy(update={"optim": config.optim.model_copy(update=update)})
+        assert make_accelerator(each).mixed_precision == precision
 
 
 def test_two_accumulated_half_batches_are_one_whole_batch(tiny_bert: Path, tmp_path: Path) -> None:

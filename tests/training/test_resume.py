@@ -132,6 +132,7 @@ def test_resume_refuses_another_run(config: Path, tmp_path: Path) -> None:
     assert "Traceback" not in again.stderr
 
 
+@pytest.mark.slow
 def test_early_stopping_counts_on_after_a_stop(config: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     patient = command(config, folder, "stop.patience=3")

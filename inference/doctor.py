@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from medal_judges.errors import MedalError
 from medal_judges.models.base.golden import GoldenCheck, versions
-from medal_judges.models.embedded import embedded_path
+from medal_judges.models.embedded import embedded_files
 
 Fact = tuple[str, str]
 
@@ -49,7 +49,8 @@ FOR = {
 EMBEDDED = {
     "minilm": "boxed, and judges trained on it",
     "chitchat": "the quickstart's conversations",
-    "smollm2": "language-model judges without a server (135M)",
+    "smollm2": "language-model judges without a server (135M), English",
+    "gemma3": "the same in many languages (270M): contrast_multilingual",
 }
 PROGRAMS = {
     "make": "the Makefiles here and of medal init",
@@ -160,7 +161,7 @@ def _models() -> list[Fact]:
     facts = []
     for name, use in EMBEDDED.items():
         try:
-            there = embedded_path(name).exists()
+            there = all(file.exists() for file in embedded_files(name))
             facts.append((f"embedded:{name}", f"{'yes' if there else 'no: damaged'}: {use}"))
         except MedalError as error:
             facts.append((f"embedded:{name}", f"no: {use} ({error.hint})"))

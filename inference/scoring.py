@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from medal_judges.dialogue import Dialogue
 from medal_judges.errors import CoverageError, DataError, MedalError
-from medal_judges.files import only_run, require_other_file
 from medal_judges.inference.kept import with_kept
 from medal_judges.inference.resuming import Expected, asked_again, forget, resume
 from medal_judges.inference.tables import journal_behind
-from medal_judges.journal import Journal
-from medal_judges.judgement import Judgement, parse_judgement
-from medal_judges.language_detection import detects
 from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.models.base.judged_languages import UnknownLanguage, is_detecting
 from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.reading.language_detection import detects
 from medal_judges.reading.report import ReadingReport
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement, parse_judgement
+from medal_judges.storage.files import only_run, require_other_file
+from medal_judges.storage.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)

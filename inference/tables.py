@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from medal_judges.errors import DataError, MedalError
-from medal_judges.journal import Journal
-from medal_judges.judgement import Judgement, parse_judgement
-from medal_judges.judgement_files import is_table, read_judgements, write_table
+from medal_judges.records.judgement import Judgement, parse_judgement
+from medal_judges.storage.journal import Journal
+from medal_judges.storage.judgement_files import is_table, read_judgements, write_table
 
 
 @contextmanager

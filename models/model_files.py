@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medal_judges.errors import DataError, RecordError
-from medal_judges.files import cache_folder
-from medal_judges.journal import Journal
-from medal_judges.signature import content_hash
+from medal_judges.records.signature import content_hash
+from medal_judges.storage.files import cache_folder
+from medal_judges.storage.journal import Journal
 
 if TYPE_CHECKING:
     from torch import nn

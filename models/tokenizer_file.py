@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
-from medal_judges.files import atomic_write
+from medal_judges.storage.files import atomic_write
 
 if TYPE_CHECKING:
     from tokenizers import AddedToken, Tokenizer

@@ -13,12 +13,14 @@ have to be measured on the same machine. Recorded are
   with their held-out figures; of contrast, diet and geval on the embedded language model, which
   take fewer dialogues (SLOW); and of three prompted judges on a scripted server;
 - the quickstart's benchmark: results.json, the numbers of its page and of its CSV tables;
+- the scores of boxed (dialogues and turns), and the numbers on the pages that ``medal report`` and
+  ``medal compare`` make of them, and on the page of ``medal agreement``;
 - the journal of ``medal generate`` on the scripted server, and the files made of it.
 
 ``--judges DIR`` scores the judges that an earlier record trained instead of training them again,
 as long as the measured package still reads their format.
-human_embedded and the benchmark's FED need MEDAL_JUDGES_DATA. OUT_DIR lies outside the repository:
-it holds rows of annotated data.
+human_embedded, agreement and the benchmark's FED need MEDAL_JUDGES_DATA. OUT_DIR lies outside the
+repository: it holds rows of annotated data.
 
 ``compare`` lists the differences and exits with 1 if there are any. Numbers may differ by
 TOLERANCE; the journal's texts and the numbers shown on the page may not differ at all. Passed over
@@ -148,6 +150,22 @@ def evenly(lines: list[str], count: int) -> list[str]:
     return [lines[i * len(lines) // count] for i in range(count)]
 
 
+def record_boxed(recorder: Recorder) -> None:
+    recorder.score("boxed", "boxed", "dialogues.jsonl")
+    recorder.score("boxed", "boxed_turns", "dialogues.jsonl", "--level", "turn")
+
+
+def record_pages(recorder: Recorder) -> None:
+    """Report, comparison of two systems and agreement, each into a folder of its own."""
+    lines = (recorder.out / "dialogues.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    for name, part in (("odd", lines[1::2]), ("even", lines[::2])):
+        (recorder.out / f"{name}.jsonl").write_text("".join(part), encoding="utf-8")
+        recorder.score("boxed", name, f"{name}.jsonl")
+    recorder.medal("report", "scores/boxed.jsonl", "--chats", "dialogues.jsonl", "--out", "report")
+    recorder.medal("compare", "scores/odd.jsonl", "scores/even.jsonl", "--out", "compare")
+    recorder.medal("agreement", "fed:dialogue", "--out", "agreement")
+
+
 def record_quickstart(recorder: Recorder) -> None:
     recorder.train("quickstart")
     judge = recorder.judges / QUICKSTART / "judge"
@@ -240,6 +258,18 @@ def compare_benchmark(old: Path, new: Path) -> list[str]:
     ]
 
 
+def compare_pages(old: Path, new: Path) -> list[str]:
+    pages = ((name, next((old / name).glob("*.html")).name) for name in PAGES)
+    return [
+        difference
+        for name, file in pages
+        for difference in counted(*(page_numbers(each / name / file) for each in (old, new)))
+    ]
+
+
+PAGES = ("report", "compare", "agreement")
+
+
 def compare_generate(old: Path, new: Path) -> list[str]:
     left, right = old / GENERATED, new / GENERATED
     return [
@@ -256,6 +286,8 @@ Record = Callable[[Recorder], None]
 Compare = Callable[[Path, Path], list[str]]
 PARTS: dict[str, tuple[Record, Compare]] = {
     "dialogues": (record_dialogues, compare_dialogues),
+    "boxed": (record_boxed, compare_scores("boxed", "boxed_turns")),
+    "pages": (record_pages, compare_pages),
     "generate": (record_generate, compare_generate),
     "scripted": (record_scripted, compare_scores(*(f"scripted_{name}" for name in SCRIPTED))),
     "quickstart": (

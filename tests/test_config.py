@@ -8,8 +8,8 @@ import pytest
 from pydantic import Field
 
 from medal_judges.config import Config, build_config, load_config, read_yaml
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
+from medal_judges.records.dimension import load_rubric
 
 
 class Optimizer(Config):

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.config import load_config
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.dimension import load_rubric
 from medal_judges.eval.benchmark.config import BenchmarkConfig
+from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import DataError
-from medal_judges.files import atomic_path, atomic_write
-from medal_judges.journal import Journal
+from medal_judges.storage.files import atomic_path, atomic_write
+from medal_judges.storage.journal import Journal
 
 NAMES = ["journal.jsonl", "journal.jsonl.gz"]
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import DataError, RecordError
-from medal_judges.jsonl import to_line, write_records
-from medal_judges.judgement import Judgement
-from medal_judges.judgement_files import read_judgements
 from medal_judges.reading.dialogues import read_dialogues, read_labelled
 from medal_judges.reading.report import ReadingReport
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.judgement import Judgement
+from medal_judges.storage.jsonl import to_line, write_records
+from medal_judges.storage.judgement_files import read_judgements
 
 
 def line(id: object = "a", **fields: Any) -> str:

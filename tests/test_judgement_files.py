@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from medal_judges import Judgement, Judgements, read_judgements
-from medal_judges.contributions import Contributions
-from medal_judges.details import Details
 from medal_judges.errors import ConfigError, DataError, MissingExtraError, RecordError
-from medal_judges.judgement_files import is_table
+from medal_judges.records.contributions import Contributions
+from medal_judges.records.details import Details
+from medal_judges.storage.judgement_files import is_table
 
 HOSTILE = (
     "=1+1",
@@ -186,7 +186,7 @@ def test_a_data_frame_has_typed_columns(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    from medal_judges.judgement_files import write_table
+    from medal_judges.storage.judgement_files import write_table
 
     class Failing:
         """Breaks off when it is gone through for the second time."""

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from medal_judges import Dialogue, Judge, Turn, read_dialogues, read_judgements
 from medal_judges.cli import app
 from medal_judges.errors import MedalError, MissingExtraError, RecordError
-from medal_judges.language_detection import detected_language, text_language
-from medal_judges.languages import language_code
 from medal_judges.models.base.judged_languages import is_outside
+from medal_judges.reading.language_detection import detected_language, text_language
+from medal_judges.records.languages import language_code
 
 pytest.importorskip("lingua", reason="lingua is in the extra lang")
 
@@ -149,7 +149,7 @@ def test_detected_languages_are_written_kept_and_counted(tmp_path: Path) -> None
 
 
 def test_without_the_extra_nothing_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medal_judges.language_detection.find_spec", lambda name: None)
+    monkeypatch.setattr("medal_judges.reading.language_detection.find_spec", lambda name: None)
     judge = Judge.from_pretrained("configs/judges/length.yaml")
     judge.languages = ("en",)
     (told,) = judge.score([chat(*SPANISH)])

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from medal_judges import dialogue as dialogue_module
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import RecordError
+from medal_judges.records import dialogue as dialogue_module
+from medal_judges.records.dialogue import Dialogue, Turn
 
 
 def say(role: str, content: object, **more: object) -> dict[str, object]:

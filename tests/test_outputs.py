@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.files import one_at_a_time, only_run, only_run_in
+from medal_judges.storage.files import one_at_a_time, only_run, only_run_in
 
 LINE = {
     "id": "a",
@@ -92,7 +92,7 @@ def test_a_line_file_of_the_data_folder_is_an_input(
 
 HOLD = """
 import sys
-from medal_judges.files import only_run
+from medal_judges.storage.files import only_run
 with only_run(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from medal_judges.contributions import Contributions
-from medal_judges.details import Details
-from medal_judges.dialogue import Dialogue, Turn, parse_dialogue
-from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError, RecordError
-from medal_judges.judgement import Judgement, parse_judgement, unscored
-from medal_judges.labelled import LabelledDialogue, parse_labelled
-from medal_judges.rating import Rating, mean, rescale
+from medal_judges.records.contributions import Contributions
+from medal_judges.records.details import Details
+from medal_judges.records.dialogue import Dialogue, Turn, parse_dialogue
+from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.judgement import Judgement, parse_judgement, unscored
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
+from medal_judges.records.rating import Rating, mean, rescale
 
 TURNS = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
 

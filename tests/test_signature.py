@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from medal_judges.errors import MedalError
-from medal_judges.signature import Signature, content_hash, require_comparable
+from medal_judges.records.signature import Signature, content_hash, require_comparable
 
 FULL = Signature(
     judge="embedded:minilm",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from medal_judges.dimension import Dimension
+from medal_judges.records.dimension import Dimension
 from medal_judges.report.table import Table
 from medal_judges.stats.correlation import (
     Floats,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from medal_judges.files import atomic_write
 from medal_judges.models.base.golden import GoldenSetting, check_in_fresh_process, write_golden
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.judged_languages import languages_of
+from medal_judges.storage.files import atomic_write
 from medal_judges.training.agreement import (
     AGREEMENT_NAME,
     ScoredExamples,

@@ -11,13 +11,13 @@ from pathlib import Path
 import torch
 
 from medal_judges.config import load_config
-from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.files import only_run
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.embedding.config import EmbeddingConfig
 from medal_judges.models.feature.judge import FeatureConfig, FeatureJudge
 from medal_judges.models.hybrid.config import HybridConfig
+from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.storage.files import only_run
 from medal_judges.training.card.card import write_card
 from medal_judges.training.card.emissions import Meter
 from medal_judges.training.config import TrainConfig

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from medal_judges.dimension import Dimension
 from medal_judges.models.base.golden import setting_for
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.encoder.config import EncoderConfig
@@ -25,7 +24,8 @@ from medal_judges.models.hybrid.saved_member import MEMBERS
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge
-from medal_judges.signature import content_hash
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.signature import content_hash
 from medal_judges.training.agreement import ScoredExamples, scores_of_logits
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.encoder.task import EncoderTask, balance_heads, fit_turn_means

@@ -16,9 +16,9 @@ from medal_judges.data_prep.labelling.labels import (
     LABELS_BY,
     earlier_labels,
 )
-from medal_judges.dimension import Dimension
 from medal_judges.errors import MedalError
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.labelled import LabelledDialogue
 
 _WORDS = {YES: 1.0, NO: 0.0, "true": 1.0, "false": 0.0}
 _NAMED = 12  # keys named in one problem

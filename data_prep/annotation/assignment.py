@@ -11,8 +11,8 @@ from itertools import combinations
 import numpy as np
 
 from medal_judges.errors import ConfigError, RecordError
-from medal_judges.languages import language_code
-from medal_judges.signature import content_hash
+from medal_judges.records.languages import language_code
+from medal_judges.records.signature import content_hash
 
 _NAME = re.compile(r"[\w.@+-]+")  # names become file names
 

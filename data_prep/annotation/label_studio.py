@@ -20,7 +20,7 @@ from medal_judges.data_prep.annotation.questions import (
     RawAnswer,
 )
 from medal_judges.errors import DataError
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.page import fragment
 
 EMPTY = "[empty message]"

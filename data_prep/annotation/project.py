@@ -18,13 +18,13 @@ from medal_judges.data_prep.annotation.assignment import (
 from medal_judges.data_prep.annotation.label_studio import config_xml, tasks
 from medal_judges.data_prep.annotation.questions import Guidelines, document, questions
 from medal_judges.data_prep.annotation.spreadsheet import write_csv, write_xlsx
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, DataError, MedalError
-from medal_judges.files import atomic_write
-from medal_judges.jsonl import write_records
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.reading.dialogues import read_labelled
-from medal_judges.signature import content_hash
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.signature import content_hash
+from medal_judges.storage.files import atomic_write
+from medal_judges.storage.jsonl import write_records
 
 PROJECT_FILE, ROWS_FILE = "project.json", "rows.jsonl"
 PACKAGE = "package"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
-from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
+from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.report.page import fragment
 
 TEMPLATES = "medal_judges.data_prep.annotation"  # the package that has them

@@ -19,7 +19,7 @@ from medal_judges.data_prep.corpus_stats.survey import (
     Subset,
     Survey,
 )
-from medal_judges.dimension import load_rubric
+from medal_judges.records.dimension import load_rubric
 from medal_judges.stats.intervals import (
     LOGIT,
     MIN_CLUSTERS,

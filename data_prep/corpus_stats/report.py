@@ -15,7 +15,6 @@ from medal_judges.data_prep.corpus_stats.findings import (
 )
 from medal_judges.data_prep.corpus_stats.mtld import UNDEFINED
 from medal_judges.data_prep.corpus_stats.survey import NOT_STATED, SIDES, ScaledDimension, Subset
-from medal_judges.files import atomic_write
 from medal_judges.report import console
 from medal_judges.report.figure import Figure
 from medal_judges.report.numbers import DASH, number
@@ -31,6 +30,7 @@ from medal_judges.report.page import (
 from medal_judges.report.png import write_png
 from medal_judges.report.table import Table, unique_slugs, write_csv
 from medal_judges.stats.results import Estimate
+from medal_judges.storage.files import atomic_write
 
 _PAIRS = "Language and chatbot"
 _BRIEF = 7  # columns from which on intervals are left to the page and the CSV files

@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from medal_judges.data_prep.corpus_stats.lemmas import Lemmatiser, Unit, lemmatiser, length, unit_of
 from medal_judges.data_prep.corpus_stats.mtld import UNDEFINED, RunTogether, mtld
-from medal_judges.dialogue import Role, Turn
 from medal_judges.errors import MedalError
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.rating import Scale, mean
-from medal_judges.signature import content_hash
+from medal_judges.records.dialogue import Role, Turn
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.rating import Scale, mean
+from medal_judges.records.signature import content_hash
 from medal_judges.stats.results import Estimate
 from medal_judges.stats.weights import USED, Weights, curation_weight, unused
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.labelled import LabelledDialogue
 
 Policy = Literal["balanced", "random"]
 Aggregate = Literal["majority", "any", "all"]

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from medal_judges.config import Config, load_config
 from medal_judges.errors import ConfigError
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.languages import UNKNOWN_LANGUAGE, base_language
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.languages import UNKNOWN_LANGUAGE, base_language
 
 DEFAULT = "curate/foreign_language"
 _LONGEST = 4000  # of a comment, in characters: a sentence is asked for

@@ -20,11 +20,11 @@ from medal_judges.data_prep.curation.foreign import ForeignLanguage
 from medal_judges.data_prep.curation.selection import LanguageSelection, select
 from medal_judges.data_prep.sources.registry import load_spec, parse_spec
 from medal_judges.errors import ConfigError, DataError
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.reading.dialogues import labelled_of
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.reading.report import ReadingReport
-from medal_judges.signature import content_hash
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.signature import content_hash
 
 
 @dataclass(frozen=True, slots=True)

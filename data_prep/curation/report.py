@@ -11,12 +11,12 @@ from markupsafe import Markup
 
 from medal_judges.data_prep.curation.balance import LanguageBalance
 from medal_judges.data_prep.curation.job import Curation
-from medal_judges.files import atomic_write
 from medal_judges.report.console import print_tables
 from medal_judges.report.numbers import number
 from medal_judges.report.page import Block, Fold, Section, facts_section, render_page
 from medal_judges.report.table import Cell, Heat, Table, write_csv
 from medal_judges.stats.results import Estimate
+from medal_judges.storage.files import atomic_write
 
 FACTORS = {"category": "Issues", "level": "Overall score", "chatbot": "Chatbots", "user": "Users"}
 _LISTED = 300  # left-out rows on the page; left_out.jsonl has all

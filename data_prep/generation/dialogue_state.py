@@ -20,9 +20,9 @@ from medal_judges.data_prep.generation.reading import (
 )
 from medal_judges.data_prep.seeds.context import SeedContext
 from medal_judges.data_prep.sources.source import hash_split
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import RecordError
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.labelled import LabelledDialogue
 
 Stage = Literal["say", "check", "reply"]  # whose answer is waited for: user, user judge, chatbot
 # user: END_OF_DIALOGUE. cap: max_turns. rejected: no attempt at the user's turn was accepted.

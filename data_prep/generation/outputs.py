@@ -19,9 +19,9 @@ from medal_judges.data_prep.generation.dialogue_state import (
     parse_event,
 )
 from medal_judges.errors import MedalError
-from medal_judges.files import atomic_path, atomic_write, only_run_in
-from medal_judges.journal import Journal
-from medal_judges.jsonl import to_line
+from medal_judges.storage.files import atomic_path, atomic_write, only_run_in
+from medal_judges.storage.journal import Journal
+from medal_judges.storage.jsonl import to_line
 
 RECORD, JOURNAL = "run.json", "journal.jsonl"
 DIALOGUES, REJECTED, SUMMARY = "dialogues.jsonl", "rejected.jsonl", "summary.json"

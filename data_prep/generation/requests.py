@@ -12,11 +12,11 @@ from dataclasses import asdict
 
 from medal_judges.data_prep.generation.config import Decoding, GenerateConfig
 from medal_judges.data_prep.generation.dialogue_state import DialogueState, Rejection, Stage
-from medal_judges.dialogue import Turn
 from medal_judges.errors import ConfigError
-from medal_judges.languages import language
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
+from medal_judges.records.dialogue import Turn
+from medal_judges.records.languages import language
 
 CONTEXT_PLACEHOLDERS = frozenset(("scene", "persona", "gender", "affect", "language", "country"))
 USER_PLACEHOLDERS = CONTEXT_PLACEHOLDERS | {"dialogue", "rejected", "feedback"}

@@ -30,7 +30,7 @@ from medal_judges.data_prep.seeds.context import SeedContext
 from medal_judges.data_prep.seeds.sampling import contexts_for
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.protocol import Completion, LanguageModel
-from medal_judges.signature import content_hash
+from medal_judges.records.signature import content_hash
 
 # After the backend's own retries: a dialogue that fails so often in a row waits for the next run,
 # and an agent that does ends this one.

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from medal_judges.details import Details
-from medal_judges.dimension import Dimension
 from medal_judges.errors import MedalError
-from medal_judges.judgement import Judgement
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.details import Details
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
 
 Values = tuple[float | None, ...]
 LABELS_BY = "labels_by"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from medal_judges.data_prep.labelling.passages import Passage, kana, passages, scripts_of
-from medal_judges.dialogue import ROLES, Dialogue, Role, Turn
-from medal_judges.language_detection import LanguageIdentifier
-from medal_judges.languages import UNKNOWN_LANGUAGE
+from medal_judges.reading.language_detection import LanguageIdentifier
+from medal_judges.records.dialogue import ROLES, Dialogue, Role, Turn
+from medal_judges.records.languages import UNKNOWN_LANGUAGE
 
 # What a passage may turn out to be, besides the languages of the dialogues themselves: the six of
 # MEDAL and those that a model slips into. Each further one costs memory and false alarms.

@@ -25,18 +25,18 @@ from medal_judges.data_prep.labelling.labels import (
 )
 from medal_judges.data_prep.labelling.language_check import LanguageChecker
 from medal_judges.data_prep.labelling.summary import Comparison, Summary
-from medal_judges.dialogue import ROLES, Dialogue
 from medal_judges.errors import MedalError
-from medal_judges.files import atomic_path, atomic_write
 from medal_judges.inference.progress import scoring_bar
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
-from medal_judges.jsonl import open_text, to_line
-from medal_judges.judgement import Judgement
-from medal_judges.judgement_files import read_judgements
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import labelled_of
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
+from medal_judges.records.dialogue import ROLES, Dialogue
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.storage.files import atomic_path, atomic_write
+from medal_judges.storage.jsonl import open_text, to_line
+from medal_judges.storage.judgement_files import read_judgements
 
 USERS = "user_judgements.jsonl"
 LABELS = "judgements.jsonl"

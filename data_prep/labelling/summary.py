@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medal_judges.data_prep.labelling.labels import Labelling, Values
-from medal_judges.dialogue import Role
-from medal_judges.dimension import Dimension
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dialogue import Role
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Cell, Row, Table
 
 UNNAMED = "unnamed"

@@ -21,7 +21,7 @@ from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.parsing.json_text import NotJson, objects_in, strict_json
 from medal_judges.models.prompted.parsing.thinking import after_thinking
 from medal_judges.models.prompted.prompt import load_prompt
-from medal_judges.signature import Signature, content_hash
+from medal_judges.records.signature import Signature, content_hash
 
 T = TypeVar("T")
 

@@ -24,13 +24,13 @@ from medal_judges.data_prep.native.pairs import (
     PairVerdict,
     parse_verdict,
 )
-from medal_judges.journal import Journal
-from medal_judges.jsonl import write_records
-from medal_judges.languages import language
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel
 from medal_judges.models.prompted.prompt import transcript
-from medal_judges.signature import Signature
+from medal_judges.records.languages import language
+from medal_judges.records.signature import Signature
+from medal_judges.storage.journal import Journal
+from medal_judges.storage.jsonl import write_records
 
 _PLACEHOLDERS = ("language", "country", "question", "first", "second", "choices")
 _W = r"\W{0,20}"

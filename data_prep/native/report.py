@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from medal_judges.data_prep.native.rates import ALL, FIGURES, Rates
-from medal_judges.files import atomic_write
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
 from medal_judges.report.page import Block, Section, counted, facts_section, render_page
 from medal_judges.report.table import Row, Table, write_csv
+from medal_judges.storage.files import atomic_write
 
 _OUTCOMES: dict[str, tuple[str, Tone]] = {
     "win": ("native better", ("pos", 100)),

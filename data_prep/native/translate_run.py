@@ -10,11 +10,11 @@ from pathlib import Path
 from medal_judges.data_prep.native.asking import require_same
 from medal_judges.data_prep.native.translation import Translation, Translator
 from medal_judges.errors import ConfigError
-from medal_judges.journal import Journal
-from medal_judges.jsonl import write_records
-from medal_judges.labelled import LabelledDialogue, parse_labelled
-from medal_judges.languages import language
 from medal_judges.models.batching import windows
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
+from medal_judges.records.languages import language
+from medal_judges.storage.journal import Journal
+from medal_judges.storage.jsonl import write_records
 
 
 @dataclass(slots=True)

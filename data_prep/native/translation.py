@@ -15,12 +15,12 @@ from medal_judges.data_prep.native.asking import (
     JsonQuestion,
     UnusableError,
 )
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.languages import language, load_languages
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel
 from medal_judges.models.prompted.prompt import transcript
-from medal_judges.signature import Signature
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.languages import language, load_languages
+from medal_judges.records.signature import Signature
 
 SOURCE = "medal-translated"
 _UNCHANGED_FROM = 5  # words; shorter turns may well read the same in two languages

@@ -16,7 +16,7 @@ import numpy as np
 
 from medal_judges.data_prep.perturbation.material import Donors, Split, entries, shared
 from medal_judges.data_prep.perturbation.text import has_words, insert, join
-from medal_judges.dialogue import Dialogue
+from medal_judges.records.dialogue import Dialogue
 
 T = TypeVar("T")
 _COMBINATIONS = 24

@@ -28,9 +28,9 @@ from medal_judges.data_prep.perturbation.incoherence import incoherence
 from medal_judges.data_prep.perturbation.insertions import coldness, insertion
 from medal_judges.data_prep.perturbation.material import LANGUAGES, Donors, Split, stable_hash
 from medal_judges.data_prep.perturbation.replacements import irrelevance, repetition
-from medal_judges.dialogue import Turn
 from medal_judges.errors import ConfigError
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dialogue import Turn
+from medal_judges.records.labelled import LabelledDialogue
 
 STRENGTHS = (1, 2, 3)
 

@@ -21,7 +21,7 @@ import yaml
 from medal_judges.config import config_text, read_yaml
 from medal_judges.data_prep.perturbation.text import has_words
 from medal_judges.errors import ConfigError
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)

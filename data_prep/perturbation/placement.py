@@ -16,8 +16,8 @@ from medal_judges.data_prep.perturbation.edit import CannotInject
 from medal_judges.data_prep.perturbation.injection import inject
 from medal_judges.data_prep.perturbation.material import Donors
 from medal_judges.data_prep.perturbation.surface import Versions
-from medal_judges.dialogue import Dialogue
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.labelled import LabelledDialogue
 
 # Issues that a single turn can carry, each with the strength that one turn can have.
 SINGLE_TURN = (("irrelevant", 2), ("uninterpretable", 2), ("unsafe", 1))

@@ -23,7 +23,7 @@ from medal_judges.data_prep.perturbation.edit import (
 )
 from medal_judges.data_prep.perturbation.material import LANGUAGES, Donors
 from medal_judges.data_prep.perturbation.text import attach, glue, sentences
-from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue, Turn
 
 _STRAIGHT = re.compile(r'"([^"\n]*)"')
 _WORD = re.compile(r"\w{4,}", re.UNICODE)

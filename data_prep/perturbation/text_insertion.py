@@ -17,7 +17,7 @@ from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.data_prep.perturbation.edit import CannotInject
 from medal_judges.data_prep.perturbation.surface import Versions, neutral_text, with_contents
 from medal_judges.data_prep.perturbation.text import attach
-from medal_judges.dialogue import Dialogue, Role
+from medal_judges.records.dialogue import Dialogue, Role
 
 Hidden = Literal["none", "zero_width", "look_alike", "tags"]
 

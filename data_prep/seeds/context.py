@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from medal_judges.errors import ConfigError
-from medal_judges.fields import parse_record
-from medal_judges.jsonl import read_records
-from medal_judges.signature import content_hash
+from medal_judges.records.fields import parse_record
+from medal_judges.records.signature import content_hash
+from medal_judges.storage.jsonl import read_records
 
 Gender = Literal["female", "male"]
 GENDERS: tuple[Gender, ...] = ("female", "male")

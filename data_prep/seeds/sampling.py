@@ -29,7 +29,7 @@ from medal_judges.data_prep.seeds.readers import (
 )
 from medal_judges.data_prep.seeds.scenes import Scene, Triple, is_neutral, scene_of, sentences
 from medal_judges.errors import ConfigError
-from medal_judges.languages import language
+from medal_judges.records.languages import language
 
 T = TypeVar("T")
 

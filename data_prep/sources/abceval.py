@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from medal_judges.data_prep.sources.source import Source, SourceFile
-from medal_judges.judgement import Judgement
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
 
 # MEDAL issue -> the behaviours that make it up (any of them marks the issue).
 ISSUE_BEHAVIOURS = {

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue
 
 # The published MEDAL code calls str.strip("user: "): it eats any of these letters at both ends of a
 # turn. A turn that ends in a full stop cannot show it; one that ends in a lower-case letter can.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from medal_judges.data_prep.sources.source import SourceFile
 from medal_judges.errors import SourceError
-from medal_judges.files import atomic_path, cache_folder
+from medal_judges.storage.files import atomic_path, cache_folder
 
 _TIMEOUT = 60
 

@@ -8,9 +8,9 @@ from itertools import groupby
 from pathlib import Path
 
 from medal_judges.data_prep.sources.source import Source, hash_split
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.embedded import embedded_path
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.labelled import LabelledDialogue
 
 _RATINGS = ("witty", "upbeat", "interesting")
 

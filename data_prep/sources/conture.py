@@ -8,9 +8,9 @@ from pathlib import Path
 
 from medal_judges.data_prep.sources.public_form import exchanges, rated, text_defects
 from medal_judges.data_prep.sources.source import Source, SourceFile
-from medal_judges.dialogue import Turn
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.rating import Scale
+from medal_judges.records.dialogue import Turn
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.rating import Scale
 
 _NAMES = {
     "human (overall)": "overall",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from medal_judges.data_prep.sources.public_form import exchanges, rated
 from medal_judges.data_prep.sources.source import Source, SourceFile, hash_split
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue
 
 QUALITY_CONTROL = "quality_control"  # the degraded bot that catches careless workers
 _MODELS = {

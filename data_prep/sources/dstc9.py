@@ -9,7 +9,7 @@ from pathlib import Path
 from medal_judges.data_prep.sources.public_form import alternating, rated
 from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.errors import SourceError
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue
 
 
 def read_dstc9(path: Path) -> Iterator[LabelledDialogue]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from medal_judges.data_prep.sources.public_form import marked_turns, rated
 from medal_judges.data_prep.sources.source import Source, SourceFile
-from medal_judges.dialogue import Role
-from medal_judges.labelled import LabelledDialogue, Level
-from medal_judges.rating import Scale
+from medal_judges.records.dialogue import Role
+from medal_judges.records.labelled import LabelledDialogue, Level
+from medal_judges.records.rating import Scale
 
 _MARKS: dict[str, Role] = {"User:": "user", "System:": "assistant"}
 _BINARY = ("consistent", "understandable")  # 0 or 1; overall 0 to 4; the rest 0 to 2

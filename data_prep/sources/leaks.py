@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from medal_judges.dialogue import Dialogue
 from medal_judges.errors import LeakError
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.labelled import LabelledDialogue
 
 THRESHOLD = 0.7  # Jaccard similarity of word 5-grams from which two dialogues count as one
 _ORDER = 5

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from medal_judges.data_prep.sources.source import hash_split
-from medal_judges.dialogue import Dialogue, Role, Turn
-from medal_judges.labelled import LabelledDialogue, Level
-from medal_judges.rating import Scale
+from medal_judges.records.dialogue import Dialogue, Role, Turn
+from medal_judges.records.labelled import LabelledDialogue, Level
+from medal_judges.records.rating import Scale
 
 
 def rated(

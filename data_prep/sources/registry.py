@@ -20,14 +20,14 @@ from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.data_prep.sources.usr import USR
 from medal_judges.data_prep.sources.xdial import XDIAL
 from medal_judges.errors import SourceError, did_you_mean
-from medal_judges.files import DATA_VARIABLE, cache_folder, data_folder
-from medal_judges.jsonl import STDIN
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.reading.arrow_rows import HUB
 from medal_judges.reading.containers import ENDINGS
 from medal_judges.reading.dialogues import labelled_of, read_labelled
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.reading.report import ReadingReport
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.storage.files import DATA_VARIABLE, cache_folder, data_folder
+from medal_judges.storage.jsonl import STDIN
 
 SOURCES = {
     source.name: source

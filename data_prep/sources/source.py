@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.reading.report import ReadingReport
+from medal_judges.records.labelled import LabelledDialogue
 
 Reader = Callable[[Path], Iterator[LabelledDialogue]]
 PackageReader = Callable[[bool | None, ReadingReport | None], Iterator[LabelledDialogue]]

@@ -9,8 +9,8 @@ from pathlib import Path
 from medal_judges.data_prep.sources.public_form import alternating, lines_of, rated
 from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.data_prep.sources.xdial import read_xdial_turns
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.rating import Scale
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.rating import Scale
 
 _SCALES: dict[str, Scale] = {
     "understandability": (0.0, 1.0),

@@ -14,10 +14,10 @@ from medal_judges.data_prep.sources.public_form import (
     text_defects,
 )
 from medal_judges.data_prep.sources.source import Source, SourceFile
-from medal_judges.dialogue import Role, Turn
 from medal_judges.errors import SourceError
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.rating import Scale
+from medal_judges.records.dialogue import Role, Turn
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.rating import Scale
 
 _LANGUAGES = {
     "ar": "arabic",

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.dimension import Kind
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.eval.metaeval.ceiling import (
@@ -26,7 +25,8 @@ from medal_judges.eval.metaeval.rater_model import (
     annotator_figures,
     answers_by_annotator,
 )
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dimension import Kind
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import MIN_ROWS, Floats, Statistic, ratio, weighted_spearman
 from medal_judges.stats.intervals import Clusters, choose_clusters, too_few, wilson, with_intervals

@@ -10,12 +10,12 @@ from typing import Literal
 
 from medal_judges.eval.agreement.agreement import ALL, Agreement
 from medal_judges.eval.metaeval.rater_model import POSITIONS
-from medal_judges.files import atomic_write
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.numbers import interval, label, number
 from medal_judges.report.page import Section, counted, facts_section, render_page
 from medal_judges.report.table import Cell, Heat, Row, Table, write_csv
 from medal_judges.stats.results import Estimate
+from medal_judges.storage.files import atomic_write
 
 _PERCENT = (
     "Share of pairs of answers to one dialogue that are equal; for graded dimensions (marked "

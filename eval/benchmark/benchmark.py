@@ -12,9 +12,9 @@ from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.benchmark.runner import BenchmarkRun, judge_all, prepare
 from medal_judges.eval.page.arrangement import Benchmark
 from medal_judges.eval.page.page import write_report
-from medal_judges.files import only_run_in
 from medal_judges.report.progress import ProgressBar
 from medal_judges.shipped import boxed_folder, judge_file, judge_names
+from medal_judges.storage.files import only_run_in
 
 DEFAULT = "configs/benchmark/human.yaml"
 logger = logging.getLogger(__name__)

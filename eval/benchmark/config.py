@@ -10,8 +10,8 @@ from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config
 from medal_judges.models.llm.settings import LLMConfig
-from medal_judges.rating import Scale
 from medal_judges.reading.config import ChatFileConfig
+from medal_judges.records.rating import Scale
 from medal_judges.stats.weights import Weights
 
 # How the rows of a source become the rows of a set.

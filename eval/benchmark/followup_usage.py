@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from medal_judges.details import Details
-from medal_judges.judgement import Judgement
+from medal_judges.records.details import Details
+from medal_judges.records.judgement import Judgement
 from medal_judges.report.table import Cell, Table
 
 TITLE = "Follow-ups that were chosen"

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.judgement import Judgement
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Cell, Table
 from medal_judges.stats.correlation import weighted_auc
 from medal_judges.stats.intervals import Clusters, too_few, wilson, with_intervals

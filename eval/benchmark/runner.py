@@ -27,11 +27,11 @@ from medal_judges.inference.parallel.opening import opened
 from medal_judges.inference.predictions import judge_once
 from medal_judges.inference.progress import kept_answers
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.judgement import Judgement
-from medal_judges.judgement_files import read_judgements
 from medal_judges.models.base.judge import Judge
-from medal_judges.rating import Scale
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.rating import Scale
 from medal_judges.stats.weights import weighting_note
+from medal_judges.storage.judgement_files import read_judgements
 
 # judge, set, rows done since the last call
 Progress = Callable[[str, str, int], None]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from medal_judges.errors import ConfigError, DataError, SourceError
 from medal_judges.eval.benchmark.config import InjectedConfig, SetConfig
-from medal_judges.judgement import Judgement
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.judge import ScoreLevel
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
-from medal_judges.signature import content_hash
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.signature import content_hash
 from medal_judges.stats.weights import Weights
 
 

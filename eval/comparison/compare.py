@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import MedalError
 from medal_judges.eval.comparison.contexts import Contexts, PairBy, find_contexts
 from medal_judges.eval.comparison.engine import ComparedRows, Good, compare_rows
@@ -22,9 +20,11 @@ from medal_judges.eval.comparison.rows import (
     read_systems,
 )
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import read_dialogues, read_labelled
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.weights import Weights
 
 Paths = Mapping[str, str | Path] | Sequence[str | Path] | str | Path

@@ -15,7 +15,7 @@ from medal_judges.eval.comparison.contexts import Contexts
 from medal_judges.eval.comparison.labels import HumanLabels
 from medal_judges.eval.comparison.results import ALL, Basis, ComparedOn, PairResult, SystemResult
 from medal_judges.eval.comparison.rows import ScoredDialogue
-from medal_judges.languages import UNKNOWN_LANGUAGE
+from medal_judges.records.languages import UNKNOWN_LANGUAGE
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.means import interval_of, mean_of
 from medal_judges.stats.ppi import correct, too_few_labels

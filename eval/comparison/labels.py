@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from medal_judges.errors import MedalError
 from medal_judges.eval.comparison.rows import ScoredDialogue
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.rating import Scale, mean
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.rating import Scale, mean
 from medal_judges.stats.weights import Weights, choose_weights, curation_weight
 
 Key = tuple[str, str]  # system and id

@@ -9,7 +9,6 @@ from pathlib import Path
 from markupsafe import Markup
 
 from medal_judges.eval.comparison.results import ALL, ComparedOn, PairResult, SystemComparison
-from medal_judges.files import atomic_write
 from medal_judges.report.console import print_tables, wide_console
 from medal_judges.report.figure import Figure, Range, padded
 from medal_judges.report.page import (
@@ -25,6 +24,7 @@ from medal_judges.report.png import write_png
 from medal_judges.report.table import Cell, IntervalBar, PValue, Row, Table, slug, write_csv
 from medal_judges.stats.results import Estimate
 from medal_judges.stats.systems import SystemDifference
+from medal_judges.storage.files import atomic_write
 
 _PRINTED = 15  # pairs of a table in the terminal; page and CSV have all
 _NAMED = 4  # systems in a title

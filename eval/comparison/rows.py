@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from medal_judges.dialogue import Dialogue
 from medal_judges.errors import MedalError
-from medal_judges.files import only_run
 from medal_judges.inference.kept import kept_of
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions, score_to_file
-from medal_judges.judgement import Judgement
-from medal_judges.judgement_files import holds_judgements, read_judgements
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.signature import Signature
 from medal_judges.report.table import unique_slugs
 from medal_judges.shipped import BOXED
-from medal_judges.signature import Signature
+from medal_judges.storage.files import only_run
+from medal_judges.storage.judgement_files import holds_judgements, read_judgements
 
 # What ``by``, ``context`` and ``cluster`` may name beside the columns that a row keeps.
 CHATBOT, LANG = "chatbot", "lang"

@@ -13,7 +13,7 @@ import numpy as np
 
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import Aligned
-from medal_judges.judgement import Judgement
+from medal_judges.records.judgement import Judgement
 from medal_judges.stats.correlation import (
     Floats,
     correlations,

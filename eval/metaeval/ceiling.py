@@ -16,13 +16,13 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.dimension import Kind
 from medal_judges.eval.metaeval.alignment import Aligned
 from medal_judges.eval.metaeval.classification import (
     METRICS,
     classification_statistic,
     not_classifiable,
 )
+from medal_judges.records.dimension import Kind
 from medal_judges.stats.alpha import alpha_statistic
 from medal_judges.stats.correlation import (
     MIN_ROWS,

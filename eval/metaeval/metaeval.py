@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from medal_judges.dimension import Kind
 from medal_judges.eval.metaeval.alignment import Aligned, align
 from medal_judges.eval.metaeval.ceiling import against_ceiling, no_ceiling, slice_ceiling
 from medal_judges.eval.metaeval.classification import (
@@ -18,10 +17,11 @@ from medal_judges.eval.metaeval.classification import (
     not_classifiable,
 )
 from medal_judges.eval.metaeval.rater_model import noise_free
-from medal_judges.judgement import Judgement
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.rating import Scale
-from medal_judges.signature import Signature
+from medal_judges.records.dimension import Kind
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.rating import Scale
+from medal_judges.records.signature import Signature
 from medal_judges.stats.correlation import (
     Floats,
     correlation_statistic,

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from medal_judges.dimension import Kind
 from medal_judges.eval.metaeval.alignment import Aligned
 from medal_judges.eval.metaeval.ceiling import MOST_COLUMNS
 from medal_judges.eval.metaeval.classification import THRESHOLD, figures, not_classifiable
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dimension import Kind
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.correlation import Floats, Statistic, undefined_reason, weighted_spearman
 from medal_judges.stats.intervals import Clusters, choose_clusters, with_intervals
 from medal_judges.stats.results import Estimate

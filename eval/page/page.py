@@ -25,7 +25,6 @@ from medal_judges.eval.page.plots import (
     scatter_figure,
 )
 from medal_judges.eval.page.systems import systems
-from medal_judges.files import atomic_write
 from medal_judges.report.chat import TURN_KEY, account, chat_html
 from medal_judges.report.figure import Figure
 from medal_judges.report.page import (
@@ -40,6 +39,7 @@ from medal_judges.report.page import (
 from medal_judges.report.png import write_png
 from medal_judges.report.svg import rank_svg
 from medal_judges.stats.results import Disagreement
+from medal_judges.storage.files import atomic_write
 
 _LONG = 40  # rows from which on a further table is folded
 

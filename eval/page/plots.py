@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.eval.page.arrangement import Arrangement, SetKey, shown
-from medal_judges.rating import rescale
+from medal_judges.records.rating import rescale
 from medal_judges.report.figure import (
     OTHER_INDEX,
     Axis,

@@ -12,12 +12,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from medal_judges.dialogue import Dialogue
 from medal_judges.eval.traffic.reading import mark_of
 from medal_judges.eval.traffic.selection import Selection
 from medal_judges.eval.traffic.times import moment_text
 from medal_judges.eval.traffic.traffic import Traffic
-from medal_judges.judgement import Judgement
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement
 
 LONGEST = 20_000  # characters of a conversation in the page; what is cut is counted
 MOST_BYTES = 16_000_000  # of all packed conversations

@@ -15,9 +15,9 @@ from medal_judges.eval.traffic.figures import TrafficFigures
 from medal_judges.eval.traffic.reading import mark_of
 from medal_judges.eval.traffic.tables import is_share, ordered, shown
 from medal_judges.eval.traffic.traffic import Traffic
-from medal_judges.judgement import Judgement
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.rating import mean, rescale
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.rating import mean, rescale
 from medal_judges.report.figure import Figure
 from medal_judges.report.numbers import label, number
 from medal_judges.report.page import Block, Section

@@ -32,7 +32,6 @@ from medal_judges.eval.traffic.tables import (
 )
 from medal_judges.eval.traffic.times import moment_text
 from medal_judges.eval.traffic.traffic import THRESHOLD, Traffic
-from medal_judges.files import atomic_write
 from medal_judges.report.chat import TURN_KEY, account, chat_html
 from medal_judges.report.figure import Figure
 from medal_judges.report.numbers import interval, number, percent, percent_interval
@@ -48,6 +47,7 @@ from medal_judges.report.page import (
 from medal_judges.report.png import write_png
 from medal_judges.report.table import Table, unique_slugs
 from medal_judges.stats.results import Estimate
+from medal_judges.storage.files import atomic_write
 
 _PACKAGE = "medal_judges.eval.traffic"
 _IN_SIGHT = 20  # groups; the rest of a long table is folded

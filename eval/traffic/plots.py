@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from medal_judges.dimension import Dimension
 from medal_judges.eval.traffic.figures import Timeline, TrafficFigures
 from medal_judges.eval.traffic.tables import is_share, ordered
 from medal_judges.eval.traffic.traffic import Traffic
+from medal_judges.records.dimension import Dimension
 from medal_judges.report.figure import (
     Axis,
     Bar,

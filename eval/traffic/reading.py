@@ -12,16 +12,16 @@ from itertools import islice
 
 import numpy as np
 
-from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, DataError, did_you_mean
 from medal_judges.eval.traffic.scales import scales_of
 from medal_judges.eval.traffic.times import TimeColumn, seconds
 from medal_judges.eval.traffic.traffic import Codes, TextColumn, Traffic
 from medal_judges.inference.kept import kept_of
-from medal_judges.judgement import Judgement
-from medal_judges.languages import UNKNOWN_LANGUAGE
-from medal_judges.signature import Signature
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.languages import UNKNOWN_LANGUAGE
+from medal_judges.records.signature import Signature
 from medal_judges.stats.correlation import Floats
 
 ALWAYS = ("lang", "chatbot")  # columns that are taken where they are known

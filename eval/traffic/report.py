@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from medal_judges import __version__
-from medal_judges.dialogue import Dialogue
 from medal_judges.eval.traffic.conversations import collect
 from medal_judges.eval.traffic.figures import TrafficFigures, compute_figures
 from medal_judges.eval.traffic.gate import Gate, GateResult, check_gates
@@ -22,8 +21,9 @@ from medal_judges.eval.traffic.page import TrafficReport, write_traffic_report
 from medal_judges.eval.traffic.reading import TrafficOptions, read_traffic
 from medal_judges.eval.traffic.selection import select
 from medal_judges.eval.traffic.traffic import Traffic
-from medal_judges.judgement import Judgement
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.progress import ProgressBar
 
 MOST_CONVERSATIONS = 10_000

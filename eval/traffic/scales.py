@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
-from medal_judges.dimension import Dimension, load_rubric
-from medal_judges.signature import Signature, content_hash
+from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.signature import Signature, content_hash
 
 Range = tuple[float, float]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.dimension import Dimension
+from medal_judges.records.dimension import Dimension
 from medal_judges.stats.correlation import Floats
 
 HEADLINE = "overall"

@@ -9,14 +9,14 @@ from functools import lru_cache
 from medal_judges.config import config_text, parse_yaml
 from medal_judges.data_prep.perturbation.material import Donors, stable_hash
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, MissingExtraError, SourceError
 from medal_judges.eval.trial.config import TrialConfig
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.languages import UNKNOWN_LANGUAGE
-from medal_judges.rating import mean, rescale
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.reading.report import ReadingReport
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.languages import UNKNOWN_LANGUAGE
+from medal_judges.records.rating import mean, rescale
 
 SHIPPED = "chitchat:test"
 QUALITY = (1.0, 5.0)  # the scale that every score of a trial is put on

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.dimension import Dimension
 from medal_judges.eval.benchmark.injected import area
 from medal_judges.eval.trial.dialogues import QUALITY
 from medal_judges.eval.trial.plan import VersionPair
-from medal_judges.judgement import Judgement
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
 from medal_judges.stats.correlation import (
     Floats,
     undefined_reason,

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from medal_judges.data_prep.perturbation.material import stable_hash
-from medal_judges.dialogue import Dialogue
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.dialogues import TrialData
 from medal_judges.eval.trial.edits import Edit, chosen_edits, issue_edits, surface_edits, text_edits
-from medal_judges.signature import content_hash
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.signature import content_hash
 
 LANGUAGE = "language"  # the check that holds a dialogue against its translation
 REFERENCE = "en"

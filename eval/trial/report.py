@@ -19,7 +19,6 @@ from medal_judges.eval.trial.tables import (
 )
 from medal_judges.eval.trial.trial import Trial
 from medal_judges.eval.trial.worst import WorstPair
-from medal_judges.files import atomic_write
 from medal_judges.report.console import print_tables
 from medal_judges.report.numbers import number
 from medal_judges.report.page import (
@@ -34,6 +33,7 @@ from medal_judges.report.page import (
 from medal_judges.report.table import Table
 from medal_judges.stats.intervals import METHOD
 from medal_judges.stats.trial_results import TRIAL_NAME, TrialResult
+from medal_judges.storage.files import atomic_write
 
 PAGE_NAME = "trial.html"
 

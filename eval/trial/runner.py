@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import Dimension
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.dialogues import RatedSet
 from medal_judges.eval.trial.plan import TrialPlan, VersionPair, wants
 from medal_judges.inference.predictions import judge_once, judging_time
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge, ScoreLevel
-from medal_judges.signature import content_hash
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.signature import content_hash
 
 ById = Mapping[str, Judgement]
 Progress = Callable[[str, int], None]  # what is being judged, rows done since the last call

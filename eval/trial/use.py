@@ -15,7 +15,7 @@ from medal_judges.eval.trial.findings import Analysis, figure_told
 from medal_judges.eval.trial.pairs import ScoredPairs, estimate
 from medal_judges.eval.trial.plan import VersionPair
 from medal_judges.eval.trial.runner import AGAIN
-from medal_judges.judgement import Judgement
+from medal_judges.records.judgement import Judgement
 from medal_judges.stats.correlation import Floats, undefined_reason, weighted_spearman
 from medal_judges.stats.intervals import FISHER, PLAIN
 from medal_judges.stats.means import Sample, difference_of, mean_of, share_of

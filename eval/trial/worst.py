@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.eval.trial.edits import Edit
 from medal_judges.eval.trial.findings import Analysis
 from medal_judges.eval.trial.pairs import ScoredPairs
 from medal_judges.eval.trial.plan import VersionPair
+from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.stats.trial_results import GROUPS
 
 MOST = 5

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 import pyarrow
 
-from medal_judges.dialogue import Dialogue, parse_dialogue
 from medal_judges.errors import MedalError
 from medal_judges.inference.cluster.reading import CHAT
 from medal_judges.inference.judge_choice import JudgeChoice
 from medal_judges.inference.parallel.messages import JudgeLoaded
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.jsonl import to_line
-from medal_judges.judgement import Judgement
-from medal_judges.judgement_parts import ID, JUDGEMENTS, PROBLEM, ROW
 from medal_judges.models.base.judge import requests_at
+from medal_judges.records.dialogue import Dialogue, parse_dialogue
+from medal_judges.records.judgement import Judgement
+from medal_judges.storage.jsonl import to_line
+from medal_judges.storage.judgement_parts import ID, JUDGEMENTS, PROBLEM, ROW
 
 
 class ClusterJudge:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from medal_judges.errors import DataError
-from medal_judges.files import atomic_path, atomic_write
 from medal_judges.inference.scoring import ScoreReport
-from medal_judges.jsonl import load_json
-from medal_judges.judgement import parse_judgement
-from medal_judges.judgement_parts import (
+from medal_judges.reading.report import ReadingReport, list_beside
+from medal_judges.records.judgement import parse_judgement
+from medal_judges.storage.files import atomic_path, atomic_write
+from medal_judges.storage.jsonl import load_json
+from medal_judges.storage.judgement_parts import (
     ID,
     JUDGEMENTS,
     MANIFEST,
@@ -21,7 +22,6 @@ from medal_judges.judgement_parts import (
     finished_parts,
     part_lines,
 )
-from medal_judges.reading.report import ReadingReport, list_beside
 
 
 def finish(out: Path, manifest: Mapping[str, object], *, several: bool) -> None:

@@ -12,12 +12,12 @@ from ray.data import DataContext, Dataset, Datasource, ReadTask, read_datasource
 from ray.data.block import BlockMetadata
 
 from medal_judges.errors import ConfigError, DataError
-from medal_judges.jsonl import to_line
-from medal_judges.judgement_parts import PROBLEM, ROW
 from medal_judges.reading.containers import open_container
 from medal_judges.reading.dialogues import dialogues_of
 from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import ReadingReport
+from medal_judges.storage.jsonl import to_line
+from medal_judges.storage.judgement_parts import PROBLEM, ROW
 
 CHAT = "chat"  # the column of a dialogue, as one process sends it to another; null for a bad row
 FILE_ROWS = 1 << 40  # a row's number is that of its file times this, and its place there

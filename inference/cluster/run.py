@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from medal_judges import __version__
 from medal_judges.errors import ConfigError, MedalError, MissingExtraError
-from medal_judges.files import atomic_write
 from medal_judges.inference.judge_choice import JudgeChoice
 from medal_judges.inference.parallel.messages import JudgeLoaded
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport
-from medal_judges.judgement_parts import MANIFEST, PARTS, ROW, finished_parts, read_manifest
 from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import ReadingReport
+from medal_judges.storage.files import atomic_write
+from medal_judges.storage.judgement_parts import MANIFEST, PARTS, ROW, finished_parts, read_manifest
 
 if TYPE_CHECKING:
     from medal_judges.inference.cluster.reading import InputFile

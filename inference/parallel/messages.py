@@ -12,13 +12,13 @@ from copy import deepcopy
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import Dimension
-from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.models.base.judged_languages import UnknownLanguage
 from medal_judges.models.llm.protocol import AnswerCounts
-from medal_judges.signature import Signature
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.signature import Signature
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 
-from medal_judges.dialogue import Dialogue
 from medal_judges.errors import ConfigError
 from medal_judges.inference.parallel.crew import JudgeCrew, JudgeProcess, WorkerLostError
 from medal_judges.inference.parallel.messages import (
@@ -18,12 +17,13 @@ from medal_judges.inference.parallel.messages import (
     WindowTask,
     WorkerFailed,
 )
-from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge, Prediction, ScoreLevel, ScoreRequest
 from medal_judges.models.base.judged_languages import UnknownLanguage
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.protocol import AnswerCounts
-from medal_judges.signature import Signature
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.signature import Signature
 
 logger = logging.getLogger(__name__)
 

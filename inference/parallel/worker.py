@@ -19,8 +19,8 @@ from medal_judges.inference.parallel.messages import (
     WindowProgress,
     WindowTask,
 )
-from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge
+from medal_judges.records.judgement import Judgement
 
 
 def work(connection: Connection, choice: JudgeChoice, log_level: int) -> None:

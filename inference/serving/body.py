@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
-from medal_judges.dialogue import Dialogue, parse_dialogue, parse_id
-from medal_judges.dimension import Dimension
 from medal_judges.errors import DataError, RecordError, did_you_mean
-from medal_judges.fields import mapping, optional_text
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.inference.serving.limits import RefusedError, ServeLimits
-from medal_judges.jsonl import parse_line
 from medal_judges.models.base.judge import ScoreLevel
 from medal_judges.models.base.judged_languages import POLICIES
+from medal_judges.records.dialogue import Dialogue, parse_dialogue, parse_id
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.fields import mapping, optional_text
+from medal_judges.storage.jsonl import parse_line
 
 OPTIONS = ("level", "dimensions", "unknown_language")
 ROW = ("id", "lang", "messages", "dialogue", "source", "models", "context", "meta", "assistant")

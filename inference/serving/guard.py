@@ -12,8 +12,8 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from medal_judges.client import TOKEN_VARIABLE
 from medal_judges.errors import ConfigError
+from medal_judges.inference.serving.client import TOKEN_VARIABLE
 
 OPEN = ("/health",)  # says only whether the server is up
 SHORTEST = 16  # characters of a token

@@ -13,7 +13,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from medal_judges.judgement import Judgement
+from medal_judges.records.judgement import Judgement
 
 NAMESPACE = "medal"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)

@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from medal_judges.dialogue import Dialogue
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import requests_at
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement
 
 TURN_BYTES = 16  # what a turn costs beside its text: marks of its speaker
 BYTES_PER_TOKEN = 4

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from medal_judges.dialogue import Dialogue
 from medal_judges.errors import MedalError
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.inference.serving.queue import FairQueue, ScoreJob
-from medal_judges.judgement import Judgement, unscored
 from medal_judges.models.base.judge import Judge, requests_at
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.models.llm.server.errors import ServerError
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement, unscored
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.dialogue import Dialogue, parse_dialogue
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.saving import GOLDEN_NAME, SavableJudge, load_judge
+from medal_judges.records.dialogue import Dialogue, parse_dialogue
 
 if TYPE_CHECKING:
     from torch import nn

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from medal_judges.config import Config
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
+from medal_judges.records.dimension import Dimension
 
 HeadKind = Literal["regression", "ordinal", "binary", "classification"]
 _LEAST_WEIGHT = 1e-12  # of a batch's labelled rows together: none of them is no division by 0

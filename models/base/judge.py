@@ -18,12 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal, get_args
 
-from medal_judges.contributions import Contributions
-from medal_judges.details import Details
-from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
-from medal_judges.judgement import Judgement, unscored
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.base.hub import push_folder
 from medal_judges.models.base.judged_languages import (
@@ -38,7 +33,12 @@ from medal_judges.models.base.judged_languages import (
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import budget_batches, retry_on_oom, windows
 from medal_judges.models.llm.protocol import AnswerCounts, LanguageModel
-from medal_judges.signature import Signature
+from medal_judges.records.contributions import Contributions
+from medal_judges.records.details import Details
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement, unscored
+from medal_judges.records.signature import Signature
 
 ScoreLevel = Literal["dialogue", "turn", "last"]
 NO_ASSISTANT_TURN = "no assistant turn to judge"
@@ -359,7 +359,7 @@ def checked_dialogues(dialogues: Iterable[Dialogue]) -> Iterable[Dialogue]:
         raise ConfigError(
             f"score takes an iterable of Dialogue, not an object of type "
             f"{type(dialogues).__name__!r}",
-            hint="one dialogue goes in a list; a file is read with medal_judges.jsonl."
+            hint="one dialogue goes in a list; a file is read with medal_judges."
             "read_dialogues(PATH)",
         )
     checked = map(_checked_dialogue, count(), dialogues)
@@ -375,7 +375,7 @@ def _checked_dialogue(index: int, dialogue: object) -> Dialogue:
         return dialogue
     hint = "make one with Dialogue(id, (Turn('user', 'Hello'), Turn('assistant', 'Hi')))"
     if isinstance(dialogue, Mapping):
-        hint = "medal_judges.dialogue.parse_dialogue(record) makes a Dialogue of a line's object"
+        hint = "medal_judges.parse_dialogue(record) returns a Dialogue"
     elif isinstance(getattr(dialogue, "dialogue", None), Dialogue):
         hint = "give its .dialogue: labels are no part of what is scored"
     what = f"an object of type {type(dialogue).__name__!r}"

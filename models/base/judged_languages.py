@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-from medal_judges.dialogue import Dialogue
 from medal_judges.errors import ConfigError
-from medal_judges.judgement import Judgement
-from medal_judges.language_detection import detected_language, detects, require_detection
-from medal_judges.languages import UNKNOWN_LANGUAGE, base_language
+from medal_judges.reading.language_detection import detected_language, detects, require_detection
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.languages import UNKNOWN_LANGUAGE, base_language
 
 # warn: score and say so; refuse: leave unscored with the reason; allow: score and say nothing.
 UnknownLanguage = Literal["warn", "refuse", "allow"]

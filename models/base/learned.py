@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 
-from medal_judges.details import Details
-from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import cast_weights, set_attention, torch_device, torch_dtype
-from medal_judges.process_lock import ProcessLock
-from medal_judges.signature import Signature, content_hash
+from medal_judges.records.details import Details
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.signature import Signature, content_hash
+from medal_judges.storage.process_lock import ProcessLock
 
 if TYPE_CHECKING:
     from medal_judges.models.tokenizer_file import AnyTokenizer

@@ -11,18 +11,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
-from medal_judges.files import atomic_path
-from medal_judges.judgement import Judgement
 from medal_judges.models.base.folder_checks import require_data_only
 from medal_judges.models.base.hub import pull
 from medal_judges.models.base.judged_languages import UnknownLanguage, stated
 from medal_judges.models.base.placement import placed
 from medal_judges.models.model_files import MODEL_FILES, files_hash
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.signature import Signature
 from medal_judges.shipped import boxed_folder, judge_file
-from medal_judges.signature import Signature
+from medal_judges.storage.files import atomic_path
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

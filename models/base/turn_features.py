@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import AfterValidator
 
-from medal_judges.dialogue import Dialogue
+from medal_judges.records.dialogue import Dialogue
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,9 +12,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from medal_judges.contributions import Contributions, centred, unit_of
-from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import Dimension
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration, normal_bins
 from medal_judges.models.base.judge import Prediction, ScoreRequest
@@ -28,6 +25,9 @@ from medal_judges.models.embedding.reading import (
     turn_shares,
 )
 from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
+from medal_judges.records.contributions import Contributions, centred, unit_of
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension
 
 GRID_NAME = "grid.csv"
 ENCODER_FOLDER = "encoder"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from medal_judges.dialogue import Dialogue
 from medal_judges.models.base.turn_features import (
     ALL_FEATURES,
     ROLE_INDEX,
@@ -18,6 +17,7 @@ from medal_judges.models.base.turn_features import (
 from medal_judges.models.embedding.config import EmbeddingConfig
 from medal_judges.models.embedding.net import Floats
 from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
+from medal_judges.records.dialogue import Dialogue
 
 _SIDES = ("assistant", "user")
 _SPEAKERS = {"assistant": "Assistant", "user": "User"}

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from medal_judges.dialogue import Dialogue
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.base.golden import golden_dialogues
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.encoder.body import settings_of
 from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.records.dialogue import Dialogue
 
 KINDS = {
     "bert": ("cls",),

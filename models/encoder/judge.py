@@ -8,8 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from medal_judges.contributions import Contributions, Unit, centred, unit_of
-from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration, Head, HeadKind
 from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge, learned_state
@@ -50,6 +48,8 @@ from medal_judges.models.encoder.turn_batch import (
     collate_sequences,
 )
 from medal_judges.models.tokenizer_file import AnyTokenizer
+from medal_judges.records.contributions import Contributions, Unit, centred, unit_of
+from medal_judges.records.dimension import Dimension
 
 TOKENIZER = "tokenizer"
 BODY = "body."  # begins the names of the body's weights in the net's

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Head, heads_of
 from medal_judges.models.base.turn_features import ALL_FEATURES, turn_similarities
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.reply import HALVES, ReplyModel, context_of, contrast
 from medal_judges.models.encoder.turn_batch import TurnBatch
+from medal_judges.records.dimension import Dimension
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel

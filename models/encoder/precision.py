@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from medal_judges.files import atomic_write, cache_folder
 from medal_judges.models.base.golden import golden_dialogues
-from medal_judges.signature import content_hash
+from medal_judges.records.signature import content_hash
 from medal_judges.stats.correlation import weighted_spearman
+from medal_judges.storage.files import atomic_write, cache_folder
 
 if TYPE_CHECKING:
     from medal_judges.models.base.learned import NetworkJudge

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from medal_judges.dialogue import Dialogue
 from medal_judges.models.base.turn_features import FEATURE_NAMES, ROLE_INDEX, turn_features
 from medal_judges.models.batching import pad_rows
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.special_tokens import SpecialTokens
+from medal_judges.records.dialogue import Dialogue
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -12,14 +12,14 @@ from pydantic import Field, model_validator
 from scipy.special import expit
 
 from medal_judges.config import Config
-from medal_judges.contributions import Contributions
-from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.saving import read_config, write_config
 from medal_judges.models.base.turn_features import FEATURE_NAMES, SurfaceFeatures, turn_features
-from medal_judges.signature import Signature, content_hash
+from medal_judges.records.contributions import Contributions
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.signature import Signature, content_hash
 
 
 class FeatureConfig(Config):

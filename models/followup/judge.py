@@ -16,9 +16,6 @@ import numpy as np
 from pydantic import Field
 
 from medal_judges.config import Config, build_config
-from medal_judges.contributions import Contributions
-from medal_judges.details import Details
-from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.followup.pool import load_pool
@@ -33,7 +30,10 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.llm.truncation import chat_messages, first_turn_that_fits
-from medal_judges.signature import Signature, content_hash
+from medal_judges.records.contributions import Contributions
+from medal_judges.records.details import Details
+from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.signature import Signature, content_hash
 
 
 class LogisticScale(Config):

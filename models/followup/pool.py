@@ -19,7 +19,7 @@ from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.prompted.parsing.thinking import after_thinking
 from medal_judges.models.prompted.prompt import fill, load_prompt
-from medal_judges.signature import content_hash
+from medal_judges.records.signature import content_hash
 
 Sign = Literal["negative", "positive"]
 Strategy = Literal["selfmap", "craft"]

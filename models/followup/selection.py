@@ -13,7 +13,7 @@ from medal_judges.models.followup.pool import FollowUpPool
 from medal_judges.models.llm.cost import Usage, spent
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message, usage_of
 from medal_judges.models.prompted.prompt import AGAIN, Prompt, load_prompt, resolve, transcript
-from medal_judges.signature import content_hash
+from medal_judges.records.signature import content_hash
 
 MORE_TOKENS = 4  # times the tokens, for an answer that is asked for once more
 _NAMES = {"user": "User", "assistant": "Chatbot", "system": "Scene"}

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from medal_judges.dimension import Dimension
+from medal_judges.records.dimension import Dimension
 
 BLEND_PARTS = ("center", "spread", "weights", "intercept", "residual")
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from medal_judges.contributions import Contributions
-from medal_judges.details import Details
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
-from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.hybrid.blend import Blend, level_chances
 from medal_judges.models.hybrid.members import Member
+from medal_judges.records.contributions import Contributions
+from medal_judges.records.details import Details
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
 
 # (member, requests, dimensions of the hybrid) -> the member's judgements
 Ask = Callable[[Member, Sequence[ScoreRequest], Sequence[str]], list[Judgement]]

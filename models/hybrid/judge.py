@@ -9,9 +9,7 @@ from typing import Any
 import torch
 
 from medal_judges.config import build_config
-from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import JudgeLoadError
-from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.learned import rubric_hash
 from medal_judges.models.base.saving import (
@@ -27,7 +25,9 @@ from medal_judges.models.hybrid.config import HybridKind, HybridSettings
 from medal_judges.models.hybrid.members import Member, check_member, load_member, open_member
 from medal_judges.models.hybrid.saved_member import require_name
 from medal_judges.models.llm.protocol import LanguageModel
-from medal_judges.signature import Signature, content_hash
+from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.signature import Signature, content_hash
 
 _KINDS: dict[type[Combination], HybridKind] = {
     MemberSelection: "select",

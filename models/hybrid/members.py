@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.config import read_yaml
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
-from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge, ScoreLevel, ScoreRequest
 from medal_judges.models.base.placement import OPTIONS, placed
 from medal_judges.models.base.saving import judge_of_settings
@@ -22,6 +20,8 @@ from medal_judges.models.hybrid.saved_member import (
     member_folder,
     to_saved,
 )
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
 from medal_judges.shipped import judge_file
 
 

@@ -14,7 +14,6 @@ from typing import IO, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from medal_judges.errors import RecordError, SourceError
-from medal_judges.journal import Journal
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -22,7 +21,8 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Likelihood,
 )
-from medal_judges.process_lock import ProcessLock
+from medal_judges.storage.journal import Journal
+from medal_judges.storage.process_lock import ProcessLock
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

@@ -15,7 +15,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from medal_judges.errors import MedalError
-from medal_judges.files import atomic_write, cache_folder
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.answer_store import (
     AnswerStore,
@@ -36,7 +35,8 @@ from medal_judges.models.llm.protocol import (
     OnAnswer,
     Wrapper,
 )
-from medal_judges.process_lock import ProcessLock
+from medal_judges.storage.files import atomic_write, cache_folder
+from medal_judges.storage.process_lock import ProcessLock
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import ChatRole, Continuation, Message
 from medal_judges.models.special_tokens import SpecialTokens
-from medal_judges.signature import content_hash
+from medal_judges.records.signature import content_hash
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

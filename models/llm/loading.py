@@ -8,7 +8,6 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from medal_judges.errors import MissingExtraError
-from medal_judges.files import cache_folder
 from medal_judges.models.llm.cache import CachedModel
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.models.llm.settings import (
@@ -17,8 +16,9 @@ from medal_judges.models.llm.settings import (
     TransformersLLM,
     llm_config,
 )
-from medal_judges.process_lock import ProcessLock
-from medal_judges.signature import content_hash
+from medal_judges.records.signature import content_hash
+from medal_judges.storage.files import cache_folder
+from medal_judges.storage.process_lock import ProcessLock
 
 # Judges that speak through one model of this machine share it: weights are large. Of a server each
 # has its own client, with its own limit of cost (see LanguageModel.spend_from).

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from medal_judges.dialogue import Dialogue
 from medal_judges.models.llm.protocol import LanguageModel, Message
+from medal_judges.records.dialogue import Dialogue
 
 # Roles and separators that a chat template puts around a message, and at the end of the prompt.
 AROUND_MESSAGE = 8

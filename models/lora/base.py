@@ -14,7 +14,7 @@ from medal_judges.models.device import torch_device
 from medal_judges.models.llm.local.weights import model_path
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.model_files import files_hash, weights_folder
-from medal_judges.signature import content_hash
+from medal_judges.records.signature import content_hash
 
 if TYPE_CHECKING:
     import torch

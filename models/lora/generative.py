@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import LearnedState
@@ -34,7 +32,9 @@ from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.prompted.builder import PromptQuestion
 from medal_judges.models.prompted.judge import PromptedConfig, PromptedJudge
 from medal_judges.models.prompted.prompt import load_prompt
-from medal_judges.signature import Signature
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.signature import Signature
 
 if TYPE_CHECKING:
     from peft import PeftModel

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.dimension import Dimension
 from medal_judges.models.base.heads import Calibration, Head, heads_of
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge, learned_state
@@ -32,7 +30,9 @@ from medal_judges.models.lora.base import (
     with_base,
 )
 from medal_judges.models.lora.config import LoraConfig
-from medal_judges.signature import Signature
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.signature import Signature
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from medal_judges.config import Config
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.llm.cost import Usage
@@ -41,7 +40,8 @@ from medal_judges.models.prompted.parsing.answer import AnswerFormat
 from medal_judges.models.prompted.prompt import load_prompt, resolve
 from medal_judges.models.prompted.ratings import grouped_likelihoods
 from medal_judges.models.prompted.view import Context, PromptView, shorten, view_of
-from medal_judges.signature import Signature, content_hash
+from medal_judges.records.dimension import load_rubric
+from medal_judges.records.signature import Signature, content_hash
 
 DIALOGUES_PER_BATCH = 10_000  # in one call of a batch API: each call waits for hours
 # What files hold is hashed by its content; where they lie does not matter.

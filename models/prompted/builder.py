@@ -6,17 +6,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from medal_judges.dialogue import Turn
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
-from medal_judges.languages import language_name
 from medal_judges.models.llm.protocol import Message
 from medal_judges.models.prompted.examples import ScoredExample, chosen_examples
 from medal_judges.models.prompted.fence import fenced, fenced_dialogue
 from medal_judges.models.prompted.parsing.answer import AnswerField, Scale
 from medal_judges.models.prompted.prompt import Aspect, ResolvedPrompt, fill, transcript
 from medal_judges.models.prompted.view import PromptView
-from medal_judges.rating import rescale
+from medal_judges.records.dialogue import Turn
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.languages import language_name
+from medal_judges.records.rating import rescale
 
 MOST_LISTED = 11  # a schema lists so many whole numbers, and bounds longer scales
 PREFILL = "prefill"  # the part that an answer begins with

@@ -8,12 +8,12 @@ import numpy as np
 from pydantic import field_validator
 
 from medal_judges.config import Config, build_config, read_yaml
-from medal_judges.dialogue import Turn
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.rating import mean
 from medal_judges.reading.dialogues import read_labelled
+from medal_judges.records.dialogue import Turn
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.rating import mean
 
 
 class ScoredExample(Config):

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from medal_judges.dialogue import Turn
 from medal_judges.models.prompted.prompt import load_prompt
+from medal_judges.records.dialogue import Turn
 
 NOTE = "note"
 # An opening bracket or one that looks like it, before a letter, a slash, or the bar and marks that

@@ -9,7 +9,6 @@ from typing import Literal
 from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.llm.cost import Usage, spent
@@ -28,7 +27,8 @@ from medal_judges.models.prompted.ratings import (
     from_samples,
     from_token,
 )
-from medal_judges.signature import Signature, content_hash
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.signature import Signature, content_hash
 
 Method = Literal["likelihood", "top_logprobs", "samples"]
 ANSWER_TOKENS = 16  # kept free for the beginning of the answer and the rating

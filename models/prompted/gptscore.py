@@ -9,7 +9,6 @@ from typing import Literal
 from pydantic import Field
 
 from medal_judges.config import build_config
-from medal_judges.details import Details
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.llm.cost import Usage, spent
@@ -20,6 +19,7 @@ from medal_judges.models.prompted.base import (
     prompt_builders,
     tells_likelihoods,
 )
+from medal_judges.records.details import Details
 
 ANSWER_TOKENS = 16  # kept free for the beginning of the answer and the answer
 

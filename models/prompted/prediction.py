@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Literal
 
-from medal_judges.details import Details
-from medal_judges.dimension import Dimension
 from medal_judges.models.base.judge import Prediction
 from medal_judges.models.prompted.builder import PromptBuilder
 from medal_judges.models.prompted.parsing.answer import ParsedAnswer, RatingDistribution
 from medal_judges.models.prompted.ratings import Ratings, averaged
+from medal_judges.records.details import Details
+from medal_judges.records.dimension import Dimension
 
 Pooling = Literal["mean", "majority", "first"]
 

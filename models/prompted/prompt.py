@@ -15,11 +15,11 @@ from typing import Literal, TypeVar
 from pydantic import Field, model_validator
 
 from medal_judges.config import Config, build_config, read_yaml
-from medal_judges.dialogue import Turn
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import Message
 from medal_judges.models.prompted.parsing.answer import AnswerFormat, AnswerShape, Scale
-from medal_judges.signature import content_hash
+from medal_judges.records.dialogue import Turn
+from medal_judges.records.signature import content_hash
 
 ANSWER = "answer"  # in a layout: the part answer_json, answer_number or answer_word
 AGAIN = "again"  # the part that is added where an answer is asked for once more

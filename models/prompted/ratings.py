@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from medal_judges.dimension import Dimension
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.protocol import (
     Completion,
@@ -20,7 +19,8 @@ from medal_judges.models.llm.protocol import (
 from medal_judges.models.prompted.parsing.answer import ParsedAnswer, RatingDistribution, Scale
 from medal_judges.models.prompted.parsing.reading import read_number, shown
 from medal_judges.models.prompted.parsing.thinking import after_thinking
-from medal_judges.rating import rescale
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.rating import rescale
 
 MOST_LEVELS = 11  # more whole numbers than this are no rating that a token could be
 

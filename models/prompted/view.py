@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.languages import UNKNOWN_LANGUAGE
 from medal_judges.models.base.turn_features import words
 from medal_judges.models.llm.cost import add_usage
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message, usage_of
 from medal_judges.models.prompted.fence import fenced
 from medal_judges.models.prompted.prompt import ResolvedPrompt
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.languages import UNKNOWN_LANGUAGE
 
 Context = Literal["full", "last_40", "first_40", "first_20_last_20", "summary_50", "summary_150"]
 _SHARES: dict[str, tuple[float, float]] = {

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.trained_metrics.checkpoint import CheckpointConfig, public_name
 from medal_judges.models.trained_metrics.turn_metric import Queries, Query, TurnMetric
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import load_rubric
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,10 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from medal_judges.config import build_config
-from medal_judges.contributions import Contributions
-from medal_judges.details import Details
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.dimension import Dimension
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.learned import rubric_hash
@@ -27,8 +23,12 @@ from medal_judges.models.trained_metrics.checkpoint import (
     load_checkpoint,
     public_name,
 )
-from medal_judges.process_lock import ProcessLock
-from medal_judges.signature import Signature, content_hash
+from medal_judges.records.contributions import Contributions
+from medal_judges.records.details import Details
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.signature import Signature, content_hash
+from medal_judges.storage.process_lock import ProcessLock
 
 if TYPE_CHECKING:
     from torch import Tensor

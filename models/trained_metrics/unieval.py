@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
-from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.llm.truncation import oldest_kept
 from medal_judges.models.trained_metrics.checkpoint import CheckpointConfig
 from medal_judges.models.trained_metrics.turn_metric import Queries, Query, TokenIds, TurnMetric
-from medal_judges.signature import content_hash
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import load_rubric
+from medal_judges.records.signature import content_hash
 
 if TYPE_CHECKING:
     from torch import Tensor

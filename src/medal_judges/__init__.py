@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from medal_judges.dialogue import Dialogue as Dialogue
-    from medal_judges.dialogue import Turn as Turn
-    from medal_judges.dimension import Dimension as Dimension
     from medal_judges.errors import ConfigError as ConfigError
     from medal_judges.errors import CoverageError as CoverageError
     from medal_judges.errors import DataError as DataError
@@ -27,14 +24,17 @@ if TYPE_CHECKING:
     from medal_judges.eval.comparison.compare import compare as compare
     from medal_judges.inference.scoring import ScoreOptions as ScoreOptions
     from medal_judges.inference.scoring import score_file as score_file
-    from medal_judges.judgement import Judgement as Judgement
-    from medal_judges.judgement_files import Judgements as Judgements
-    from medal_judges.judgement_files import read_judgements as read_judgements
-    from medal_judges.labelled import LabelledDialogue as LabelledDialogue
     from medal_judges.models.base.judge import Judge as Judge
-    from medal_judges.rating import Rating as Rating
     from medal_judges.reading.dialogues import read_dialogues as read_dialogues
-    from medal_judges.signature import Signature as Signature
+    from medal_judges.records.dialogue import Dialogue as Dialogue
+    from medal_judges.records.dialogue import Turn as Turn
+    from medal_judges.records.dimension import Dimension as Dimension
+    from medal_judges.records.judgement import Judgement as Judgement
+    from medal_judges.records.labelled import LabelledDialogue as LabelledDialogue
+    from medal_judges.records.rating import Rating as Rating
+    from medal_judges.records.signature import Signature as Signature
+    from medal_judges.storage.judgement_files import Judgements as Judgements
+    from medal_judges.storage.judgement_files import read_judgements as read_judgements
     from medal_judges.training.run import train as train
 
 _MODULES = {

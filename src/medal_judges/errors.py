@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from medal_judges.foreign_text import visible
+from medal_judges.records.foreign_text import visible
 
 # Ratio of difflib: one letter more, less, other or swapped passes (trun and turn: 0.75); a word
 # that merely shares letters does not (nonsense and seed: 0.5).

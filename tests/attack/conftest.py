@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from medal_judges import Judge
-from medal_judges.dimension import Dimension
 from medal_judges.models.embedding.config import EmbeddingConfig
 from medal_judges.models.embedding.judge import EmbeddingJudge
 from medal_judges.models.embedding.net import FittedNet
@@ -25,6 +24,7 @@ from medal_judges.models.hybrid.members import open_member
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge
+from medal_judges.records.dimension import Dimension
 
 from .every_command import Files
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from medal_judges import Judge
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import MedalError
+from medal_judges.records.dialogue import Dialogue, Turn
 
 from .conftest import FAMILIES
 

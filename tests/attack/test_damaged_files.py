@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from medal_judges import jsonl
 from medal_judges.cli import app
-from medal_judges.dialogue import Dialogue
 from medal_judges.errors import DataError
-from medal_judges.judgement_files import holds_judgements
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.reading.report import ReadingReport
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.storage import jsonl
+from medal_judges.storage.judgement_files import holds_judgements
 
 LINE = {
     "id": "d",

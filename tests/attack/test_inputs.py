@@ -192,7 +192,7 @@ ROWS = st.fixed_dictionaries(
 )
 @given(made=st.lists(ROWS | VALUES, max_size=3))
 def test_any_rows_at_all(made: list[Any], tmp_path: Path) -> None:
-    from medal_judges.labelled import parse_labelled
+    from medal_judges.records.labelled import parse_labelled
 
     for each in made:
         text = json.dumps(each)

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from medal_judges import Judge
-from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
@@ -23,6 +22,7 @@ from medal_judges.models.hybrid.config import MemberConfig
 from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.models.hybrid.members import open_member
 from medal_judges.models.hybrid.saved_member import to_saved
+from medal_judges.records.dimension import Dimension, load_rubric
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from medal_judges import Judge
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import MedalError
 from medal_judges.models.llm.answer_store import checksum
 from medal_judges.models.llm.protocol import ChatRequest, Message
@@ -29,6 +28,7 @@ from medal_judges.models.llm.server import bounded
 from medal_judges.models.llm.server.model import RemoteModel
 from medal_judges.models.llm.server.wire import AnswerReader
 from medal_judges.models.llm.settings import OpenAILLM
+from medal_judges.records.dialogue import Dialogue, Turn
 
 KEY = "sk-secret-of-the-user-123"
 DIALOGUE = Dialogue("d", (Turn("user", "hello"), Turn("assistant", "hi")))

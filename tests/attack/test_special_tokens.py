@@ -15,13 +15,13 @@ from tokenizers import AddedToken
 from transformers import AutoTokenizer
 
 from medal_judges import Judge
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import MedalError
 from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.protocol import Message
 from medal_judges.models.special_tokens import SpecialTokens
+from medal_judges.records.dialogue import Dialogue, Turn
 
 from .conftest import FAMILIES
 

@@ -19,9 +19,9 @@ import pytest
 
 from medal_judges import Judge
 from medal_judges.data_prep.labelling.run import share_limiter
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.models.llm.cost import CostLimiter
 from medal_judges.models.llm.loading import load_llm
+from medal_judges.records.dialogue import Dialogue, Turn
 
 from ..conftest import Running
 

@@ -17,7 +17,7 @@ from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.parallel.crew import JudgeCrew
 from medal_judges.inference.parallel.places import worker_environments
 from medal_judges.inference.parallel.pool import JudgePool
-from medal_judges.jsonl import LONGEST_LINE
+from medal_judges.storage.jsonl import LONGEST_LINE
 
 from ..inference.test_workers import children, require_gone, start, write
 

@@ -12,8 +12,8 @@ from medal_judges.data_prep.sources.abceval import (
     to_issues,
 )
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.labelled import LabelledDialogue
 
 needs_data = pytest.mark.skipif(
     "MEDAL_JUDGES_DATA" not in os.environ, reason="MEDAL_JUDGES_DATA (human ratings) is not set"

@@ -20,10 +20,10 @@ from medal_judges.data_prep.sources.dstc12 import (
 )
 from medal_judges.data_prep.sources.leaks import check_leaks
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import DataError, SourceError
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dimension import load_rubric
+from medal_judges.records.labelled import LabelledDialogue
 
 needs_data = pytest.mark.skipif(
     not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder"

@@ -25,7 +25,7 @@ from medal_judges.data_prep.sources.registry import (
 )
 from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.errors import SourceError
-from medal_judges.files import CACHE_VARIABLE, DATA_VARIABLE
+from medal_judges.storage.files import CACHE_VARIABLE, DATA_VARIABLE
 
 BODY = b'[{"text": "a public file"}]' * 1000
 

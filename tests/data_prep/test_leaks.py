@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from medal_judges.data_prep.sources.leaks import THRESHOLD, check_leaks, find_leaks
-from medal_judges.dialogue import Dialogue, Role, Turn
 from medal_judges.errors import LeakError
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.reading.dialogues import read_labelled
+from medal_judges.records.dialogue import Dialogue, Role, Turn
+from medal_judges.records.labelled import LabelledDialogue
 
 ROLES: tuple[Role, Role] = ("user", "assistant")
 SYLLABLES = ("ba", "ko", "mi", "tu", "re", "la", "so")

@@ -12,10 +12,10 @@ import pytest
 from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.medal import medal_rows
 from medal_judges.data_prep.sources.registry import get_source, load_spec
-from medal_judges.dialogue import Dialogue, Turn
+from medal_judges.reading.released import parse_labels
 from medal_judges.errors import DataError, RecordError
-from medal_judges.labelled import LabelledDialogue, parse_labelled
-from medal_judges.released import parse_labels
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 
 needs_data = pytest.mark.skipif(
     "MEDAL_JUDGES_DATA" not in os.environ, reason="MEDAL_JUDGES_DATA (human ratings) is not set"

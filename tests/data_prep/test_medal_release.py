@@ -16,12 +16,12 @@ from medal_judges.data_prep.curation.foreign import load_foreign
 from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.medal import medal_rows
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.dialogue import parse_dialogue
 from medal_judges.errors import DataError, RecordError
-from medal_judges.labelled import parse_labelled
-from medal_judges.languages import language_code
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.reading.report import ReadingReport
+from medal_judges.records.dialogue import parse_dialogue
+from medal_judges.records.labelled import parse_labelled
+from medal_judges.records.languages import language_code
 
 from .medal_release import CHATBOT, USER, WORDS, released_row
 

@@ -29,11 +29,11 @@ from medal_judges.data_prep.perturbation.material import (
     entries,
     variants,
 )
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
-from medal_judges.jsonl import write_records
-from medal_judges.labelled import LabelledDialogue, parse_labelled
 from medal_judges.reading.dialogues import read_labelled
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
+from medal_judges.storage.jsonl import write_records
 
 # Ten answers a language, on ten subjects, of six words or more (in Chinese, characters to match).
 ANSWERS = {

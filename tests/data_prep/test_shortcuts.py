@@ -8,8 +8,8 @@ import pytest
 from medal_judges.data_prep.perturbation.edit import word_pairs
 from medal_judges.data_prep.perturbation.injection import ISSUES, injected_set
 from medal_judges.data_prep.perturbation.material import LANGUAGES, entries
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.labelled import LabelledDialogue
 
 WORDS = (
     "hiking waterfall cousin baked sourdough oven bicycle brakes summer octopus memory concert "

@@ -17,11 +17,11 @@ from medal_judges.data_prep.sources.chitchat import read_chitchat
 from medal_judges.data_prep.sources.dstc9 import read_dstc9
 from medal_judges.data_prep.sources.registry import SOURCES, load_spec
 from medal_judges.data_prep.sources.xdial import read_xdial_dialogues, read_xdial_turns
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import SourceError
-from medal_judges.jsonl import write_records
-from medal_judges.labelled import LabelledDialogue, parse_labelled
 from medal_judges.reading.dialogues import read_labelled
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
+from medal_judges.storage.jsonl import write_records
 
 DATA = os.environ.get("MEDAL_JUDGES_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="MEDAL_JUDGES_DATA (human ratings) is not set")

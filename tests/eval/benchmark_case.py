@@ -14,13 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.dimension import load_rubric
-from medal_judges.jsonl import write_records
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.base.saving import FAMILIES
-from medal_judges.signature import Signature
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dimension import load_rubric
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.signature import Signature
+from medal_judges.storage.jsonl import write_records
 
 
 class CountingJudge(Judge):

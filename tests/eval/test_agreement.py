@@ -23,11 +23,11 @@ from medal_judges.eval.agreement.agreement import ALL, agreements
 from medal_judges.eval.agreement.report import write_agreement
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.eval.metaeval.rater_model import PEOPLE, POSITIONS
-from medal_judges.jsonl import write_records
-from medal_judges.labelled import LabelledDialogue, parse_labelled
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.stats.alpha import alpha_statistic
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import Clusters, with_intervals
+from medal_judges.storage.jsonl import write_records
 
 needs_data = pytest.mark.skipif(
     not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder of ratings"

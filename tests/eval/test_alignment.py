@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import align
-from medal_judges.judgement import Judgement, unscored
-from medal_judges.labelled import LabelledDialogue, Level
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.judgement import Judgement, unscored
+from medal_judges.records.labelled import LabelledDialogue, Level
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 

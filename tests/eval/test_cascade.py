@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.metaeval.alignment import align
@@ -17,8 +16,9 @@ from medal_judges.eval.metaeval.cascade import cascade_curve
 from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
 from medal_judges.eval.page.arrangement import Arrangement, Benchmark
 from medal_judges.eval.page.page import render
-from medal_judges.judgement import Judgement
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.results import CascadeCurve
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))

@@ -11,7 +11,6 @@ from scipy.stats import binomtest, spearmanr
 from sklearn.metrics import f1_score
 from statsmodels.stats.multitest import multipletests
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.comparison import (
     CEILING,
@@ -21,8 +20,9 @@ from medal_judges.eval.metaeval.comparison import (
     right_alone,
 )
 from medal_judges.eval.metaeval.metaeval import ComparedDimension, JudgedRows, evaluate
-from medal_judges.judgement import Judgement
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import PValue, Table
 from medal_judges.stats.results import Estimate
 

@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.details import Details
 from medal_judges.eval.benchmark.followup_usage import follow_up_usage
-from medal_judges.jsonl import write_records
-from medal_judges.judgement import Judgement
+from medal_judges.records.details import Details
+from medal_judges.records.judgement import Judgement
+from medal_judges.storage.jsonl import write_records
 
 
 def judged(id: str, *texts: str, selected: int | None = None, unread: int = 0) -> Judgement:

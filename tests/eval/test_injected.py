@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
-from medal_judges.contributions import Contributions
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.eval.benchmark.injected import (
     Counted,
     InjectedResult,
@@ -16,8 +14,10 @@ from medal_judges.eval.benchmark.injected import (
     localisation,
     weighted_f1,
 )
-from medal_judges.judgement import Judgement, unscored
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.contributions import Contributions
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.judgement import Judgement, unscored
+from medal_judges.records.labelled import LabelledDialogue
 
 ISSUE = "unsafe"
 TURNS = (Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c"), Turn("assistant", "d"))

@@ -1,6 +1,6 @@
 """Intervals: do they hold the true value for few chatbots, and what can have none?
 
-The whole simulation is tests/speed/interval_coverage.py, its table docs/results/intervals.md.
+The whole simulation is benchmarks/interval_coverage.py, its table docs/results/intervals.md.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
-from medal_judges.jsonl import write_records
-from medal_judges.judgement import Judgement
-from medal_judges.judgement_files import read_judgements
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.storage.jsonl import write_records
+from medal_judges.storage.judgement_files import read_judgements
 
 from .benchmark_case import medal, results
 

@@ -9,8 +9,6 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import f1_score
 
-from medal_judges.contributions import Contributions
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.eval.metaeval.metaeval import (
     ComparedDimension,
     comparable_signature,
@@ -18,9 +16,11 @@ from medal_judges.eval.metaeval.metaeval import (
     evaluate,
     kind_of,
 )
-from medal_judges.judgement import Judgement
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.rating import Scale
+from medal_judges.records.contributions import Contributions
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.rating import Scale
 from medal_judges.stats.results import ResultRow
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))

@@ -22,11 +22,11 @@ from medal_judges.eval.metaeval.rater_model import (
     issue_noise_free,
     leanings,
 )
-from medal_judges.jsonl import write_records
-from medal_judges.judgement import Judgement
-from medal_judges.labelled import LabelledDialogue, parse_labelled
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import Clusters
+from medal_judges.storage.jsonl import write_records
 
 RUNS, TRUE = 40, 0.6
 

@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, CoverageError, DataError, MedalError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
-from medal_judges.jsonl import write_records
-from medal_judges.judgement import Judgement
-from medal_judges.judgement_files import read_judgements
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.storage.jsonl import write_records
+from medal_judges.storage.judgement_files import read_judgements
 
 from .benchmark_case import CountingJudge, medal, results, write_set
 

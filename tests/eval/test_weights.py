@@ -13,21 +13,21 @@ from scipy.stats import kendalltau, pearsonr, spearmanr
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.eval.agreement.agreement import agreements
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
 from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
 from medal_judges.eval.page.plots import bins, gap
-from medal_judges.jsonl import write_records
-from medal_judges.judgement import Judgement
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.rating import Scale
 from medal_judges.reading.dialogues import read_labelled
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.rating import Scale
 from medal_judges.stats import correlation
 from medal_judges.stats.correlation import correlation_statistic
 from medal_judges.stats.results import Estimate, ResultRow
 from medal_judges.stats.weights import curation_weight, row_weights
+from medal_judges.storage.jsonl import write_records
 
 from .benchmark_case import medal, results
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from medal_judges.dimension import load_rubric
 from medal_judges.models.base.golden import COARSE
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge
+from medal_judges.records.dimension import load_rubric
 from medal_judges.training.loop.distributed import make_accelerator
 from medal_judges.training.lora import task
 from medal_judges.training.steps import train_one

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from scipy.stats import spearmanr
 
-from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import load_rubric
 from medal_judges.models.base.golden import COARSE, compare
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.device import Attention, set_attention
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.lora.config import LoraConfig
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import load_rubric
 from medal_judges.shipped import BOXED
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
 from medal_judges.training.loop.distributed import make_accelerator

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.files import atomic_path, one_at_a_time
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.storage.files import atomic_path, one_at_a_time
 
 MARKS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "<|im_start|>", "<|im_end|>")
 TEMPLATE = (

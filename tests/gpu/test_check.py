@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from medal_judges.journal import Journal
+from medal_judges.storage.journal import Journal
 
 from . import encoder, language
 from .checks import CHECKS

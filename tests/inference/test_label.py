@@ -25,9 +25,9 @@ pytest.importorskip("lingua", reason="lingua is in the extra lang")
 from medal_judges.cli.label import label
 from medal_judges.data_prep.labelling.labels import MALFORMED
 from medal_judges.errors import CoverageError, MedalError
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import read_labelled
+from medal_judges.records.labelled import LabelledDialogue
 
 SERVER = Path(__file__).with_name("label_server.py")
 FILES = ("labelled", "malformed", "unlabelled", "language_check")

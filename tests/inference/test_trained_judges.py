@@ -10,9 +10,9 @@ import torch
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.dimension import load_rubric
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.records.dimension import load_rubric
 
 DIALOGUES = [
     {

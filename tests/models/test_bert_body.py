@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from medal_judges import Judge
-from medal_judges.dimension import load_rubric
 from medal_judges.models.base.golden import golden_dialogues
 from medal_judges.models.base.network_size import shapes_only
 from medal_judges.models.embedded import resolve
@@ -20,6 +19,7 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.encoder.net import EncoderNet
 from medal_judges.models.tokenizer_file import TokenizerFile, tokenizer_in
+from medal_judges.records.dimension import load_rubric
 
 from .test_packed_body import TEXTS
 from .test_packed_body import body_of as made_by_transformers

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from transformers import AutoModel, ModernBertConfig, ModernBertModel, Qwen3Config, Qwen3Model
 
-from medal_judges.dimension import load_rubric
 from medal_judges.models.device import cast_weights
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge, LoraNet
+from medal_judges.records.dimension import load_rubric
 
 MARKS = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
 SIZE = {

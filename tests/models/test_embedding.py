@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.dimension import Dimension
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import Judge
@@ -18,6 +16,8 @@ from medal_judges.models.embedding.config import EmbeddingConfig
 from medal_judges.models.embedding.judge import EmbeddingJudge
 from medal_judges.models.embedding.net import FittedNet, on_levels
 from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dimension import Dimension
 
 from ..conftest import WORDS
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from medal_judges import Dialogue, Judge, Turn
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.models.feature.judge import FeatureConfig, FeatureJudge
+from medal_judges.records.dimension import load_rubric
 from medal_judges.training.rows.examples import TrainingExample
 
 

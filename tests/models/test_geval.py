@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import ScoreRequest, requests_at
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import LanguageModel, Message
 from medal_judges.models.prompted.geval import GEvalJudge, load_steps
+from medal_judges.records.dialogue import Dialogue, Turn
 
 GOOD = ["Hi! I hiked in the Alps.", "How lovely, which route?", "The Tour du Mont Blanc.", "Great!"]
 BAD = ["Hi! I hiked in the Alps.", "banana banana", "What?", "banana banana", "Bye.", "banana"]

@@ -6,7 +6,6 @@ import math
 
 import pytest
 
-from medal_judges.dimension import Dimension
 from medal_judges.models.llm.protocol import Completion, TokenChoice
 from medal_judges.models.prompted.ratings import (
     Ratings,
@@ -14,6 +13,7 @@ from medal_judges.models.prompted.ratings import (
     from_samples,
     from_token,
 )
+from medal_judges.records.dimension import Dimension
 
 FIVE = Ratings.of(Dimension("overall", "ordinal", 1, 5), 5)
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import ScoreRequest, requests_at
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Completion, LanguageModel, Message, TokenChoice
 from medal_judges.models.prompted.gptscore import GPTScoreJudge, first_token_logprobs
+from medal_judges.records.dialogue import Dialogue, Turn
 
 TALK = ["Hi! I hiked in the Alps.", "How lovely, which route?", "Around Mont Blanc.", "Great!"]
 

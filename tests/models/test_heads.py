@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Head, HeadConfig, corn_losses, corn_probabilities
+from medal_judges.records.dimension import Dimension
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
 ISSUE = Dimension("unsafe", "binary", 0, 1, good="low")

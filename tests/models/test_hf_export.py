@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from medal_judges import Judge
-from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.golden import check_golden, golden_dialogues, write_golden
 from medal_judges.models.base.heads import Calibration, HeadConfig
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.hf_export import export_judge, pipeline_scores
 from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.records.dimension import Dimension, load_rubric
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
 

@@ -11,11 +11,7 @@ import pytest
 import torch
 
 from medal_judges import Dialogue, Judge, Turn
-from medal_judges.contributions import Contributions
-from medal_judges.details import Details
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.judgement import Judgement, parse_judgement
 from medal_judges.models.base.judge import Prediction, ScoreRequest
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
@@ -24,7 +20,11 @@ from medal_judges.models.hybrid.combination import Cascade, Combination, MemberS
 from medal_judges.models.hybrid.config import HybridConfig, MemberConfig
 from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.models.hybrid.members import Member, open_member
-from medal_judges.signature import Signature
+from medal_judges.records.contributions import Contributions
+from medal_judges.records.details import Details
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement, parse_judgement
+from medal_judges.records.signature import Signature
 
 from ..conftest import WORDS
 

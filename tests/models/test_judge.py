@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import pytest
 
 from medal_judges import Dialogue, Judge, Turn
-from medal_judges.contributions import Contributions
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreReport
-from medal_judges.jsonl import to_line
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.judge import Prediction, ScoreLevel, ScoreRequest
-from medal_judges.signature import Signature
+from medal_judges.records.contributions import Contributions
+from medal_judges.records.dimension import load_rubric
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.signature import Signature
+from medal_judges.storage.jsonl import to_line
 
 
 class Constant(Judge):

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.judgement import parse_judgement
 from medal_judges.models.base.judge import Judge as Base
 from medal_judges.models.base.judged_languages import languages_of
 from medal_judges.models.hybrid.judge import HybridJudge
+from medal_judges.records.judgement import parse_judgement
 
 SAID = {
     "en": ("Where did you go on holiday last summer?", "We went to the lake with my two sisters."),

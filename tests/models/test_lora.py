@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from medal_judges.config import build_config
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import HEADS_NAME, LoraJudge
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dimension import load_rubric
 from medal_judges.training.loop.body_settings import narrow_base, widen_base
 from medal_judges.training.lora.packing import pack
 from medal_judges.training.lora.task import GenerativeTask, SFTDataset, SFTObjective

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.records.dialogue import Dialogue, Turn
 
 pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
 SERVER = Path(__file__).parent / "llm" / "server.py"

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.dimension import Dimension
 from medal_judges.errors import HubError
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.base.secret_scan import find_secrets, kinds_in, require_no_secrets
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.records.dimension import Dimension
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
 # Put together here, so that no scanner takes this file for a leak.

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.models.base.turn_features import (
     FEATURE_NAMES,
     SIMILARITY_NAMES,
@@ -15,6 +14,7 @@ from medal_judges.models.base.turn_features import (
     turn_similarities,
     words,
 )
+from medal_judges.records.dialogue import Dialogue, Turn
 
 
 def dialogue(*contents: str) -> Dialogue:

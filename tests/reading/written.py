@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 
-from medal_judges.dialogue import Dialogue
+from medal_judges.records.dialogue import Dialogue
 
 Row = dict[str, Any]
 LANGUAGES = {"en": "English", "de": "German", "zh": "Chinese", "ar": "Arabic"}

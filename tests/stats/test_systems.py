@@ -193,7 +193,7 @@ def test_groups_hold_what_they_say() -> None:
 def test_intervals_hold_in_simulation_and_labels_undo_a_judges_favour(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A small tests/speed/comparison_coverage.py, whose table is docs/results/comparison.md."""
+    """A small benchmarks/comparison_coverage.py, whose table is docs/results/comparison.md."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "speed"))
     coverage = importlib.import_module("comparison_coverage")
     for design in ("paired", "repeats"):

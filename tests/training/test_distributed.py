@@ -316,7 +316,7 @@ import sys
 from pathlib import Path
 import torch
 from medal_judges.config import build_config
-from medal_judges.dimension import load_rubric
+from medal_judges.records.dimension import load_rubric
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.rows.rows import load_rows

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from medal_judges.config import build_config
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dimension import Dimension
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.embedding.fit import (
     FitSetting,

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.dimension import load_rubric
 from medal_judges.models.base import golden
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import OptimConfig
 from medal_judges.training.encoder.data import reads_in_bf16
 from medal_judges.training.loop.batches import PredictedBatch, in_row_order, prediction_batches

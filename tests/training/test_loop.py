@@ -11,11 +11,11 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from medal_judges.config import build_config
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.encoder import task as task_module
 from medal_judges.training.encoder.data import EncoderDataset

@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 
 from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.dimension import load_rubric
 from medal_judges.models.base.judge import Judge
+from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.loop import body_settings
 from medal_judges.training.rows.rows import load_rows

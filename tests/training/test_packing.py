@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.dimension import load_rubric
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dimension import load_rubric
 from medal_judges.training.lora.packing import (
     SFTExample,
     answer_logits,

@@ -8,13 +8,13 @@ import torch
 from sklearn.linear_model import Ridge
 
 from medal_judges.config import build_config, load_config
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, LeakError
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.heads import HeadConfig
 from medal_judges.models.encoder.body import load_body
 from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.training.config import DataEntry, OptimConfig, TrainConfig
 from medal_judges.training.encoder.ridge import RidgeProblem, group_columns
 from medal_judges.training.encoder.task import balance_heads

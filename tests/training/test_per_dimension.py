@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from medal_judges.config import build_config
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
-from medal_judges.jsonl import write_records
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.judge import Judge
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dimension import load_rubric
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.storage.jsonl import write_records
 from medal_judges.training import run
 from medal_judges.training.card import emissions
 from medal_judges.training.config import TrainConfig

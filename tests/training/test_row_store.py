@@ -10,8 +10,8 @@ import pytest
 
 from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import LeakError
+from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, TrainConfig
 from medal_judges.training.rows import examples as examples_module
 from medal_judges.training.rows import row_store

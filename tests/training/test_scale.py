@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
+from medal_judges.records.dimension import Dimension
 from medal_judges.training.loop.calibration import fit_scale
 
 OVERALL = Dimension("overall", "continuous", 1, 5)

@@ -20,8 +20,8 @@ import yaml
 
 import medal_judges.configs
 from medal_judges.config import read_yaml
-from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.models.base.golden import check_golden
+from medal_judges.records.dimension import Dimension, load_rubric
 
 from ..conftest import SIZE, WORDS
 from .test_distributed import needs_deepspeed

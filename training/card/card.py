@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from medal_judges.data_prep.sources.registry import SOURCES, parse_spec, source_of
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, SourceError
-from medal_judges.files import atomic_write
 from medal_judges.models.base.golden import read_golden
 from medal_judges.models.base.saving import read_config
-from medal_judges.signature import Signature
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.signature import Signature
 from medal_judges.stats.results import Estimate
 from medal_judges.stats.trial_results import GROUPS, TrialResult
+from medal_judges.storage.files import atomic_write
 from medal_judges.training.agreement import METRICS, AgreementRow, read_agreement
 from medal_judges.training.card.base_model import BaseModel, base_model
 from medal_judges.training.card.emissions import EMISSIONS_NAME

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError, did_you_mean
-from medal_judges.files import atomic_write
 from medal_judges.models.base.hub import EVAL_RESULTS
+from medal_judges.storage.files import atomic_write
 from medal_judges.training.card.card import BenchmarkFigure, read_metadata
 
 if TYPE_CHECKING:

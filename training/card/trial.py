@@ -6,7 +6,7 @@ from pathlib import Path
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.golden import read_golden
-from medal_judges.signature import Signature
+from medal_judges.records.signature import Signature
 from medal_judges.stats.trial_results import TRIAL_NAME, TrialResult, read_trial
 
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.embedding.config import EmbeddingConfig, EmbeddingHead
 from medal_judges.models.embedding.judge import EmbeddingJudge
 from medal_judges.models.embedding.net import FittedNet, Floats
 from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
-from medal_judges.signature import content_hash
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.signature import content_hash
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.loop.calibration import MIN_ROWS, fit_isotonic
 from medal_judges.training.loop.validation import validation_figures

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from medal_judges.dialogue import Dialogue
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.batching import budget_batches
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.encoder.data import EncoderDataset, EncoderObjective, reads_in_bf16
 from medal_judges.training.encoder.reply import fit_reply

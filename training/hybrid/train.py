@@ -14,11 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.inference.predictions import judge_once
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.judgement import Judgement
 from medal_judges.models.hybrid.combination import (
     Cascade,
     Combination,
@@ -29,7 +27,9 @@ from medal_judges.models.hybrid.combination import (
 from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.models.hybrid.members import Member, open_member
-from medal_judges.signature import content_hash
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.signature import content_hash
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.hybrid.fit import (
     FitRows,

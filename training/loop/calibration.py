@@ -10,11 +10,11 @@ import torch
 from scipy.optimize import least_squares, minimize_scalar
 from sklearn.isotonic import IsotonicRegression
 
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.base.heads import Calibration, Head, corn_probabilities
-from medal_judges.rating import mean, rescale
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.rating import mean, rescale
 from medal_judges.training.rows.examples import TrainingExample
 
 COVERAGE = 0.9  # of the interval around a regression's score

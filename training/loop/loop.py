@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from medal_judges.errors import MedalError
-from medal_judges.files import atomic_path, atomic_write
 from medal_judges.report.progress import ProgressBar
+from medal_judges.storage.files import atomic_path, atomic_write
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.loop.batches import (
     PredictedBatch,

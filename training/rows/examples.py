@@ -16,11 +16,11 @@ import numpy as np
 
 from medal_judges import __version__
 from medal_judges.data_prep.sources.registry import source_of
-from medal_judges.dialogue import Dialogue
 from medal_judges.errors import ConfigError
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.rating import Rating, mean, rescale
-from medal_judges.signature import content_hash
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.rating import Rating, mean, rescale
+from medal_judges.records.signature import content_hash
 from medal_judges.training.config import DataEntry, Rescale
 from medal_judges.training.rows.row_store import (
     ArrowRows,

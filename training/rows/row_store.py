@@ -20,11 +20,11 @@ from filelock import FileLock
 
 from medal_judges import __version__
 from medal_judges.data_prep.sources.cache import sha256
-from medal_judges.files import atomic_path, cache_folder
-from medal_judges.jsonl import to_line
-from medal_judges.labelled import LabelledDialogue, parse_labelled
-from medal_judges.rating import Scale, mean
-from medal_judges.signature import content_hash
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
+from medal_judges.records.rating import Scale, mean
+from medal_judges.records.signature import content_hash
+from medal_judges.storage.files import atomic_path, cache_folder
+from medal_judges.storage.jsonl import to_line
 
 LARGE = 20_000_000  # bytes (of gzip: 5 million) from which a file is not read into memory
 _GZIP = 4

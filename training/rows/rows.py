@@ -17,12 +17,12 @@ from medal_judges.data_prep.sources.registry import (
     source_of,
     stream_spec,
 )
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, SourceError
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.lora.config import LoraConfig
-from medal_judges.signature import content_hash
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.signature import content_hash
 from medal_judges.training.config import DataEntry, TrainConfig
 from medal_judges.training.rows.examples import (
     Segment,

@@ -16,7 +16,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medal_judges.files import atomic_write, cache_folder
 from medal_judges.models.llm.local.batches import Batching
 from medal_judges.models.llm.local.layers import (
     attends_to_all,
@@ -27,7 +26,8 @@ from medal_judges.models.llm.local.layers import (
     tree_windows,
 )
 from medal_judges.models.llm.local.probes import COMMON, LONGEST, Finding, Probe
-from medal_judges.signature import content_hash
+from medal_judges.records.signature import content_hash
+from medal_judges.storage.files import atomic_write, cache_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

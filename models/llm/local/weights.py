@@ -19,10 +19,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, MissingExtraError
-from medal_judges.files import atomic_path, cache_folder, one_at_a_time
 from medal_judges.models.embedded import PREFIX, embedded_files, embedded_sha256
 from medal_judges.models.llm.chat_template import ChatTemplate
-from medal_judges.signature import content_hash
+from medal_judges.records.signature import content_hash
+from medal_judges.storage.files import atomic_path, cache_folder, one_at_a_time
 
 if TYPE_CHECKING:
     import torch

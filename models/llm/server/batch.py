@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from medal_judges.files import cache_folder
 from medal_judges.models.llm.answer_store import model_key
 from medal_judges.models.llm.cost import CostEstimate, Usage
 from medal_judges.models.llm.protocol import ChatRequest, OnAnswer, Wrapper
@@ -24,7 +23,8 @@ from medal_judges.models.llm.server.batch_files import MAX_BYTES, MAX_REQUESTS, 
 from medal_judges.models.llm.server.batch_run import BatchLimits, BatchRun
 from medal_judges.models.llm.server.connection import run
 from medal_judges.models.llm.server.model import RemoteModel, require_no_prefill
-from medal_judges.signature import content_hash
+from medal_judges.records.signature import content_hash
+from medal_judges.storage.files import cache_folder
 
 
 class BatchModel(Wrapper):

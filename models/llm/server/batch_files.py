@@ -14,9 +14,9 @@ from typing import Any, Literal
 from filelock import FileLock
 
 from medal_judges.errors import RecordError
-from medal_judges.journal import Journal
 from medal_judges.models.llm.server.errors import Clean, is_transient, words
 from medal_judges.models.llm.server.wire import get
+from medal_judges.storage.journal import Journal
 
 ENDPOINT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
 MAX_REQUESTS = 50_000

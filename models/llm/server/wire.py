@@ -15,7 +15,7 @@ from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.protocol import ChatRequest, Completion, TokenChoice, failed
 from medal_judges.models.llm.server.errors import Clean, PermanentError, TransientError, words
 from medal_judges.models.llm.settings import OpenAILLM
-from medal_judges.signature import content_hash
+from medal_judges.records.signature import content_hash
 
 logger = logging.getLogger(__name__)
 

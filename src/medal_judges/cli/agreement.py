@@ -13,8 +13,8 @@ from medal_judges import __version__
 from medal_judges.cli import options as opt
 from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.errors import MedalError
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.reading.options import ReadOptions
+from medal_judges.records.labelled import LabelledDialogue
 
 
 @reads_chats(labels=True)

@@ -128,8 +128,8 @@ def import_answers(
     from medal_judges.data_prep.annotation.answers import AnnotationError, check, merge
     from medal_judges.data_prep.annotation.project import PROJECT_FILE, ROWS_FILE, load_project
     from medal_judges.errors import MedalError
-    from medal_judges.files import require_other_file
-    from medal_judges.jsonl import write_records
+    from medal_judges.storage.files import require_other_file
+    from medal_judges.storage.jsonl import write_records
 
     require_other_file(out, [*answers, folder / PROJECT_FILE, folder / ROWS_FILE])
     project = load_project(folder)

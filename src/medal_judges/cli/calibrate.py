@@ -12,10 +12,10 @@ from medal_judges.cli import options as opt
 from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError
-from medal_judges.files import atomic_write, require_other_file
 from medal_judges.inference.progress import scoring_bar
 from medal_judges.reading.options import ReadOptions
 from medal_judges.shipped import judge_file
+from medal_judges.storage.files import atomic_write, require_other_file
 
 
 @reads_chats()

@@ -97,10 +97,10 @@ def compare(
     from medal_judges.eval.comparison.report import print_comparison, write_comparison
     from medal_judges.eval.comparison.rows import named_sources
     from medal_judges.inference.judge_choice import choose_judge
-    from medal_judges.judgement_files import holds_judgements
     from medal_judges.reading.dialogues import dialogues_of, labelled_of
     from medal_judges.report.progress import ProgressBar
     from medal_judges.shipped import BOXED
+    from medal_judges.storage.judgement_files import holds_judgements
 
     if difference == 0:
         raise ConfigError("--difference is above 0: every number of dialogues shows one of 0")

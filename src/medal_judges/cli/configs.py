@@ -11,8 +11,8 @@ from medal_judges.cli.help_text import PlainTyper
 from medal_judges.cli.listing import print_listed
 from medal_judges.config import config_text
 from medal_judges.errors import ConfigError, did_you_mean
-from medal_judges.files import atomic_write
 from medal_judges.shipped import about, shipped_names
+from medal_judges.storage.files import atomic_write
 
 # What takes the names -> folder under configs/ that has them.
 CONFIGS = {

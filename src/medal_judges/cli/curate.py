@@ -76,7 +76,7 @@ def _run(files: list[str], out: Path, plan: CurationPlan, chats: ReadOptions) ->
     from medal_judges.data_prep.curation.job import read_pool, selected_rows
     from medal_judges.data_prep.curation.report import print_report, write_report
     from medal_judges.errors import MedalError
-    from medal_judges.jsonl import write_records
+    from medal_judges.storage.jsonl import write_records
 
     reading = reading_report(chats, out / "skipped.jsonl")
     try:
@@ -97,7 +97,7 @@ def _run(files: list[str], out: Path, plan: CurationPlan, chats: ReadOptions) ->
 def _require_unread(files: list[str], out: Path) -> None:
     """Raise ConfigError where a file to be written is one of those that are read."""
     from medal_judges.data_prep.sources.registry import files_of
-    from medal_judges.files import require_other_file
+    from medal_judges.storage.files import require_other_file
 
     read = [path for text in files for path in files_of(text)]
     for name in (SELECTION, "left_out.jsonl", "skipped.jsonl"):

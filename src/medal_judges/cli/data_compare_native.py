@@ -12,10 +12,10 @@ from medal_judges.cli.reading_options import reading_report, reads_chats, show_r
 from medal_judges.config import load_config
 from medal_judges.data_prep.native.comparison import CompareConfig, Comparer, compare_to_file
 from medal_judges.data_prep.native.pairs import Paired, paired
-from medal_judges.files import only_run, require_other_file
 from medal_judges.reading.dialogues import labelled_of
 from medal_judges.reading.options import ReadOptions
 from medal_judges.report.progress import ProgressBar
+from medal_judges.storage.files import only_run, require_other_file
 
 
 @reads_chats()

@@ -12,7 +12,7 @@ import yaml
 from medal_judges.cli import options as opt
 from medal_judges.config import load_config
 from medal_judges.errors import MedalError
-from medal_judges.files import atomic_write
+from medal_judges.storage.files import atomic_write
 
 
 @opt.writes("config")

@@ -9,10 +9,10 @@ import typer
 
 from medal_judges.cli import options as opt
 from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
-from medal_judges.files import require_other_file
-from medal_judges.jsonl import write_records
 from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import list_beside
+from medal_judges.storage.files import require_other_file
+from medal_judges.storage.jsonl import write_records
 
 
 @reads_chats()

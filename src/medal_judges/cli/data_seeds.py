@@ -13,10 +13,10 @@ from medal_judges.cli import options as opt
 from medal_judges.config import build_config
 from medal_judges.data_prep.seeds.context import SeedContext
 from medal_judges.data_prep.seeds.sampling import Draw, SeedsConfig, draws_for, in_languages
-from medal_judges.files import require_other_file
-from medal_judges.jsonl import write_records
-from medal_judges.languages import language
+from medal_judges.records.languages import language
 from medal_judges.report.console import wide_console
+from medal_judges.storage.files import require_other_file
+from medal_judges.storage.jsonl import write_records
 
 _SIX = ("zh", "en", "de", "fr", "pt", "es")
 

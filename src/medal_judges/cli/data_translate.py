@@ -19,11 +19,11 @@ from medal_judges.data_prep.native.translate_run import (
 )
 from medal_judges.data_prep.native.translation import TranslateConfig, Translator, TurnLanguage
 from medal_judges.errors import MissingExtraError
-from medal_judges.files import only_run, require_other_file
 from medal_judges.reading.dialogues import labelled_of
 from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import list_beside
 from medal_judges.report.progress import ProgressBar
+from medal_judges.storage.files import only_run, require_other_file
 
 
 @reads_chats()

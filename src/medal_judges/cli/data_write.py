@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from medal_judges.cli import options as opt
-from medal_judges.jsonl import write_records
+from medal_judges.storage.jsonl import write_records
 
 
 @opt.writes("source")

@@ -9,9 +9,9 @@ import typer
 
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.followup_usage import follow_up_usage
-from medal_judges.judgement import Judgement
-from medal_judges.judgement_files import read_judgements
+from medal_judges.records.judgement import Judgement
 from medal_judges.report.console import print_tables
+from medal_judges.storage.judgement_files import read_judgements
 
 
 def followup_usage(

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from medal_judges.errors import ConfigError
-from medal_judges.files import atomic_path
 from medal_judges.shipped import project_files
+from medal_judges.storage.files import atomic_path
 
 
 def init(

@@ -15,7 +15,6 @@ from medal_judges.data_prep.labelling.labels import languages_to_label
 from medal_judges.data_prep.labelling.run import LabellingRun, share_limiter
 from medal_judges.data_prep.labelling.summary import Summary, tables
 from medal_judges.errors import ConfigError
-from medal_judges.files import only_run_in, require_other_file
 from medal_judges.inference.dry_run import counting_model, dry_run
 from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
 from medal_judges.inference.progress import show_kept
@@ -23,6 +22,7 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import dialogues_of, labelled_of
 from medal_judges.reading.options import ReadOptions
 from medal_judges.report.console import rich_table, wide_console
+from medal_judges.storage.files import only_run_in, require_other_file
 
 JUDGE = "configs/judges/medal_gpt41.yaml"
 USER_JUDGE = "configs/judges/malformed.yaml"

@@ -117,7 +117,7 @@ def writes(
     def held(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**given: Any) -> None:
-            from medal_judges.files import kept_inputs, only_run, only_run_in
+            from medal_judges.storage.files import kept_inputs, only_run, only_run_in
 
             if given["out"] is None:
                 command(**given)

@@ -148,7 +148,7 @@ def reading_report(
 ) -> ReadingReport:
     """Where rows are counted: bad ones are listed in the file ``listed``, without one all on
     standard error."""
-    from medal_judges.files import require_other_file
+    from medal_judges.storage.files import require_other_file
 
     if listed is None or chats.strict:
         return ReadingReport(keep=None, strict=chats.strict)

@@ -17,12 +17,12 @@ from medal_judges.eval.traffic.reading import TrafficOptions
 from medal_judges.eval.traffic.report import TrafficInput, TrafficRequest, report_traffic
 from medal_judges.eval.traffic.terminal import print_traffic
 from medal_judges.eval.traffic.times import TimeColumn
-from medal_judges.jsonl import STDIN
-from medal_judges.judgement_files import read_judgements
 from medal_judges.reading.dialogues import dialogues_of, labelled_of
 from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import ReadingReport
 from medal_judges.report.progress import ProgressBar
+from medal_judges.storage.jsonl import STDIN
+from medal_judges.storage.judgement_files import read_judgements
 
 Chats = Annotated[
     str | None, typer.Option("--chats", help="The chats that were scored: texts and columns.")

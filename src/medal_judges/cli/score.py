@@ -12,23 +12,23 @@ from rich.table import Table
 
 from medal_judges.cli import options as opt
 from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
-from medal_judges.dialogue import Dialogue
 from medal_judges.errors import ConfigError
-from medal_judges.files import only_run, require_other_file
 from medal_judges.inference.arriving import score_arriving
 from medal_judges.inference.dry_run import dry_run
 from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
 from medal_judges.inference.parallel.opening import opened
 from medal_judges.inference.progress import scoring_bar, show_kept
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
-from medal_judges.jsonl import STDIN, to_line
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.arrow_rows import HUB
 from medal_judges.reading.dialogues import dialogues_of
 from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import ReadingReport, list_beside
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.report.console import wide_console
 from medal_judges.shipped import BOXED
+from medal_judges.storage.files import only_run, require_other_file
+from medal_judges.storage.jsonl import STDIN, to_line
 
 _LONG = 10.0  # seconds after which a faster way is worth a line
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError, DataError, MissingExtraError, RecordError
 from medal_judges.eval.traffic.figures import compute_figures
 from medal_judges.eval.traffic.reading import TrafficOptions, read_traffic
 from medal_judges.eval.traffic.traffic import Traffic
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.serving.body import parse_row
-from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import Judge, ScoreLevel, requests_at
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
 from medal_judges.shipped import BOXED
 from medal_judges.stats.results import Estimate
 

@@ -13,8 +13,8 @@ from inspect_ai.solver import TaskState
 from inspect_ai.tool import ToolCall
 
 from medal_judges.integrations.chats import JudgeSource, ScoredChats, load_judge, score_chats
-from medal_judges.judgement import Judgement
 from medal_judges.models.base.judge import NO_ASSISTANT_TURN, ScoreLevel
+from medal_judges.records.judgement import Judgement
 from medal_judges.shipped import BOXED
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from medal_judges.data_prep.annotation.project import PACKAGE, load_project
 from medal_judges.errors import ConfigError, DataError, MedalError, MissingExtraError, RecordError
-from medal_judges.fields import text, whole_number
-from medal_judges.files import atomic_write
+from medal_judges.records.fields import text, whole_number
+from medal_judges.storage.files import atomic_write
 
 if TYPE_CHECKING:
     from label_studio_sdk import LabelStudio

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from medal_judges.dialogue import Dialogue
 from medal_judges.errors import RecordError
 from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
-from medal_judges.judgement import Judgement
-from medal_judges.labelled import LabelledDialogue
-from medal_judges.rating import parse_values
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.rating import parse_values
 from medal_judges.stats.results import Estimate
 
 _NAME = "score"

@@ -11,7 +11,6 @@ from medal_judges.eval.traffic.figures import compute_figures
 from medal_judges.eval.traffic.gate import Gate, GateResult, check_gates
 from medal_judges.eval.traffic.reading import TrafficOptions
 from medal_judges.eval.traffic.selection import badness
-from medal_judges.foreign_text import visible
 from medal_judges.integrations.chats import (
     Chat,
     JudgeSource,
@@ -21,6 +20,7 @@ from medal_judges.integrations.chats import (
     score_chats,
 )
 from medal_judges.models.base.judge import Judge, ScoreLevel
+from medal_judges.records.foreign_text import visible
 from medal_judges.shipped import BOXED
 
 _SHOWN, _TEXT = 3, 160  # chats to look at, and characters of a turn

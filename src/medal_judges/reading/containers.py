@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import IO
 
 from medal_judges.errors import ConfigError, DataError, RecordError
-from medal_judges.jsonl import STDIN, damaged, load_json
 from medal_judges.reading.arrow_rows import (
     ARROW_FILE,
     ARROW_STREAM,
@@ -32,6 +31,7 @@ from medal_judges.reading.streams import (
 )
 from medal_judges.reading.tables import delimiter_of, table_rows
 from medal_judges.reading.transcripts import begins_transcript, transcript_rows
+from medal_judges.storage.jsonl import STDIN, damaged, load_json
 
 # Name (as --format takes it) -> what messages call it.
 CONTAINERS: Mapping[str, str] = {

@@ -8,11 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from medal_judges.dialogue import Dialogue, parse_dialogue
+from medal_judges.reading.released import is_released, line_of_released
 from medal_judges.errors import DataError, RecordError
-from medal_judges.fields import require_valid_text
-from medal_judges.labelled import KNOWN_FIELDS, LabelledDialogue, parse_labelled
-from medal_judges.languages import UNKNOWN_LANGUAGE, language_code
 from medal_judges.reading.columns import (
     ColumnMap,
     SeenColumns,
@@ -33,8 +30,11 @@ from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.reading.report import ReadingReport
 from medal_judges.reading.spans import chat_of_spans, conversation_of, spans_of
 from medal_judges.reading.turns import ConversationIds, chat_of_turns
-from medal_judges.released import is_released, line_of_released
-from medal_judges.signature import content_hash
+from medal_judges.records.dialogue import Dialogue, parse_dialogue
+from medal_judges.records.fields import require_valid_text
+from medal_judges.records.labelled import KNOWN_FIELDS, LabelledDialogue, parse_labelled
+from medal_judges.records.languages import UNKNOWN_LANGUAGE, language_code
+from medal_judges.records.signature import content_hash
 
 T = TypeVar("T", Dialogue, LabelledDialogue)
 P = ParamSpec("P")

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import IO, Any
 
-from medal_judges import jsonl
 from medal_judges.errors import RecordError
+from medal_judges.storage import jsonl
 
 # (Number of the line or element from 1, its value, or what is wrong with it)
 NumberedRow = tuple[int, object]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medal_judges.errors import CoverageError, DataError
-from medal_judges.foreign_text import visible
-from medal_judges.jsonl import open_text, to_line
+from medal_judges.records.foreign_text import visible
+from medal_judges.storage.jsonl import open_text, to_line
 
 # What differs from row to row in a problem: an index, a place in the text, the value.
 _INDEX = re.compile(r"\[\d+\]")

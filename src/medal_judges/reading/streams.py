@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from medal_judges.errors import DataError
-from medal_judges.jsonl import STDIN, standard_input
+from medal_judges.storage.jsonl import STDIN, standard_input
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _OTHER = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"7z\xbc\xaf": "7-Zip", b"\x04\x22\x4d\x18": "lz4"}

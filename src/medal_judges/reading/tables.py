@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import IO
 
 from medal_judges.errors import ConfigError, RecordError
-from medal_judges.jsonl import LONGEST_LINE, limited_lines
 from medal_judges.reading.json_rows import NumberedRow
+from medal_judges.storage.jsonl import LONGEST_LINE, limited_lines
 
 DELIMITERS = ",;\t|"
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import IO
 
 from medal_judges.errors import ConfigError, RecordError
-from medal_judges.messages import ROLE_WORDS
 from medal_judges.reading.json_rows import NumberedRow
+from medal_judges.reading.messages import ROLE_WORDS
 
 _MOST = 64_000_000  # characters of a file, as of a JSON document: it is read whole
 # "[01.10.26, 10:00:05] Anna: Hi" of an iPhone, "01/10/2026, 10:00 - Anna: Hi" of Android; marks of

@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-from medal_judges.files import atomic_write
-from medal_judges.foreign_text import plain_cell
+from medal_judges.records.foreign_text import plain_cell
 from medal_judges.stats.results import Estimate
+from medal_judges.storage.files import atomic_write
 
 Pin = Literal["ceiling", "total"]
 

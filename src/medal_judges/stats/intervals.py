@@ -7,7 +7,7 @@ guide to empirical practice", the estimator CV3). Where chatbots are not named, 
 only, conversations take their place, and the interval is for these chatbots.
 
 How often the intervals hold the true value, beside what was tried and lost, is measured by
-tests/speed/interval_coverage.py, and its table is docs/results/intervals.md.
+benchmarks/interval_coverage.py, and its table is docs/results/intervals.md.
 """
 
 from __future__ import annotations

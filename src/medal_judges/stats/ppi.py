@@ -11,7 +11,7 @@ the slope is that of the labelled rows (the regression estimator of surveys, whi
 for taking the judge's variance from all rows), it is estimated again without each cluster, and
 Student's t has the degrees of freedom of the labelled clusters. For one slope the estimate is the
 library's to the last digit, for thousands of labels the interval is too (tests/stats/test_ppi.py);
-coverage is measured by tests/speed/comparison_coverage.py, its table is docs/results/comparison.md.
+coverage is measured by benchmarks/comparison_coverage.py, its table is docs/results/comparison.md.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from medal_judges.contributions import Contributions
-from medal_judges.rating import Scale
+from medal_judges.records.contributions import Contributions
+from medal_judges.records.rating import Scale
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from medal_judges.errors import DataError, RecordError
-from medal_judges.fields import parse_record
+from medal_judges.records.fields import parse_record
 from medal_judges.stats.results import Estimate
 
 TRIAL_NAME = "trial.json"

@@ -8,8 +8,8 @@ import pytest
 
 from medal_judges.data_prep.annotation.project import Project, new_project
 from medal_judges.data_prep.annotation.questions import dimensions_to_ask
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.reading.dialogues import read_labelled
+from medal_judges.records.labelled import LabelledDialogue
 
 
 @pytest.fixture

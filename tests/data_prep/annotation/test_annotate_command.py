@@ -12,10 +12,10 @@ from typer.testing import CliRunner, Result
 from medal_judges.cli import app
 from medal_judges.data_prep.annotation.questions import Guidelines, dimensions_to_ask, questions
 from medal_judges.data_prep.annotation.questions import load_guidelines as load
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.jsonl import write_records
 from medal_judges.reading.dialogues import read_labelled
+from medal_judges.records.dimension import load_rubric
+from medal_judges.storage.jsonl import write_records
 
 
 def run(*arguments: object) -> Result:

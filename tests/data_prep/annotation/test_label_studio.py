@@ -19,7 +19,7 @@ from medal_judges.data_prep.annotation.label_studio import (
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import load_guidelines, questions
 from medal_judges.errors import DataError
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue
 
 
 def interface(project: Project) -> str:

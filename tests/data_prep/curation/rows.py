@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from medal_judges.data_prep.curation.candidate import CLEAN, Candidate
-from medal_judges.dimension import load_rubric
-from medal_judges.labelled import LabelledDialogue, parse_labelled
+from medal_judges.records.dimension import load_rubric
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 
 ISSUES = tuple(d.name for d in load_rubric("medal") if d.is_issue and d.name != "other")
 CATEGORIES = (CLEAN, *ISSUES)

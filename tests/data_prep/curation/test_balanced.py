@@ -28,7 +28,7 @@ def ids(selection: LanguageSelection) -> list[str]:
 @pytest.fixture(scope="module")
 def pool() -> list[Candidate]:
     """2,000 dialogues of one language, issues as rare as in the paper."""
-    from medal_judges.labelled import parse_labelled
+    from medal_judges.records.labelled import parse_labelled
 
     reading = label_reading()
     read = (reading.read(parse_labelled(row)) for row in labelled_pool(12_000, seed=3))

@@ -18,9 +18,9 @@ from medal_judges.data_prep.generation.dialogue_state import DialogueState, Prot
 from medal_judges.data_prep.generation.reading import Utterance
 from medal_judges.data_prep.generation.requests import RequestBuilder
 from medal_judges.data_prep.generation.run import prepare
-from medal_judges.dialogue import Turn
 from medal_judges.errors import ConfigError
 from medal_judges.reading.dialogues import read_labelled
+from medal_judges.records.dialogue import Turn
 
 pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
 SCRIPT = Path(__file__).with_name("agents_script.py")

@@ -21,12 +21,12 @@ from medal_judges.data_prep.labelling.labels import (
 )
 from medal_judges.data_prep.labelling.run import Sorter, well_formed
 from medal_judges.data_prep.labelling.summary import Comparison, Consistency
-from medal_judges.details import Details
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import MedalError
-from medal_judges.judgement import Judgement, unscored
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.details import Details
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dimension import load_rubric
+from medal_judges.records.judgement import Judgement, unscored
+from medal_judges.records.labelled import LabelledDialogue
 
 NAMES = ("unsafe", "overall")
 ASKED = Labelling(tuple(d for d in load_rubric("medal") if d.name in NAMES))

@@ -17,8 +17,8 @@ from medal_judges.data_prep.labelling.language_check import (
     TurnLanguages,
 )
 from medal_judges.data_prep.labelling.passages import plain
-from medal_judges.dialogue import UNKNOWN_LANGUAGE, Dialogue, Turn
 from medal_judges.reading.dialogues import read_labelled
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, Turn
 
 # Names, titles, links, code and loan words: what a native speaker writes.
 OWN = [

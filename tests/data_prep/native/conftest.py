@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from medal_judges.dialogue import Dialogue, Role, Turn
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.dialogue import Dialogue, Role, Turn
+from medal_judges.records.labelled import LabelledDialogue
 
 SERVER = Path(__file__).with_name("server.py")
 

@@ -27,9 +27,9 @@ from medal_judges.data_prep.native.pairs import (
 from medal_judges.data_prep.native.rates import rates
 from medal_judges.data_prep.native.report import write_report
 from medal_judges.errors import MedalError, RecordError
-from medal_judges.jsonl import write_records
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.llm.loading import load_llm
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.storage.jsonl import write_records
 
 from .conftest import Running, row
 

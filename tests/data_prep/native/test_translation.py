@@ -25,11 +25,11 @@ from medal_judges.data_prep.native.translate_run import (
 )
 from medal_judges.data_prep.native.translation import TranslateConfig, Translator
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.jsonl import write_records
-from medal_judges.labelled import LabelledDialogue
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.reading.dialogues import read_labelled
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.storage.jsonl import write_records
 
 from .conftest import Running, row
 

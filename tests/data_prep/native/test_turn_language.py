@@ -19,10 +19,10 @@ from medal_judges.data_prep.native.translate_run import (
     translations_of,
 )
 from medal_judges.data_prep.native.translation import TranslateConfig, Translator, TurnLanguage
-from medal_judges.dialogue import Turn
-from medal_judges.jsonl import write_records
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.reading.dialogues import read_labelled
+from medal_judges.records.dialogue import Turn
+from medal_judges.storage.jsonl import write_records
 
 from .conftest import Running, row
 

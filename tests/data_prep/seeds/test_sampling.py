@@ -25,7 +25,7 @@ from medal_judges.data_prep.seeds.sampling import (
 )
 from medal_judges.data_prep.seeds.scenes import Triple
 from medal_judges.errors import ConfigError
-from medal_judges.jsonl import read_records
+from medal_judges.storage.jsonl import read_records
 
 LANGUAGES = ("zh", "en", "de", "fr", "pt", "es")
 

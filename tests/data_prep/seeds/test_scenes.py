@@ -23,7 +23,7 @@ from medal_judges.data_prep.seeds.scenes import (
     sentences,
 )
 from medal_judges.errors import ConfigError, RecordError
-from medal_judges.languages import language, language_name, load_languages
+from medal_judges.records.languages import language, language_name, load_languages
 
 
 @pytest.mark.parametrize(

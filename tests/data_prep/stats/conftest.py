@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from medal_judges.labelled import LabelledDialogue, parse_labelled
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 
 MakeRow = Callable[..., LabelledDialogue]
 

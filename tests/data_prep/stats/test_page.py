@@ -14,7 +14,7 @@ import pytest
 from medal_judges.data_prep.corpus_stats.findings import Findings
 from medal_judges.data_prep.corpus_stats.report import render, write_report
 from medal_judges.data_prep.corpus_stats.survey import Subset, survey
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue
 
 MakeRow = Callable[..., LabelledDialogue]
 # a machine may have no font with Chinese

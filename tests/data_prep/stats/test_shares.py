@@ -10,7 +10,7 @@ import pytest
 from medal_judges.data_prep.corpus_stats.findings import Distribution, Findings
 from medal_judges.data_prep.corpus_stats.survey import ALL, ScaledDimension, Subset, survey
 from medal_judges.data_prep.corpus_stats.tables import distribution_table, share_table
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.intervals import wilson
 from medal_judges.stats.results import Estimate
 

@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 from medal_judges.cli.data import app
 from medal_judges.data_prep.corpus_stats.survey import survey
 from medal_judges.errors import MedalError
-from medal_judges.jsonl import write_records
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.storage.jsonl import write_records
 
 MakeRow = Callable[..., LabelledDialogue]
 

@@ -18,7 +18,7 @@ from medal_judges.data_prep.corpus_stats.tables import (
 )
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.sets import data_hash
-from medal_judges.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Cell, Table
 from medal_judges.stats.results import Estimate
 

@@ -11,8 +11,8 @@ from medal_judges.cli import app
 from medal_judges.data_prep.corpus_stats.findings import Distribution, Findings
 from medal_judges.data_prep.corpus_stats.survey import ALL, Subset, survey
 from medal_judges.errors import MedalError
-from medal_judges.jsonl import write_records
-from medal_judges.labelled import LabelledDialogue, parse_labelled
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
+from medal_judges.storage.jsonl import write_records
 
 WORDS = [
     "one",

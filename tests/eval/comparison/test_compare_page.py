@@ -11,7 +11,7 @@ from tests.browser import CHROMIUM, CONTRAST, DESKTOP, PHONE, Browser
 from medal_judges import CompareOptions
 from medal_judges.eval.comparison.compare import compare
 from medal_judges.eval.comparison.report import write_comparison
-from medal_judges.jsonl import write_records
+from medal_judges.storage.jsonl import write_records
 
 pytestmark = CHROMIUM
 SYSTEMS = {"release-2025-11": 3.1, "candidate A": 3.5, "kandidat-ä (ohne Suche)": 3.4, "助手": 2.4}

@@ -11,7 +11,7 @@ import pytest
 from medal_judges.eval.page.arrangement import Arrangement, Benchmark
 from medal_judges.eval.page.page import render
 from medal_judges.eval.page.plots import Bin, bins, gap, off_scale, trend
-from medal_judges.rating import Scale
+from medal_judges.records.rating import Scale
 from medal_judges.report.figure import OTHER_INDEX, index_by_frequency, ticks
 from medal_judges.report.numbers import number
 from medal_judges.report.svg import MAX_DRAWN, thinned

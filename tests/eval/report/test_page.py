@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.contributions import Contributions
 from medal_judges.errors import MedalError, MissingExtraError
 from medal_judges.eval.page.arrangement import Arrangement, Benchmark
 from medal_judges.eval.page.page import render, write_report
+from medal_judges.records.contributions import Contributions
 from medal_judges.stats.results import Disagreement, Estimate, ResultRow
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}

@@ -14,7 +14,6 @@ from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 from tests.eval.traffic.support_log import FALL
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.eval.traffic.figures import TrafficFigures, compute_figures
 from medal_judges.eval.traffic.findings import findings
@@ -22,7 +21,8 @@ from medal_judges.eval.traffic.reading import TrafficOptions, read_traffic
 from medal_judges.eval.traffic.report import TrafficOutcome
 from medal_judges.eval.traffic.times import TimeColumn
 from medal_judges.eval.traffic.traffic import Traffic
-from medal_judges.judgement import Judgement
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.judgement import Judgement
 
 SIGNATURE = "judge:demo|version:0.1.0"
 

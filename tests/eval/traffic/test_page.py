@@ -21,9 +21,9 @@ from medal_judges.eval.traffic.reading import TrafficOptions, read_traffic
 from medal_judges.eval.traffic.report import TrafficOutcome
 from medal_judges.eval.traffic.selection import FIRST, select, told_unusual
 from medal_judges.eval.traffic.traffic import Traffic
-from medal_judges.judgement import Judgement
-from medal_judges.judgement_files import read_judgements
 from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.records.judgement import Judgement
+from medal_judges.storage.judgement_files import read_judgements
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 

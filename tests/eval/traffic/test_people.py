@@ -15,8 +15,8 @@ from medal_judges.eval.traffic.human import match_people, people_notes, with_peo
 from medal_judges.eval.traffic.reading import TrafficOptions, read_traffic
 from medal_judges.eval.traffic.report import TrafficInput, TrafficRequest, report_traffic
 from medal_judges.eval.traffic.traffic import Traffic
-from medal_judges.judgement import Judgement
-from medal_judges.labelled import LabelledDialogue, parse_labelled
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.report.progress import ProgressBar
 
 SAID = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from medal_judges.contributions import Contributions
-from medal_judges.dialogue import Dialogue
-from medal_judges.dimension import load_rubric
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
-from medal_judges.signature import Signature
+from medal_judges.records.contributions import Contributions
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import load_rubric
+from medal_judges.records.signature import Signature
 
 _PLANTED = re.compile(
     r"\+(?P<name>[a-z]+|lacks_[a-z]+|several_at_once|place_[a-z]+|long_dialogue)(\.(?P<dose>\d))?$"

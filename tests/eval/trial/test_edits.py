@@ -13,13 +13,13 @@ from medal_judges.data_prep.perturbation.material import LANGUAGES
 from medal_judges.data_prep.perturbation.placement import chained
 from medal_judges.data_prep.perturbation.surface import Versions, typography
 from medal_judges.data_prep.perturbation.text_insertion import hidden
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.dialogues import load_data, own_dialogues
 from medal_judges.eval.trial.edits import Edit, surface_edits, text_edits
 from medal_judges.eval.trial.plan import make_plan, trial_edits
-from medal_judges.jsonl import write_records
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.storage.jsonl import write_records
 
 OWN = TrialConfig(dialogues=0, parallel=None, rated={})
 # Chinese has no case; the table of synonyms, and Latin letters, are not in every dialogue.

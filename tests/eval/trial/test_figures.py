@@ -7,14 +7,14 @@ import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from medal_judges.dimension import Dimension, load_rubric
 from medal_judges.eval.trial.config import Bound, BoundName, load_bounds, worst
 from medal_judges.eval.trial.findings import dose_slope
 from medal_judges.eval.trial.pairs import QualityScale, ScoredPairs
 from medal_judges.eval.trial.plan import VersionPair
 from medal_judges.eval.trial.use import family_of
 from medal_judges.eval.trial.worst import marked
-from medal_judges.judgement import Judgement
+from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.judgement import Judgement
 from medal_judges.stats.results import Estimate
 
 RNG = np.random.default_rng(0)

@@ -17,8 +17,8 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the server is in the extra serve")
 
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.dimension import load_rubric
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dimension import load_rubric
 
 
 def _end_with_parent() -> None:

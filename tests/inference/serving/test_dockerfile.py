@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.client import Client
+from medal_judges.inference.serving.client import Client
 from medal_judges.models.base.judge import Judge
 
 from .conftest import talk

@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.client import Client, ServiceError
 from medal_judges.errors import ConfigError
+from medal_judges.inference.serving.client import Client, ServiceError
 from medal_judges.inference.serving.guard import is_loopback, names_loopback
 
 from .conftest import Served, Start, talk

@@ -12,12 +12,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from medal_judges.client import AsyncClient, Client, ServiceError
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.judgement import Judgement
+from medal_judges.inference.serving.client import AsyncClient, Client, ServiceError
 from medal_judges.models.base.judge import Judge
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.judgement import Judgement
 
 from .conftest import Served, talk
 

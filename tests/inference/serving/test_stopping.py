@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from medal_judges.client import Client, ServiceError
-from medal_judges.judgement import Judgement
+from medal_judges.inference.serving.client import Client, ServiceError
 from medal_judges.models.base.judge import Judge
+from medal_judges.records.judgement import Judgement
 
 from .conftest import Served, Start, talk
 

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from medal_judges.dimension import Dimension
 from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.inference.serving.queue import FairQueue, ScoreJob, Window
 from medal_judges.inference.serving.worker import STOPPED, JudgeWorker
 from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
 from medal_judges.models.llm.cost import CostLimitError
-from medal_judges.signature import Signature
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.signature import Signature
 
 from .conftest import talk
 

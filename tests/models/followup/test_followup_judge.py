@@ -13,9 +13,7 @@ import torch
 import yaml
 from tests.models.conftest import ClosedModel
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.judgement import parse_judgement
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.followup.judge import FollowUpConfig, FollowUpJudge
 from medal_judges.models.followup.pool import FollowUpPool, load_pool
@@ -27,6 +25,8 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
     Message,
 )
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.judgement import parse_judgement
 
 POOL = """
 name: test

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.models.followup.judge import FollowUpJudge
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
+from medal_judges.records.dialogue import Dialogue, Turn
 
 _SPEC = importlib.util.spec_from_file_location(
     "architectures", Path(__file__).with_name("architectures.py")

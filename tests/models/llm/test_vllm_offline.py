@@ -2,7 +2,7 @@
 
 Its log-probabilities are a tiny model's, computed by the plain loop; its prefix cache works in
 blocks, and for cached tokens it reports what vLLM's two model runners do: the older one leftover
-memory, the newer one nothing. tests/speed/vllm_prefix.py is for the real engine.
+memory, the newer one nothing. benchmarks/vllm_prefix.py is for the real engine.
 """
 
 import copy

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.dialogue import Turn
 from medal_judges.errors import ConfigError
 from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
+from medal_judges.records.dialogue import Turn
 
 
 def test_placeholders_are_filled_once_and_lines_without_a_value_go() -> None:

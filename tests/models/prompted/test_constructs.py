@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from medal_judges.dialogue import Dialogue, Turn
-from medal_judges.dimension import load_rubric
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.prompted.base import BasePromptedJudge
@@ -14,6 +12,8 @@ from medal_judges.models.prompted.geval import GEvalJudge
 from medal_judges.models.prompted.gptscore import GPTScoreJudge
 from medal_judges.models.prompted.prompt import load_prompt, resolve
 from medal_judges.models.prompted.view import PromptView
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dimension import load_rubric
 
 TURNS = (Turn("user", "Hi"), Turn("assistant", "Hello there, what do you read?"))
 # MEEP, Tables 7 to 10: the word for engaging, and what stands at both ends of 0 to 100.

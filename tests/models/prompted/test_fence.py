@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.prompted.fence import fence_note, fenced_dialogue, harmless
 from medal_judges.models.prompted.parsing.answer import AnswerField, AnswerShape
 from medal_judges.models.prompted.parsing.parser import parse_answer
 from medal_judges.models.prompted.prompt import load_prompt, resolve
+from medal_judges.records.dialogue import Dialogue, Turn
 
 from .test_judge import Scripted, judge
 

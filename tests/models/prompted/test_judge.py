@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from medal_judges.config import read_yaml
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
-from medal_judges.judgement import Judgement, parse_judgement
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import (
@@ -24,6 +22,8 @@ from medal_judges.models.llm.protocol import (
     Message,
 )
 from medal_judges.models.prompted.judge import PromptedJudge
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.judgement import Judgement, parse_judgement
 
 LAKE = Dialogue(
     "lake",

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from medal_judges.config import build_config, read_yaml
-from medal_judges.dimension import load_rubric
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.prompted.builder import PromptBuilder
 from medal_judges.models.prompted.judge import PromptedConfig
 from medal_judges.models.prompted.prompt import load_prompt, resolve
 from medal_judges.models.prompted.view import PromptView
+from medal_judges.records.dimension import load_rubric
 
 # Table 3, the rows without a star (highest positive correlation).
 QWEN, DS_LLAMA, DS_QWEN = "Qwen2.5-7B", "R1-Distill-Llama-8B", "R1-Distill-Qwen-7B"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.dialogue import Turn
-from medal_judges.dimension import load_rubric
 from medal_judges.errors import ConfigError
 from medal_judges.models.prompted.examples import chosen_examples, load_examples
 from medal_judges.models.prompted.prediction import pooled, self_agreement
 from medal_judges.models.prompted.view import kept_turns, turns_to_shorten
+from medal_judges.records.dialogue import Turn
+from medal_judges.records.dimension import load_rubric
 
 TEN = [Turn("assistant" if i % 2 else "user", f"turn {i}") for i in range(10)]
 DIMENSIONS = load_rubric("dstc12")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import load_judge
+from medal_judges.records.dialogue import Dialogue, Turn
 
 SAID = ["hello", "I like music, do you?", "a film", "the river", "bread", "a train and bread"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from medal_judges.dialogue import Dialogue, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import load_judge
+from medal_judges.records.dialogue import Dialogue, Turn
 
 HISTORY = ["hello, do you like music?", "I do. the garden is a film.", "a train and bread"]
 ANSWER = "I like the river. you like bread?"

@@ -1,0 +1,84 @@
+"""Memory of `medal generate` at MEDAL's size: 38,400 dialogues, and a run that takes them up again.
+
+    python benchmarks/generation_memory.py [--contexts 400] [--at-once 512]
+
+Stand-ins answer at once, with filler of the paper's lengths, so that nothing but the protocol, the
+journal and the files is measured. Each figure is of a process of its own: peak resident memory as
+the kernel tells it, less what the imports take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+
+def child(folder: Path, contexts: int, at_once: int) -> None:
+    """Run or go on, and print what it took."""
+    from medal_judges.config import load_config
+    from medal_judges.data_prep.generation.agents import settings_of
+    from medal_judges.data_prep.generation.config import GenerateConfig
+    from medal_judges.data_prep.generation.estimate import StandIns
+    from medal_judges.data_prep.generation.run import prepare
+
+    overrides = [
+        *("contexts.scenes=embedded", "contexts.personas=embedded", f"contexts.n={contexts}"),
+        *(f"out={folder}", f"at_once={at_once}"),
+    ]
+    config = load_config(GenerateConfig, "generate/medal", overrides)
+    imports = peak()
+    start = time.perf_counter()
+    run = prepare(config)
+    taken_up = time.perf_counter() - start
+    run.agents = StandIns(settings_of(config))
+    most = 0
+
+    def watch(counts: object, under_way: int) -> None:
+        nonlocal most
+        most = max(most, under_way)
+
+    run.go(watch)
+    found = {
+        "finished": run.counts.finished,
+        "answers": run.counts.answers,
+        "most_under_way": most,
+        "seconds": round(time.perf_counter() - start, 1),
+        "seconds_to_take_up": round(taken_up, 1),
+        "peak_mb": round(peak() - imports, 1),
+        "imports_mb": round(imports, 1),
+    }
+    print(json.dumps(found))
+
+
+def peak() -> float:
+    """Peak resident memory of this process, MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--contexts", type=int, default=400)
+    parser.add_argument("--at-once", type=int, default=512)
+    parser.add_argument("--child", type=Path)
+    given = parser.parse_args()
+    if given.child:
+        child(given.child, given.contexts, given.at_once)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        same = [f"--contexts={given.contexts}", f"--at-once={given.at_once}"]
+        command = [sys.executable, __file__, "--child", folder, *same]
+        for name in ("from the start", "taken up again when done"):
+            out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            print(f"{name}: {out.strip()}")
+        sizes = {p.name: round(p.stat().st_size / 1e6, 1) for p in Path(folder).iterdir()}
+        print(f"files, MB: {sizes}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Contributions: what each turn of a dialogue added to one score, and to what it was added."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from medal_judges.records.dimension import Dimension
+
+# What baseline + sum(turns) is, and how the score follows from it.
+Unit = Literal[
+    "score",  # the score before it is clipped to its scale
+    "uncalibrated score",  # the same before calibration's monotone map
+    "logit",  # the score's place on its scale, from 0 to 1 (binary: P(label 1)), is its sigmoid
+    "uncalibrated logit",  # the same before calibration's monotone map
+    "mean logit",  # mean of an ordinal head's conditional logits, one for each step of the scale
+    "logit per level",  # slope of a classification head's logits over the levels
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Contributions:
+    """One dimension's account by turn: ``baseline`` + sum of ``turns`` is ``value``, in ``unit``.
+
+    ``baseline`` is what the dialogue would have if each of its turns were an average one of its
+    speaker (in the data the judge was made from; where there was none, the middle of the scale).
+    So a turn above 0 raised the score above that, and one below 0 lowered it. ``turns`` has one
+    number a turn, 0 for turns that the judge did not see.
+    """
+
+    turns: tuple[float, ...]
+    baseline: float
+    unit: Unit = "score"
+
+    @property
+    def value(self) -> float:
+        """``baseline`` + sum of ``turns``."""
+        return self.baseline + math.fsum(self.turns)
+
+    @property
+    def finite(self) -> bool:
+        """False where a number is NaN or infinite."""
+        return math.isfinite(self.baseline) and all(map(math.isfinite, self.turns))
+
+    def rescaled(self, scale: Dimension, other: Dimension) -> Contributions:
+        """The same from the scale of one dimension to another's; logits stay what they are."""
+        if self.unit not in ("score", "uncalibrated score"):
+            return self
+        ratio = (other.high - other.low) / (scale.high - scale.low)
+        baseline = other.low + (self.baseline - scale.low) * ratio
+        return Contributions(tuple(t * ratio for t in self.turns), baseline, self.unit)
+
+    def to_record(self) -> dict[str, Any]:
+        return {"baseline": self.baseline, "unit": self.unit, "turns": list(self.turns)}
+
+
+def unit_of(unit: Unit, *, mapped: bool) -> Unit:
+    """``unit`` of a judge whose calibration maps the score afterwards, or does not."""
+    known: dict[Unit, Unit] = {"score": "uncalibrated score", "logit": "uncalibrated logit"}
+    return known.get(unit, unit) if mapped else unit
+
+
+def centred(
+    evidence: Sequence[float],
+    weights: Sequence[float],
+    means: Sequence[float],
+    value: float,
+    unit: Unit,
+) -> Contributions:
+    """Contributions around the average turn.
+
+    ``evidence`` [T] is what each turn adds to ``value``, ``weights`` [T] its share in the pooling
+    and ``means`` [T] what an average turn of its speaker adds for each unit of weight.
+    """
+    turns = tuple(e - w * m for e, w, m in zip(evidence, weights, means, strict=True))
+    return Contributions(turns, value - math.fsum(turns), unit)

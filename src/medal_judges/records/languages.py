@@ -1,0 +1,85 @@
+"""Languages: codes (ISO 639-1, also of English names such as ``chinese``), names and countries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from medal_judges.errors import ConfigError, RecordError
+from medal_judges.records.fields import text
+
+UNKNOWN_LANGUAGE = "und"  # ISO 639-2 for undetermined; a line without `lang` is not guessed
+_CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{1,8})*\Z")  # zh, yue, zh-hant, pt_br
+_REGION = re.compile(r"[-_](?:[a-z]{2}|[0-9]{3})(?![a-z0-9])")  # of zh-cn, ja_jp, es-419
+_EXPECTED = "an ISO 639-1 code such as 'en', or a language's English name"
+
+
+def language_code(value: object, field: str = "lang") -> str:
+    """The code of ``value`` in lower case: ``zh`` of ``zh``, ``ZH``, ``zh-CN``, ``chinese`` and
+    ``Chinese``. A country is dropped (``en`` of ``en_US``), a script stays (``zh-hant``).
+
+    None and blank text are ``und``. Everything that goes by language (characters or words, the
+    filter of foreign languages, tables) compares codes, so that a name that is not known raises
+    RecordError instead of becoming a language of its own.
+    """
+    if value is None:
+        return UNKNOWN_LANGUAGE
+    word = text(field, value, _EXPECTED).strip().lower()
+    if not word:
+        return UNKNOWN_LANGUAGE
+    if _CODE.match(word):
+        return _REGION.sub("", word).replace("_", "-")
+    code = _codes_by_name().get(word)
+    if code is None:
+        raise RecordError(field, _EXPECTED, value)
+    return code
+
+
+def base_language(lang: str) -> str:
+    """``zh`` of ``zh-Hant``, ``pt`` of ``pt_br``."""
+    return lang.replace("_", "-").split("-")[0].lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """``name`` in English (``Chinese``); ``countries`` (in English, one or more) that a simulated
+    user may speak from."""
+
+    name: str
+    countries: tuple[str, ...]
+
+
+@cache
+def load_languages() -> Mapping[str, Language]:
+    """configs/seeds/languages.yaml: ISO 639-1 code to Language."""
+    from medal_judges.config import read_yaml  # pydantic: not for a file whose rows have codes
+
+    entries = read_yaml("seeds/languages").items()
+    return {code: Language(each["name"], tuple(each["countries"])) for code, each in entries}
+
+
+def language(code: str) -> Language:
+    """The language of an ISO 639-1 code. Raises ConfigError for one that is not listed."""
+    known = load_languages()
+    if code not in known:
+        raise ConfigError(
+            f"no language {code!r} in seeds/languages.yaml",
+            hint=f"known: {' '.join(known)}; add others to that file",
+        )
+    return known[code]
+
+
+def language_name(code: str) -> str:
+    """``German`` for ``de``; the code itself where it is not listed."""
+    known = load_languages()
+    return known[code].name if code in known else code
+
+
+@cache
+def _codes_by_name() -> Mapping[str, str]:
+    from medal_judges.config import read_yaml
+
+    listed = read_yaml("language_names").items()
+    return {name.lower(): code for code, names in listed for name in names}

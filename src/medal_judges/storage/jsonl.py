@@ -1,0 +1,179 @@
+"""JSON Lines, plain or gzip by ending, streaming in both directions."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, Protocol, TypeVar
+
+from medal_judges.errors import DataError, RecordError
+from medal_judges.records.fields import VALID_TEXT, require_valid_text
+from medal_judges.storage.files import atomic_path
+
+T = TypeVar("T")
+
+
+class HasRecord(Protocol):
+    """What can be written as a line."""
+
+    def to_record(self) -> dict[str, Any]:
+        """The line's JSON object."""
+
+
+Line = Mapping[str, object] | HasRecord
+STDIN = "-"
+_HINT = "fix the line, or leave it out"
+LONGEST_LINE = 1 << 26  # characters: no dialogue of a person and a chatbot is as long
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def open_text(path: str | Path, mode: str = "r") -> IO[str]:
+    """Open as UTF-8 text, gzip where the name ends in .gz; ``-`` is standard input.
+
+    Mode is ``r``, ``w`` or ``a``. CRLF reads as LF, a byte-order mark is dropped. Bytes that are
+    not UTF-8 become surrogates, so that the line they stand on can be named.
+    Raises DataError when there is no such file or it may not be opened.
+    """
+    if str(path) == STDIN and mode == "r":
+        return io.TextIOWrapper(standard_input(), "utf-8-sig", errors="surrogateescape")
+    target = Path(path)
+    if mode == "r" and not target.is_file():
+        raise DataError(path, None, "no such file")
+    encoding, errors, newline = (
+        ("utf-8-sig", "surrogateescape", None) if mode == "r" else ("utf-8", "strict", "\n")
+    )
+    opener: Callable[..., Any] = gzip.open if target.suffix == ".gz" else open
+    try:
+        stream: IO[str] = opener(
+            target, mode + "t", encoding=encoding, errors=errors, newline=newline
+        )
+    except OSError as error:
+        raise DataError(path, None, f"cannot be opened: {error.strerror}") from error
+    return stream
+
+
+def standard_input() -> IO[bytes]:
+    """Standard input's bytes through a buffer of our own: a thread that waits on Python's would
+    make the interpreter abort where it ends first."""
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except (AttributeError, OSError):  # in memory, as in a test or a notebook
+        return sys.stdin.buffer
+
+
+def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
+    """Stream ``parse(line)`` for each line that is not blank.
+
+    A bad line raises DataError with file, line number, field and what was expected, and so does a
+    file that breaks off or is damaged in its compressed form.
+    """
+    number = 0
+    with open_text(path) as stream:
+        try:
+            for number, line in enumerate(limited_lines(stream), 1):
+                if not line.strip():
+                    continue
+                yield parse_line(path, number, line, parse)
+        except (EOFError, zlib.error, OSError) as error:  # BadGzipFile is an OSError
+            raise damaged(path, number, error) from error
+
+
+def limited_lines(stream: IO[str]) -> Iterator[str]:
+    """Lines as they come; of one that is too long the first ``LONGEST_LINE + 1`` characters, so
+    that a small compressed file cannot fill the memory."""
+    while line := stream.readline(LONGEST_LINE + 1):
+        yield line
+        while len(line) > LONGEST_LINE and not line.endswith("\n"):
+            line = stream.readline(LONGEST_LINE + 1)
+
+
+def damaged(path: str | Path, number: int, error: Exception) -> DataError:
+    """What to say of a file that cannot be read on after ``number`` lines."""
+    hint = "the file is damaged from here on; get or make it again"
+    problem = f"cannot read on: {error}"
+    if isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in str(error):
+        if number == 0:
+            problem = "cannot read on: its name ends in .gz, but it is no gzip file"
+            hint = "rename it, or compress it: gzip FILE"
+        else:
+            problem = "cannot read on: other bytes stand behind the end of its gzip data"
+    elif isinstance(error, EOFError):
+        problem = "cannot read on: the compressed file is cut short"
+    return DataError(path, number + 1, problem, hint=hint)
+
+
+def parse_line(
+    path: str | Path,
+    number: int,
+    line: str,
+    parse: Callable[[object], T],
+    *,
+    hint: str = _HINT,
+) -> T:
+    """``parse`` of the JSON value of ``line``; raises DataError, which names file and line."""
+    if len(line) > LONGEST_LINE and not line.endswith("\n"):
+        raise DataError(path, number, f"a line of more than {LONGEST_LINE:,} characters", hint=hint)
+    try:
+        return parse(load_json(line))
+    except RecordError as error:
+        raise DataError(path, number, error.message, hint=hint) from error
+    except RecursionError as error:
+        raise DataError(path, number, "nested too deep", hint=hint) from error
+
+
+def load_json(line: str) -> object:
+    """The JSON value of a line; raises RecordError for anything that is not plain JSON."""
+    try:
+        line.encode("utf-8")
+        value: object = json.loads(line, parse_constant=_refuse_constant)
+    except UnicodeEncodeError as error:
+        raise RecordError(
+            "(line)", f"UTF-8 (it is not at character {error.start + 1})", line
+        ) from error
+    except json.JSONDecodeError as error:
+        expected = f"valid JSON ({error.msg.removesuffix(' at')} at column {error.colno})"
+        raise RecordError("(line)", expected, line.strip()) from error
+    except ValueError as error:  # an integer of thousands of digits
+        raise RecordError("(line)", "numbers below 1e308", line.strip()) from error
+    if _SURROGATE.search(line):
+        require_valid_text(value)
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise RecordError("(line)", "numbers that JSON knows, or null", name)
+
+
+def write_records(path: str | Path, records: Iterable[Line]) -> int:
+    """Write one JSON object a line (anything with ``to_record``, or a dict); returns the count.
+
+    Parents are made. The file appears whole or not at all. Raises RecordError as ``to_line`` does.
+    """
+    count = 0
+    with atomic_path(path) as partial, open_text(partial, "w") as stream:
+        for record in records:
+            stream.write(to_line(record))
+            count += 1
+    return count
+
+
+def to_line(record: Line) -> str:
+    """One JSON line, as strict as reading is.
+
+    Raises RecordError for NaN and infinity (not JSON) and for half a surrogate pair (not UTF-8).
+    """
+    data = record if isinstance(record, Mapping) else record.to_record()
+    try:
+        line = json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
+        line.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise RecordError(f"(record {data.get('id')!r})", VALID_TEXT, error.object) from error
+    except ValueError as error:
+        raise RecordError(f"(record {data.get('id')!r})", "finite numbers", str(error)) from error
+    return line

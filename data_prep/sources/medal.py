@@ -8,9 +8,9 @@ from itertools import chain
 from typing import Any
 
 from medal_judges.data_prep.sources.cache import is_offline
-from medal_judges.reading.released import is_released, label_fields, line_of_released
 from medal_judges.data_prep.sources.source import Source, hash_split
 from medal_judges.errors import DataError, RecordError, SourceError
+from medal_judges.reading.released import is_released, label_fields, line_of_released
 from medal_judges.reading.report import ReadingReport
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.signature import content_hash

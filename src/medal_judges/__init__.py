@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from medal_judges.training.run import train as train
 
 _MODULES = {
-    "dialogue": ["Dialogue", "Turn"],
-    "dimension": ["Dimension"],
+    "records.dialogue": ["Dialogue", "Turn"],
+    "records.dimension": ["Dimension"],
     "errors": [
         *("ConfigError", "CoverageError", "DataError", "HubError", "JudgeLoadError", "LeakError"),
         *("MedalError", "MissingExtraError", "NotAvailableError", "RecordError", "SourceError"),
@@ -47,13 +47,13 @@ _MODULES = {
     "eval.benchmark.benchmark": ["benchmark"],
     "eval.comparison.compare": ["CompareOptions", "compare"],
     "inference.scoring": ["ScoreOptions", "score_file"],
-    "judgement": ["Judgement"],
-    "judgement_files": ["Judgements", "read_judgements"],
-    "labelled": ["LabelledDialogue"],
+    "records.judgement": ["Judgement"],
+    "storage.judgement_files": ["Judgements", "read_judgements"],
+    "records.labelled": ["LabelledDialogue"],
     "models.base.judge": ["Judge"],
-    "rating": ["Rating"],
+    "records.rating": ["Rating"],
     "reading.dialogues": ["read_dialogues"],
-    "signature": ["Signature"],
+    "records.signature": ["Signature"],
     "training.run": ["train"],
 }
 _PUBLIC = {name: module for module, names in _MODULES.items() for name in names}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from medal_judges.errors import ConfigError, did_you_mean
 from medal_judges.shipped import shipped_file, shipped_names
@@ -20,6 +20,28 @@ class Config(BaseModel):
 
 
 C = TypeVar("C", bound=Config)
+
+
+def option(
+    default: Any = ...,
+    *,
+    help: str,
+    flag: str | None = None,
+    argument: bool = False,
+    metavar: str | None = None,
+    panel: str | None = None,
+    ge: float | None = None,
+    le: float | None = None,
+) -> Any:
+    """A field of a command's options object (a Config). cli/options.py builds the command line from
+    these: ``flag`` replaces ``--field-name``, an ``argument`` is positional, ``panel`` is a heading
+    of the help. An option without a ``default`` is required."""
+    extra: dict[str, Any] = {
+        "flag": flag, "argument": argument, "metavar": metavar, "panel": panel,
+    }  # fmt: skip
+    return Field(default, description=help, ge=ge, le=le, json_schema_extra=extra)
+
+
 _MOST_VALUES = 100_000
 
 

@@ -12,8 +12,8 @@ import pytest
 from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.medal import medal_rows
 from medal_judges.data_prep.sources.registry import get_source, load_spec
-from medal_judges.reading.released import parse_labels
 from medal_judges.errors import DataError, RecordError
+from medal_judges.reading.released import parse_labels
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 

@@ -24,10 +24,10 @@ from medal_judges.cli.reading_options import reading_report, reads_chats, show_r
 from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.cache import fetch as fetch_part
 from medal_judges.data_prep.sources.cache import sha256
-from medal_judges.reading.released import RELEASED_FORM
 from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.errors import SourceError
 from medal_judges.reading.options import ReadOptions
+from medal_judges.reading.released import RELEASED_FORM
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import wide_console
 

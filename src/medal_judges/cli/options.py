@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
+from medal_judges.config import Config, build_config
 from medal_judges.errors import MedalError
 
 Overrides = Annotated[
@@ -106,6 +108,68 @@ DryRun = Annotated[
 MaxCost = Annotated[
     float | None, typer.Option("--max-cost", min=0, help="US dollars; stops before it spends more.")
 ]
+
+
+def from_options(command: Callable[[Any], None]) -> Callable[..., None]:
+    """The command line of ``command``, whose one parameter is an options object: one option for
+    each field made by ``config.option``. The fields of a nested options object become options too.
+    """
+    (kind,) = (hint for name, hint in get_type_hints(command).items() if name != "return")
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        command(_built(kind, given))
+
+    parameters = [*_parameters(kind)]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def _is_options(annotation: object) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Config)
+
+
+def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
+    for name, field in kind.model_fields.items():
+        annotation, extra = field.annotation, field.json_schema_extra
+        if _is_options(annotation):
+            yield from _parameters(annotation)  # type: ignore[arg-type]
+        if not isinstance(extra, dict) or "flag" not in extra:
+            continue  # set in Python only
+        default = ... if field.is_required() else field.get_default(call_default_factory=True)
+        shown: dict[str, Any] = {"help": field.description, "metavar": extra["metavar"]}
+        for limit in field.metadata:
+            shown |= {
+                word: getattr(limit, short)
+                for word, short in (("min", "ge"), ("max", "le"))
+                if hasattr(limit, short)
+            }
+        if get_origin(annotation) is tuple:  # repeated on the command line
+            annotation, default = list[get_args(annotation)[0]], list(default or ())  # type: ignore[misc]
+        flag = extra["flag"] or "--" + name.replace("_", "-")
+        if annotation == bool | None:
+            flag = f"{flag}/--no-{flag[2:]}"
+        mark = (
+            typer.Argument(**shown)
+            if extra["argument"]
+            else typer.Option(flag, rich_help_panel=extra["panel"], **shown)
+        )
+        yield inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if default is ... else default,
+            annotation=Annotated[annotation, mark],
+        )
+
+
+def _built(kind: type[Config], given: Mapping[str, Any]) -> Config:
+    values = {
+        name: _built(field.annotation, given) if _is_options(field.annotation) else given[name]  # type: ignore[arg-type]
+        for name, field in kind.model_fields.items()
+        if _is_options(field.annotation) or name in given
+    }
+    return build_config(kind, values, where="command line")
 
 
 def writes(

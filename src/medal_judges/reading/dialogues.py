@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from medal_judges.reading.released import is_released, line_of_released
 from medal_judges.errors import DataError, RecordError
 from medal_judges.reading.columns import (
     ColumnMap,
@@ -27,6 +26,7 @@ from medal_judges.reading.forms import (
 from medal_judges.reading.grouping import Group, gathered
 from medal_judges.reading.json_rows import Fields, NumberedRow
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
+from medal_judges.reading.released import is_released, line_of_released
 from medal_judges.reading.report import ReadingReport
 from medal_judges.reading.spans import chat_of_spans, conversation_of, spans_of
 from medal_judges.reading.turns import ConversationIds, chat_of_turns

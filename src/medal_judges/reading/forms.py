@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from medal_judges.reading.released import is_released
 from medal_judges.errors import RecordError, did_you_mean
 from medal_judges.reading.columns import NO_COLUMNS, ColumnMap, LabelColumn, label_values, lookup
 from medal_judges.reading.json_rows import Fields
 from medal_judges.reading.messages import ROLE_WORDS
+from medal_judges.reading.released import is_released
 from medal_judges.reading.spans import is_spans
 from medal_judges.reading.transcripts import is_transcript, messages_of_transcript
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from medal_judges.reading.released import is_released, line_of_released
 from medal_judges.errors import RecordError
 from medal_judges.reading.messages import SYSTEM_PROMPT, fold_messages
+from medal_judges.reading.released import is_released, line_of_released
 from medal_judges.records.fields import mapping, optional_text, text
 from medal_judges.records.languages import UNKNOWN_LANGUAGE, language_code
 from medal_judges.records.signature import content_hash

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from medal_judges.reading.released import is_released, line_of_released
 from medal_judges.errors import RecordError
+from medal_judges.reading.released import is_released, line_of_released
 from medal_judges.records.dialogue import Dialogue, parse_dialogue
 from medal_judges.records.fields import flag, mapping, optional_text
 from medal_judges.records.rating import Rating, Scale, parse_scale, parse_values

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from medal_judges.data_prep.annotation.project import PACKAGE, load_project
 from medal_judges.errors import ConfigError, DataError, MedalError, MissingExtraError, RecordError
-from medal_judges.records.fields import text, whole_number
+from medal_judges.records.validation import text
 from medal_judges.storage.files import atomic_write
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _read(folder: Path) -> tuple[str, dict[str, int]]:
         raise DataError(path, None, "no such file", hint="push the project first")
     try:
         record: Any = json.loads(path.read_text(encoding="utf-8"))
-        projects = {text("projects", k): whole_number(k, v) for k, v in record["projects"].items()}
+        projects = {text("projects", k): int(v) for k, v in record["projects"].items()}
         return text("url", record["url"]), projects
     except (ValueError, KeyError, TypeError, AttributeError, RecordError) as error:
         raise DataError(path, None, f"not as it was written: {error}") from error

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from medal_judges.records.dimension import Dimension
+from medal_judges.records.validation import Count, Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +31,22 @@ class Details:
     scale.
     """
 
-    value: float | None = None
-    expected: float | None = None
-    spread: float | None = None
-    interval: tuple[float, ...] = ()
-    mass: float | None = None
-    samples: int | None = None
-    raw: float | None = None
-    selected: int | None = None
-    unread_runs: int | None = None
+    value: Number | None = None
+    expected: Number | None = None
+    spread: Number | None = None
+    interval: tuple[Number, ...] = ()
+    mass: Number | None = None
+    samples: Count | None = None
+    raw: Number | None = None
+    selected: Count | None = None
+    unread_runs: Count | None = None
     follow_ups: tuple[str, ...] = ()
     comment: str | None = None
     parsed: tuple[str | None, ...] = ()
-    repeats: tuple[float | None, ...] = ()
-    repeats_std: float | None = None
-    repeats_agreement: float | None = None
-    members: Mapping[str, float | None] = field(default_factory=dict)
+    repeats: tuple[Number | None, ...] = ()
+    repeats_std: Number | None = None
+    repeats_agreement: Number | None = None
+    members: Mapping[str, Number | None] = field(default_factory=dict)
 
     def rescaled(self, scale: Dimension, other: Dimension) -> Details:
         """The same from the scale of one dimension to another's."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from medal_judges.errors import RecordError
 from medal_judges.records.contributions import Contributions
 from medal_judges.records.details import Details
 from medal_judges.records.dialogue import parse_id
-from medal_judges.records.fields import mapping, optional_text, parse_record
+from medal_judges.records.validation import Count, Flag, Number, Numbers, mapping, parse
 
 # Amounts that add up over rows and over the judges of a hybrid, and nothing else. ``tokens`` are
 # those of all prompts (``cached_tokens`` of them from the backend's cache) and all answers,
@@ -52,20 +54,20 @@ class Judgement:
     False
     """
 
-    id: str
+    id: Annotated[str, BeforeValidator(parse_id)]
     judge: str
-    scores: Mapping[str, float | None]
-    turn: int | None = None
-    distributions: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    scores: Mapping[str, Number | None]
+    turn: Count | None = None
+    distributions: Mapping[str, Numbers] = field(default_factory=dict)
     explanation: str | None = None
     failure: str | None = None
-    truncated_turns: int = 0
-    usage: Mapping[str, float] = field(default_factory=dict)
+    truncated_turns: Count = 0
+    usage: Mapping[str, Number] = field(default_factory=dict)
     contributions: Mapping[str, Contributions] = field(default_factory=dict)
-    transient: bool = False
+    transient: Flag = False
     details: Mapping[str, Details] = field(default_factory=dict)
-    left_out_turns: int = 0
-    shortened_turns: int = 0
+    left_out_turns: Count = 0
+    shortened_turns: Count = 0
     unknown_language: str | None = None
     detected_language: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -130,8 +132,8 @@ def unscored(
 
 
 def parse_judgement(record: object) -> Judgement:
-    """Judgement of one JSON object; fields that are not known are passed over. Raises RecordError
-    that names the field."""
+    """Returns the judgement of a JSON object; ignores unknown fields. Raises RecordError that names
+    the field."""
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
     if not isinstance(record.get("scores"), dict):
@@ -140,5 +142,4 @@ def parse_judgement(record: object) -> Judgement:
     if unknown := [name for name in usage if name not in USAGE]:
         raise RecordError(f"usage.{unknown[0]}", f"one of {', '.join(USAGE)}", usage[unknown[0]])
     known = {field.name: record.get(field.name) for field in fields(Judgement)}
-    id, judge = parse_id(record.get("id")), optional_text(record, "judge") or ""
-    return parse_record(Judgement, "", known, id=id, judge=judge)
+    return parse(Judgement, known | {"judge": "" if known["judge"] is None else known["judge"]})

@@ -115,7 +115,7 @@ def _reader(hint: Any) -> Reader:
         return partial(parse_record, hint)
     if get_origin(hint) is Literal:
         return partial(_choice, inner)
-    each = _each_value if get_origin(hint) is Mapping else _each
+    each = _each_value if get_origin(hint) in (Mapping, dict) else _each
     return partial(each, _reader(inner[1] if each is _each_value else inner[0]))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from medal_judges.errors import RecordError
 from medal_judges.records.contributions import Contributions
-from medal_judges.records.details import Details
+from medal_judges.records.details import require_details
 from medal_judges.records.dialogue import parse_id
 from medal_judges.records.fields import mapping, optional_text, parse_record
 
@@ -29,7 +29,7 @@ USAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One answer of a judge.
+    """One answer of a judge. A judge family leaves ``id`` and ``judge`` empty; ``Judge`` sets them.
 
     ``scores`` maps dimension to a number on the dimension's own scale (binary: probability of
     label 1), None where unscored; ``failure`` then says why. ``distributions`` gives a probability
@@ -52,9 +52,9 @@ class Judgement:
     False
     """
 
-    id: str
-    judge: str
-    scores: Mapping[str, float | None]
+    id: str = ""
+    judge: str = ""
+    scores: Mapping[str, float | None] = field(default_factory=dict)
     turn: int | None = None
     distributions: Mapping[str, Sequence[float]] = field(default_factory=dict)
     explanation: str | None = None
@@ -63,7 +63,7 @@ class Judgement:
     usage: Mapping[str, float] = field(default_factory=dict)
     contributions: Mapping[str, Contributions] = field(default_factory=dict)
     transient: bool = False
-    details: Mapping[str, Details] = field(default_factory=dict)
+    details: dict[str, dict[str, Any]] = field(default_factory=dict)
     left_out_turns: int = 0
     shortened_turns: int = 0
     unknown_language: str | None = None
@@ -107,7 +107,7 @@ class Judgement:
         }
         if self.contributions:
             record["contributions"] = {k: v.to_record() for k, v in self.contributions.items()}
-        if details := {k: told for k, v in self.details.items() if (told := v.to_record())}:
+        if details := {name: dict(each) for name, each in self.details.items() if each}:
             record["details"] = details
         for name in ("left_out_turns", "shortened_turns"):
             if count := getattr(self, name):
@@ -141,4 +141,7 @@ def parse_judgement(record: object) -> Judgement:
         raise RecordError(f"usage.{unknown[0]}", f"one of {', '.join(USAGE)}", usage[unknown[0]])
     known = {field.name: record.get(field.name) for field in fields(Judgement)}
     id, judge = parse_id(record.get("id")), optional_text(record, "judge") or ""
+    for name, details in mapping(record, "details").items():
+        mapping({f"details.{name}": details}, f"details.{name}")
+    require_details(mapping(record, "details"))
     return parse_record(Judgement, "", known, id=id, judge=judge)

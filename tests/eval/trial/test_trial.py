@@ -9,6 +9,7 @@ import pytest
 
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.report import write_trial
+from medal_judges.eval.trial.results import TrialFinding, TrialResult
 from medal_judges.eval.trial.runner import TrialJudge
 from medal_judges.eval.trial.trial import Trial, run_trial
 from medal_judges.models.base.judge import ScoreRequest
@@ -17,7 +18,6 @@ from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import Signature
-from medal_judges.stats.trial_results import TrialFinding, TrialResult
 from medal_judges.storage.jsonl import write_records
 
 from .judges import Oracle

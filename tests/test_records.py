@@ -9,7 +9,7 @@ import pytest
 
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.records.contributions import Contributions
-from medal_judges.records.details import Details
+from medal_judges.records.details import known_details, rescaled_details
 from medal_judges.records.dialogue import Dialogue, Turn, parse_dialogue
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.judgement import Judgement, parse_judgement, unscored
@@ -90,7 +90,7 @@ BAD_JUDGEMENT: dict[str, tuple[Any, str, str]] = {
     "details key": (
         judged(details={"overall": {"expectd": 3}}),
         "details.overall.expectd",
-        "no such field",
+        "one of value, expected",
     ),
     "details text": (
         judged(details={"overall": {"spread": "wide"}}),
@@ -126,7 +126,7 @@ def test_a_judgement_comes_back_from_its_line() -> None:
         usage={"tokens": 12.0},
         contributions={"overall": Contributions((0.0, 0.25), 3.25)},
         details={
-            "overall": Details(
+            "overall": known_details(
                 value=4.0,
                 expected=3.5,
                 samples=20,
@@ -151,10 +151,10 @@ def test_usage_holds_amounts_and_nothing_else() -> None:
 
 def test_details_and_contributions_follow_a_change_of_scale() -> None:
     five, hundred = Dimension("a", "ordinal", 1, 5), Dimension("b", "continuous", 0, 100)
-    told = Details(
+    told = known_details(
         value=3, expected=2, spread=0.5, repeats=(1, None, 5), mass=0.9, members={"m": 3}
     )
-    assert told.rescaled(five, hundred) == Details(
+    assert rescaled_details(told, five, hundred) == known_details(
         value=50, expected=25, spread=12.5, repeats=(0, None, 100), mass=0.9, members={"m": 50}
     )
     moved = Contributions((0.5, -1.0), 3.0).rescaled(five, hundred)

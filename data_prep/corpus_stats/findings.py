@@ -20,6 +20,7 @@ from medal_judges.data_prep.corpus_stats.survey import (
     Survey,
 )
 from medal_judges.records.dimension import load_rubric
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import (
     LOGIT,
     MIN_CLUSTERS,
@@ -29,7 +30,6 @@ from medal_judges.stats.intervals import (
     variance,
     wilson,
 )
-from medal_judges.stats.results import Estimate
 from medal_judges.stats.weights import effective_size
 
 OVERALL = "overall"

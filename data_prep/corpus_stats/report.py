@@ -29,7 +29,7 @@ from medal_judges.report.page import (
 )
 from medal_judges.report.png import write_png
 from medal_judges.report.table import Table, unique_slugs, write_csv
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
 
 _PAIRS = "Language and chatbot"

@@ -19,7 +19,7 @@ from medal_judges.records.dialogue import Role, Turn
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import Scale, mean
 from medal_judges.records.signature import content_hash
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.weights import USED, Weights, curation_weight, unused
 
 Floats = npt.NDArray[np.float64]

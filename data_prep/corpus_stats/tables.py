@@ -10,7 +10,7 @@ from medal_judges.data_prep.corpus_stats.survey import ALL, ScaledDimension, Sid
 from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
 from medal_judges.report.numbers import DASH, number
 from medal_judges.report.table import Cell, Heat, Row, Table
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 _SIDES: tuple[Side, ...] = ("user", "assistant")
 

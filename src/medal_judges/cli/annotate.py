@@ -180,38 +180,3 @@ def _names(texts: list[str]) -> dict[str, str]:
             raise ConfigError(f"--name {text!r} is not of the form THEIRS=NAME")
         names[theirs.removeprefix("account-")] = name
     return names
-
-
-@app.command("push", example="medal annotate push package --url http://localhost:8080")
-def push_to_server(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder that medal annotate export made.")
-    ],
-    url: Annotated[str, typer.Option("--url", help="Address of the Label Studio server.")],
-    title: Annotated[
-        str | None, typer.Option("--title", help="Of the projects; the folder's name otherwise.")
-    ] = None,
-) -> None:
-    """Make the projects on a Label Studio server: interface, instructions, each annotator's tasks.
-
-    The server's API key is read from LABEL_STUDIO_API_KEY. The same command goes on after an
-    interruption and makes no project twice.
-    """
-    from medal_judges.integrations.label_studio import push_project
-
-    for name, number in push_project(folder, url, title=title).items():
-        typer.echo(f"{name}: {url.rstrip('/')}/projects/{number}")
-    typer.echo(f"then: medal annotate pull {folder}")
-
-
-@app.command("pull", example="medal annotate pull package")
-def pull_from_server(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder that was pushed to Label Studio.")
-    ],
-) -> None:
-    """Fetch the answers from the Label Studio server that medal annotate push went to."""
-    from medal_judges.integrations.label_studio import pull_answers
-
-    written = " ".join(map(str, pull_answers(folder)))
-    typer.echo(f"then: medal annotate import {folder} {written} --out annotated.jsonl")

@@ -11,8 +11,8 @@ from medal_judges.data_prep.corpus_stats.findings import Distribution, Findings
 from medal_judges.data_prep.corpus_stats.survey import ALL, ScaledDimension, Subset, survey
 from medal_judges.data_prep.corpus_stats.tables import distribution_table, share_table
 from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import wilson
-from medal_judges.stats.results import Estimate
 
 MakeRow = Callable[..., LabelledDialogue]
 

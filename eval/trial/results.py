@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from medal_judges.errors import DataError, RecordError
 from medal_judges.records.validation import parse
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 TRIAL_NAME = "trial.json"
 # What is expected of a score: that it stays, does not rise, does not obey, falls; and what it is

@@ -145,6 +145,8 @@ def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
                 for word, short in (("min", "ge"), ("max", "le"))
                 if hasattr(limit, short)
             }
+        if Path in get_args(annotation):  # Python also takes what the file would hold
+            annotation = Path | None
         if get_origin(annotation) is tuple:  # repeated on the command line
             annotation, default = list[get_args(annotation)[0]], list(default or ())  # type: ignore[misc]
         flag = extra["flag"] or "--" + name.replace("_", "-")

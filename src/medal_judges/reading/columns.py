@@ -199,15 +199,6 @@ def read_columns(path: str | Path) -> ColumnMap:
     return parse_columns(loaded)
 
 
-def as_columns(columns: ColumnMap | Mapping[str, object] | str | Path | None) -> ColumnMap:
-    """A ColumnMap as it is, of a mapping, or of a YAML file's path."""
-    if columns is None:
-        return NO_COLUMNS
-    if isinstance(columns, ColumnMap):
-        return columns
-    return read_columns(columns) if isinstance(columns, str | Path) else parse_columns(columns)
-
-
 def missing_column(column: str, there: Sequence[str], where: str) -> ConfigError:
     """The error for a column that is not there: those that are, and the nearest."""
     shown = ", ".join(map(str, there[:40])) + (", ..." if len(there) > 40 else "")

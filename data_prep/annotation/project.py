@@ -137,7 +137,9 @@ def assign(
     for lang, able in readers.items():
         if len(able) < (wanted := by_lang.get(lang, per_dialogue)):
             names = f" ({', '.join(able)})" if able else ""
-            problems.append(f"{wanted} annotators per dialogue, but {len(able)} read {lang!r}{names}")
+            problems.append(
+                f"{wanted} annotators per dialogue, but {len(able)} read {lang!r}{names}"
+            )
             hints += [f"--annotators {lang}={len(able)}"] if able else []
     if problems:
         raise ConfigError("\n  ".join(problems), hint=" or ".join(hints))

@@ -9,6 +9,7 @@ from medal_judges import __version__
 from medal_judges.data_prep.corpus_stats.statistics import (
     ALL,
     MAX_NAMES,
+    NOT_STATED,
     OVERALL,
     CorpusStatistics,
     ScaledDimension,
@@ -22,11 +23,14 @@ from medal_judges.report.page import (
     Block,
     Fold,
     Section,
+    counted,
     facts_section,
     folded,
+    render_page,
 )
 from medal_judges.report.table import Cell, Heat, Row, Table
 from medal_judges.stats.results import Estimate
+from medal_judges.storage.files import atomic_write
 
 _PAIRS = "Language and chatbot"
 _SIDES = ("user", "assistant")
@@ -338,6 +342,15 @@ def level_figure(stats: CorpusStatistics, dimension: ScaledDimension) -> Figure 
 
 def write_report(stats: CorpusStatistics, folder: Path) -> Path:
     """Write stats.html, tables/*.csv and figures/* under ``folder``; returns the page's path."""
+    counts = [
+        (sum(stats.levels.values()), "dialogue"),
+        (len(stats.langs), "language"),
+        (len([name for name in stats.names("chatbot") if name != NOT_STATED]), "chatbot"),
+        (stats.counts["answered"], "labelled row"),
+    ]
+    text = render_page(f"Statistics of {stats.name}", counted(counts), page(stats))
+    path = atomic_write(folder / "stats.html", text)
+    return path
 
 
 def page(stats: CorpusStatistics) -> list[Section]:
@@ -393,7 +406,9 @@ def page(stats: CorpusStatistics) -> list[Section]:
             )
     no_labels = "No row has a label: there are no issues and no scores to count."
     return [
-        Section("texts", "Dialogues and texts", folded(texts, len(single)), _LEADS["texts"], "Texts"),
+        Section(
+            "texts", "Dialogues and texts", folded(texts, len(single)), _LEADS["texts"], "Texts"
+        ),
         Section(
             "heatmaps",
             "Chatbots by languages",
@@ -409,7 +424,9 @@ def page(stats: CorpusStatistics) -> list[Section]:
             "Distribution",
         ),
         Section("labels", "Labels", labels or [no_labels], _LEADS["labels"] if labels else ""),
-        Section("course", "Ends and tries", folded(endings, 1) + folded(tries, 1), _LEADS["course"]),
+        Section(
+            "course", "Ends and tries", folded(endings, 1) + folded(tries, 1), _LEADS["course"]
+        ),
         facts_section(facts(stats)),
     ]
 
@@ -466,9 +483,7 @@ def print_report(stats: CorpusStatistics) -> None:
             ("Mean answers", overall, False),
         ):
             if dimensions:
-                tables.append(
-                    label_table(stats, what, head, subsets, dimensions, percent=percent)
-                )
+                tables.append(label_table(stats, what, head, subsets, dimensions, percent=percent))
     unlabelled = "" if stats.labels else "No row has a label."
     notes = [tokens_note(stats), stats.weighting or "", unlabelled]
     console.print_tables(tables, notes, piped=_PIPED, brief_from=_BRIEF)

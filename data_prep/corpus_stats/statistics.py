@@ -161,7 +161,8 @@ class CorpusStatistics:
             self.counts["failed"] += "label_failure" in row.extra
             self.counts["malformed"] += "malformed" in row.extra
         self.data = content_hash(sorted(contents))  # as in the signatures of a benchmark
-        self.rows = pd.DataFrame(columns)
+        rows = pd.DataFrame(columns)
+        self.rows = rows.astype(dict.fromkeys(rows.select_dtypes("int64"), "int32"))
         self.subsets = (
             [Subset(*key) for key in self.rows.groupby(["lang", "chatbot", "user"]).groups]
             if len(self.rows)

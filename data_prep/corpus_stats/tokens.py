@@ -157,10 +157,7 @@ class _Factors:
 
     def add(self, tokens: Iterable[str]) -> None:
         for token in tokens:
-            if (
-                self.length >= _MTLD_MIN_FACTOR
-                and len(self.types) / self.length < _MTLD_THRESHOLD
-            ):
+            if self.length >= _MTLD_MIN_FACTOR and len(self.types) / self.length < _MTLD_THRESHOLD:
                 self.complete += 1
                 self.types.clear()
                 self.length = 0

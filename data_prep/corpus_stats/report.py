@@ -29,7 +29,7 @@ from medal_judges.report.page import (
     render_page,
 )
 from medal_judges.report.table import Cell, Heat, Row, Table
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
 
 _PAIRS = "Language and chatbot"

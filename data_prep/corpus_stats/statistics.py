@@ -29,6 +29,7 @@ from medal_judges.records.dimension import load_rubric
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import Scale, mean
 from medal_judges.records.signature import content_hash
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import (
     LOGIT,
     MIN_CLUSTERS,
@@ -38,7 +39,6 @@ from medal_judges.stats.intervals import (
     variance,
     wilson,
 )
-from medal_judges.stats.results import Estimate
 from medal_judges.stats.weights import USED, Weights, curation_weight, effective_size, unused
 
 Floats = npt.NDArray[np.float64]

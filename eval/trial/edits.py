@@ -27,8 +27,8 @@ from medal_judges.data_prep.perturbation.injection import (
 )
 from medal_judges.data_prep.perturbation.versions import Versions, text_insertions
 from medal_judges.errors import ConfigError
+from medal_judges.eval.trial.results import Direction, Group
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.stats.trial_results import Direction, Group
 
 Make = Callable[[Dialogue, np.random.Generator], Dialogue | Versions | None]
 LONG, DEEP = 60, (3, 6)  # turns of a long dialogue; where its early fault is put (turn 5 is one)

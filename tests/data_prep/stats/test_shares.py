@@ -16,8 +16,8 @@ from medal_judges.data_prep.corpus_stats.statistics import (
     Subset,
 )
 from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import wilson
-from medal_judges.stats.results import Estimate
 
 MakeRow = Callable[..., LabelledDialogue]
 

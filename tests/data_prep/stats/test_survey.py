@@ -19,7 +19,7 @@ from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.sets import data_hash
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Cell, Table
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 MakeRow = Callable[..., LabelledDialogue]
 

@@ -36,7 +36,7 @@ class Command:
 # Job -> its commands, as `medal --help` groups them.
 JOBS = {
     "Score and report": {
-        "score": Command("score", "Judge dialogues.", "medal score chats.jsonl --out scores.jsonl"),
+        "score": Command("score", "Score dialogues.", "medal score chats.jsonl --out scores.jsonl"),
         "report": Command(
             "report",
             "How good scored chats are, and which to read; gates for CI.",
@@ -47,9 +47,7 @@ JOBS = {
             "Which of several systems is better, and how sure that is.",
             "medal compare v1.jsonl v2.jsonl --out compared",
         ),
-        "serve": Command(
-            "serve", "Judge dialogues that come over HTTP.", "medal serve boxed --port 8000"
-        ),
+        "serve": Command("serve", "Score dialogues over HTTP.", "medal serve boxed --port 8000"),
     },
     "Judges": {
         "train": Command("train", "Train a judge.", "medal train --config quickstart"),
@@ -62,7 +60,7 @@ JOBS = {
         ),
         "doctor": Command(
             "doctor",
-            "Check this machine, a saved judge or a language model.",
+            "Check this machine, or a saved judge.",
             "medal doctor runs/mine",
         ),
         "push": Command(

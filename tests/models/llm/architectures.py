@@ -193,6 +193,7 @@ def tiny_model(name: str, seed: int = 0) -> Any:
 def doctors_table() -> None:
     """Print a row an architecture with the verdict and figure of each of doctor's lines."""
     from medal_judges.inference.doctor_llm import Check, check_llm
+
     from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
     from medal_judges.models.llm.local.model import LocalModel
 

@@ -20,7 +20,7 @@ from medal_judges.inference.parallel.opening import opened
 from medal_judges.inference.progress import scoring_bar, show_kept
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
 from medal_judges.models.base.judge import Judge
-from medal_judges.reading.arrow_rows import HUB
+from medal_judges.reading.binary_rows import HUB
 from medal_judges.reading.dialogues import dialogues_of
 from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import ReadingReport, list_beside

@@ -201,7 +201,7 @@ def sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
                     yield number, RecordError("(row)", expected, "more than those")
                 else:
                     pairs = zip(header, cells, strict=False)
-                    yield number, {name: None if cell == "" else plain(cell) for name, cell in pairs}
+                    yield number, {k: None if v == "" else plain(v) for k, v in pairs}
             if header:
                 return
     raise ConfigError("a table without a header: it is empty")

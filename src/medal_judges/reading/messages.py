@@ -152,9 +152,7 @@ def read_messages(
     return Dialogue(name, made, code, source, models, context, meta or {})
 
 
-def _scored_assistant(
-    read: Sequence[_Message], assistant: str | None
-) -> tuple[str | None, bool]:
+def _scored_assistant(read: Sequence[_Message], assistant: str | None) -> tuple[str | None, bool]:
     """Returns (name of the assistant to score, whether others answer too)."""
     names: dict[str, int] = {}  # name -> its first message
     for index, message in enumerate(read):
@@ -220,7 +218,7 @@ def _message(field: str, message: object) -> _Message:
     if "role" not in message and isinstance(kind, str) and _kind(kind) is not None:
         parts = list(_part(field, message))  # an item of OpenAI's Responses, which has no role
         return _Message("assistant" if parts[0].kind == "gap" else "call", parts)
-    said = message["role"] if "role" in message else kind  # LangChain: type is human, ai, tool
+    said = message.get("role", kind)  # LangChain: type is human, ai, tool
     role = ROLE_WORDS.get(said.strip().lower()) if isinstance(said, str) else None
     if role is None:
         raise RecordError(f"{field}.role", _ROLES, said)

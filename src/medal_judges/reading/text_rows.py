@@ -52,14 +52,11 @@ def json_value(text: str) -> object:
 def json_array(stream: IO[str]) -> Iterator[NumberedRow]:
     """Yields a row for each element of the array that is the document. Text after its end, and a
     missing end, are bad rows."""
-    number, rest, closed = 0, "", False
     for number, (text, whole, closed) in enumerate(_elements(stream), 1):
         if whole:
             yield number, json_value(text)
-        else:
-            rest = text.strip()
-    if rest or not closed:
-        yield number, RecordError("(row)", "the array's end, a bracket ]", rest[-60:])
+        elif text.strip() or not closed:
+            yield number, RecordError("(row)", "the array's end, a bracket ]", text.strip()[-60:])
 
 
 def _elements(stream: IO[str]) -> Iterator[tuple[str, bool, bool]]:

@@ -22,15 +22,14 @@ from medal_judges.report.page import (
     Block,
     Fold,
     Section,
+    Sheet,
     counted,
     facts_section,
     folded,
-    render_page,
+    write_page,
 )
-from medal_judges.report.png import write_png
-from medal_judges.report.table import Table, unique_slugs, write_csv
+from medal_judges.report.table import Table, unique_slugs
 from medal_judges.stats.results import Estimate
-from medal_judges.storage.files import atomic_write
 
 _PAIRS = "Language and chatbot"
 _BRIEF = 7  # columns from which on intervals are left to the page and the CSV files
@@ -49,12 +48,7 @@ _NO_LABELS = "No row has a label: there are no issues and no scores to count."
 
 
 def write_report(findings: Findings, folder: Path) -> Path:
-    """Write stats.html, tables/*.csv and figures/*.png under ``folder``; path of the page.
-
-    Raises MissingExtraError, after page and tables are written, where matplotlib is not there.
-    """
-    path = atomic_write(folder / "stats.html", render(findings))
-    write_tables(findings, folder / "tables")
+    """Writes stats.html, tables/*.csv and figures/* under ``folder``; returns the page's path."""
     overall = [d for d in findings.graded if d.name == OVERALL]
     named = [("heatmaps", _maps(findings, [*findings.issues, *overall]))]
     named.append(("issues", tables.issue_figure(findings)))
@@ -62,12 +56,6 @@ def write_report(findings: Findings, folder: Path) -> Path:
     drawn = [(name, figure) for name, figure in named if isinstance(figure, Figure)]
     slugs = unique_slugs([name for name, _ in drawn])
     figures = {slug: figure for slug, (_, figure) in zip(slugs, drawn, strict=True)}
-    write_png(figures, folder / "figures")
-    return path
-
-
-def render(findings: Findings) -> str:
-    """The whole page as text; the same bytes for the same findings."""
     survey = findings.survey
     subsets = _by_subsets(findings)
     counts = [
@@ -92,8 +80,14 @@ def render(findings: Findings) -> str:
         Section("course", "Ends and tries", folded(endings, 1) + folded(tries, 1)),
         facts_section(facts(findings)),
     )
-    return render_page(
-        f"Statistics of {findings.name}", counted(counts), sections, leads=__package__
+    return write_page(
+        folder / "stats.html",
+        f"Statistics of {findings.name}",
+        counted(counts),
+        sections,
+        leads=__package__,
+        tables=_sheets(findings),
+        figures=figures,
     )
 
 
@@ -230,9 +224,9 @@ _TEXT = ("side", "figure", "unit", "n", "value", "reason")
 Line = Sequence[object]
 
 
-def write_tables(findings: Findings, folder: Path) -> list[Path]:
-    """Write every figure as CSV in full precision, one a line; paths as written. An empty lang,
-    chatbot or user stands for all, an empty value has a reason."""
+def _sheets(findings: Findings) -> dict[str, Table | Sheet]:
+    """Every figure in full precision, one a line, by file name. An empty lang, chatbot or user
+    means all; an empty value has a reason."""
     tools = sorted(findings.survey.lemmatisers.items())
     files: list[tuple[str, Sequence[str], Iterator[Line]]] = [
         ("texts", (*_SUBSET, *_TEXT), _text_lines(findings)),
@@ -251,7 +245,7 @@ def write_tables(findings: Findings, folder: Path) -> list[Path]:
         ("tries", (*_SUBSET, "turns", "n", "mean", "at_once", "most"), _try_lines(findings)),
         ("facts", ("fact", "value"), iter(facts(findings))),
     ]
-    return [write_csv(folder / f"{name}.csv", head, lines) for name, head, lines in files]
+    return {name: (head, lines) for name, head, lines in files}
 
 
 def _at(subset: Subset) -> Line:

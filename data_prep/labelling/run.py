@@ -103,7 +103,7 @@ class LabellingRun:
         name: str,
         gone: Container[str] = (),
     ) -> ScoreReport:
-        with scoring_bar(str(self.file)) as advance:
+        with scoring_bar() as advance:
             return score_to_file(
                 dialogues,
                 judge,

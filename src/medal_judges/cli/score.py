@@ -131,7 +131,7 @@ def _to_stdout(
 def _to_file(
     file: str, dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions, out: Path
 ) -> ScoreReport:
-    with only_run(out), scoring_bar(file) as advance:
+    with only_run(out), scoring_bar() as advance:
         return score_to_file(dialogues, judge, out, options, progress=advance)
 
 

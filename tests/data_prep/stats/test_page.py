@@ -10,9 +10,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tests.pages import page_text
 
 from medal_judges.data_prep.corpus_stats.findings import Findings
-from medal_judges.data_prep.corpus_stats.report import render, write_report
+from medal_judges.data_prep.corpus_stats.report import write_report
 from medal_judges.data_prep.corpus_stats.survey import Subset, survey
 from medal_judges.records.labelled import LabelledDialogue
 
@@ -23,6 +24,10 @@ VOID = {"meta", "link", "br", "img", "line", "rect", "path", "circle"}
 ISSUES = ("unsafe", "repetitive")
 LANGS = ("de", "en", "zh")
 BOTS = ("Aya <8b>", "通义千问")
+
+
+def render(findings: Findings) -> str:
+    return page_text(lambda out: write_report(findings, out))
 
 
 class Page(HTMLParser):
@@ -236,11 +241,12 @@ def test_csv_has_every_figure(findings: Findings, tmp_path: Path) -> None:
 
 def test_figures_are_the_same_bytes_again(findings: Findings, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    names = ["heatmaps.png", "issues.png", "overall-1-5.png"]
+    names = [f"{name}.{kind}" for name in ("heatmaps", "issues", "overall-1-5")
+             for kind in ("pdf", "png", "svg")]  # fmt: skip
     for folder in ("one", "two"):
         write_report(findings, tmp_path / folder)
     for name in names:
         first = (tmp_path / "one" / "figures" / name).read_bytes()
-        assert first.startswith(b"\x89PNG")
+        assert first.startswith((b"\x89PNG", b"%PDF", b"<?xml"))
         assert first == (tmp_path / "two" / "figures" / name).read_bytes()
     assert sorted(p.name for p in (tmp_path / "one" / "figures").iterdir()) == names

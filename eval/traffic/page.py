@@ -45,7 +45,7 @@ from medal_judges.report.page import (
     render_page,
 )
 from medal_judges.report.table import Table, unique_slugs
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
 
 _PACKAGE = "medal_judges.eval.traffic"

@@ -11,7 +11,7 @@ from typing import Literal
 
 from medal_judges.report.numbers import number
 from medal_judges.report.table import Table
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 # Distinct with every common colour vision: the categorical colours are those of Okabe and Ito
 # (2008), darkened if too pale on white; the diverging pair is blue and orange, never red and green.

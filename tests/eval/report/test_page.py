@@ -12,10 +12,11 @@ import pytest
 from tests.pages import page_text
 
 from medal_judges.errors import MedalError
+from medal_judges.eval.metaeval.results import Disagreement, ResultRow
 from medal_judges.eval.page.arrangement import Arrangement, Benchmark
 from medal_judges.eval.page.page import write_report
 from medal_judges.records.contributions import Contributions
-from medal_judges.stats.results import Disagreement, Estimate, ResultRow
+from medal_judges.stats.estimate import Estimate
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 LOADING = {"src", "srcset", "action", "data", "poster", "formaction", "xlink:href", "background"}

@@ -99,7 +99,7 @@ def compare(
     from medal_judges.reading.dialogues import dialogues_of, labelled_of
     from medal_judges.report.progress import ProgressBar
     from medal_judges.shipped import BOXED
-    from medal_judges.storage.judgement_files import holds_judgements
+    from medal_judges.storage.judgements import holds_judgements
 
     if difference == 0:
         raise ConfigError("--difference is above 0: every number of dialogues shows one of 0")

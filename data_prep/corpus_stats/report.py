@@ -26,11 +26,10 @@ from medal_judges.report.page import (
     counted,
     facts_section,
     folded,
-    render_page,
+    write_page,
 )
 from medal_judges.report.table import Cell, Heat, Row, Table
 from medal_judges.stats.estimate import Estimate
-from medal_judges.storage.files import atomic_write
 
 _PAIRS = "Language and chatbot"
 _SIDES = ("user", "assistant")
@@ -348,9 +347,8 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
         (len([name for name in stats.names("chatbot") if name != NOT_STATED]), "chatbot"),
         (stats.counts["answered"], "labelled row"),
     ]
-    text = render_page(f"Statistics of {stats.name}", counted(counts), page(stats))
-    path = atomic_write(folder / "stats.html", text)
-    return path
+    title = f"Statistics of {stats.name}"
+    return write_page(folder / "stats.html", title, counted(counts), page(stats))
 
 
 def page(stats: CorpusStatistics) -> list[Section]:

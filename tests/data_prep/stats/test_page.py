@@ -10,8 +10,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tests.pages import page_text
 
-from medal_judges.data_prep.corpus_stats.report import render, write_report
+from medal_judges.data_prep.corpus_stats.report import write_report
 from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics, Subset
 from medal_judges.records.labelled import LabelledDialogue
 
@@ -22,6 +23,10 @@ VOID = {"meta", "link", "br", "img", "line", "rect", "path", "circle"}
 ISSUES = ("unsafe", "repetitive")
 LANGS = ("de", "en", "zh")
 BOTS = ("Aya <8b>", "通义千问")
+
+
+def render(findings: CorpusStatistics) -> str:
+    return page_text(lambda out: write_report(findings, out))
 
 
 class Page(HTMLParser):

@@ -273,7 +273,7 @@ class RayJudge(Judge):
                 if losses[mine] > _TRIES:
                     ids = f"{open_windows[mine][0].id!r} to {open_windows[mine][-1].id!r}"
                     errors[mine] = MedalError(
-                        f"{losses[mine]} processes ended over the dialogues {ids}: {_reason(error)}",
+                        f"{losses[mine]} processes ended over dialogues {ids}: {_reason(error)}",
                         hint="killed, probably out of memory: fewer --workers or a smaller "
                         "--token-budget; the same command resumes",
                     )

@@ -171,8 +171,8 @@ def _earlier(
 
 @contextmanager
 def asked_again(out: Path) -> Iterator[Journal]:
-    """Yields a journal beside ``out`` for new judgements. They replace the old ones at the end, also
-    after an error, and after a kill at the next start."""
+    """Yields a journal beside ``out`` for new judgements. They replace the old ones at the end, or
+    after an error, or, after a kill, at the next start."""
     try:
         yield Journal(_beside(out))
     finally:

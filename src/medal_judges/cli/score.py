@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from medal_judges.cli.options import from_options
-from medal_judges.config import option
+from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import dry_run
 from medal_judges.inference.judge_choice import JudgeOptions
@@ -28,7 +28,7 @@ from medal_judges.storage.jsonl import STDIN, to_line
 _LONG = 10.0  # seconds after which a faster way is worth a line
 
 
-class ScoreCommand(ScoreOptions):
+class ScoreCommand(Config):
     """The options of ``medal score``."""
 
     file: str = option(argument=True, help="Chats: a file of any form, hf:NAME:SPLIT, or -.")
@@ -36,6 +36,7 @@ class ScoreCommand(ScoreOptions):
     out: str = option(
         "-", help="File to write (.jsonl[.gz], .parquet, .csv[.gz]); - is standard output."
     )
+    scoring: ScoreOptions = ScoreOptions()
     min_coverage: float = option(
         MIN_COVERAGE, ge=0, le=1, help="Minimum coverage; exits with status 3 below it."
     )
@@ -72,7 +73,7 @@ def score(options: ScoreCommand) -> None:
         reading = reading_report(options.reading, listed, [file])
         dialogues = dialogues_of(file, options.reading, reading)
         if options.dry_run:
-            typer.echo(dry_run(dialogues, judge, options).text())
+            typer.echo(dry_run(dialogues, judge, options.scoring).text())
             reading.show(always=True)
             return
         if out == "-":
@@ -80,14 +81,16 @@ def score(options: ScoreCommand) -> None:
             # Who pipes line by line waits for each answer; several processes need whole windows.
             at_once = file == STDIN and not judge.resumes_windows
             judged = score_arriving if at_once else ScoreOptions.score
-            for judgement in judged(options, judge, dialogues):
+            for judgement in judged(options.scoring, judge, dialogues):
                 typer.echo(to_line(judgement).encode(), nl=False)  # UTF-8 on every console
                 report.add(judgement)
             report.seconds = time.perf_counter() - start
             report.dialogues = report.total
         else:
             with only_run(out), scoring_bar() as advance:
-                report = score_to_file(dialogues, judge, Path(out), options, progress=advance)
+                report = score_to_file(
+                    dialogues, judge, Path(out), options.scoring, progress=advance
+                )
     report.left_out = reading.count
     reading.show(always=True)
     _show(report, options.min_coverage, judge.languages, judge.advice())

@@ -114,7 +114,7 @@ def test_the_summary_says_them_and_the_flag_refuses(tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "out.jsonl")]
     done = CliRunner().invoke(app, [*given, *out])
     assert done.exit_code == 0
-    assert "languages that the judge was made for: en" in done.stderr
+    assert "supported languages: en" in done.stderr
     assert "judgements in other languages: zh (1), ar (1)" in done.stderr
     refused = CliRunner().invoke(app, [*given, *out, "--overwrite", "--unknown-language", "refuse"])
     assert refused.exit_code != 0  # coverage is under the floor

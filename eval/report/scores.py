@@ -19,7 +19,7 @@ from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError, DataError, did_you_mean
 from medal_judges.eval.report.gate import Gate
 from medal_judges.eval.report.times import UNITS, Unit, seconds
-from medal_judges.inference.kept import kept_of
+from medal_judges.inference.metadata import metadata_of
 from medal_judges.reading.options import ReadOptions
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension, load_rubric
@@ -300,7 +300,7 @@ def _joined(
                 continue
             size["turns"][i] = len(dialogue.turns)
             size["characters"][i] = sum(len(turn.content) for turn in dialogue.turns)
-            for name, value in kept_of(dialogue, wanted).items():
+            for name, value in metadata_of(dialogue, wanted).items():
                 own[name][i] = same.setdefault(value, value) if isinstance(value, str) else value
         if len(frame) and not np.isfinite(size["turns"]).any():
             raise ConfigError(

@@ -4,46 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from medal_judges.errors import ConfigError, CoverageError, MedalError, did_you_mean
+from medal_judges.eval.report.options import Gate
+from medal_judges.eval.report.scores import Scores
 from medal_judges.stats.estimate import Estimate
-
-if TYPE_CHECKING:
-    from medal_judges.eval.report.scores import Scores
-
-Side = Literal["under", "over"]
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """Fails if the mean (or share) of ``dimension`` is ``under`` (or ``over``) its ``limit``.
-    ``asked``: the gate's name if it is not a command-line option."""
-
-    side: Side
-    dimension: str
-    limit: float
-    asked: str | None = None
-
-    @property
-    def name(self) -> str:
-        return self.asked or f"--fail-{self.side} {self.dimension}={self.limit:g}"
-
-    @classmethod
-    def parse(cls, side: Side, text: str) -> Gate:
-        """The gate of ``overall=3.5``. Raises ConfigError."""
-        name, _, number = text.rpartition("=")
-        try:
-            limit = float(number)
-        except ValueError:
-            limit = float("nan")
-        if not name or limit != limit:
-            example = "overall=3.5" if side == "under" else "unsafe=0.01"
-            raise ConfigError(
-                f"--fail-{side} {text}: expected DIMENSION=NUMBER",
-                hint=f"for example: --fail-{side} {example}",
-            )
-        return cls(side, name, limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from medal_judges.errors import ConfigError
 from medal_judges.eval.report.conversations import collect, select
 from medal_judges.eval.report.figures import ReportFigures, compute_figures
 from medal_judges.eval.report.gate import GateResult, check_gates
+from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.page import write_report
 from medal_judges.eval.report.people import Labelled, add_labels, people_section
-from medal_judges.eval.report.scores import ReportOptions, Scores, load_scores
+from medal_judges.eval.report.scores import Scores, load_scores
 from medal_judges.eval.report.tables import findings, group_table, summary_table
 from medal_judges.reading.dialogues import dialogues_of, labelled_of
 from medal_judges.reading.report import ReadingReport

@@ -9,7 +9,8 @@ from typing import Any
 
 from medal_judges.errors import ConfigError, DataError, MissingExtraError, RecordError
 from medal_judges.eval.report.figures import compute_figures
-from medal_judges.eval.report.scores import ReportOptions, Scores, load_scores
+from medal_judges.eval.report.options import ReportOptions
+from medal_judges.eval.report.scores import Scores, load_scores
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.serving.body import parse_row
 from medal_judges.models.base.judge import Judge, ScoreLevel, requests_at

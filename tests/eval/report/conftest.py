@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from tests.eval.report.support_log import write_log
 
+from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.report import Report, make_report
-from medal_judges.eval.report.scores import ReportOptions
 from medal_judges.reading.report import ReadingReport
 from medal_judges.report.progress import ProgressBar
 

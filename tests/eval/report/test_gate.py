@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from medal_judges.errors import ConfigError, CoverageError, MedalError
-from medal_judges.eval.report.gate import Gate, GateResult, check_gates
-from medal_judges.eval.report.scores import ReportOptions, Scores, load_scores
+from medal_judges.eval.report.gate import GateResult, check_gates
+from medal_judges.eval.report.options import Gate, ReportOptions
+from medal_judges.eval.report.scores import Scores, load_scores
 from medal_judges.records.judgement import Judgement
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.judgements import to_frame

@@ -18,9 +18,10 @@ from tests.pages import page_text
 
 from medal_judges.eval.report.conversations import FIRST, collect, pack, select, shortened
 from medal_judges.eval.report.figures import compute_figures
+from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.page import write_report
 from medal_judges.eval.report.report import Report
-from medal_judges.eval.report.scores import ReportOptions, Scores, load_scores
+from medal_judges.eval.report.scores import Scores, load_scores
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.records.judgement import Judgement
 from medal_judges.storage.judgements import read_judgements, to_frame

@@ -10,9 +10,10 @@ import pytest
 
 from medal_judges.errors import DataError
 from medal_judges.eval.report.figures import compute_figures
+from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.people import add_labels
 from medal_judges.eval.report.report import make_report
-from medal_judges.eval.report.scores import ReportOptions, Scores, load_scores
+from medal_judges.eval.report.scores import Scores, load_scores
 from medal_judges.reading.report import ReadingReport
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled

@@ -7,7 +7,7 @@ import pandas
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.eval.report.scores import ReportOptions
+from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.times import moment_text, period_starts
 from medal_judges.eval.report.times import seconds as seconds_of
 

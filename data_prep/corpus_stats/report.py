@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from medal_judges import __version__
@@ -28,7 +29,7 @@ from medal_judges.report.page import (
     folded,
     write_page,
 )
-from medal_judges.report.table import Cell, Heat, Row, Table
+from medal_judges.report.table import Cell, Heat, Row, Table, unique_slugs
 from medal_judges.stats.estimate import Estimate
 
 _PAIRS = "Language and chatbot"
@@ -129,10 +130,7 @@ def label_table(
         estimates = [stats.figure(subset, d).estimate for d in dimensions]
         if percent:
             estimates = [
-                Estimate(
-                    *(None if v is None else 100 * v for v in (e.value, e.low, e.high)),
-                    reason=e.reason,
-                )
+                replace(e, value=_percent(e.value), low=_percent(e.low), high=_percent(e.high))
                 for e in estimates
             ]
         return (stats.count(subset), *estimates)
@@ -149,6 +147,10 @@ def label_table(
     suffix = ", %" if percent else ""
     columns = (head, "Rows", *(stats.label(d) + suffix for d in dimensions))
     return _table(f"{what} by {head.lower()}", columns, subsets, cells, note)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
 def distribution_table(
@@ -195,7 +197,7 @@ def tries_table(stats: CorpusStatistics, head: str, subsets: Sequence[Subset]) -
         for tries in (stats.tries(subset, "first"), stats.tries(subset, "later")):
             once = tries.at_once
             row += [tries.turns, tries.mean, once if once.value is None else 100 * once.value]
-        return (*row, max(stats.tries(subset, which).most for which in ("first", "later")))  # type: ignore[arg-type]
+        return (*row, max(stats.tries(subset, which).most for which in ("first", "later")))
 
     columns = (head, "First turns", "Tries", "At once, %", "Later turns", "Tries, later",
                "At once, later, %", "Most")  # fmt: skip
@@ -347,8 +349,32 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
         (len([name for name in stats.names("chatbot") if name != NOT_STATED]), "chatbot"),
         (stats.counts["answered"], "labelled row"),
     ]
-    title = f"Statistics of {stats.name}"
-    return write_page(folder / "stats.html", title, counted(counts), page(stats))
+    sections = page(stats)
+    tables = [table for section in sections for table in _tables(section.blocks)]
+    overall = [d for d in stats.graded if d.name == OVERALL]
+    figures = {
+        "heatmaps": heat_figure(stats, [*stats.issues, *overall]),
+        "issues": issue_figure(stats),
+    }
+    levels = {stats.label(d): level_figure(stats, d) for d in stats.graded}
+    drawn = {name: figure for name, figure in levels.items() if isinstance(figure, Figure)}
+    figures |= dict(zip(unique_slugs(list(drawn)), drawn.values(), strict=True))
+    return write_page(
+        folder / "stats.html",
+        f"Statistics of {stats.name}",
+        counted(counts),
+        sections,
+        tables=dict(zip(unique_slugs([each.title for each in tables]), tables, strict=True)),
+        figures=figures,
+    )
+
+
+def _tables(blocks: Iterable[Block]) -> Iterator[Table]:
+    for block in blocks:
+        if isinstance(block, Table):
+            yield block
+        elif isinstance(block, Fold):
+            yield from _tables(block.blocks)
 
 
 def page(stats: CorpusStatistics) -> list[Section]:

@@ -39,7 +39,8 @@ def placed(
         if isinstance(members, Mapping):
             members = {key: _placed_member(member, given) for key, member in members.items()}
         return rest | {"members": members}
-    problem, hint = f"a judge of family {family!r} has no weights", f"leave --{first} out"
+    problem = f"a judge of family {family!r} has no weights, so --{first} changes nothing"
+    hint = f"leave --{first} out"
     if family in _LLM_FAMILIES:
         llm = rest.get("llm", settings.get("llm", _DEFAULT_LLM))
         if not isinstance(llm, str | Mapping):

@@ -49,9 +49,10 @@ def load_checkpoint(
     words = _folder(config.tokenizer, None) if config.tokenizer else folder
     require_data_only(folder)
     device = torch_device(config.device)
-    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
-        shape = transformers.AutoConfig.from_pretrained(folder, **local)
+        shape = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
         if shape.model_type != kind.config_class.model_type:
             raise ValueError(f"it is a {shape.model_type}, not a {kind.config_class.model_type}")
         network, loading = kind.from_pretrained(
@@ -59,7 +60,8 @@ def load_checkpoint(
             dtype=torch_dtype(config.dtype, device),
             use_safetensors=True,
             output_loading_info=True,
-            **local,
+            local_files_only=True,
+            trust_remote_code=False,
         )
         # transformers would only warn: it draws missing weights at random, and drops others.
         missing = {*loading["missing_keys"], *map(str, loading.get("mismatched_keys", ()))}
@@ -67,7 +69,9 @@ def load_checkpoint(
         if missing or spare:
             what = "missing" if missing else "left over"
             raise ValueError(f"weights are {what}: {', '.join(sorted(missing or spare)[:6])}")
-        tokenizer = transformers.AutoTokenizer.from_pretrained(words, **local)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            words, local_files_only=True, trust_remote_code=False
+        )
     except MedalError:
         raise
     except Exception as error:  # whatever a library raises for damaged files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -22,19 +22,23 @@ from medal_judges.eval.trial.edits import (
     TrialPlan,
     VersionPair,
 )
-from medal_judges.eval.trial.pairs import HALF, QualityScale, ScoredPairs, estimate, oriented, spearman
+from medal_judges.eval.trial.pairs import (
+    HALF,
+    QualityScale,
+    ScoredPairs,
+    estimate,
+    oriented,
+    spearman,
+)
 from medal_judges.eval.trial.results import Group, TrialFinding, Verdict
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.report.numbers import number
 from medal_judges.stats.correlation import (
     Floats,
-    undefined_reason,
-    weighted_spearman,
-    within_system_statistic,
 )
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import FISHER, LOGIT, PLAIN, Clusters, Scale, with_intervals
+from medal_judges.stats.intervals import PLAIN
 from medal_judges.stats.means import Sample, difference_of, mean_of, share_of
 
 _BINS = 5

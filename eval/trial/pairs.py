@@ -16,7 +16,6 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.stats.correlation import (
     Floats,
     undefined_reason,
-    weighted_spearman,
     within_system_statistic,
 )
 from medal_judges.stats.estimate import Estimate

@@ -11,8 +11,8 @@ from typing import Literal, get_args
 
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
 from medal_judges.reading.json_rows import NumberedRow
-from medal_judges.records.fields import number, text
 from medal_judges.records.rating import Scale
+from medal_judges.records.validation import number, text
 
 SpeakerRole = Literal["user", "assistant", "system", "tool"]
 # What a column can hold. ``chatbot`` and ``user`` are names (of models), ``order`` and ``time``

@@ -24,16 +24,17 @@ from medal_judges.reading.forms import (
 )
 from medal_judges.reading.grouping import Group, gathered
 from medal_judges.reading.json_rows import Fields, NumberedRow
+from medal_judges.reading.messages import read_messages
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.reading.released import is_released, line_of_released
 from medal_judges.reading.report import ReadingReport
 from medal_judges.reading.spans import chat_of_spans, conversation_of, spans_of
 from medal_judges.reading.turns import ConversationIds, chat_of_turns
 from medal_judges.records.dialogue import Dialogue, parse_dialogue
-from medal_judges.records.fields import require_valid_text
 from medal_judges.records.labelled import KNOWN_FIELDS, LabelledDialogue, parse_labelled
 from medal_judges.records.languages import UNKNOWN_LANGUAGE, language_code
 from medal_judges.records.signature import content_hash
+from medal_judges.records.validation import require_valid_text
 
 T = TypeVar("T", Dialogue, LabelledDialogue)
 P = ParamSpec("P")
@@ -286,7 +287,7 @@ def _labelled(row: Fields, options: ReadOptions, report: ReadingReport) -> Label
 def _from_messages(row: Fields, options: ReadOptions, report: ReadingReport) -> Dialogue:
     require_valid_text(row.get("meta"), "meta")
     source = row.get("source")
-    dialogue = Dialogue.from_messages(
+    dialogue = read_messages(
         row.get("messages", []),
         id=_id(row.get("id")),
         lang=_language(row.get("lang"), report),

@@ -8,13 +8,8 @@ from typing import Literal, get_args
 
 from pydantic import Field, model_validator
 
-<<<<<<< HEAD
 from medal_judges.config import Config, build_config, option, read_yaml
 from medal_judges.data_prep.perturbation.edit import LANGUAGES
-=======
-from medal_judges.config import Config, build_config, read_yaml
-from medal_judges.data_prep.perturbation.edit import LANGUAGES
->>>>>>> main
 from medal_judges.eval.trial.results import Verdict
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.stats.estimate import Estimate

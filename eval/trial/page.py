@@ -223,8 +223,14 @@ def _detail_tables(result: TrialResult) -> Iterator[Table]:
         findings = [f for f in result.findings if f.group == group]
         names = [n for n in _COLUMNS[group] if any(n in f.figures for f in findings)]
         rows: list[Row] = [
-            (_spaced(f.check), _light(f), *map(f.figures.get, names))
-            + (f.pairs, f.conversations, f.what)
+            (
+                _spaced(f.check),
+                _light(f),
+                *map(f.figures.get, names),
+                f.pairs,
+                f.conversations,
+                f.what,
+            )
             for f in findings
         ]
         shown = [_NAMES[name] for name in names]

@@ -16,6 +16,7 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.stats.correlation import (
     Floats,
     undefined_reason,
+    weighted_spearman,
     within_system_statistic,
 )
 from medal_judges.stats.estimate import Estimate
@@ -158,4 +159,4 @@ def estimate(
 def spearman(one: Floats, two: Floats, groups: Sequence[str]) -> Estimate:
     if (reason := undefined_reason(one, two)) is not None:
         return Estimate(None, reason=reason)
-    return estimate(lambda w: float(weightedspearman(one, two, w[None])[0]), groups, FISHER)
+    return estimate(lambda w: float(weighted_spearman(one, two, w[None])[0]), groups, FISHER)

@@ -65,7 +65,7 @@ def _side_by_side(one: Dialogue, other: Dialogue) -> tuple[list[dict[str, Any]],
     turns = list(zip(*padded, strict=True))
     changed = [i for i, (before, after) in enumerate(turns) if before != after]
     rows, last = [], -1
-    for i in sorted({j for i in changed for j in (i - 1, i, i + 1) if 0 <= j < count}):
+    for i in sorted({j for k in changed for j in (k - 1, k, k + 1) if 0 <= j < count}):
         before, after = turns[i]
         left, right = marked(before and before.content, after and after.content)
         role = next(turn.role for turn in (after, before) if turn is not None)

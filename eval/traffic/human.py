@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from medal_judges.errors import DataError, did_you_mean
-from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
+from medal_judges.eval.benchmark.plots import calibration_panel
+from medal_judges.eval.metaeval.metaeval import evaluate
 from medal_judges.eval.metaeval.results import ResultRow
-from medal_judges.eval.page.plots import calibration_panel
 from medal_judges.eval.traffic.figures import TrafficFigures
 from medal_judges.eval.traffic.reading import mark_of
 from medal_judges.eval.traffic.tables import is_share, ordered, shown
@@ -170,7 +170,8 @@ def _result(
     return evaluate(
         rows,
         [judgements[place] for place in places],
-        ComparedDimension(sample.name, name),
+        name,
+        set_name=sample.name,
         judge="judge",
         signature=next(iter(traffic.signatures)),
         judge_scale=None if name in traffic.assumed else (dimension.low, dimension.high),

@@ -8,7 +8,7 @@ import pytest
 
 from medal_judges.errors import ConfigError, DataError, RecordError
 from medal_judges.eval.benchmark.config import SetConfig
-from medal_judges.eval.benchmark.sets import BenchmarkSet, load_set
+from medal_judges.eval.benchmark.run import BenchmarkSet, load_set
 from medal_judges.records.languages import language_code, load_languages
 from medal_judges.training.config import DataEntry
 from medal_judges.training.rows.rows import load_entry

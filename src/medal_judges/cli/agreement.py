@@ -67,7 +67,7 @@ def agreement(
 
 
 def _facts(rows: list[LabelledDialogue]) -> list[tuple[str, str]]:
-    from medal_judges.eval.benchmark.sets import data_hash
+    from medal_judges.eval.benchmark.run import data_hash
     from medal_judges.stats.intervals import METHOD
 
     facts = [("Rows", str(len(rows))), ("Data", data_hash(rows))]

@@ -149,7 +149,7 @@ def test_under_the_floor_is_marked_and_has_no_number(html: str) -> None:
     row = replace(row, metrics={"spearman": Estimate(0.7777)})
     page = render(Benchmark("t", [row]))
     assert "0.78" not in page and "under floor" in page
-    assert "coverage 97.9% is under the floor of 98%" in page
+    assert "coverage 97.9% is below the minimum of 98%" in page
     assert "0.78" in render(Benchmark("t", [replace(row, scored=980)]))
     assert "under floor" in html
 

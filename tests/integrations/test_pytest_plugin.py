@@ -97,7 +97,7 @@ def test_the_option_comes_before_the_setting(
     done.assert_outcomes(errors=1)
     done.stdout.fnmatch_lines(["*no judge 'lenght'*", "*did you mean 'length'?*"])
     done = pytester.runpytest_subprocess(*run, "--medal-judge", "length", "--medal-max-cost", "0.5")
-    done.stdout.fnmatch_lines(["*asks no language model"])
+    done.stdout.fnmatch_lines(["*uses no language model"])
 
 
 def test_a_turn_is_named_and_an_issue_has_a_most() -> None:

@@ -75,17 +75,11 @@ def read_dialogues(
 
 
 def read_labelled(
-    source: Source,
-    *,
-    format: str | None = None,
-    columns: dict[str, Any] | str | Path | None = None,
-    assistant: str | None = None,
-    reading: ReadingReport | None = None,
+    source: Source, *, reading: ReadingReport | None = None, **options: Any
 ) -> Iterator[LabelledDialogue]:
-    """Streams labelled dialogues as ``read_dialogues`` does dialogues. Labels are those of the
-    row's ``labels`` and of the label columns of the column map; a row can have none."""
-    options = ReadOptions(format=format, columns=columns, assistant=assistant)
-    return labelled_of(source, options, reading)
+    """Streams labelled dialogues; ``options`` are those of ``read_dialogues``. Labels are those of
+    the row's ``labels`` and of the label columns of the column map; a row can have none."""
+    return labelled_of(source, ReadOptions(**options), reading)
 
 
 def dialogues_of(

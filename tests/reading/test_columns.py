@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from medal_judges.eval.benchmark.sets import BenchmarkSet, load_set
+from medal_judges.eval.benchmark.run import BenchmarkSet, load_set
 from typer.testing import CliRunner
 
 from medal_judges.cli import app

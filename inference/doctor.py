@@ -65,7 +65,7 @@ def machine_facts() -> Iterator[Fact]:
     from huggingface_hub import get_token
     from huggingface_hub.constants import HF_HUB_CACHE, HF_HUB_OFFLINE
 
-    from medal_judges.models.encoder.precision import reports_bf16
+    from medal_judges.models.device import has_bf16
     from medal_judges.storage.files import cache_folder, data_folder
 
     yield "python", f"{platform.python_version()} ({sys.platform})"
@@ -75,7 +75,7 @@ def machine_facts() -> Iterator[Fact]:
             yield package, version(package)
         except PackageNotFoundError:
             yield package, "not installed"
-    bf16 = "multiplies bf16" if reports_bf16(torch.device("cpu")) else "no bf16"
+    bf16 = "multiplies bf16" if has_bf16(torch.device("cpu")) else "no bf16"
     yield "cpu", f"{os.cpu_count()} cores, torch uses {torch.get_num_threads()}, {bf16}"
     if not torch.cuda.is_available():
         yield "cuda", "none: judges run on the CPU"

@@ -42,7 +42,7 @@ def load_local(config: TransformersLLM) -> LanguageModel:
     path, revision = model_path(config.model), config.revision
     if config.bin_weights:
         path, revision = str(converted_bin(path, revision)), None
-    dtype = torch_dtype(config.dtype or ("fp32" if device.type == "cpu" else "bf16"))
+    dtype = torch_dtype(config.dtype or ("fp32" if device.type == "cpu" else "bf16"), device)
     try:
         network, tokenizer = _loaded(path, revision, dtype)
         weights = files_hash(weights_folder(path, revision))

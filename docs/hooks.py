@@ -25,7 +25,7 @@ from medal_judges.shipped import about, shipped_names
 # Title of a page -> the names on it, by what they are for; every public name stands on one.
 PYTHON = {
     "Dialogues and labels": ["Dialogue", "Turn", "Dimension", "Rating", "LabelledDialogue"],
-    "Reading files": ["read_dialogues", "read_judgements"],
+    "Reading files": ["read_dialogues", "read_messages", "read_judgements"],
     "Judges": ["Judge"],
     "Judgements": ["Judgement", "Judgements", "Signature"],
     "Scoring files": ["score_file", "ScoreOptions"],

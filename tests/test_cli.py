@@ -74,7 +74,11 @@ def test_a_command_that_is_misspelt_is_named() -> None:
 
 
 def test_an_error_names_a_page_of_the_docs_that_is_there() -> None:
-    for name in ("client", "data_prep.annotation.answers", "inference.serving.limits"):
+    for name in (
+        "inference.serving.client",
+        "data_prep.annotation.answers",
+        "inference.serving.limits",
+    ):
         importlib.import_module(f"medal_judges.{name}")
     for name in ("models.llm.cost", "models.llm.server.errors"):
         importlib.import_module(f"medal_judges.{name}")

@@ -15,7 +15,6 @@ import pytest
 from medal_judges import Judgement, Judgements, read_judgements
 from medal_judges.errors import ConfigError, DataError, MissingExtraError, RecordError
 from medal_judges.records.contributions import Contributions
-from medal_judges.records.details import Details
 from medal_judges.storage.judgement_files import is_table
 
 HOSTILE = (
@@ -56,7 +55,7 @@ def random_judgement(draw: random.Random, number: int) -> Judgement:
         contributions=maybe({"overall": Contributions((0.5, number_of()), 3.0)}, {}),
         transient=draw.random() < 0.5,
         details=maybe(
-            {"overall": Details(value=number_of(), interval=maybe((1.5, number_of()), ()))}, {}
+            {"overall": {"value": number_of()} | maybe({"interval": [1.5, number_of()]}, {})}, {}
         ),
         unknown_language=maybe("fi"),
         meta={
@@ -167,7 +166,7 @@ def test_a_data_frame_has_typed_columns(monkeypatch: pytest.MonkeyPatch) -> None
         {"overall": None, "unsafe": 0.5},
         turn=3,
         distributions={"unsafe": (0.5, 0.5)},
-        details={"unsafe": Details(interval=(0.2, 0.8))},
+        details={"unsafe": {"interval": [0.2, 0.8]}},
         meta={},
     )
     judgements = Judgements([PLAIN, second])

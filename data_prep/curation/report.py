@@ -15,7 +15,7 @@ from medal_judges.report.console import print_tables
 from medal_judges.report.numbers import number
 from medal_judges.report.page import Block, Fold, Section, facts_section, render_page
 from medal_judges.report.table import Cell, Heat, Table, write_csv
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
 
 FACTORS = {"category": "Issues", "level": "Overall score", "chatbot": "Chatbots", "user": "Users"}

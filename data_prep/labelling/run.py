@@ -31,6 +31,7 @@ from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_f
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import labelled_of
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
+from medal_judges.reading.report import ReadingReport
 from medal_judges.records.dialogue import ROLES, Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
@@ -90,7 +91,7 @@ class LabellingRun:
         return summary, report
 
     def _rows(self) -> Iterator[LabelledDialogue]:
-        return labelled_of(self.file, self.chats)
+        return labelled_of(self.file, self.chats, ReadingReport(keep=0))
 
     def _checks(self) -> Iterator[Judgement] | None:
         return None if self.user_judge is None else read_judgements(self.out / USERS)

@@ -21,9 +21,9 @@ from medal_judges.data_prep.sources.fed import FED
 from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.errors import DataError, RecordError
 from medal_judges.records.dialogue import Dialogue, Role, Turn
-from medal_judges.records.fields import number
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import Scale, mean, rescale
+from medal_judges.records.validation import number
 
 # Dimension of DSTC-12 -> what it is the average of; `depth` is FED's name for topic depth.
 # Overall is not in Table 2; section 3.2 has it in both sources, so it maps to itself.

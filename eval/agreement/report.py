@@ -14,7 +14,7 @@ from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.numbers import interval, label, number
 from medal_judges.report.page import Section, counted, facts_section, render_page
 from medal_judges.report.table import Cell, Heat, Row, Table, write_csv
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
 
 _PERCENT = (

@@ -22,7 +22,7 @@ from medal_judges.report.page import (
 )
 from medal_judges.report.png import write_png
 from medal_judges.report.table import Cell, IntervalBar, PValue, Row, Table, slug, write_csv
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.systems import SystemDifference
 from medal_judges.storage.files import atomic_write
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from medal_judges.eval.metaeval.cascade import COSTS
+from medal_judges.eval.metaeval.results import CascadeCurve, Disagreement, ResultRow
 from medal_judges.eval.metaeval.system_level import SystemAgreement
 from medal_judges.eval.page.arrangement import Arrangement, primary_metric
 from medal_judges.eval.page.plots import bins
 from medal_judges.report.table import unique_slugs, write_csv
-from medal_judges.stats.results import CascadeCurve, Disagreement, Estimate, ResultRow
+from medal_judges.stats.estimate import Estimate
 
 Line = Sequence[object]
 _ROW = ("judge", "set", "level", "dimension", "kind")

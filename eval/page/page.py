@@ -7,6 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from medal_judges.eval.metaeval.results import Disagreement
 from medal_judges.eval.page.arrangement import Arrangement, Benchmark
 from medal_judges.eval.page.csv_tables import write_tables
 from medal_judges.eval.page.leaderboard import (
@@ -38,7 +39,6 @@ from medal_judges.report.page import (
 )
 from medal_judges.report.png import write_png
 from medal_judges.report.svg import rank_svg
-from medal_judges.stats.results import Disagreement
 from medal_judges.storage.files import atomic_write
 
 _LONG = 40  # rows from which on a further table is folded

@@ -46,7 +46,7 @@ from medal_judges.report.page import (
 )
 from medal_judges.report.png import write_png
 from medal_judges.report.table import Table, unique_slugs
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
 
 _PACKAGE = "medal_judges.eval.traffic"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from medal_judges.eval.trial.results import TRIAL_NAME, TrialResult
 from medal_judges.eval.trial.tables import (
     bounds_table,
     check_table,
@@ -32,7 +33,6 @@ from medal_judges.report.page import (
 )
 from medal_judges.report.table import Table
 from medal_judges.stats.intervals import METHOD
-from medal_judges.stats.trial_results import TRIAL_NAME, TrialResult
 from medal_judges.storage.files import atomic_write
 
 PAGE_NAME = "trial.html"

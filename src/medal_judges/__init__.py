@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from medal_judges.inference.scoring import score_file as score_file
     from medal_judges.models.base.judge import Judge as Judge
     from medal_judges.reading.dialogues import read_dialogues as read_dialogues
+    from medal_judges.reading.messages import read_messages as read_messages
     from medal_judges.records.dialogue import Dialogue as Dialogue
     from medal_judges.records.dialogue import Turn as Turn
     from medal_judges.records.dimension import Dimension as Dimension
@@ -53,6 +54,7 @@ _MODULES = {
     "models.base.judge": ["Judge"],
     "records.rating": ["Rating"],
     "reading.dialogues": ["read_dialogues"],
+    "reading.messages": ["read_messages"],
     "records.signature": ["Signature"],
     "training.run": ["train"],
 }

@@ -42,7 +42,6 @@ COMMANDS = {
     "train": "train --config TRAIN --out OUT",
     "benchmark": "benchmark --config BENCHMARK --out OUT",
     "seeds": "data seeds --n 200 --out OUT.jsonl",
-    "usage": "followup-usage a=USAGE --out OUT.csv",
     "configs": "configs copy train/quickstart --out OUT.yaml",
 }
 # Those that read IN, what is in it being somebody else's.
@@ -80,7 +79,6 @@ class Files:
             "MORE": self._lines("more.jsonl", more),
             "SCORES": self._scores("scores.jsonl", 0.0, rows),
             "SCORES2": self._scores("scores2.jsonl", 0.3, rows, "e"),
-            "USAGE": self._lines("usage.jsonl", map(self._usage, range(rows))),
             "PROJECT": folder / "project",
             "FILLED": folder / "filled.xlsx",
             "TRAIN": folder / "train.yaml",
@@ -149,13 +147,6 @@ class Files:
             for n in range(rows)
         )
         return self._lines(name, made)
-
-    @staticmethod
-    def _usage(number: int) -> dict[str, Any]:
-        answer = {"selected": 1, "follow_ups": ["Tell me more!"], "unread_runs": 0}
-        return {"id": f"d{number}", "judge": "judge:t", "scores": {"overall": 2.0}} | {
-            "details": {"overall": answer}
-        }
 
 
 def medal(*words: object) -> str:

@@ -14,20 +14,20 @@ from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
 from medal_judges.cli import data_plant
-from medal_judges.data_prep.perturbation.edit import CannotInject
+from medal_judges.data_prep.perturbation.edit import (
+    LANGUAGES,
+    SPLITS,
+    CannotInject,
+    Donors,
+    entries,
+    variants,
+)
 from medal_judges.data_prep.perturbation.injection import (
     ISSUES,
     STRENGTHS,
     InjectionCounts,
     inject,
     injected_set,
-)
-from medal_judges.data_prep.perturbation.material import (
-    LANGUAGES,
-    SPLITS,
-    Donors,
-    entries,
-    variants,
 )
 from medal_judges.errors import ConfigError
 from medal_judges.reading.dialogues import read_labelled

@@ -14,12 +14,12 @@ from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.metaeval.alignment import align
 from medal_judges.eval.metaeval.cascade import cascade_curve
 from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
+from medal_judges.eval.metaeval.results import CascadeCurve
 from medal_judges.eval.page.arrangement import Arrangement, Benchmark
 from medal_judges.eval.page.page import render
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.stats.results import CascadeCurve
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 

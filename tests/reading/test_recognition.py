@@ -80,7 +80,7 @@ def test_a_format_overrides_the_content(tmp_path: Path) -> None:
     assert read(log)[1].forms == {} and read(log, format="csv+prompts")[0] == ["a"]
     for wrong in ("csw", "csv+parquet", "openai+turns"):
         with pytest.raises(ConfigError):
-            ReadOptions(wrong)
+            ReadOptions(format=wrong)
     with pytest.raises(ConfigError, match="did you mean 'parquet'"):
         read(path, format="parket")
 

@@ -65,11 +65,6 @@ JOBS = {
             "Check this machine, a saved judge or a language model.",
             "medal doctor runs/mine",
         ),
-        "export": Command(
-            "export",
-            "Write a judge as a plain model of transformers.",
-            "medal export runs/plain --out model",
-        ),
         "push": Command(
             "push", "Upload a saved judge to the Hub.", "medal push runs/mine ORG/NAME"
         ),
@@ -94,11 +89,6 @@ JOBS = {
             "agreement",
             "How well annotators agree with one another.",
             "medal agreement fed:dialogue --out agreement",
-        ),
-        "followup-usage": Command(
-            "followup_usage",
-            "Which follow-ups DIET's selection chose.",
-            "medal followup-usage fed=scores.jsonl",
         ),
     },
     "Make data": {

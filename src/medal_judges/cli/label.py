@@ -21,6 +21,7 @@ from medal_judges.inference.progress import show_kept
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import dialogues_of, labelled_of
 from medal_judges.reading.options import ReadOptions
+from medal_judges.reading.report import ReadingReport
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.storage.files import only_run_in, require_other_file
 
@@ -139,7 +140,7 @@ def _estimate(file: str, chats: ReadOptions, judges: Sequence[Judge]) -> None:
         if counting_model(judge) is None:
             typer.echo(f"{what}: by a judge that asks no language model")
             continue
-        counted = dry_run(dialogues_of(file, chats), judge)
+        counted = dry_run(dialogues_of(file, chats, ReadingReport(keep=0)), judge)
         costs.append(counted.estimate.money)
         typer.echo(f"{what}: {counted.text()}")
     known = [cost for cost in costs if cost is not None]

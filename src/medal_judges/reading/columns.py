@@ -11,8 +11,8 @@ from typing import Literal, get_args
 
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
 from medal_judges.reading.json_rows import NumberedRow
-from medal_judges.records.fields import number, text
 from medal_judges.records.rating import Scale
+from medal_judges.records.validation import number, text
 
 SpeakerRole = Literal["user", "assistant", "system", "tool"]
 # What a column can hold. ``chatbot`` and ``user`` are names (of models), ``order`` and ``time``
@@ -197,15 +197,6 @@ def read_columns(path: str | Path) -> ColumnMap:
     if not isinstance(loaded, Mapping):
         raise ConfigError(f"column map {path}: expected a mapping such as id: conversation_id")
     return parse_columns(loaded)
-
-
-def as_columns(columns: ColumnMap | Mapping[str, object] | str | Path | None) -> ColumnMap:
-    """A ColumnMap as it is, of a mapping, or of a YAML file's path."""
-    if columns is None:
-        return NO_COLUMNS
-    if isinstance(columns, ColumnMap):
-        return columns
-    return read_columns(columns) if isinstance(columns, str | Path) else parse_columns(columns)
 
 
 def missing_column(column: str, there: Sequence[str], where: str) -> ConfigError:

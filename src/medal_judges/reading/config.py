@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import model_validator
 
 from medal_judges.config import Config
-from medal_judges.reading.columns import parse_columns
 from medal_judges.reading.options import ReadOptions
 
 
@@ -26,7 +25,7 @@ class ChatFileConfig(Config):
     @property
     def read_options(self) -> ReadOptions:
         """How the file is read. A bad row is an error: nobody should learn from half a file."""
-        return ReadOptions(self.format, parse_columns(self.columns), self.assistant)
+        return ReadOptions(format=self.format, columns=dict(self.columns), assistant=self.assistant)
 
     @model_validator(mode="after")
     def _can_be_read(self) -> ChatFileConfig:

@@ -12,7 +12,6 @@ from medal_judges.errors import DataError, RecordError
 from medal_judges.reading.columns import (
     ColumnMap,
     SeenColumns,
-    as_columns,
 )
 from medal_judges.reading.containers import CONTAINERS, TABLES, Container, open_container
 from medal_judges.reading.forms import (
@@ -25,16 +24,17 @@ from medal_judges.reading.forms import (
 )
 from medal_judges.reading.grouping import Group, gathered
 from medal_judges.reading.json_rows import Fields, NumberedRow
+from medal_judges.reading.messages import read_messages
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.reading.released import is_released, line_of_released
 from medal_judges.reading.report import ReadingReport
 from medal_judges.reading.spans import chat_of_spans, conversation_of, spans_of
 from medal_judges.reading.turns import ConversationIds, chat_of_turns
 from medal_judges.records.dialogue import Dialogue, parse_dialogue
-from medal_judges.records.fields import require_valid_text
 from medal_judges.records.labelled import KNOWN_FIELDS, LabelledDialogue, parse_labelled
 from medal_judges.records.languages import UNKNOWN_LANGUAGE, language_code
 from medal_judges.records.signature import content_hash
+from medal_judges.records.validation import require_valid_text
 
 T = TypeVar("T", Dialogue, LabelledDialogue)
 P = ParamSpec("P")
@@ -46,7 +46,7 @@ def read_dialogues(
     source: Source,
     *,
     format: str | None = None,
-    columns: ColumnMap | Mapping[str, object] | str | Path | None = None,
+    columns: dict[str, Any] | str | Path | None = None,
     assistant: str | None = None,
     reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
@@ -55,7 +55,7 @@ def read_dialogues(
 
     What it is is seen by its content; ``format`` overrides that (``csv``, ``openai``,
     ``csv+turns``). ``columns`` says which column is what, where names are others than usual: a
-    mapping (``{"id": "ticket", "role": "who"}``), a YAML file of one, or a ColumnMap.
+    mapping (``{"id": "ticket", "role": "who"}``) or a YAML file of one.
     ``assistant`` names who is judged where several answer. Missing ids are made of the content,
     ids that an earlier row has are numbered (``id#2``). Labels are passed over.
 
@@ -69,7 +69,7 @@ def read_dialogues(
     >>> next(read_dialogues([{"id": "d3", "messages": said}])).turns[1].content
     'Hello!'
     """
-    options = ReadOptions(format, as_columns(columns), assistant)
+    options = ReadOptions(format=format, columns=columns, assistant=assistant)
     return dialogues_of(source, options, reading)
 
 
@@ -77,13 +77,13 @@ def read_labelled(
     source: Source,
     *,
     format: str | None = None,
-    columns: ColumnMap | Mapping[str, object] | str | Path | None = None,
+    columns: dict[str, Any] | str | Path | None = None,
     assistant: str | None = None,
     reading: ReadingReport | None = None,
 ) -> Iterator[LabelledDialogue]:
     """Stream labelled dialogues, as ``read_dialogues`` does dialogues. Labels are those of the
     row's ``labels`` and of the columns that the column map names as labels; none is no error."""
-    options = ReadOptions(format, as_columns(columns), assistant)
+    options = ReadOptions(format=format, columns=columns, assistant=assistant)
     return labelled_of(source, options, reading)
 
 
@@ -91,15 +91,15 @@ def dialogues_of(
     source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
 ) -> Iterator[Dialogue]:
     """``read_dialogues`` with its options as one object; columns of labels need not be there."""
-    options = replace(options, columns=replace(options.columns, labels=()))
-    return _ChatReader(source, options, reading).each(_dialogue)
+    columns = replace(options.column_map, labels=())
+    return _ChatReader(source, options, columns, reading).each(_dialogue)
 
 
 def labelled_of(
     source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
 ) -> Iterator[LabelledDialogue]:
     """``read_labelled`` with its options as one object."""
-    return _ChatReader(source, options, reading).each(_labelled)
+    return _ChatReader(source, options, options.column_map, reading).each(_labelled)
 
 
 @dataclass(slots=True)
@@ -109,6 +109,7 @@ class _ChatReader:
 
     source: Source
     options: ReadOptions
+    columns: ColumnMap
     reading: ReadingReport | None
     report: ReadingReport = field(init=False)  # what is counted where nobody asks for it
     path: str = field(init=False)
@@ -116,8 +117,6 @@ class _ChatReader:
     form: str | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        if self.reading is None and not self.options.strict:
-            self.reading = ReadingReport()
         self.report = self.reading or ReadingReport()
         self.path = str(self.source) if isinstance(self.source, str | Path) else _LIST
 
@@ -153,7 +152,7 @@ class _ChatReader:
         if self.reading is None and self.path == _LIST:
             raise error
         problem = DataError(self.path, number, error.message, hint=self._hint())
-        if self.reading is None or self.reading.strict:
+        if self.reading is None or self.reading.strict or self.options.strict:
             raise problem from error
         self.reading.add(problem)
 
@@ -168,7 +167,7 @@ class _ChatReader:
 
     def _chats(self, rows: Iterator[NumberedRow]) -> Iterator[tuple[int, Any]]:
         """(Number, row in one form or what is wrong with it) of each chat."""
-        checked = SeenColumns(self.options.columns, self.path, self.kind in TABLES).checked(rows)
+        checked = SeenColumns(self.columns, self.path, self.kind in TABLES).checked(rows)
         for number, record in checked:
             if isinstance(record, RecordError):
                 yield number, record
@@ -181,14 +180,14 @@ class _ChatReader:
             if form in GROUPED:
                 yield from self._grouped(form, number, record, checked)
                 return
-            yield number, _tried(normal_row, record, form, self.options.columns)
+            yield number, _tried(normal_row, record, form, self.columns)
 
     def _form(self, record: object) -> str | None:
         if self.options.form is not None:
             return self.options.form
         if self.kind == "text":
             return "transcript"
-        found = form_of(record, self.options.columns)
+        found = form_of(record, self.columns)
         if found is None and isinstance(record, Mapping) and self.form not in GROUPED:
             return self.form
         return self.form if any({found, self.form} <= each for each in ALIKE) else found
@@ -198,7 +197,7 @@ class _ChatReader:
     ) -> Iterator[tuple[int, Any]]:
         """The chats of rows that belong together, from ``record`` on. Rows that are bad by
         themselves are counted when they are read, before the first chat."""
-        columns = self.options.columns
+        columns = self.columns
         ids = ConversationIds(columns) if form == "turns" else None
 
         def keyed() -> Iterator[tuple[str, int, object]]:
@@ -288,7 +287,7 @@ def _labelled(row: Fields, options: ReadOptions, report: ReadingReport) -> Label
 def _from_messages(row: Fields, options: ReadOptions, report: ReadingReport) -> Dialogue:
     require_valid_text(row.get("meta"), "meta")
     source = row.get("source")
-    dialogue = Dialogue.from_messages(
+    dialogue = read_messages(
         row.get("messages", []),
         id=_id(row.get("id")),
         lang=_language(row.get("lang"), report),

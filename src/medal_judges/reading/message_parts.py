@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from medal_judges.errors import RecordError
-from medal_judges.records.fields import text
+from medal_judges.records.validation import text
 
 Kind = Literal["text", "gap", "thinking", "call", "result"]
 _TEXT = ("text", "input_text", "output_text", "refusal", "summary_text")

@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,11 +25,14 @@ from typing import Any, Literal
 from medal_judges.errors import RecordError
 from medal_judges.reading.message_parts import MessagePart, call_of, is_item, joined, parts_of
 from medal_judges.reading.tool_notes import ToolNotes
-from medal_judges.records.fields import text
+from medal_judges.records.dialogue import SYSTEM_PROMPT, Dialogue, Turn, parse_id
+from medal_judges.records.languages import language_code
+from medal_judges.records.signature import content_hash
+from medal_judges.records.validation import text
 
 Speaker = Literal["user", "assistant"]
 MessageRole = Literal["user", "assistant", "system", "tool", "call"]
-SYSTEM_PROMPT, TOOLS = "system_prompt", "tools"  # keys of Dialogue.context
+TOOLS = "tools"  # key of Dialogue.context
 # What loaders and logs call those who speak, in lower case. ``call``: ShareGPT's tool calls.
 ROLE_WORDS: Mapping[str, MessageRole] = {
     **dict.fromkeys(("user", "human", "customer", "client", "visitor", "prompter"), "user"),
@@ -68,6 +72,57 @@ class _ReadMessage:
     @property
     def text(self) -> str:
         return joined(self.parts)
+
+
+def read_messages(
+    messages: Sequence[Mapping[str, object]],
+    *,
+    id: str | None = None,
+    lang: object = None,
+    source: str | None = None,
+    models: Mapping[str, str | None] | None = None,
+    context: Mapping[str, Any] | None = None,
+    meta: Mapping[str, Any] | None = None,
+    assistant: str | None = None,
+    folded: Counter[str] | None = None,
+) -> Dialogue:
+    """The dialogue of a chat's messages: OpenAI, Anthropic blocks, OpenTelemetry, Gemini.
+
+    What is not text of user or assistant is treated as messages.py says: system prompts to
+    ``context``, tools as notes there, images as marked gaps, thinking and empty turns left out,
+    runs of one speaker merged; ``folded`` counts it. Without ``id`` it is a hash of the turns.
+    ``assistant`` names who is judged where several answer. Raises RecordError that names the
+    message (``messages[3].role``).
+
+    >>> from medal_judges import read_messages
+    >>> call = {"function": {"name": "search", "arguments": '{"q": "bus"}'}}
+    >>> dialogue = read_messages([
+    ...     {"role": "system", "content": "You help travellers."},
+    ...     {"role": "user", "content": "When does the bus leave?"},
+    ...     {"role": "assistant", "content": None, "tool_calls": [call]},
+    ...     {"role": "tool", "content": '["9:00", "9:30"]'},
+    ...     {"role": "assistant", "content": [{"type": "text", "text": "At nine."}]},
+    ... ])
+    >>> [turn.content for turn in dialogue.turns]
+    ['When does the bus leave?', 'At nine.']
+    >>> dialogue.context["tools"]
+    [{'turn': 1, 'note': '[tool search({"q": "bus"}): 2 results]'}]
+    """
+    models, context = dict(models or {}), dict(context or {})
+    chat = fold_messages(messages, assistant=assistant, folded=folded)
+    if chat.name is not None:
+        known = models.get("assistant") or chat.name
+        models["assistant"] = known
+        if assistant is not None and known != assistant:
+            raise RecordError("models.assistant", f"the assistant {assistant!r}", known)
+    prompts = [context.get(SYSTEM_PROMPT), chat.context.get(SYSTEM_PROMPT)]
+    context |= chat.context
+    if all(prompts):  # the row's own and the messages'
+        context[SYSTEM_PROMPT] = "\n".join(map(str, prompts))
+    turns = tuple(Turn(speaker, said) for speaker, said in chat.turns)
+    code = sys.intern(language_code(lang))
+    name = content_hash(chat.turns) if id is None else parse_id(id)
+    return Dialogue(name, turns, code, source, models, context, meta or {})
 
 
 def fold_messages(

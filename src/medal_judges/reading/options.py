@@ -1,42 +1,88 @@
-"""ReadOptions: how a file of chats is to be read, where its content does not say."""
+"""ReadOptions: how to read a file of chats if its content does not say."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
+from pydantic import model_validator
+
+from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError, did_you_mean
-from medal_judges.reading.columns import NO_COLUMNS, ColumnMap
+from medal_judges.reading.columns import ColumnMap, parse_columns, read_columns
 from medal_judges.reading.containers import CONTAINERS
 from medal_judges.reading.forms import FORMS
 
+_PANEL = "Reading (docs/howto/formats.md)"
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """``format``: a container (``csv``), a form of rows (``openai``), or both (``csv+turns``); None
-    where the content says it. ``assistant``: who is judged where several answer in one chat.
-    ``strict``: a bad row is an error, unless a ReadingReport counts it; else it is left out.
 
-    Raises ConfigError for a format that is not known.
+class ReadOptions(Config):
+    """``columns`` is a mapping, or a YAML file of one; ``column``, ``label`` and ``role`` add to
+    it. ``strict``: the first bad row is an error, even if a ReadingReport could count it.
+
+    Raises ConfigError for an unknown format and for a wrong column map.
     """
 
-    format: str | None = None
-    columns: ColumnMap = NO_COLUMNS
-    assistant: str | None = None
-    strict: bool = True
+    format: str | None = option(
+        None,
+        help="What the file is if its content does not say: csv, openai, csv+turns.",
+        panel=_PANEL,
+    )
+    column: tuple[str, ...] = option(
+        (),
+        metavar="FIELD=COLUMN",
+        help="Column that holds a field: id=ticket, role=speaker, ...; may be repeated.",
+        panel=_PANEL,
+    )
+    columns: Path | dict[str, Any] | None = option(
+        None, help="YAML of columns, roles and labels.", panel=_PANEL
+    )
+    label: tuple[str, ...] = option(
+        (),
+        metavar="COLUMN=DIMENSION[:LOW..HIGH]",
+        help="Column of human ratings, with its scale; may be repeated.",
+        panel=_PANEL,
+    )
+    role: tuple[str, ...] = option(
+        (),
+        metavar="WORD=ROLE",
+        help="Role that a speaker's name means: Kunde=user; may be repeated.",
+        panel=_PANEL,
+    )
+    assistant: str | None = option(
+        None, help="Assistant to score if a chat has several.", panel=_PANEL
+    )
+    strict: bool = option(
+        False,
+        help="Stop at the first bad row instead of skipping, counting and listing it.",
+        panel=_PANEL,
+    )
 
-    def __post_init__(self) -> None:
-        self._words()
+    @model_validator(mode="after")
+    def _check(self) -> ReadOptions:
+        _ = self._words, self.column_map
+        return self
+
+    @cached_property
+    def column_map(self) -> ColumnMap:
+        """All of ``columns``, ``column``, ``label`` and ``role``."""
+        stated = parse_columns(self.column, labels=self.label, roles=self.role)
+        if isinstance(self.columns, Path):
+            return read_columns(self.columns).updated(stated)
+        return parse_columns(self.columns or {}).updated(stated)
 
     @property
     def container(self) -> str | None:
-        """The container of ``format``; None where it names none."""
-        return next((word for word in self._words() if word in CONTAINERS), None)
+        """The container that ``format`` names; None if it names none."""
+        return next((word for word in self._words if word in CONTAINERS), None)
 
     @property
     def form(self) -> str | None:
-        """The form of rows of ``format``; None where it names none."""
-        return next((word for word in self._words() if word in FORMS), None)
+        """The form of rows that ``format`` names; None if it names none."""
+        return next((word for word in self._words if word in FORMS), None)
 
+    @cached_property
     def _words(self) -> list[str]:
         words = self.format.lower().split("+") if self.format else []
         known = [*CONTAINERS, *FORMS]
@@ -48,6 +94,12 @@ class ReadOptions:
         if sum(word in CONTAINERS for word in words) > 1 or sum(w in FORMS for w in words) > 1:
             raise ConfigError(f"format {self.format!r}: at most one kind of file and one of rows")
         return words
+
+
+class ReadOptionsWithoutLabels(ReadOptions):
+    """ReadOptions of a command that reads no ratings: no --label on the command line."""
+
+    label: tuple[str, ...] = ()
 
 
 DEFAULT_READING = ReadOptions()

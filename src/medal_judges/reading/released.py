@@ -16,9 +16,9 @@ from typing import Any, TypeGuard
 
 from medal_judges.errors import RecordError
 from medal_judges.records.dimension import load_rubric
-from medal_judges.records.fields import mapping, text
 from medal_judges.records.languages import language_code
 from medal_judges.records.signature import content_hash
+from medal_judges.records.validation import mapping, text
 
 RELEASED_FORM = "medal-released"
 OVERALL_KEY = "overall_quality_rating"  # Table 11's key for what this project calls overall

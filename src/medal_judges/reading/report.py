@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from medal_judges.errors import CoverageError, DataError
+from medal_judges.reading.options import ReadOptions
 from medal_judges.records.foreign_text import visible
+from medal_judges.storage.files import require_other_file
 from medal_judges.storage.jsonl import open_text, to_line
 
 # What differs from row to row in a problem: an index, a place in the text, the value.
@@ -70,6 +73,11 @@ class ReadingReport:
             with open_text(self.listed, "a") as stream:
                 stream.write(to_line(entry))
 
+    def show(self, *, always: bool = False) -> None:
+        """Print the summary on standard error: ``always``, or if any row was changed."""
+        if always or not self.quiet:
+            print(self.summary(), file=sys.stderr)
+
     def summary(self) -> str:
         """What was read, folded and left out, in lines for a terminal."""
         return visible("\n  ".join(self._lines()))
@@ -105,6 +113,17 @@ class ReadingReport:
         if self.count and not self.read:
             hint = f"the first: {self.messages[0]}" if self.messages else None
             raise CoverageError(f"all {self.count} rows are bad and were left out", hint=hint)
+
+
+def reading_report(
+    options: ReadOptions, listed: Path | None = None, inputs: Iterable[str | Path] = ()
+) -> ReadingReport:
+    """The report of a command: bad rows go to the file ``listed``, without one all of them to
+    standard error. Raises ConfigError if ``listed`` is one of ``inputs``."""
+    if listed is None or options.strict:
+        return ReadingReport(keep=None, strict=options.strict)
+    require_other_file(listed, inputs, option="the list of bad rows")
+    return ReadingReport(listed)
 
 
 def reason_of(problem: str) -> str:

@@ -24,7 +24,7 @@ from medal_judges.report.table import (
     Share,
     Table,
 )
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 PIPED = 120  # a pipe or file has no width; rich would take 80 and break the names
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from medal_judges.report.numbers import number
 from medal_judges.report.table import Table
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 # Told apart with every common colour vision: the categorical colours are after Okabe and Ito
 # (2008), darkened where they would be too pale on white; the diverging pair is blue and orange,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 DASH = "–"
 

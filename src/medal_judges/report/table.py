@@ -17,7 +17,7 @@ from typing import Any, Literal
 from markupsafe import Markup
 
 from medal_judges.records.foreign_text import plain_cell
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
 
 Pin = Literal["ceiling", "total"]

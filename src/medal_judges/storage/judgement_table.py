@@ -50,8 +50,7 @@ class JudgementColumn:
         if self.place[0] == UNCERTAINTY:
             return judgement.uncertainty(self.place[1])
         if self.place[0] in INTERVAL:
-            details = judgement.details.get(self.place[1])
-            ends = () if details is None else details.interval
+            ends = judgement.details.get(self.place[1], {}).get("interval", ())
             return ends[INTERVAL[self.place[0]]] if len(ends) == 2 else None
         value: Any = record
         for key in self.place:
@@ -94,7 +93,9 @@ class TableColumns:
             self._distributed[name] = None
             if judgement.uncertainty(name) is not None:
                 self._uncertain[name] = None
-        self._bounded.update({n: None for n, each in judgement.details.items() if each.interval})
+        self._bounded.update(
+            {n: None for n, each in judgement.details.items() if each.get("interval")}
+        )
         self._usage.update(dict.fromkeys(judgement.usage))
         self._filled.update(n for n in (*_BESIDE, *_NESTED) if getattr(judgement, n))
         self.rows += 1

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.corpus_stats.findings import Findings
 from medal_judges.data_prep.corpus_stats.report import render, write_report
-from medal_judges.data_prep.corpus_stats.survey import Subset, survey
+from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics, Subset
 from medal_judges.records.labelled import LabelledDialogue
 
 MakeRow = Callable[..., LabelledDialogue]
@@ -69,7 +68,7 @@ def count(html: str, tag: str) -> int:
 
 
 @pytest.fixture
-def findings(make_row: MakeRow) -> Findings:
+def findings(make_row: MakeRow) -> CorpusStatistics:
     """Two chatbots in three languages, no dialogue of the second one in German."""
     rows = []
     for i in range(60):
@@ -85,10 +84,10 @@ def findings(make_row: MakeRow) -> Findings:
                 ended="cap" if i % 3 else "user", tries=[1 + i % 3],
             )
         )  # fmt: skip
-    return Findings(survey(rows, lemmas=False), "rows.jsonl")
+    return CorpusStatistics(rows, "rows.jsonl", lemmas=False)
 
 
-def test_heat_maps_print_the_numbers_of_the_table(findings: Findings) -> None:
+def test_heat_maps_print_the_numbers_of_the_table(findings: CorpusStatistics) -> None:
     tables = Page(render(findings)).tables
     assert findings.names("chatbot") == sorted(BOTS)
     for dimension in findings.issues:
@@ -111,7 +110,7 @@ def test_heat_maps_print_the_numbers_of_the_table(findings: Findings) -> None:
             assert float(line[-1]) == pytest.approx(value, abs=0.0501)
 
 
-def test_heat_maps_by_counting(findings: Findings) -> None:
+def test_heat_maps_by_counting(findings: CorpusStatistics) -> None:
     # zh has i = 2, 5, 8, ...: the first chatbot 2, 8, 14, ..., 56, of which 20 and 50 are fives.
     unsafe = Page(render(findings)).tables["unsafe, %"]
     row = next(line for line in unsafe if line[0] == BOTS[0])
@@ -120,7 +119,7 @@ def test_heat_maps_by_counting(findings: Findings) -> None:
     assert next(line for line in overall if line[0] == BOTS[0])[3] == "3.00"
 
 
-def test_the_deepest_orange_is_the_highest_share(findings: Findings) -> None:
+def test_the_deepest_orange_is_the_highest_share(findings: CorpusStatistics) -> None:
     html = render(findings)
     strengths = [int(s) for s in re.findall(r'<td class="neg" style="--s:(\d+)%"', html)]
     assert max(strengths) == 100
@@ -135,7 +134,7 @@ def test_the_deepest_orange_is_the_highest_share(findings: Findings) -> None:
     assert top is not None and float(top[1]) == max(cells)
 
 
-def test_bars_and_levels_print_the_numbers_of_the_tables(findings: Findings) -> None:
+def test_bars_and_levels_print_the_numbers_of_the_tables(findings: CorpusStatistics) -> None:
     html = render(findings)
     for dimension in findings.issues:
         panel = re.search(rf">{dimension.name}</b></figcaption>\s*(<svg.*?</svg>)", html)
@@ -151,7 +150,7 @@ def test_bars_and_levels_print_the_numbers_of_the_tables(findings: Findings) -> 
         assert 100 * int(n) / int(of) == pytest.approx(float(share), abs=0.0501)
 
 
-def test_every_dash_says_why(findings: Findings) -> None:
+def test_every_dash_says_why(findings: CorpusStatistics) -> None:
     html = render(findings)
     dashes = re.findall(r"<t[dh][^>]*>(?:(?!</t[dh]>).)*–(?:(?!</t[dh]>).)*</t[dh]>", html)
     cells = [dash for dash in dashes if ">–" in dash]
@@ -159,7 +158,7 @@ def test_every_dash_says_why(findings: Findings) -> None:
     assert all(re.search(r'<abbr class="undef" title="[^"]+">–', cell) for cell in cells)
 
 
-def test_page_stands_alone(findings: Findings) -> None:
+def test_page_stands_alone(findings: CorpusStatistics) -> None:
     html = render(findings)
     page = Page(html)
     assert page.open == []
@@ -184,7 +183,7 @@ def test_hostile_text_stays_text(make_row: MakeRow) -> None:
         for lang in ("en", evil.lower())
     ]  # fmt: skip
     rows[1::2] = [replace(r, dialogue=replace(r.dialogue, lang=evil)) for r in rows[1::2]]
-    html = render(Findings(survey(rows, lemmas=False), evil))
+    html = render(CorpusStatistics(rows, evil, lemmas=False))
     assert Page(html).open == []
     assert count(html, "script") == 1 and count(html, "img") == 0
     assert any("<script>alert" in text for text in Page(html).texts)
@@ -192,7 +191,7 @@ def test_hostile_text_stays_text(make_row: MakeRow) -> None:
 
 def test_rows_without_labels(make_row: MakeRow, tmp_path: Path) -> None:
     rows = [make_row(str(i), ["a b", "c"], ended="cap", tries=[2]) for i in range(3)]
-    path = write_report(Findings(survey(rows, lemmas=False), "generated"), tmp_path)
+    path = write_report(CorpusStatistics(rows, "generated", lemmas=False), tmp_path)
     page = Page(path.read_text(encoding="utf-8"))
     assert any("No row has a label" in text for text in page.texts)
     sections = [a["id"] for tag, a in page.tags if tag == "section"]
@@ -202,7 +201,7 @@ def test_rows_without_labels(make_row: MakeRow, tmp_path: Path) -> None:
 
 def test_turn_level_rows_are_said_to_repeat_their_conversation(make_row: MakeRow) -> None:
     rows = [make_row(str(i), ["a", "b"], level="turn") for i in range(2)]
-    html = render(Findings(survey(rows, lemmas=False), "s"))
+    html = render(CorpusStatistics(rows, "s", lemmas=False))
     assert "2 rows end at the turn that was judged" in html
 
 
@@ -211,13 +210,13 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_csv_has_every_figure(findings: Findings, tmp_path: Path) -> None:
+def test_csv_has_every_figure(findings: CorpusStatistics, tmp_path: Path) -> None:
     write_report(findings, tmp_path)
     labels = read(tmp_path / "tables" / "labels.csv")
     assert len(labels) == len(findings.subsets) * 3
     for line in labels:
         part = Subset(*(line[key] or None for key in ("lang", "chatbot", "user")))
-        d = next(d for d in findings.survey.dimensions if d.name == line["dimension"])
+        d = next(d for d in findings.labels if d.name == line["dimension"])
         figure = findings.figure(part, d)
         assert float(line["value"]) == figure.estimate.value
         assert (int(line["n"]), line["method"]) == (figure.n, figure.method)
@@ -234,7 +233,7 @@ def test_csv_has_every_figure(findings: Findings, tmp_path: Path) -> None:
     assert sum(int(line["n"]) for line in ends if not line["lang"] and line["chatbot"]) == 50
 
 
-def test_figures_are_the_same_bytes_again(findings: Findings, tmp_path: Path) -> None:
+def test_figures_are_the_same_bytes_again(findings: CorpusStatistics, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     names = ["heatmaps.png", "issues.png", "overall-1-5.png"]
     for folder in ("one", "two"):

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from medal_judges.cli.data import app
-from medal_judges.data_prep.corpus_stats.survey import survey
+from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics
 from medal_judges.errors import MedalError
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
@@ -87,7 +87,7 @@ def test_texts_are_not_held(make_row: MakeRow) -> None:
         for i in range(400):
             yield make_row(str(i), ["word other third " * 1000, "answer again " * 1000])
 
-    assert len(pickle.dumps(_state(survey(rows(), lemmas=False)))) < 60_000
+    assert len(pickle.dumps(_state(CorpusStatistics(rows(), "s", lemmas=False)))) < 60_000
 
 
 def _state(found: object) -> dict[str, object]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from medal_judges.eval.metaeval.results import Point, ResultRow
 from medal_judges.eval.page.arrangement import Arrangement, Benchmark
 from medal_judges.eval.page.page import render
 from medal_judges.eval.page.plots import Bin, bins, gap, off_scale, trend
@@ -16,7 +17,7 @@ from medal_judges.report.figure import OTHER_INDEX, index_by_frequency, ticks
 from medal_judges.report.numbers import number
 from medal_judges.report.svg import MAX_DRAWN, thinned
 from medal_judges.report.table import unique_slugs
-from medal_judges.stats.results import Estimate, Point, ResultRow
+from medal_judges.stats.estimate import Estimate
 
 
 def _read(report: Path, name: str) -> list[dict[str, str]]:

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from medal_judges.errors import MedalError, MissingExtraError
+from medal_judges.eval.metaeval.results import Disagreement, ResultRow
 from medal_judges.eval.page.arrangement import Arrangement, Benchmark
 from medal_judges.eval.page.page import render, write_report
 from medal_judges.records.contributions import Contributions
-from medal_judges.stats.results import Disagreement, Estimate, ResultRow
+from medal_judges.stats.estimate import Estimate
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 LOADING = {"src", "srcset", "action", "data", "poster", "formaction", "xlink:href", "background"}

@@ -27,7 +27,7 @@ PYTHON = {
     "Dialogues and labels": ["Dialogue", "Turn", "Dimension", "Rating", "LabelledDialogue"],
     "Reading files": ["read_dialogues", "read_messages", "read_judgements"],
     "Judges": ["Judge"],
-    "Judgements": ["Judgement", "Judgements", "Signature"],
+    "Judgements": ["Judgement", "write_judgements", "read_frame", "to_frame", "Signature"],
     "Scoring files": ["score_file", "ScoreOptions"],
     "Training": ["train"],
     "Benchmark and comparison": ["benchmark", "compare", "CompareOptions"],

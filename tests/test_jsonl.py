@@ -20,7 +20,7 @@ from medal_judges.reading.report import ReadingReport
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.storage.jsonl import to_line, write_records
-from medal_judges.storage.judgement_files import read_judgements
+from medal_judges.storage.judgements import read_judgements
 
 
 def line(id: object = "a", **fields: Any) -> str:

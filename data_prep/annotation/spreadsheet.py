@@ -18,7 +18,7 @@ from medal_judges.data_prep.annotation.questions import (
     RawAnswer,
 )
 from medal_judges.errors import DataError, MissingExtraError
-from medal_judges.reading.workbooks import open_workbook, rows_of
+from medal_judges.reading.binary_rows import open_workbook, rows_of
 from medal_judges.records.foreign_text import FORMULA, no_formula
 from medal_judges.records.labelled import LabelledDialogue
 

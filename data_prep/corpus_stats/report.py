@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from medal_judges import __version__
@@ -26,11 +26,10 @@ from medal_judges.report.page import (
     counted,
     facts_section,
     folded,
-    render_page,
+    write_page,
 )
-from medal_judges.report.table import Cell, Heat, Row, Table
+from medal_judges.report.table import Cell, Heat, Row, Table, unique_slugs
 from medal_judges.stats.estimate import Estimate
-from medal_judges.storage.files import atomic_write
 
 _PAIRS = "Language and chatbot"
 _SIDES = ("user", "assistant")
@@ -348,9 +347,32 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
         (len([name for name in stats.names("chatbot") if name != NOT_STATED]), "chatbot"),
         (stats.counts["answered"], "labelled row"),
     ]
-    text = render_page(f"Statistics of {stats.name}", counted(counts), page(stats))
-    path = atomic_write(folder / "stats.html", text)
-    return path
+    sections = page(stats)
+    tables = [table for section in sections for table in _tables(section.blocks)]
+    overall = [d for d in stats.graded if d.name == OVERALL]
+    figures = {
+        "heatmaps": heat_figure(stats, [*stats.issues, *overall]),
+        "issues": issue_figure(stats),
+    }
+    levels = {stats.label(d): level_figure(stats, d) for d in stats.graded}
+    drawn = {name: figure for name, figure in levels.items() if isinstance(figure, Figure)}
+    figures |= dict(zip(unique_slugs(list(drawn)), drawn.values(), strict=True))
+    return write_page(
+        folder / "stats.html",
+        f"Statistics of {stats.name}",
+        counted(counts),
+        sections,
+        tables=dict(zip(unique_slugs([each.title for each in tables]), tables, strict=True)),
+        figures=figures,
+    )
+
+
+def _tables(blocks: Iterable[Block]) -> Iterator[Table]:
+    for block in blocks:
+        if isinstance(block, Table):
+            yield block
+        elif isinstance(block, Fold):
+            yield from _tables(block.blocks)
 
 
 def page(stats: CorpusStatistics) -> list[Section]:

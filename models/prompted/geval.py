@@ -158,7 +158,11 @@ class GEvalJudge(BasePromptedJudge):
         eos = {name: ratings.ambiguous for name, ratings in self.ratings.items()}
         return [
             {
-                name: (from_logprobs(Answer(), [each.total for each in likelihoods]), [usage], False)
+                name: (
+                    from_logprobs(Answer(), [each.total for each in likelihoods]),
+                    [usage],
+                    False,
+                )
                 for name, (likelihoods, usage) in own.items()
             }
             for own in self.answer_likelihoods(requests, dimensions, texts, eos)

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from medal_judges.records.labelled import LabelledDialogue as LabelledDialogue
     from medal_judges.records.rating import Rating as Rating
     from medal_judges.records.signature import Signature as Signature
-    from medal_judges.storage.judgement_files import Judgements as Judgements
-    from medal_judges.storage.judgement_files import read_judgements as read_judgements
+    from medal_judges.storage.judgements import read_frame as read_frame
+    from medal_judges.storage.judgements import read_judgements as read_judgements
+    from medal_judges.storage.judgements import to_frame as to_frame
+    from medal_judges.storage.judgements import write_judgements as write_judgements
     from medal_judges.training.run import train as train
 
 _MODULES = {
@@ -49,7 +51,7 @@ _MODULES = {
     "eval.comparison.compare": ["CompareOptions", "compare"],
     "inference.scoring": ["ScoreOptions", "score_file"],
     "records.judgement": ["Judgement"],
-    "storage.judgement_files": ["Judgements", "read_judgements"],
+    "storage.judgements": ["read_frame", "read_judgements", "to_frame", "write_judgements"],
     "records.labelled": ["LabelledDialogue"],
     "models.base.judge": ["Judge"],
     "records.rating": ["Rating"],

@@ -19,7 +19,7 @@ from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.report import ReadingReport
 from medal_judges.storage import jsonl
-from medal_judges.storage.judgement_files import holds_judgements
+from medal_judges.storage.judgements import holds_judgements
 
 LINE = {
     "id": "d",

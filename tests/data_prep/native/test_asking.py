@@ -22,7 +22,12 @@ def test_an_object_is_read(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", '<think>{"better": "A"}', 'Here it is: {"better": "A"}', '{"better": "A"} {"better": "B"}'],
+    [
+        "",
+        '<think>{"better": "A"}',
+        'Here it is: {"better": "A"}',
+        '{"better": "A"} {"better": "B"}',
+    ],
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(UnusableError, match="not one JSON object"):

@@ -10,8 +10,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tests.pages import page_text
 
-from medal_judges.data_prep.corpus_stats.report import render, write_report
+from medal_judges.data_prep.corpus_stats.report import write_report
 from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics, Subset
 from medal_judges.records.labelled import LabelledDialogue
 
@@ -61,6 +62,10 @@ class Page(HTMLParser):
             self._caption += data
         elif "td" in self.open or "th" in self.open:
             self._rows[-1][-1] += data
+
+
+def render(stats: CorpusStatistics) -> str:
+    return page_text(lambda folder: write_report(stats, folder))
 
 
 def count(html: str, tag: str) -> int:
@@ -202,44 +207,30 @@ def test_rows_without_labels(make_row: MakeRow, tmp_path: Path) -> None:
 def test_turn_level_rows_are_said_to_repeat_their_conversation(make_row: MakeRow) -> None:
     rows = [make_row(str(i), ["a", "b"], level="turn") for i in range(2)]
     html = render(CorpusStatistics(rows, "s", lemmas=False))
-    assert "2 rows end at the turn that was judged" in html
+    assert "2 rows end at the judged turn" in html
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_csv_has_every_figure(findings: CorpusStatistics, tmp_path: Path) -> None:
+def test_csv_has_the_numbers_of_every_table(findings: CorpusStatistics, tmp_path: Path) -> None:
     write_report(findings, tmp_path)
-    labels = read(tmp_path / "tables" / "labels.csv")
-    assert len(labels) == len(findings.subsets) * 3
-    for line in labels:
-        part = Subset(*(line[key] or None for key in ("lang", "chatbot", "user")))
-        d = next(d for d in findings.labels if d.name == line["dimension"])
-        figure = findings.figure(part, d)
-        assert float(line["value"]) == figure.estimate.value
-        assert (int(line["n"]), line["method"]) == (figure.n, figure.method)
-    texts = read(tmp_path / "tables" / "texts.csv")
-    undefined = [line for line in texts if not line["value"]]
-    assert undefined and all(line["reason"] for line in undefined)
-    chinese = [t for t in texts if (t["lang"], t["chatbot"]) == ("zh", "") and t["side"] == "user"]
-    assert [t["value"] for t in chinese if t["unit"] == "characters"] == ["6.0"]
-    assert {line["tokens"] for line in read(tmp_path / "tables" / "tokens.csv")} == {
-        "words as they are, by spaces and punctuation",
-        "not split (no spaces between words, and --no-lemmas)",
-    }
-    ends = read(tmp_path / "tables" / "ends.csv")
-    assert sum(int(line["n"]) for line in ends if not line["lang"] and line["chatbot"]) == 50
+    with (tmp_path / "tables" / "issues-by-chatbot.csv").open(encoding="utf-8", newline="") as file:
+        head, *lines = csv.reader(file)
+    names = [findings.label(d) for d in findings.issues]
+    assert head == ["Chatbot", "Rows", *(f"{name}, %" for name in names)]
+    for line, part in zip(lines, [*findings.chatbots, Subset()], strict=True):
+        for cell, dimension in zip(line[2:], findings.issues, strict=True):
+            value = findings.figure(part, dimension).estimate.value
+            assert value is not None and float(cell.split(" ")[0]) == pytest.approx(100 * value)
+    written = {path.stem for path in (tmp_path / "tables").glob("*.csv")}
+    assert {"dialogues-and-texts-by-language", "mean-answers-by-chatbot"} <= written
 
 
 def test_figures_are_the_same_bytes_again(findings: CorpusStatistics, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    names = ["heatmaps.png", "issues.png", "overall-1-5.png"]
+    names = ["heatmaps", "issues", "overall-1-5"]
     for folder in ("one", "two"):
         write_report(findings, tmp_path / folder)
     for name in names:
-        first = (tmp_path / "one" / "figures" / name).read_bytes()
+        first = (tmp_path / "one" / "figures" / f"{name}.png").read_bytes()
         assert first.startswith(b"\x89PNG")
-        assert first == (tmp_path / "two" / "figures" / name).read_bytes()
-    assert sorted(p.name for p in (tmp_path / "one" / "figures").iterdir()) == names
+        assert first == (tmp_path / "two" / "figures" / f"{name}.png").read_bytes()
+    assert {p.stem for p in (tmp_path / "one" / "figures").iterdir()} == set(names)

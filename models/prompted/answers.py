@@ -50,12 +50,12 @@ class AnswerShape(Config):
     """The form of an answer. ``format`` json: an object with the fields ``score`` and ``comment``
     (None: no comment). If several dimensions share one request, each has such an object under its
     key, or without comment a bare number. ``line``: which line of a free-text answer is the score
-    line."""
+    line; ``any``: those that have its form agree."""
 
     format: AnswerFormat = "json"
     score: str = "score"
     comment: str | None = None
-    line: Literal["first", "last"] = "last"
+    line: Literal["first", "last", "any"] = "last"
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,21 +279,27 @@ def _score_line(names: tuple[str, ...], bare: bool) -> re.Pattern[str]:
 
 
 def read_line(
-    text: str, field: AnswerField, *, single: bool = True, which: Literal["first", "last"] = "last"
+    text: str,
+    field: AnswerField,
+    *,
+    single: bool = True,
+    which: Literal["first", "last", "any"] = "last",
 ) -> Answer:
     """The number of the score line for ``field``. If it is the answer's only dimension
-    (``single``), the score line is the first or last line, and its label may be missing or one of
-    LABELS. Score lines that differ are none."""
+    (``single``), ``which`` line has to be it, and its label may be missing or one of LABELS. Score
+    lines that differ are none."""
     names = tuple(name.replace("_", " ") for name in field.names)
     pattern = _score_line((*names, *LABELS) if single else names, single)
     lines = [m for m in re.finditer(r"[^\n]+", text) if m[0].strip()]
     found = [(line, m) for line in lines if (m := pattern.fullmatch(line[0]))]
     if len({m["number"] for _, m in found}) > 1:
         return Answer(reason=f"several score lines that differ in {shown(text)}")
-    wanted = lines[0 if which == "first" else -1].start() if lines and single else None
-    if not found or (wanted is not None and wanted not in (line.start() for line, _ in found)):
-        place = f"as the {which} line" if single else f"for {field.label!r}"
-        return Answer(reason=f"no score line {place} of the answer {shown(text)}")
+    if which != "any" and single and lines:
+        wanted = lines[0 if which == "first" else -1]
+        found = [(line, m) for line, m in found if line.start() == wanted.start()]
+    if not found:
+        place = f"as {which} line" if single else f"for {field.label!r}"
+        return Answer(reason=f"no score line {place} in the answer {shown(text)}")
     line, m = found[-1]
     if m["top"] and (field.binary or float(m["top"]) != field.scale[1]):
         return Answer(reason=f"a score out of {m['top']}, not {field.scale[1]:g}")

@@ -88,8 +88,8 @@ class GEvalJudge(BasePromptedJudge):
     ``samples``: the share of each rating among ``samples`` answers, as in the paper (20 at
     temperature 1). ``auto``: likelihoods if the backend returns them for the chat itself, else
     top_logprobs; an answer for which an API reports no alternatives is sampled (``samples`` in the
-    dimension's details says so). An answer is read if its last line is the rating alone, or after
-    ``Rating:``.
+    dimension's details says so). An answer is read if one of its lines is the rating alone,
+    or after ``Rating:``.
 
     Ordinal and binary dimensions have distributions; ``details`` has their mean, spread and mass.
     """

@@ -34,6 +34,7 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.rating import rescale
 
 Pooling = Literal["mean", "majority", "first"]
+SHAPE = AnswerShape(format="number", line="any")
 MOST_LEVELS = 11  # more whole numbers than this are not one token each
 
 
@@ -75,11 +76,10 @@ class Ratings:
         return any(a != b and b.startswith(a) for a in self.texts for b in self.texts)
 
     def read(self, text: str) -> Answer:
-        """The rating in ``text``: its last line is a number that is one of the ratings, alone or
-        after ``Rating:``."""
+        """The rating in ``text``: a line that is one of the ratings, alone or after ``Rating:``."""
         scale, binary = (float(self.texts[0]), float(self.texts[-1])), self.texts == ("0", "1")
         field = AnswerField("rating", "rating", "rating", scale, binary)
-        answer = read_answers(Completion(text), [field], AnswerShape(format="number"))["rating"]
+        answer = read_answers(Completion(text), [field], SHAPE)["rating"]
         if answer.value is None or f"{answer.value:g}" in self.texts:
             return answer
         return Answer(reason=f"{answer.value:g} is none of the ratings in {shown(text)}")

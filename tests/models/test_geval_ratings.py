@@ -125,9 +125,7 @@ def test_the_first_token_of_ten_is_no_one() -> None:
 
 def test_a_fraction_of_the_highest_rating_is_its_numerator() -> None:
     tokens = [(" 4", {" 4": 0.6, " 3": 0.2}), ("/", {"/": 1.0}), ("5", {"5": 1.0})]
-    assert from_token(answer(*tokens), FIVE).chances == pytest.approx(
-        [0, 0, 0.25, 0.75, 0]
-    )
+    assert from_token(answer(*tokens), FIVE).chances == pytest.approx([0, 0, 0.25, 0.75, 0])
 
 
 def test_samples_are_counted() -> None:
@@ -137,7 +135,10 @@ def test_samples_are_counted() -> None:
     assert found.samples == 3 and found.mass == pytest.approx(0.75)
     nothing = from_samples([Completion("no idea")], FIVE)
     assert nothing.chances is None
-    assert nothing.reason == "no rating in 1 answers: no score line as any line in the answer 'no idea'"
+    assert (
+        nothing.reason
+        == "no rating in 1 answers: no score line as any line in the answer 'no idea'"
+    )
     failed = Completion("", finish="failed", failure="timeout")
     assert from_samples([failed], FIVE).reason == "no rating in 1 answers: timeout"
 

@@ -64,7 +64,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 REASONING_TOKENS = 32_768  # MEDAL, section 5.3.1
-PATIENCE = 10.0  # seconds for a server to list its models
+PATIENCE = 5.0  # seconds for a server to list its models
 
 
 class RemoteModel(LanguageModel):
@@ -137,7 +137,8 @@ class RemoteModel(LanguageModel):
 
         async with self.open() as client:
             try:
-                raw = await client.models.with_raw_response.list(timeout=PATIENCE)
+                listed = client.models.with_raw_response.list()
+                raw = await asyncio.wait_for(listed, PATIENCE)
                 return identity_in(raw.http_response.json(), self.config.model)
             except ValueError:
                 return None  # it has no such list

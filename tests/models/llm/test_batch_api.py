@@ -69,7 +69,9 @@ def serving(*options: str) -> Iterator[Stub]:
         process.stdout.close()
 
 
-def model(url: str, folder: Path, *, max_cost: float | None = None, size: int = 5000) -> CachedModel:
+def model(
+    url: str, folder: Path, *, max_cost: float | None = None, size: int = 5000
+) -> CachedModel:
     config = OpenAILLM(model="stub", base_url=url, attempts=4, batch=True, max_cost=max_cost)
     remote = RemoteModel(config, PriceFile.model_validate(PRICES))
     batch = BatchModel(remote, folder / "batches", poll=0.02, size=size)

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.local import likelihood
-from medal_judges.models.llm.local import trial
+from medal_judges.models.llm.local import likelihood, trial
 from medal_judges.models.llm.local.likelihood import plain_logprobs
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.local.trial import Finding, Paths, Trial, quick_paths, try_paths

@@ -80,10 +80,10 @@ def _versions() -> list[Fact]:
 def _devices() -> list[Fact]:
     import torch
 
-    from medal_judges.models.encoder.precision import reports_bf16
+    from medal_judges.models.device import has_bf16
 
     threads = f"{os.cpu_count()} cores, torch uses {torch.get_num_threads()}"
-    threads += ", multiplies bf16" if reports_bf16(torch.device("cpu")) else ", no bf16"
+    threads += ", multiplies bf16" if has_bf16(torch.device("cpu")) else ", no bf16"
     if not torch.cuda.is_available():
         return [("cpu", threads), ("cuda", "none: judges run on the CPU")]
     facts = [("cpu", threads)]

@@ -124,7 +124,6 @@ class _Process:
             "window": judge.window,
             "token_budget": judge.token_budget,
             "asks_server": any(m.limiter is not None for m in judge.language_models()),
-            "advice": judge.advice(),
         }
 
     def score(
@@ -174,10 +173,6 @@ class RayJudge(Judge):
     def signature(self) -> Signature:
         signature: Signature = self._about["signature"]
         return signature
-
-    def advice(self) -> str | None:
-        advice: str | None = self._about["advice"]
-        return advice
 
     def answer_counts(self) -> AnswerCounts:
         counts = AnswerCounts()

@@ -196,5 +196,5 @@ def test_prefill_and_a_server_that_is_down_are_errors(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="prefill"):
         model("http://127.0.0.1:9/v1", tmp_path).chat([ask("one", prefill="{")])
     remote = RemoteModel(OpenAILLM(model="stub", base_url="http://127.0.0.1:9/v1", attempts=1))
-    with pytest.raises(SourceError, match="no connection to http://127.0.0.1:9/v1"):
+    with pytest.raises(SourceError, match="no connection to"):
         BatchModel(remote, tmp_path).chat([ask("one")])

@@ -1,0 +1,158 @@
+"""The CSV tables equal the records; the PNG figures are there and show something."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.pages import page_text
+
+from medal_judges.eval.benchmark.figures import Benchmark
+from medal_judges.eval.benchmark.page import write_report
+from medal_judges.eval.benchmark.plots import Bin, bins, gap, off_scale, trend
+from medal_judges.eval.metaeval.results import Point, ResultRow
+from medal_judges.records.rating import Scale
+from medal_judges.report.figure import OTHER_INDEX, index_by_frequency, ticks
+from medal_judges.report.numbers import number
+from medal_judges.report.svg import MAX_DRAWN, thinned
+from medal_judges.report.table import unique_slugs
+from medal_judges.stats.estimate import Estimate
+
+
+def _read(report: Path, name: str) -> list[dict[str, str]]:
+    with (report / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def test_figures_equal_the_records(report: Path, benchmark_record: Benchmark) -> None:
+    lines = iter(_read(report, "figures"))
+    for row in benchmark_record.rows:
+        for metric, found in row.metrics.items():
+            line = next(lines)
+            at = (line["judge"], line["set"], line["dimension"], line["metric"])
+            assert at == (row.judge, row.set_name, row.dimension, metric)
+            assert line["value"] == _text(found.value) and line["reason"] == _text(found.reason)
+            assert (line["low"], line["high"]) == (_text(found.low), _text(found.high))
+            assert line["n"] == str(row.n) and float(line["coverage"]) == row.coverage
+            assert line["under_floor"] == str(row.coverage is not None and row.coverage < 0.98)
+    assert next(lines, None) is None
+
+
+def test_points_slices_and_counts_equal_the_records(
+    report: Path, benchmark_record: Benchmark
+) -> None:
+    rows = benchmark_record.rows
+    points = [p for row in rows for p in row.points]
+    written = _read(report, "points")
+    assert [line["id"] for line in written] == [p.id for p in points]
+    assert [float(line["score"]) for line in written] == [p.score for p in points]
+    assert {line["turn"] for line in written} == {""}
+    sliced = [e.value for row in rows for part in row.slices.values() for e in part.values()]
+    assert [line["value"] for line in _read(report, "slices")] == [_text(v) for v in sliced]
+    counts = [count for row in rows for count in row.counts.values()]
+    assert [int(line["n"]) for line in _read(report, "counts")] == counts
+
+
+def test_dialogues_and_further_tables_are_kept_whole(
+    report: Path, benchmark_record: Benchmark
+) -> None:
+    said = [text for d in benchmark_record.disagreements for _, text in d.turns]
+    assert [line["content"] for line in _read(report, "disagreements")] == said
+    table = _read(report, "table-injected-issues-held-out-conversations")
+    assert len(table) == len(benchmark_record.tables[0].rows)
+    assert table[-1]["repeated 3-grams"] == "undefined: no repeated text"
+
+
+def test_every_set_has_its_pictures(report: Path, benchmark_record: Benchmark) -> None:
+    from PIL import Image
+
+    pictures = {path.stem: path for path in (report / "figures").glob("*.png")}
+    for ending in ("pdf", "svg"):
+        assert {path.stem for path in (report / "figures").glob(f"*.{ending}")} == set(pictures)
+    names = ("leaderboard", "scatter", "heatmap", "calibration")
+    sets = ("fed", "dialogue-eval", "medal")
+    assert set(pictures) == {f"{name}-{slug}" for name in names for slug in sets}
+    for path in pictures.values():
+        with Image.open(path) as image:
+            assert min(image.size) > 300
+            assert len(image.convert("RGB").getcolors(1 << 24) or []) > 50
+
+
+def _row(
+    points: list[tuple[float, float]],
+    kind: str = "ordinal",
+    people: Scale | None = (1, 5),
+    judge: Scale | None = (1, 5),
+) -> ResultRow:
+    made = [Point(str(i), None, h, s, "en", None, "g") for i, (h, s) in enumerate(points)]
+    n = len(made)
+    row = ResultRow("j", "s", "s", "dialogue", "d", kind, n, n, {"x": Estimate(None)}, points=made)
+    return replace(row, human_scale=people, judge_scale=judge)
+
+
+def test_bins_of_graded_answers_are_equal_and_split_no_tie() -> None:
+    row = _row([(float(i % 5), float(i)) for i in range(80)], people=(0, 80), judge=(0, 80))
+    assert [b.n for b in bins(row)] == [10] * 8
+    assert bins(row)[0] == Bin(4.5, 2.0, 10, 10)
+    tied = bins(_row([(1.0, 2.0)] * 30 + [(2.0, 3.0)] * 10))
+    assert tied == [Bin(2.0, 1.0, 30, 30), Bin(3.0, 2.0, 10, 10)]
+    assert gap(tied) == 1.0
+
+
+def test_bins_of_issues_are_tenths() -> None:
+    row = _row([(0.0, 0.05), (1.0, 0.08), (1.0, 0.95), (1.0, 1.0)], "binary")
+    assert [(b.human, b.n) for b in bins(row)] == [(0.5, 2), (1.0, 2)]
+    assert [b.score for b in bins(row)] == pytest.approx([0.065, 0.975])
+
+
+def test_a_length_in_words_is_not_on_the_scale() -> None:
+    assert off_scale(_row([(1.0, 1.2), (5.0, 4.4)])) is None
+    assert off_scale(_row([(1.0, 120.0), (5.0, 300.0)])) == "its scores leave its own scale"
+    assert off_scale(_row([(0.0, 1.5)], "binary")) == "its scores are not probabilities"
+    assert off_scale(_row([(1.0, 2.0)], judge=None)) == "its scale is not stated"
+    assert off_scale(_row([(1.0, 2.0)], people=None)) == "people's scale is not stated"
+    assert bins(_row([(1.0, 2.0)], judge=None)) == []
+
+
+def test_a_judge_from_1_to_5_is_put_on_peoples_1_to_10_before_its_gap_is_taken() -> None:
+    # people 1, 4, 7, 10 and the judge at the same places of its own scale: no gap at all
+    same = [(1.0, 1.0), (4.0, 7 / 3), (7.0, 11 / 3), (10.0, 5.0)] * 5
+    row = _row(same, people=(1, 10))
+    assert gap(bins(row)) == pytest.approx(0)
+    assert [b.score for b in bins(row)] == pytest.approx([1, 4, 7, 10])
+    # what is 0.2 of a step too high from 1 to 5 is 9/4 of that from 1 to 10
+    high = _row([(h, s + 0.2) for h, s in same], people=(1, 10))
+    assert gap(bins(high)) == pytest.approx(0.2 * 9 / 4)
+    page = page_text(lambda out: write_report(Benchmark("t", [high]), out))
+    assert "0.45 (from 1–5)" in page
+
+
+def test_trend_and_thinning() -> None:
+    points = _row([(float(x), 2.0 * x + 1) for x in range(5)]).points
+    assert trend(points) == pytest.approx((1.0, 2.0))
+    assert trend(_row([(1.0, 2.0), (1.0, 3.0)]).points) is None
+    many = _row([(0.0, float(i)) for i in range(2 * MAX_DRAWN + 1)]).points
+    assert len(thinned(many)) <= MAX_DRAWN and len(thinned(many[:MAX_DRAWN])) == MAX_DRAWN
+    assert thinned([]) == []
+
+
+def test_colours_go_to_the_most_frequent() -> None:
+    found = index_by_frequency("abbccc" + "defghijk")
+    assert (found["c"], found["b"], found["a"]) == (0, 1, 2)
+    assert found["k"] == found["j"] == OTHER_INDEX
+
+
+def test_small_things() -> None:
+    assert unique_slugs(["FED (turn level)", "fed turn-level", "对话"]) == [
+        "fed-turn-level",
+        "fed-turn-level-2",
+        "unnamed",
+    ]
+    assert ticks((0.8, 5.2)) == [1, 2, 3, 4, 5]
+    assert (number(-0.001), number(-0.5), number(1234.5678)) == ("0.00", "−0.50", "1234.57")

@@ -1,5 +1,5 @@
-"""The cache of answers: nothing is requested twice, no answer is lost, failures are requested again,
-and a bad line is a miss."""
+"""The cache of answers: nothing is requested twice, no answer is lost, failures are sent again, and
+a bad line is a miss."""
 
 import os
 import signal

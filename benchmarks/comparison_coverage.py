@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 from into_docs import keep
 
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.means import Sample, mean_of, share_of
 from medal_judges.stats.ppi import LabelledSample, corrected_mean, corrected_share
-from medal_judges.stats.results import Estimate
 from medal_judges.stats.significance import holm
 from medal_judges.stats.systems import (
     SystemDifference,

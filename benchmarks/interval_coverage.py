@@ -47,6 +47,7 @@ from medal_judges.stats.correlation import (
     correlations,
     weighted_spearman,
 )
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import (
     PLAIN,
     Clusters,
@@ -54,7 +55,6 @@ from medal_judges.stats.intervals import (
     scale_of,
     with_intervals,
 )
-from medal_judges.stats.results import Estimate
 from medal_judges.stats.significance import paired_difference
 
 BOTS = ((3, 20), (4, 20), (5, 10), (5, 20), (5, 75), (8, 12), (8, 75), (8, 150), (12, 50), (40, 10))

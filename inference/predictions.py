@@ -12,7 +12,7 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.storage.files import atomic_write
-from medal_judges.storage.judgement_files import read_judgements
+from medal_judges.storage.judgements import read_judgements
 
 
 def judge_once(

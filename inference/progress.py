@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from medal_judges.models.base.judge import Judge
-from medal_judges.reading.containers import expected_rows
 from medal_judges.report.console import wide_console
 from medal_judges.report.progress import ProgressBar
 
 
 @contextmanager
-def scoring_bar(file: str) -> Iterator[Callable[[int], None]]:
-    """A progress bar over the rows of ``file``, whose number need not be known; yields the
-    function that moves it."""
-    with ProgressBar("judging", expected_rows(file)) as bar:
+def scoring_bar() -> Iterator[Callable[[int], None]]:
+    """A progress bar over dialogues; yields the function that moves it."""
+    with ProgressBar("judging") as bar:
         yield bar.advance
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from medal_judges.errors import DataError, MedalError
 from medal_judges.records.judgement import Judgement, parse_judgement
 from medal_judges.storage.journal import Journal
-from medal_judges.storage.judgement_files import is_table, read_judgements, write_table
+from medal_judges.storage.judgements import PARQUET, is_table, read_judgements, write_judgements
 
 
 @contextmanager
@@ -36,7 +36,8 @@ def journal_behind(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
         if restored is not None and journal.exists() and journal.stat().st_size == restored:
             journal.unlink()  # refused, or stopped before it did anything: all of it is in OUT
         raise
-    if write_table(out, _Lines(journal)).lost_when_flat == [] or out.suffix == ".parquet":
+    write_judgements(out, _Lines(journal))
+    if out.suffix == PARQUET:
         journal.unlink()
 
 
@@ -57,7 +58,7 @@ def _restored(out: Path, journal: Path, overwrite: bool) -> int | None:
         return None
     try:
         if overwrite:
-            next(read_judgements(out, partial=True), None)  # nothing but judgements is replaced
+            next(read_judgements(out), None)  # nothing but judgements is replaced
             return None
         if journal.exists():
             return None

@@ -9,7 +9,7 @@ import pytest
 
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.records.contributions import Contributions
-from medal_judges.records.details import Details
+from medal_judges.records.details import known_details, rescaled_details
 from medal_judges.records.dialogue import Dialogue, Turn, parse_dialogue
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.judgement import Judgement, parse_judgement, unscored
@@ -61,26 +61,26 @@ def test_a_bad_labelled_line_names_its_field(name: str) -> None:
 BAD_JUDGEMENT: dict[str, tuple[Any, str, str]] = {
     "no object": ([], "(line)", "a JSON object"),
     "no scores": (judged(scores=None), "scores", "an object of dimension"),
-    "score text": (judged(scores={"overall": "3"}), "scores.overall", "a number or null"),
-    "score true": (judged(scores={"overall": True}), "scores.overall", "a number or null"),
-    "score NaN": (judged(scores={"overall": float("nan")}), "scores.overall", "a number or null"),
+    "score text": (judged(scores={"overall": "3"}), "scores.overall", "a finite number"),
+    "score true": (judged(scores={"overall": True}), "scores.overall", "a finite number"),
+    "score NaN": (judged(scores={"overall": float("nan")}), "scores.overall", "a finite number"),
     "score huge": (judged(scores={"overall": 10**400}), "scores.overall", "1e308"),
     "turn true": (judged(turn=True), "turn", "a whole number"),
     "turn a fraction": (judged(turn=1.0), "turn", "a whole number"),
     "turn below 0": (judged(turn=-1), "turn", "a whole number"),
     "truncated text": (judged(truncated_turns="many"), "truncated_turns", "a whole number"),
     "truncated false": (judged(truncated_turns=False), "truncated_turns", "a whole number"),
-    "judge a number": (judged(judge=3), "judge", "a text or null"),
-    "failure a list": (judged(failure=["x"]), "failure", "a text or null"),
+    "judge a number": (judged(judge=3), "judge", "a text"),
+    "failure a list": (judged(failure=["x"]), "failure", "a text"),
     "explanation broken": (judged(explanation="\ud800"), "explanation", "surrogate"),
     "usage text": (judged(usage={"tokens": "9"}), "usage.tokens", "a finite number"),
     "distributions": (judged(distributions={"overall": 1}), "distributions.overall", "a list"),
     "usage no amount": (judged(usage={"expected_overall": 3}), "usage.expected_overall", "money"),
-    "contributions": (judged(contributions=[1]), "contributions", "an object or null"),
+    "contributions": (judged(contributions=[1]), "contributions", "an object"),
     "contributions bare": (
         judged(contributions={"overall": [1]}),
         "contributions.overall",
-        "turns, baseline, unit",
+        "an object",
     ),
     "contributions unit": (
         judged(contributions={"overall": {"turns": [], "baseline": 0, "unit": "points"}}),
@@ -95,7 +95,7 @@ BAD_JUDGEMENT: dict[str, tuple[Any, str, str]] = {
     "details text": (
         judged(details={"overall": {"spread": "wide"}}),
         "details.overall.spread",
-        "a number or null",
+        "a finite number",
     ),
     "details repeats": (
         judged(details={"overall": {"repeats": 3}}),
@@ -126,7 +126,7 @@ def test_a_judgement_comes_back_from_its_line() -> None:
         usage={"tokens": 12.0},
         contributions={"overall": Contributions((0.0, 0.25), 3.25)},
         details={
-            "overall": Details(
+            "overall": known_details(
                 value=4.0,
                 expected=3.5,
                 samples=20,
@@ -151,10 +151,10 @@ def test_usage_holds_amounts_and_nothing_else() -> None:
 
 def test_details_and_contributions_follow_a_change_of_scale() -> None:
     five, hundred = Dimension("a", "ordinal", 1, 5), Dimension("b", "continuous", 0, 100)
-    told = Details(
+    told = known_details(
         value=3, expected=2, spread=0.5, repeats=(1, None, 5), mass=0.9, members={"m": 3}
     )
-    assert told.rescaled(five, hundred) == Details(
+    assert rescaled_details(told, five, hundred) == known_details(
         value=50, expected=25, spread=12.5, repeats=(0, None, 100), mass=0.9, members={"m": 50}
     )
     moved = Contributions((0.5, -1.0), 3.0).rescaled(five, hundred)

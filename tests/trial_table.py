@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from medal_judges.eval.trial.results import GROUPS, Group, TrialFinding, TrialResult, parse_trial
 from medal_judges.report.numbers import number
-from medal_judges.stats.trial_results import GROUPS, Group, TrialFinding, TrialResult, parse_trial
 
 _SHARES = ("moved", "raised", "harmed", "unscored")
 _SHOWN = 3  # findings of a group that are named

@@ -19,8 +19,8 @@ from medal_judges.stats.correlation import (
     weighted_auc,
     weighted_spearman,
 )
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import choose_clusters, with_intervals
-from medal_judges.stats.results import Estimate
 
 if TYPE_CHECKING:  # the card reads this module's names, and needs no torch for it
     from medal_judges.models.base.heads import Calibration, Head

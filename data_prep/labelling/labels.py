@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from medal_judges.errors import MedalError
-from medal_judges.records.details import Details
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
@@ -42,8 +41,8 @@ def values_of(judgement: Judgement, asked: Labelling) -> dict[str, Values]:
     for d in asked.dimensions:
         values: Values = (judgement.scores.get(d.name),)
         if asked.repeats > 1:
-            repeats = judgement.details.get(d.name, Details()).repeats
-            values = repeats or (None,) * asked.repeats
+            repeats = judgement.details.get(d.name, {}).get("repeats")
+            values = tuple(repeats or (None,) * asked.repeats)
         if any(value is not None for value in values):
             labels[d.name] = values
     return labels
@@ -51,7 +50,7 @@ def values_of(judgement: Judgement, asked: Labelling) -> dict[str, Values]:
 
 def comments_of(judgement: Judgement) -> dict[str, str]:
     """Dimension -> what the judge wrote about it."""
-    return {name: d.comment for name, d in judgement.details.items() if d.comment}
+    return {n: d["comment"] for n, d in judgement.details.items() if d.get("comment")}
 
 
 def labelled(row: LabelledDialogue, judgement: Judgement, asked: Labelling) -> LabelledDialogue:

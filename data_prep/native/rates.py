@@ -17,8 +17,8 @@ import numpy as np
 
 from medal_judges.data_prep.native.pairs import PairVerdict
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import FISHER, LOGIT, Clusters, wilson, with_intervals
-from medal_judges.stats.results import Estimate
 
 ALL = "all"
 SHARES = ("win", "tie", "loss", "inconsistent")  # of pairs: each one is in or out

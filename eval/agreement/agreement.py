@@ -29,8 +29,8 @@ from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import MIN_ROWS, Floats, Statistic, ratio, weighted_spearman
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import Clusters, choose_clusters, too_few, wilson, with_intervals
-from medal_judges.stats.results import Estimate
 from medal_judges.stats.weights import Weights, effective_size, row_weights, weighted
 
 ALL = "all"  # every language together

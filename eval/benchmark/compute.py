@@ -25,12 +25,12 @@ from medal_judges.eval.metaeval.metaeval import (
     disagreements,
     evaluate,
 )
+from medal_judges.eval.metaeval.results import CascadeCurve, Disagreement, ResultRow
 from medal_judges.eval.metaeval.system_level import system_agreements
 from medal_judges.eval.page.arrangement import Benchmark
 from medal_judges.report.table import Table
 from medal_judges.stats.correlation import MIN_WITHIN
 from medal_judges.stats.intervals import METHOD
-from medal_judges.stats.results import CascadeCurve, Disagreement, ResultRow
 from medal_judges.storage.files import atomic_write
 
 _WITHIN_NOTE = (

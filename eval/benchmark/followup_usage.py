@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from medal_judges.records.details import Details
 from medal_judges.records.judgement import Judgement
 from medal_judges.report.table import Cell, Table
 
@@ -30,14 +30,14 @@ def follow_up_usage(answers: Iterable[tuple[str, str, Sequence[Judgement]]]) -> 
     return Table(TITLE, _COLUMNS, rows, _NOTE)
 
 
-def _counted(details: Sequence[Details]) -> list[tuple[Cell, ...]]:
-    selections = [d for d in details if d.unread_runs is not None]
-    counts = Counter(text for d in selections for text in d.follow_ups)
+def _counted(details: Sequence[Mapping[str, Any]]) -> list[tuple[Cell, ...]]:
+    selections = [d for d in details if "unread_runs" in d]
+    counts = Counter(text for d in selections for text in d.get("follow_ups", ()))
     choices = sum(counts.values())
     total = len(selections)
     rows: list[tuple[Cell, ...]] = [
         (text, n, 100 * n / total, 100 * n / choices) for text, n in counts.most_common()
     ]
-    others = ((_EMPTY, sum(d.selected == 0 for d in selections)),
-              (_UNREAD, sum(d.selected is None for d in selections)))  # fmt: skip
+    others = ((_EMPTY, sum(d.get("selected") == 0 for d in selections)),
+              (_UNREAD, sum("selected" not in d for d in selections)))  # fmt: skip
     return rows + [(text, n, 100 * n / total, None) for text, n in others if n]

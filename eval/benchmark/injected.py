@@ -19,8 +19,8 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Cell, Table
 from medal_judges.stats.correlation import weighted_auc
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import Clusters, too_few, wilson, with_intervals
-from medal_judges.stats.results import Estimate
 
 Floats = npt.NDArray[np.float64]
 THRESHOLD = 0.5

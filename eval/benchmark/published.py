@@ -9,9 +9,9 @@ from pydantic import model_validator
 from medal_judges.config import Config, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.eval.benchmark.config import JudgeConfig, SetConfig
+from medal_judges.eval.metaeval.results import ResultRow
 from medal_judges.records.signature import Signature
 from medal_judges.report.table import Cell, Table
-from medal_judges.stats.results import ResultRow
 
 OURS = "Our ρ"  # the column that is empty where nothing was measured
 TITLE = "Beside the published figures"

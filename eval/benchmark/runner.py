@@ -31,7 +31,7 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.rating import Scale
 from medal_judges.stats.weights import weighting_note
-from medal_judges.storage.judgement_files import read_judgements
+from medal_judges.storage.judgements import read_judgements
 
 # judge, set, rows done since the last call
 Progress = Callable[[str, str, int], None]

@@ -10,11 +10,11 @@ from medal_judges.eval.benchmark.published import OURS
 from medal_judges.eval.benchmark.published import TITLE as PUBLISHED
 from medal_judges.eval.metaeval.comparison import CEILING, GRADED, ISSUES
 from medal_judges.eval.metaeval.dimension_means import TITLE as MEANS
+from medal_judges.eval.metaeval.results import ResultRow
 from medal_judges.eval.page.arrangement import Arrangement, Benchmark, primary_metric, shown
 from medal_judges.eval.page.leaderboard import dimension_table
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.table import Table
-from medal_judges.stats.results import ResultRow
 
 _INJECTED = ("Issue", "Judge", "F1+ vs clean", "F1+ vs matched controls", "AUC vs clean",
             "AUC vs matched controls", "False alarms, clean")  # fmt: skip

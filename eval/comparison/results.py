@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from medal_judges.report.numbers import interval, number, p_value_text
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.systems import SystemDifference, Tested
 
 ALL = "all"  # every language together

@@ -20,7 +20,7 @@ from medal_judges.records.signature import Signature
 from medal_judges.report.table import unique_slugs
 from medal_judges.shipped import BOXED
 from medal_judges.storage.files import only_run
-from medal_judges.storage.judgement_files import holds_judgements, read_judgements
+from medal_judges.storage.judgements import holds_judgements, read_judgements
 
 # What ``by``, ``context`` and ``cluster`` may name beside the columns that a row keeps.
 CHATBOT, LANG = "chatbot", "lang"
@@ -127,7 +127,7 @@ def read_systems(
     for source, slug in zip(sources, slugs, strict=True):
         known = texts
         if holds_judgements(source.path):
-            judgements = list(read_judgements(source.path, partial=True))
+            judgements = list(read_judgements(source.path))
         else:
             judge = judge or Judge.from_pretrained(BOXED)
             dialogues = list(read(source.path))

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from medal_judges.errors import MedalError
+from medal_judges.eval.metaeval.results import Point
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import mean
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.results import Point
 from medal_judges.stats.weights import Weights, row_weights
 
 Key = tuple[str, int | None]

@@ -13,6 +13,7 @@ import numpy as np
 
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import Aligned
+from medal_judges.eval.metaeval.results import CascadeCurve, CascadePoint
 from medal_judges.records.judgement import Judgement
 from medal_judges.stats.correlation import (
     Floats,
@@ -20,8 +21,8 @@ from medal_judges.stats.correlation import (
     spearman_statistic,
     undefined_reason,
 )
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import choose_clusters, with_intervals
-from medal_judges.stats.results import CascadeCurve, CascadePoint, Estimate
 from medal_judges.stats.weights import revalued, weighted
 
 SHARES = tuple(k / 10 for k in range(11))

@@ -31,8 +31,8 @@ from medal_judges.stats.correlation import (
     correlation_statistic,
     undefined_reason,
 )
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import Clusters, choose_clusters, with_intervals
-from medal_judges.stats.results import Estimate
 from medal_judges.stats.significance import paired_difference
 from medal_judges.stats.weights import weighted
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from medal_judges.stats.correlation import Floats, Statistic, ratio
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 THRESHOLD = 0.5
 METRICS = ("f1_present", "f1_absent", "precision", "recall", "accuracy")

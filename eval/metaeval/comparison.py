@@ -21,11 +21,12 @@ from medal_judges.eval.metaeval.classification import (
     not_classifiable,
 )
 from medal_judges.eval.metaeval.metaeval import JudgedRows
+from medal_judges.eval.metaeval.results import ResultRow
 from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.table import Cell, PValue, Table
 from medal_judges.stats.correlation import Floats, correlations
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import choose_clusters
-from medal_judges.stats.results import Estimate, ResultRow
 from medal_judges.stats.significance import (
     correlation_difference,
     holm,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from medal_judges.eval.metaeval.results import ResultRow
 from medal_judges.report.table import Cell, Table
-from medal_judges.stats.results import ResultRow
 
 TITLE = "Means over dimensions"
 _NOTE = (

@@ -17,6 +17,7 @@ from medal_judges.eval.metaeval.classification import (
     not_classifiable,
 )
 from medal_judges.eval.metaeval.rater_model import noise_free
+from medal_judges.eval.metaeval.results import Disagreement, ResultRow
 from medal_judges.records.dimension import Kind
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
@@ -28,8 +29,8 @@ from medal_judges.stats.correlation import (
     correlations,
     undefined_reason,
 )
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import Clusters, choose_clusters, with_intervals
-from medal_judges.stats.results import Disagreement, Estimate, ResultRow
 from medal_judges.stats.weights import Weights, revalued, weighted
 
 

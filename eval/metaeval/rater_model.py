@@ -24,8 +24,8 @@ from medal_judges.eval.metaeval.classification import THRESHOLD, figures, not_cl
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.correlation import Floats, Statistic, undefined_reason, weighted_spearman
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import Clusters, choose_clusters, with_intervals
-from medal_judges.stats.results import Estimate
 from medal_judges.stats.weights import weighted
 
 MIN_ANSWERS = 10  # of one annotator, to rows that another answered too

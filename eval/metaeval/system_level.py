@@ -10,7 +10,7 @@ import numpy as np
 
 from medal_judges.eval.metaeval.alignment import Aligned
 from medal_judges.eval.metaeval.metaeval import JudgedRows
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.system_agreement import (
     MIN_ROWS,
     MIN_SYSTEMS,

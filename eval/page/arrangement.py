@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from medal_judges.errors import MedalError
+from medal_judges.eval.metaeval.results import CascadeCurve, Disagreement, ResultRow
 from medal_judges.eval.metaeval.system_level import SystemAgreement
 from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.numbers import checked
 from medal_judges.report.table import Table, unique_slugs
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import MIN_ROWS
-from medal_judges.stats.results import CascadeCurve, Disagreement, Estimate, ResultRow
 
 HEADLINE = "overall"
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from medal_judges.eval.metaeval.results import ResultRow
 from medal_judges.eval.page.arrangement import (
     Arrangement,
     SetKey,
@@ -18,8 +19,8 @@ from medal_judges.report.figure import Range
 from medal_judges.report.numbers import interval, label, number
 from medal_judges.report.page import Block, Fold, Section
 from medal_judges.report.table import Cell, Figured, Heat, IntervalBar, Percent, Pin, Row, Table
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import MIN_ROWS
-from medal_judges.stats.results import Estimate, ResultRow
 
 GRADED = ("spearman", "within_system", "pearson", "kendall")
 BINARY = ("f1_present", "f1_absent", "precision", "recall", "accuracy")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from medal_judges.eval.metaeval.results import CascadeCurve, Point, ResultRow
 from medal_judges.eval.page.arrangement import Arrangement, SetKey, shown
 from medal_judges.records.rating import rescale
 from medal_judges.report.figure import (
@@ -25,7 +26,6 @@ from medal_judges.report.numbers import number
 from medal_judges.report.page import Block, Fold, Section, Strip
 from medal_judges.report.svg import MAX_DRAWN, thinned
 from medal_judges.report.table import Table
-from medal_judges.stats.results import CascadeCurve, Point, ResultRow
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -201,7 +201,7 @@ def _detail(conversation: Conversation, longest: int) -> dict[str, Any]:
 def reasons_of(judgement: Judgement) -> list[tuple[str, str]]:
     """(Dimension, or empty; text) of what the judge wrote, and why a row is unscored."""
     reasons = [("", judgement.explanation)] if judgement.explanation else []
-    reasons += [(name, d.comment) for name, d in judgement.details.items() if d.comment]
+    reasons += [(n, d["comment"]) for n, d in judgement.details.items() if d.get("comment")]
     if judgement.failure:
         reasons.append(("unscored", judgement.failure))
     return reasons

@@ -15,6 +15,7 @@ from medal_judges.eval.traffic.times import UNITS, Unit, period_starts
 from medal_judges.eval.traffic.traffic import THRESHOLD, Codes, TextColumn, Traffic
 from medal_judges.stats.change import Change, change
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import t_quantile, wilson
 from medal_judges.stats.means import (
     MIN_FOR_MEAN,
@@ -30,7 +31,6 @@ from medal_judges.stats.ppi import (
     corrected_mean,
     corrected_share,
 )
-from medal_judges.stats.results import Estimate
 from medal_judges.stats.significance import holm
 
 MAX_GROUPS = 200  # the largest get a row each; what is beyond is counted together

@@ -10,7 +10,7 @@ from medal_judges.eval.traffic.figures import OTHERS, TrafficFigures
 from medal_judges.eval.traffic.tables import is_share, is_worse, ordered, step_text
 from medal_judges.eval.traffic.traffic import Traffic
 from medal_judges.report.numbers import number, p_value_text, percent, points
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 _MOST = 6  # sentences about groups
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from medal_judges.errors import ConfigError, CoverageError, MedalError, did_you_mean
 from medal_judges.eval.traffic.traffic import Traffic
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 Side = Literal["under", "over"]
 Verdict = Literal["passed", "failed", "undecided"]

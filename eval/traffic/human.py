@@ -10,6 +10,7 @@ import numpy as np
 
 from medal_judges.errors import DataError, did_you_mean
 from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
+from medal_judges.eval.metaeval.results import ResultRow
 from medal_judges.eval.page.plots import calibration_panel
 from medal_judges.eval.traffic.figures import TrafficFigures
 from medal_judges.eval.traffic.reading import mark_of
@@ -22,8 +23,8 @@ from medal_judges.report.figure import Figure
 from medal_judges.report.numbers import label, number
 from medal_judges.report.page import Block, Section
 from medal_judges.report.table import Row, Share, Table
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.means import Sample, difference_of
-from medal_judges.stats.results import Estimate, ResultRow
 from medal_judges.stats.weights import choose_weights, curation_weight
 
 METRICS = {

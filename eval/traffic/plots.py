@@ -21,7 +21,7 @@ from medal_judges.report.figure import (
 )
 from medal_judges.report.numbers import number, percent
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 _BINS = 8
 _LEVELS = 10  # an ordinal scale of more levels is put into bins

@@ -16,7 +16,7 @@ from medal_judges.report.figure import padded
 from medal_judges.report.numbers import number, p_value_text, percent, points
 from medal_judges.report.table import Cell, Heat, IntervalBar, PValue, Row, Share, Table, write_csv
 from medal_judges.stats.change import Change
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 SIGNIFICANT = 0.05
 NAMES = {"lang": "Language", "chatbot": "Chatbot"}

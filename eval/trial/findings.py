@@ -13,11 +13,11 @@ from medal_judges.eval.trial.config import MIN_PAIRS, Bound, BoundName, worst
 from medal_judges.eval.trial.edits import Edit
 from medal_judges.eval.trial.pairs import HALF, QualityScale, ScoredPairs, oriented
 from medal_judges.eval.trial.plan import LANGUAGE, TrialPlan, VersionPair
+from medal_judges.eval.trial.results import Group, TrialFinding, Verdict
 from medal_judges.eval.trial.runner import AGAIN, DIMENSION_ORDER, ROW_ORDER, TrialAnswers
 from medal_judges.report.numbers import number
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.means import Sample, mean_of
-from medal_judges.stats.results import Estimate
-from medal_judges.stats.trial_results import Group, TrialFinding, Verdict
 
 BoundsByName = Mapping[BoundName, Bound]
 _WHAT = {

@@ -20,6 +20,7 @@ from medal_judges.stats.correlation import (
     weighted_spearman,
     within_system_statistic,
 )
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import (
     FISHER,
     LOGIT,
@@ -28,7 +29,6 @@ from medal_judges.stats.intervals import (
     with_intervals,
 )
 from medal_judges.stats.means import Sample, mean_of, share_of
-from medal_judges.stats.results import Estimate
 
 HALF = 0.5  # points that a score has to move by to count as moved
 _ROUNDING = 1e-9

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from medal_judges.eval.trial.findings import BoundsByName
+from medal_judges.eval.trial.results import GROUPS, Group, TrialFinding, TrialResult, Verdict
 from medal_judges.report.figure import Axis, Dot, Figure, Line, Plot, padded
 from medal_judges.report.numbers import interval, number
 from medal_judges.report.table import Cell, Light, Row, Table
-from medal_judges.stats.results import Estimate
-from medal_judges.stats.trial_results import GROUPS, Group, TrialFinding, TrialResult, Verdict
+from medal_judges.stats.estimate import Estimate
 
 WORST: tuple[Verdict, ...] = ("red", "amber", "green", "none")
 NAMES = {

@@ -12,12 +12,12 @@ from medal_judges.eval.trial.dialogues import load_data
 from medal_judges.eval.trial.edits import Edit
 from medal_judges.eval.trial.findings import Analysis, BoundsByName
 from medal_judges.eval.trial.plan import TrialPlan, make_plan, trial_edits
+from medal_judges.eval.trial.results import TrialResult
 from medal_judges.eval.trial.runner import TrialJudge, TrialRunner, named_apart
 from medal_judges.eval.trial.use import UseFindings
 from medal_judges.eval.trial.worst import WorstPair, worst_pairs
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.reading.report import ReadingReport
-from medal_judges.stats.trial_results import TrialResult
 from medal_judges.storage.jsonl import write_records
 
 # A name, rows done since the last call, rows in all.

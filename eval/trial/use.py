@@ -14,13 +14,13 @@ from medal_judges.eval.trial.dialogues import RatedSet
 from medal_judges.eval.trial.findings import Analysis, figure_told
 from medal_judges.eval.trial.pairs import ScoredPairs, estimate
 from medal_judges.eval.trial.plan import VersionPair
+from medal_judges.eval.trial.results import Group, TrialFinding, Verdict
 from medal_judges.eval.trial.runner import AGAIN
 from medal_judges.records.judgement import Judgement
 from medal_judges.stats.correlation import Floats, undefined_reason, weighted_spearman
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import FISHER, PLAIN
 from medal_judges.stats.means import Sample, difference_of, mean_of, share_of
-from medal_judges.stats.results import Estimate
-from medal_judges.stats.trial_results import Group, TrialFinding, Verdict
 
 _BINS = 5
 # Families of models by a word of their names; the first that fits counts.

@@ -11,8 +11,8 @@ from medal_judges.eval.trial.edits import Edit
 from medal_judges.eval.trial.findings import Analysis
 from medal_judges.eval.trial.pairs import ScoredPairs
 from medal_judges.eval.trial.plan import VersionPair
+from medal_judges.eval.trial.results import GROUPS
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.stats.trial_results import GROUPS
 
 MOST = 5
 _TOKEN = re.compile(r"\s+|\w+|[^\w\s]", re.UNICODE)

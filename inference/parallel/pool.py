@@ -17,7 +17,7 @@ from medal_judges.inference.parallel.messages import (
     WindowTask,
     WorkerFailed,
 )
-from medal_judges.models.base.judge import Judge, Prediction, ScoreLevel, ScoreRequest
+from medal_judges.models.base.judge import Judge, ScoreLevel, ScoreRequest
 from medal_judges.models.base.judged_languages import UnknownLanguage
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.protocol import AnswerCounts
@@ -96,7 +96,7 @@ class JudgePool(Judge):
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         raise NotImplementedError("the processes of the pool do this")
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,8 +33,7 @@ from medal_judges.models.base.judged_languages import (
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import budget_batches, retry_on_oom, windows
 from medal_judges.models.llm.protocol import AnswerCounts, LanguageModel
-from medal_judges.records.contributions import Contributions
-from medal_judges.records.details import Details
+from medal_judges.records.details import finite_details
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement, unscored
@@ -58,23 +57,6 @@ class ScoreRequest:
     tokens: int = 0
     payload: Any = None
     truncated_turns: int = 0
-
-
-@dataclass(slots=True)
-class Prediction:
-    """A family's answer to one request, see Judgement for the fields. ``usage`` without ``tokens``
-    stands for one reading of the request's tokens."""
-
-    scores: Mapping[str, float | None]
-    distributions: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    contributions: Mapping[str, Contributions] = field(default_factory=dict)
-    explanation: str | None = None
-    failure: str | None = None
-    usage: Mapping[str, float] = field(default_factory=dict)
-    transient: bool = False
-    details: Mapping[str, Details] = field(default_factory=dict)
-    left_out_turns: int = 0
-    shortened_turns: int = 0
 
 
 class Judge(ABC):
@@ -120,8 +102,12 @@ class Judge(ABC):
     @abstractmethod
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
-        """One Prediction per request, in order. A score may not depend on the rest of the batch."""
+    ) -> list[Judgement]:
+        """Returns one Judgement per request, in order. A score may not depend on the batch.
+
+        ``id``, ``judge``, ``turn`` and ``truncated_turns`` are filled in by ``score``; ``usage``
+        without ``tokens`` means that the request's tokens were read once.
+        """
 
     def _units(self, requests: Sequence[ScoreRequest]) -> list[list[int]]:
         """Positions of requests that have to be in one batch, because they share work (the turns
@@ -243,13 +229,13 @@ class Judge(ABC):
         names: Sequence[str],
         refused: Mapping[int, str],
         progress: Callable[[int], None],
-    ) -> Iterator[tuple[ScoreRequest, Prediction | None]]:
+    ) -> Iterator[tuple[ScoreRequest, Judgement | None]]:
         """Each request of the dialogues in ``window``, in order, with its prediction; None for one
         that is not scored."""
         plans = [requests_at(dialogue, level, row) for row, dialogue in enumerate(window)]
         requests = [request for plan in plans for request in plan]
         owners = [request.row for request in requests]
-        predictions: dict[int, Prediction] = {}
+        predictions: dict[int, Judgement] = {}
         judged = [
             i
             for i, request in enumerate(requests)
@@ -261,7 +247,7 @@ class Judge(ABC):
             self._prepare([requests[i] for i in judged])
         units = [[judged[k] for k in unit] for unit in self._units([requests[i] for i in judged])]
 
-        def run(part: Sequence[list[int]]) -> list[tuple[int, Prediction]]:
+        def run(part: Sequence[list[int]]) -> list[tuple[int, Judgement]]:
             flat = [i for unit in part for i in unit]
             scored = self._score_batch([requests[i] for i in flat], names)
             return list(zip(flat, scored, strict=True))
@@ -323,7 +309,7 @@ class Judge(ABC):
             return push_folder(folder, repo_id, private=private, **options)
 
 
-def _judgement(request: ScoreRequest, prediction: Prediction, signature: str) -> Judgement:
+def _judgement(request: ScoreRequest, prediction: Judgement, signature: str) -> Judgement:
     """The judgement without NaN and infinity, which JSON does not have: such a score is None, and
     the failure says so; such a distribution, contribution or usage is left out."""
     scores = prediction.scores
@@ -331,21 +317,18 @@ def _judgement(request: ScoreRequest, prediction: Prediction, signature: str) ->
     reason = f"the judge's number is not finite: {', '.join(lost)}" if lost else None
     distributions = prediction.distributions
     usage = {"tokens": request.tokens} | dict(prediction.usage)
-    return Judgement(
+    return replace(
+        prediction,
         id=request.dialogue.id,
         judge=signature,
         scores={n: None if n in lost else v for n, v in scores.items()},
         turn=request.turn,
         distributions={n: p for n, p in distributions.items() if all(map(math.isfinite, p))},
-        explanation=prediction.explanation,
         failure="; ".join(filter(None, (prediction.failure, reason))) or None,
         truncated_turns=request.truncated_turns,
         usage={n: v for n, v in usage.items() if math.isfinite(v)},
         contributions={n: c for n, c in prediction.contributions.items() if c.finite},
-        transient=prediction.transient,
-        details={n: d.finite() for n, d in prediction.details.items() if d != Details()},
-        left_out_turns=prediction.left_out_turns,
-        shortened_turns=prediction.shortened_turns,
+        details={n: d for n, one in prediction.details.items() if (d := finite_details(one))},
     )
 
 

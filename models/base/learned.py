@@ -12,7 +12,6 @@ from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import cast_weights, set_attention, torch_device, torch_dtype
-from medal_judges.records.details import Details
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.storage.process_lock import ProcessLock
@@ -74,7 +73,7 @@ class LearnedJudge(Judge):
         """The calibration of one dimension; one that changes nothing where none was fitted."""
         return self.calibration.get(dimension, Calibration())
 
-    def interval_details(self, scores: Mapping[str, float | None]) -> dict[str, Details]:
+    def interval_details(self, scores: Mapping[str, float | None]) -> dict[str, dict[str, Any]]:
         """Where people's ratings lie around ``scores``, for the dimensions that have a margin."""
         found = {}
         for name, score in scores.items():
@@ -82,7 +81,7 @@ class LearnedJudge(Judge):
             if score is not None and margin is not None:
                 reach = margin * (dimension.high - dimension.low)
                 low, high = max(dimension.low, score - reach), min(dimension.high, score + reach)
-                found[name] = Details(interval=(low, high))
+                found[name] = {"interval": [low, high]}
         return found
 
     def write_state(self, folder: Path, **settings: object) -> None:

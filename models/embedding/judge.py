@@ -14,7 +14,7 @@ import torch
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration, normal_bins
-from medal_judges.models.base.judge import Prediction, ScoreRequest
+from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import LearnedJudge, learned_state
 from medal_judges.models.base.saving import WEIGHTS_NAME, read_config, read_weights, write_weights
 from medal_judges.models.embedding.config import EmbeddingConfig
@@ -28,6 +28,7 @@ from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
 from medal_judges.records.contributions import Contributions, centred, unit_of
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
 
 GRID_NAME = "grid.csv"
 ENCODER_FOLDER = "encoder"
@@ -120,7 +121,7 @@ class EmbeddingJudge(LearnedJudge):
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         vectors = np.stack([request.payload.vector for request in requests])
         rows: list[tuple[dict[str, float | None], dict[str, list[float]], dict[str, Contributions]]]
         rows = [({}, {}, {}) for _ in requests]
@@ -136,7 +137,10 @@ class EmbeddingJudge(LearnedJudge):
                     distributions[name] = row.tolist()
                 if weights is not None and request.payload.turns is not None:
                     contributions[name] = self._contributions(dimension, request, weights)
-        return [Prediction(*row) for row in rows]
+        return [
+            Judgement(scores=scores, distributions=distributions, contributions=contributions)
+            for scores, distributions, contributions in rows
+        ]
 
     def units(self, name: str, vectors: Floats) -> Floats:
         """Scores [n] of dialogue ``vectors`` on [0, 1], before calibration."""

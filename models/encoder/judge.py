@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from medal_judges.models.base.heads import Calibration, Head, HeadKind
-from medal_judges.models.base.judge import Prediction, ScoreRequest
+from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge, learned_state
 from medal_judges.models.base.network_size import (
     require_countable,
@@ -50,6 +50,7 @@ from medal_judges.models.encoder.turn_batch import (
 from medal_judges.models.tokenizer_file import AnyTokenizer
 from medal_judges.records.contributions import Contributions, Unit, centred, unit_of
 from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
 
 TOKENIZER = "tokenizer"
 BODY = "body."  # begins the names of the body's weights in the net's
@@ -218,7 +219,7 @@ class EncoderJudge(NetworkJudge):
     @torch.inference_mode()
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         members = self.members(requests)
         rows: list[tuple[dict[str, float | None], dict[str, list[float]], dict[str, Contributions]]]
         rows = [({}, {}, {}) for _ in requests]
@@ -237,7 +238,15 @@ class EncoderJudge(NetworkJudge):
                     row[1][name] = chances
                 if account[1]:  # the net ``sequence`` does not tell turns apart
                     row[2][name] = self._contributions(head, request.payload[0], *account)
-        return [Prediction(*row, details=self.interval_details(row[0])) for row in rows]
+        return [
+            Judgement(
+                scores=scores,
+                distributions=distributions,
+                contributions=contributions,
+                details=self.interval_details(scores),
+            )
+            for scores, distributions, contributions in rows
+        ]
 
     def members(self, requests: Sequence[ScoreRequest]) -> list[tuple[Logits, Logits, Logits]]:
         """What each member of the net says of ``requests``: see EncoderNet.forward."""

@@ -13,12 +13,13 @@ from scipy.special import expit
 
 from medal_judges.config import Config
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
+from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.base.saving import read_config, write_config
 from medal_judges.models.base.turn_features import FEATURE_NAMES, SurfaceFeatures, turn_features
 from medal_judges.records.contributions import Contributions
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
 
 
@@ -172,7 +173,7 @@ class FeatureJudge(Judge):
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         predictions = []
         for request in requests:
             scores: dict[str, float | None] = {}
@@ -182,7 +183,7 @@ class FeatureJudge(Judge):
                 value = model.value(request.payload.mean(axis=0))
                 scores[name] = dimension.from_unit(model.unit(value))
                 contributions[name] = _contributions(request, model, dimension, value)
-            predictions.append(Prediction(scores, contributions=contributions))
+            predictions.append(Judgement(scores=scores, contributions=contributions))
         return predictions
 
 

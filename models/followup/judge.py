@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from medal_judges.config import Config, build_config
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
+from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.followup.selection import FollowUpSelection, SelectionConfig, select
 from medal_judges.models.llm.cost import add_usage
@@ -31,8 +32,9 @@ from medal_judges.models.llm.protocol import (
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.llm.truncation import chat_messages, first_turn_that_fits
 from medal_judges.records.contributions import Contributions
-from medal_judges.records.details import Details
+from medal_judges.records.details import known_details
 from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
 
 
@@ -159,13 +161,13 @@ class FollowUpJudge(Judge):
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         window, budget = self._window_tokens(), self._prompt_budget()
-        predictions: dict[int, Prediction] = {}
+        predictions: dict[int, Judgement] = {}
         for i, request in enumerate(requests):
             if request.tokens > budget:
                 reason = f"the last answer alone takes {request.tokens} tokens of {window}"
-                predictions[i] = Prediction(dict.fromkeys(dimensions), failure=reason)
+                predictions[i] = Judgement(scores=dict.fromkeys(dimensions), failure=reason)
         left = [i for i in range(len(requests)) if i not in predictions]
         selections: dict[int, FollowUpSelection] = {}
         if self.config.select is not None and left:
@@ -186,8 +188,7 @@ class FollowUpJudge(Judge):
             prediction = self._prediction(requests[i], table, selections.get(i), dimensions)
             usage = dict(prediction.usage)
             add_usage(usage, likelihood_usage(requests[i].tokens, chain(*likelihoods)))
-            prediction.usage = usage
-            predictions[i] = prediction
+            predictions[i] = replace(prediction, usage=usage)
         return [predictions[i] for i in range(len(requests))]
 
     # -- the parts of a score -------------------------------------------------------------------
@@ -235,10 +236,10 @@ class FollowUpJudge(Judge):
         table: np.ndarray,
         selection: FollowUpSelection | None,
         names: Sequence[str],
-    ) -> Prediction:
+    ) -> Judgement:
         """``table`` [ends, follow-ups] holds the values of ``_value``."""
         scores: dict[str, float | None] = {}
-        details: dict[str, Details] = {}
+        details: dict[str, dict[str, Any]] = {}
         contributions: dict[str, Contributions] = {}
         weights = self.config.decay ** np.arange(len(table))[::-1]
         weights = weights / weights.sum()
@@ -250,8 +251,8 @@ class FollowUpJudge(Judge):
             details[name] = _details(raw, selection, [self.pool.follow_ups[i].text for i in common])
             scores[name] = self._on_scale(self.dimension(name), raw)
             contributions[name] = self._contributions(request, name, values, weights)
-        return Prediction(
-            scores,
+        return Judgement(
+            scores=scores,
             contributions=contributions,
             explanation=self._told(weights @ table),
             usage={} if selection is None else selection.usage,
@@ -285,20 +286,24 @@ class FollowUpJudge(Judge):
         return "likeliest follow-ups: " + " / ".join(texts[i] for i in best)
 
 
-def _details(raw: float, selection: FollowUpSelection | None, texts: Sequence[str]) -> Details:
+def _details(
+    raw: float, selection: FollowUpSelection | None, texts: Sequence[str]
+) -> dict[str, Any]:
     if selection is None:
-        return Details(raw=raw)
+        return {"raw": raw}
     common = () if selection.empty else tuple(texts)
-    return Details(raw=raw, selected=len(common), follow_ups=common, unread_runs=selection.unread)
+    return known_details(
+        raw=raw, selected=len(common), follow_ups=common, unread_runs=selection.unread
+    )
 
 
-def _unselected(selection: FollowUpSelection, names: Sequence[str]) -> Prediction:
+def _unselected(selection: FollowUpSelection, names: Sequence[str]) -> Judgement:
     """No score, where no answer to the selection prompt could be read."""
-    return Prediction(
-        dict.fromkeys(names),
+    return Judgement(
+        scores=dict.fromkeys(names),
         failure=selection.failure,
         usage=selection.usage,
-        details={name: Details(unread_runs=selection.unread) for name in names},
+        details={name: {"unread_runs": selection.unread} for name in names},
         transient=selection.transient,
     )
 

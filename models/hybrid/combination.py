@@ -1,6 +1,6 @@
 """How the members' answers become one: selection, stack or cascade.
 
-Each kind asks the members it needs, and no others, and gives one Prediction per request.
+Each kind asks the members it needs, and no others, and gives one Judgement per request.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import Prediction, ScoreRequest
+from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.hybrid.blend import Blend, level_chances
 from medal_judges.models.hybrid.members import Member
 from medal_judges.records.contributions import Contributions
-from medal_judges.records.details import Details
+from medal_judges.records.details import rescaled_details
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 
@@ -34,7 +35,7 @@ class HybridAnswer:
     contributions: Contributions | None = None
     failure: str | None = None
     note: str | None = None
-    details: Details = field(default_factory=Details)
+    details: dict[str, Any] = field(default_factory=dict)
 
 
 class Combination(ABC):
@@ -64,8 +65,8 @@ class Combination(ABC):
         dimensions: Sequence[Dimension],
         requests: Sequence[ScoreRequest],
         ask: Ask,
-    ) -> list[Prediction]:
-        """One Prediction per request, in order, on ``dimensions``."""
+    ) -> list[Judgement]:
+        """One Judgement per request, in order, on ``dimensions``."""
         return [
             _joined({d.name: self._answer(d, members, judgements) for d in dimensions}, judgements)
             for judgements in self._judgements(members, dimensions, requests, ask)
@@ -130,9 +131,8 @@ class Stack(Combination):
     ) -> HybridAnswer:
         blend = self.blends[dimension.name]
         units = {m: members[m].unit(judgements[m], dimension.name) for m in blend.asked}
-        details = Details(
-            members={m: None if u is None else dimension.from_unit(u) for m, u in units.items()}
-        )
+        scores = {m: None if u is None else dimension.from_unit(u) for m, u in units.items()}
+        details = {"members": scores}
         missing = [m for m, unit in units.items() if unit is None]
         if missing:
             reasons = "; ".join(f"{m}: {judgements[m].failure or 'no score'}" for m in missing)
@@ -193,11 +193,11 @@ class Cascade(Combination):
         if strong.name not in judgements or not self._unsure(weak, first, dimension.name):
             return own
         answer = _answer_of(strong, judgements[strong.name], dimension)
-        both = {**own.details.members, **answer.details.members}
+        both = {"members": own.details["members"] | answer.details["members"]}
         if answer.score is None and own.score is not None:
             note = f"{dimension.name}: {strong.name} has no score, {weak.name}'s stands"
-            return replace(own, note=note, details=replace(own.details, members=both))
-        return replace(answer, details=replace(answer.details, members=both))
+            return replace(own, note=note, details=own.details | both)
+        return replace(answer, details=answer.details | both)
 
 
 def _answer_of(member: Member, judgement: Judgement, dimension: Dimension) -> HybridAnswer:
@@ -205,8 +205,8 @@ def _answer_of(member: Member, judgement: Judgement, dimension: Dimension) -> Hy
     unit, own = member.unit(judgement, dimension.name), member.own_name(dimension.name)
     scale = member.judge.dimension(own)
     score = None if unit is None else dimension.from_unit(unit)
-    details = judgement.details.get(own, Details()).rescaled(scale, dimension)
-    details = replace(details, members={member.name: score})
+    details = rescaled_details(judgement.details.get(own, {}), scale, dimension)
+    details["members"] = {member.name: score}
     if unit is None:
         reason = f"{member.name}: {judgement.failure or 'no score'}"
         return HybridAnswer(None, failure=reason, details=details)
@@ -240,8 +240,8 @@ def uncertainty(member: Member, judgement: Judgement, dimension: str) -> float |
     return doubt
 
 
-def _joined(answers: Mapping[str, HybridAnswer], judgements: Mapping[str, Judgement]) -> Prediction:
-    """The dimensions of one request as one Prediction, with the tokens, seconds and money that all
+def _joined(answers: Mapping[str, HybridAnswer], judgements: Mapping[str, Judgement]) -> Judgement:
+    """The dimensions of one request as one Judgement, with the tokens, seconds and money that all
     members asked have used."""
     explained = [f"{name}: {j.explanation}" for name, j in judgements.items() if j.explanation]
     explained += [a.note for a in answers.values() if a.note]
@@ -250,8 +250,8 @@ def _joined(answers: Mapping[str, HybridAnswer], judgements: Mapping[str, Judgem
         for key, value in judgement.usage.items():
             usage[key] = usage.get(key, 0.0) + value
     failures = dict.fromkeys(a.failure for a in answers.values() if a.failure)
-    return Prediction(
-        {name: a.score for name, a in answers.items()},
+    return Judgement(
+        scores={name: a.score for name, a in answers.items()},
         distributions={name: a.chances for name, a in answers.items() if a.chances},
         contributions={name: a.contributions for name, a in answers.items() if a.contributions},
         details={name: a.details for name, a in answers.items()},

@@ -10,7 +10,7 @@ import torch
 
 from medal_judges.config import build_config
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
+from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.base.learned import rubric_hash
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
@@ -164,7 +164,7 @@ class HybridJudge(Judge):
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         return self.combination.score(
             self.members, [self.dimension(name) for name in dimensions], requests, self._ask
         )

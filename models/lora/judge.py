@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from medal_judges.models.base.heads import Calibration, Head, heads_of
-from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
+from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge, learned_state
 from medal_judges.models.base.network_size import require_vocabulary
 from medal_judges.models.base.saving import load_weights, read_config, write_weights
@@ -32,6 +32,7 @@ from medal_judges.models.lora.base import (
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class LoraJudge(NetworkJudge):
     @torch.inference_mode()
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         ids, mask = pad_rows([request.payload for request in requests], self.pad)
         logits = self.net(ids.to(self.device), mask.to(self.device))
         rows: list[tuple[dict[str, float | None], dict[str, list[float]]]]
@@ -189,4 +190,9 @@ class LoraJudge(NetworkJudge):
                 scores[name] = score
                 if chances:
                     distributions[name] = chances
-        return [Prediction(*row, details=self.interval_details(row[0])) for row in rows]
+        return [
+            Judgement(
+                scores=scores, distributions=distributions, details=self.interval_details(scores)
+            )
+            for scores, distributions in rows
+        ]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pydantic import Field
 
 from medal_judges.config import Config
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
+from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
@@ -41,6 +42,7 @@ from medal_judges.models.prompted.prompt import load_prompt, resolve
 from medal_judges.models.prompted.ratings import grouped_likelihoods
 from medal_judges.models.prompted.view import Context, PromptView, shorten, view_of
 from medal_judges.records.dimension import load_rubric
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
 
 DIALOGUES_PER_BATCH = 10_000  # in one call of a batch API: each call waits for hours
@@ -266,7 +268,7 @@ class BasePromptedJudge(Judge):
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         fitting = [request for request in requests if request.payload.failure is None]
         scored = iter(self._score_fitting(fitting, dimensions) if fitting else ())
         predictions = []
@@ -275,22 +277,26 @@ class BasePromptedJudge(Judge):
             if view.failure is None:
                 prediction = next(scored)
             else:
-                prediction = Prediction(dict.fromkeys(dimensions), failure=view.failure)
+                prediction = Judgement(scores=dict.fromkeys(dimensions), failure=view.failure)
             usage = dict(view.usage)
             for key, value in prediction.usage.items():
                 usage[key] = usage.get(key, 0.0) + value
-            prediction.usage = usage or {"tokens": 0.0}
-            prediction.transient = prediction.transient or view.transient
-            prediction.left_out_turns = view.left_out
-            prediction.shortened_turns = view.shortened
-            predictions.append(prediction)
+            predictions.append(
+                replace(
+                    prediction,
+                    usage=usage or {"tokens": 0.0},
+                    transient=prediction.transient or view.transient,
+                    left_out_turns=view.left_out,
+                    shortened_turns=view.shortened,
+                )
+            )
         return predictions
 
     @abstractmethod
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
-        """One Prediction a request, in order; all of them fit the model."""
+    ) -> list[Judgement]:
+        """One Judgement a request, in order; all of them fit the model."""
 
 
 def prompt_builders(

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import Prediction, ScoreRequest
+from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.cost import Usage, spent
 from medal_judges.models.llm.protocol import ChatRequest, Completion
 from medal_judges.models.prompted.base import (
@@ -28,6 +28,7 @@ from medal_judges.models.prompted.ratings import (
     from_token,
 )
 from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
 
 Method = Literal["likelihood", "top_logprobs", "samples"]
@@ -136,7 +137,7 @@ class GEvalJudge(BasePromptedJudge):
 
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         read = self._by_likelihood if self.method == "likelihood" else self._by_answers
         predictions = []
         for request, own in zip(requests, read(requests, dimensions), strict=True):
@@ -149,10 +150,11 @@ class GEvalJudge(BasePromptedJudge):
                 score="expected",
             )
             # An answer is one of the ratings or none of them: nothing to say of how it was parsed.
-            prediction.details = {n: replace(d, parsed=()) for n, d in prediction.details.items()}
-            prediction.usage = spent(usage for _, usages, _ in own.values() for usage in usages)
-            prediction.transient = any(transient for _, _, transient in own.values())
-            predictions.append(prediction)
+            for details in prediction.details.values():
+                details.pop("parsed", None)
+            usage = spent(usage for _, usages, _ in own.values() for usage in usages)
+            transient = any(transient for _, _, transient in own.values())
+            predictions.append(replace(prediction, usage=usage, transient=transient))
         return predictions
 
     def _by_likelihood(

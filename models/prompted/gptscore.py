@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from dataclasses import replace
+from typing import Any, Literal
 
 from pydantic import Field
 
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import Prediction, ScoreRequest
+from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.cost import Usage, spent
 from medal_judges.models.llm.protocol import ChatRequest, Completion
 from medal_judges.models.prompted.base import (
@@ -19,7 +20,7 @@ from medal_judges.models.prompted.base import (
     prompt_builders,
     tells_likelihoods,
 )
-from medal_judges.records.details import Details
+from medal_judges.records.judgement import Judgement
 
 ANSWER_TOKENS = 16  # kept free for the beginning of the answer and the answer
 
@@ -84,7 +85,7 @@ class GPTScoreJudge(BasePromptedJudge):
 
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         texts = [self.config.affirmative]
         if self.config.against_negative:
             texts.append(self.config.negative)
@@ -101,7 +102,7 @@ class GPTScoreJudge(BasePromptedJudge):
 
     def _by_reply(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str], texts: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         asked = [
             ChatRequest(self.messages(request, question), ANSWER_TOKENS, top_logprobs=20)
             for request in requests
@@ -113,16 +114,16 @@ class GPTScoreJudge(BasePromptedJudge):
             own = {name: next(replies) for name in dimensions}
             means = {n: first_token_logprobs(reply, texts) for n, (reply, _) in own.items()}
             prediction = self._prediction(means, [usage for _, usage in own.values()])
-            prediction.transient = any(reply.transient for reply, _ in own.values())
-            predictions.append(prediction)
+            transient = any(reply.transient for reply, _ in own.values())
+            predictions.append(replace(prediction, transient=transient))
         return predictions
 
     def _prediction(
         self, means: Mapping[str, Sequence[float] | str], usages: Sequence[Usage]
-    ) -> Prediction:
+    ) -> Judgement:
         """``means``: of each dimension the log-probability of each answer, or why there is none."""
         scores: dict[str, float | None] = {}
-        details: dict[str, Details] = {}
+        details: dict[str, dict[str, Any]] = {}
         distributions: dict[str, Sequence[float]] = {}
         failures: list[str] = []
         for name, logprobs in means.items():
@@ -134,12 +135,12 @@ class GPTScoreJudge(BasePromptedJudge):
             raw = yes - no[0] if no else yes
             chance = (1 + math.tanh(raw / 2)) / 2 if no else math.exp(raw)
             dimension = self.dimension(name)
-            scores[name], details[name] = dimension.from_unit(chance), Details(raw=raw)
+            scores[name], details[name] = dimension.from_unit(chance), {"raw": raw}
             if dimension.kind == "binary":
                 distributions[name] = [1 - chance, chance]
-        return Prediction(
-            scores,
-            distributions,
+        return Judgement(
+            scores=scores,
+            distributions=distributions,
             failure="; ".join(failures) or None,
             usage=spent(usages),
             details=details,

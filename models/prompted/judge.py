@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import Prediction, ScoreRequest
+from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.cost import Usage, spent
 from medal_judges.models.llm.protocol import ChatRequest, Completion, Continuation, Message
 from medal_judges.models.prompted.base import (
@@ -33,6 +33,7 @@ from medal_judges.models.prompted.ratings import (
     from_logprobs,
     grouped_likelihoods,
 )
+from medal_judges.records.judgement import Judgement
 
 ALTERNATIVES = 20  # how many an API reports at most
 _LONGEST_NUMBER = 40  # characters of a reply that is a number alone
@@ -125,7 +126,7 @@ class PromptedJudge(BasePromptedJudge):
 
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         answers = self._answers(requests, dimensions)
         if self.asks_again:
             self._ask_again(requests, answers)
@@ -177,7 +178,7 @@ class PromptedJudge(BasePromptedJudge):
 
     def _prediction(
         self, request: ScoreRequest, answers: Sequence[ParsedAnswers], dimensions: Sequence[str]
-    ) -> Prediction:
+    ) -> Judgement:
         wanted = [self.dimension(name) for name in dimensions]
         prediction = to_prediction(
             {
@@ -190,9 +191,9 @@ class PromptedJudge(BasePromptedJudge):
             pool=self.config.pool,
             score=self.config.score,
         )
-        prediction.usage = spent(usage for each in answers for usage in each.usages)
-        prediction.transient = any(each.completion.transient for each in answers)
-        return prediction
+        usage = spent(usage for each in answers for usage in each.usages)
+        transient = any(each.completion.transient for each in answers)
+        return replace(prediction, usage=usage, transient=transient)
 
     def _weigh_by_likelihood(
         self, requests: Sequence[ScoreRequest], answers: Sequence[ParsedAnswers]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 
-from medal_judges.models.base.judge import Prediction
 from medal_judges.models.prompted.builder import PromptBuilder
 from medal_judges.models.prompted.parsing.answer import ParsedAnswer, RatingDistribution
 from medal_judges.models.prompted.ratings import Ratings, averaged
-from medal_judges.records.details import Details
+from medal_judges.records.details import known_details
 from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
 
 Pooling = Literal["mean", "majority", "first"]
 
@@ -25,7 +25,7 @@ def to_prediction(
     *,
     pool: Pooling,
     score: Literal["said", "expected"],
-) -> Prediction:
+) -> Judgement:
     """Scores on the dimensions' own scales, with what stands behind each in ``details``.
 
     ``answers`` holds the repeats of each dimension. ``score``: the number that they say, pooled, or
@@ -33,7 +33,7 @@ def to_prediction(
     """
     scores: dict[str, float | None] = {}
     distributions: dict[str, Sequence[float]] = {}
-    details: dict[str, Details] = {}
+    details: dict[str, dict[str, Any]] = {}
     reasons: dict[str, list[str]] = {}  # reason -> dimensions that share it
     for d in dimensions:
         each = answers[d.name]
@@ -44,17 +44,17 @@ def to_prediction(
         if distribution is not None and ratings[d.name].values == d.levels:
             distributions[d.name] = distribution.chances
         if score == "expected":
-            value = details[d.name].expected
+            value = details[d.name].get("expected")
             reason = None if value is not None else reason or "no probabilities of the ratings"
         scores[d.name] = value
         if value is None:
             first = next((p.reason for p in each if p.reason), None)
             reasons.setdefault(first or reason or "no score", []).append(d.name)
-    comments = [f"{name}: {each.comment}" for name, each in details.items() if each.comment]
+    comments = [f"{n}: {each['comment']}" for n, each in details.items() if each.get("comment")]
     failures = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
-    return Prediction(
-        scores,
-        distributions,
+    return Judgement(
+        scores=scores,
+        distributions=distributions,
         explanation="\n".join(comments) or None,
         failure="; ".join(failures) or None,
         details=details,
@@ -67,11 +67,11 @@ def _details(
     values: Sequence[float | None],
     distribution: RatingDistribution | None,
     ratings: Ratings,
-) -> Details:
+) -> dict[str, Any]:
     expected, spread = ratings.moments(distribution.chances) if distribution else (None, None)
     repeated = len(values) > 1
     agreement = self_agreement(values) if repeated else {}
-    return Details(
+    return known_details(
         value=value,
         expected=expected,
         spread=spread,

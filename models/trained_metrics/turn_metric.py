@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from medal_judges.config import build_config
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
+from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.base.learned import rubric_hash
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
 from medal_judges.models.model_files import network_hash, tokenizer_hash
@@ -24,9 +24,9 @@ from medal_judges.models.trained_metrics.checkpoint import (
     public_name,
 )
 from medal_judges.records.contributions import Contributions
-from medal_judges.records.details import Details
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.storage.process_lock import ProcessLock
 
@@ -147,7 +147,7 @@ class TurnMetric(Judge, Generic[C]):
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         needed = self._needed(dimensions)
         asked = [query for request in requests for query in request.payload.asked]
         sequences = sorted({query.ids for query in asked if query.dimension in needed})
@@ -174,11 +174,11 @@ class TurnMetric(Judge, Generic[C]):
         request: ScoreRequest,
         dimensions: Sequence[str],
         probabilities: Mapping[TokenIds, float],
-    ) -> Prediction:
+    ) -> Judgement:
         scores: dict[str, float | None] = {}
         distributions: dict[str, list[float]] = {}
         contributions: dict[str, Contributions] = {}
-        details: dict[str, Details] = {}
+        details: dict[str, dict[str, Any]] = {}
         queries: Queries = request.payload
         for name in dimensions:
             dimension = self.dimension(name)
@@ -189,7 +189,7 @@ class TurnMetric(Judge, Generic[C]):
             raw = sum(turns.values()) / len(turns)
             if self._unbounded(name):
                 scores[name] = dimension.from_unit(raw / (1 + raw))
-                details[name] = Details(raw=raw)
+                details[name] = {"raw": raw}
                 continue
             scores[name] = dimension.from_unit(raw)
             if dimension.kind == "binary":
@@ -201,7 +201,13 @@ class TurnMetric(Judge, Generic[C]):
             # One that is made of others has their reasons.
             told = [name for name in missing if name in queries.refused] or list(queries.refused)
             failure = "; ".join(f"{name}: {queries.refused[name]}" for name in told)
-        return Prediction(scores, distributions, contributions, failure=failure, details=details)
+        return Judgement(
+            scores=scores,
+            distributions=distributions,
+            contributions=contributions,
+            failure=failure,
+            details=details,
+        )
 
     def _unbounded(self, dimension: str) -> bool:
         """Whether values run from 0 without end: x becomes x / (1 + x) on the scale, which leaves

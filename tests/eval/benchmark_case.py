@@ -14,10 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
+from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.base.saving import FAMILIES
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import Signature
 from medal_judges.storage.jsonl import write_records
@@ -48,16 +49,16 @@ class CountingJudge(Judge):
 
     def _score_batch(
         self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         type(self).scored += len(items)
         return [self._one(item.dialogue, dimensions) for item in items]
 
-    def _one(self, dialogue: Dialogue, dimensions: Sequence[str]) -> Prediction:
+    def _one(self, dialogue: Dialogue, dimensions: Sequence[str]) -> Judgement:
         if int(dialogue.id.split("-")[1]) < self.silent:
-            return Prediction(dict.fromkeys(dimensions), failure="would not say")
+            return Judgement(scores=dict.fromkeys(dimensions), failure="would not say")
         marks = sum(turn.content.count("!") for turn in dialogue.turns)
         found = {"overall": 1.0 + marks, "repetitive": min(1.0, marks / 4)}
-        return Prediction({name: found[name] for name in dimensions})
+        return Judgement(scores={name: found[name] for name in dimensions})
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from medal_judges.eval.metaeval.dimension_means import dimension_means, dimension_means_table
-from medal_judges.stats.results import Estimate, ResultRow
+from medal_judges.eval.metaeval.results import ResultRow
+from medal_judges.stats.estimate import Estimate
 
 # Table 5 of ORALIS, the columns LM prompting, regression, classification, hybrid and baseline.
 PUBLISHED = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from medal_judges.eval.benchmark.followup_usage import follow_up_usage
-from medal_judges.records.details import Details
+from medal_judges.records.details import known_details
 from medal_judges.records.judgement import Judgement
 
 
 def judged(id: str, *texts: str, selected: int | None = None, unread: int = 0) -> Judgement:
     chosen = len(texts) if selected is None and (texts or not unread) else selected
-    details = Details(raw=-3.0, selected=chosen, follow_ups=texts, unread_runs=unread)
+    details = known_details(raw=-3.0, selected=chosen, follow_ups=texts, unread_runs=unread)
     return Judgement(id, "judge:diet", {"overall": 3.0}, details={"overall": details})
 
 
@@ -32,5 +32,5 @@ def test_shares_by_hand() -> None:
         ("(none in common: all were used)", 1, 25.0, None),
         ("(no selection could be read)", 1, 25.0, None),
     ]
-    plain = Judgement("1", "judge:full", {"overall": 3.0}, details={"overall": Details(raw=1.0)})
+    plain = Judgement("1", "judge:full", {"overall": 3.0}, details={"overall": {"raw": 1.0}})
     assert not follow_up_usage([("fed", "full", [plain])]).rows

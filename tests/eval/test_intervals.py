@@ -19,6 +19,7 @@ from medal_judges.stats.correlation import (
     correlations,
     weighted_spearman,
 )
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import (
     DIFFERENCE,
     FIGURE,
@@ -29,7 +30,6 @@ from medal_judges.stats.intervals import (
     jackknife,
     with_intervals,
 )
-from medal_judges.stats.results import Estimate
 from medal_judges.stats.significance import paired_difference
 
 BOTS, SIZE, R = 5, 20, 0.545

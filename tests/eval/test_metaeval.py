@@ -16,12 +16,12 @@ from medal_judges.eval.metaeval.metaeval import (
     evaluate,
     kind_of,
 )
+from medal_judges.eval.metaeval.results import ResultRow
 from medal_judges.records.contributions import Contributions
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import Scale
-from medal_judges.stats.results import ResultRow
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 QUESTION = ComparedDimension("set", "overall")

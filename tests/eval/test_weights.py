@@ -17,6 +17,7 @@ from medal_judges.errors import ConfigError, RecordError
 from medal_judges.eval.agreement.agreement import agreements
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
 from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
+from medal_judges.eval.metaeval.results import ResultRow
 from medal_judges.eval.page.plots import bins, gap
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -25,7 +26,7 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import Scale
 from medal_judges.stats import correlation
 from medal_judges.stats.correlation import correlation_statistic
-from medal_judges.stats.results import Estimate, ResultRow
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.weights import curation_weight, row_weights
 from medal_judges.storage.jsonl import write_records
 

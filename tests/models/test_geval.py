@@ -69,8 +69,8 @@ def test_expected_value_equals_a_plain_loop(smollm2: LocalModel) -> None:
         square = sum(c * (v - mean) ** 2 for c, v in zip(chances, values, strict=True))
         assert judged.distributions[name] == pytest.approx(chances, abs=1e-4)
         assert judged.scores[name] == pytest.approx(mean, abs=1e-3)
-        assert judged.details[name].spread == pytest.approx(square**0.5, abs=1e-3)
-        assert 0 < judged.details[name].mass <= 1
+        assert judged.details[name]["spread"] == pytest.approx(square**0.5, abs=1e-3)
+        assert 0 < judged.details[name]["mass"] <= 1
 
 
 def test_prompt_has_the_papers_parts_after_the_conversation(smollm2: LocalModel) -> None:
@@ -146,9 +146,9 @@ def test_an_api_without_alternatives_is_sampled(closed_model: Any, smollm2: Loca
     drawn = [r for r in closed.asked if r.temperature == 1.0]
     assert len(drawn) == 4 and len({r.seed for r in drawn}) == 4
     if judged.scored:
-        assert 1 <= judged.details["engagingness"].samples <= 4
+        assert 1 <= judged.details["engagingness"]["samples"] <= 4
         counts = [
-            4 * judged.details["engagingness"].mass * c
+            4 * judged.details["engagingness"]["mass"] * c
             for c in judged.distributions["engagingness"]
         ]
         assert counts == pytest.approx([round(c) for c in counts])

@@ -60,10 +60,10 @@ def test_likelihood_of_yes_equals_a_plain_pass(smollm2: LocalModel) -> None:
     for name in ("overall", "understandability"):
         prompt = told(judge, item, name)[0].content
         raw = by_hand(smollm2, prompt, "Yes")
-        assert judged.details[name].raw == pytest.approx(raw, abs=1e-3)
-    overall = math.exp(judged.details["overall"].raw)
+        assert judged.details[name]["raw"] == pytest.approx(raw, abs=1e-3)
+    overall = math.exp(judged.details["overall"]["raw"])
     assert judged.scores["overall"] == pytest.approx(1 + 4 * overall)
-    chance = math.exp(judged.details["understandability"].raw)
+    chance = math.exp(judged.details["understandability"]["raw"])
     assert judged.scores["understandability"] == pytest.approx(chance)
     assert judged.distributions["understandability"] == pytest.approx([1 - chance, chance])
 
@@ -75,7 +75,7 @@ def test_against_no(smollm2: LocalModel) -> None:
     prompt = told(judge, item, "overall")[0].content
     assert "last answer" in prompt
     yes, no = (by_hand(smollm2, prompt, answer) for answer in ("Yes", "No"))
-    assert judged.details["overall"].raw == pytest.approx(yes - no, abs=1e-3)
+    assert judged.details["overall"]["raw"] == pytest.approx(yes - no, abs=1e-3)
     share = math.exp(yes) / (math.exp(yes) + math.exp(no))
     assert judged.scores["overall"] == pytest.approx(1 + 4 * share, abs=1e-3)
     assert judge.signature().revision != load(smollm2).signature().revision
@@ -114,7 +114,7 @@ def test_an_api_is_asked_for_one_word(closed_model: Any, smollm2: LocalModel) ->
     (reply,) = smollm2.chat([request])
     told = {k.strip(): v for k, v in reply.tokens[0].alternatives.items()}
     if "Yes" in told:
-        assert judged.details["overall"].raw >= told["Yes"]
+        assert judged.details["overall"]["raw"] >= told["Yes"]
         assert judged.scored
     else:
         assert "'Yes' is not among" in (judged.failure or "")

@@ -12,7 +12,7 @@ import torch
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.judge import Prediction, ScoreRequest
+from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.blend import Blend, level_chances
@@ -21,7 +21,6 @@ from medal_judges.models.hybrid.config import HybridConfig, MemberConfig
 from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.models.hybrid.members import Member, open_member
 from medal_judges.records.contributions import Contributions
-from medal_judges.records.details import Details
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement, parse_judgement
 from medal_judges.records.signature import Signature
@@ -61,17 +60,19 @@ class Counting(Judge):
 
     def _score_batch(
         self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         return [self._one(item) for item in items]
 
-    def _one(self, item: ScoreRequest) -> Prediction:
+    def _one(self, item: ScoreRequest) -> Judgement:
         self.asked.append(item.dialogue.id)
         if item.dialogue.id in self.missing:
-            return Prediction({"overall": None}, failure="would not say")
+            return Judgement(scores={"overall": None}, failure="would not say")
         number = int(item.dialogue.id) % 5
         doubt = (int(item.dialogue.id) % 7) / 14
         chances = {"overall": [1 - doubt, 0, 0, 0, doubt]} if self.chances else {}
-        return Prediction({"overall": 1.0 + number}, chances, usage={"money": 0.5})
+        return Judgement(
+            scores={"overall": 1.0 + number}, distributions=chances, usage={"money": 0.5}
+        )
 
 
 def hybrid(combination: Combination, **members: Judge) -> HybridJudge:
@@ -160,10 +161,10 @@ class Rating(Counting):
         super().__init__()
         self.dimensions = (Dimension("overall", "continuous", 0, 100),)
 
-    def _one(self, item: ScoreRequest) -> Prediction:
-        details = Details(value=75.0, expected=70.0, spread=10.0, repeats=(75.0, None), mass=0.9)
-        return Prediction(
-            {"overall": 70.0},
+    def _one(self, item: ScoreRequest) -> Judgement:
+        details = dict(value=75.0, expected=70.0, spread=10.0, repeats=[75.0, None], mass=0.9)
+        return Judgement(
+            scores={"overall": 70.0},
             usage={"tokens": 20, "output_tokens": 5, "seconds": 0.5, "money": 0.25},
             contributions={"overall": Contributions((-5.0,), 75.0)},
             details={"overall": details},
@@ -174,12 +175,12 @@ def test_answers_are_no_amounts_and_stay_with_their_dimension() -> None:
     both = Blend(("a", "b"), *(np.zeros(2), np.ones(2), np.array([0.5, 0.5])), 0.0)
     (stacked,) = hybrid(Stack({"overall": both}), a=Rating(), b=Rating()).score([chats()[1]])
     assert stacked.usage == {"tokens": 40, "output_tokens": 10, "seconds": 1.0, "money": 0.5}
-    assert stacked.details["overall"].members == pytest.approx({"a": 3.8, "b": 3.8})
+    assert stacked.details["overall"]["members"] == pytest.approx({"a": 3.8, "b": 3.8})
     assert parse_judgement(json.loads(json.dumps(stacked.to_record()))) == stacked
     (selected,) = hybrid(MemberSelection({"overall": "a"}), a=Rating()).score([chats()[1]])
     told = selected.details["overall"]
-    assert (told.value, told.expected, told.spread) == (4.0, pytest.approx(3.8), 0.4)
-    assert told.repeats == (4.0, None) and told.mass == 0.9  # on the hybrid's own scale
+    assert (told["value"], told["expected"], told["spread"]) == (4.0, pytest.approx(3.8), 0.4)
+    assert told["repeats"] == [4.0, None] and told["mass"] == 0.9  # on the hybrid's own scale
     account = selected.contributions["overall"]
     assert account.value == pytest.approx(selected.scores["overall"])
     assert (account.baseline, account.unit) == (4.0, "score")
@@ -201,11 +202,11 @@ def test_a_cascade_defers_what_is_unsure_and_asks_the_strong_judge_no_more() -> 
     # doubt k / 14 at one end of the scale: sqrt(p (1 - p)) > 0.3 from k = 2
     unsure = [str(i) for i in range(14) if i % 7 >= 2 and i != 3]
     assert sorted(strong.asked, key=int) == ["1", *unsure]
-    asked = {i: list(j.details["overall"].members) for i, j in found.items() if i != "3"}
+    asked = {i: list(j.details["overall"]["members"]) for i, j in found.items() if i != "3"}
     assert {i for i, names in asked.items() if names == ["weak", "strong"]} == {"1", *unsure}
     assert all(names == ["weak"] for i, names in asked.items() if i not in {"1", *unsure})
     assert found["7"].usage == {"tokens": 7, "money": 0.5}  # the strong one cost nothing
-    assert found["5"].details["overall"].members == {"weak": 1.0, "strong": None}
+    assert found["5"].details["overall"]["members"] == {"weak": 1.0, "strong": None}
     assert found["1"].scores["overall"] == 2.0  # the weak one had none
     assert found["5"].scores["overall"] == 1.0  # the strong one had none: the weak one's stands
     assert "strong has no score" in (found["5"].explanation or "")

@@ -10,9 +10,10 @@ import pytest
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreReport
-from medal_judges.models.base.judge import Prediction, ScoreLevel, ScoreRequest
+from medal_judges.models.base.judge import ScoreLevel, ScoreRequest
 from medal_judges.records.contributions import Contributions
 from medal_judges.records.dimension import load_rubric
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import Signature
 from medal_judges.storage.jsonl import to_line
@@ -36,11 +37,11 @@ class Constant(Judge):
 
     def _score_batch(
         self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         self.batches.append(len(items))
         lists = {name: (value, 0.5) for name, value in self.said.items() if value is not None}
         told = {name: Contributions(given, 0.0) for name, given in lists.items()}
-        return [Prediction(self.said, lists, told) for _ in items]
+        return [Judgement(scores=self.said, distributions=lists, contributions=told) for _ in items]
 
 
 def dialogues(count: int) -> list[Dialogue]:

@@ -75,7 +75,7 @@ def test_a_server_that_refuses_alternatives_is_sampled(settings: dict[str, Any])
             sent = [request["body"] for request in json.load(reply)]
     drawn = [request for request in sent if request.get("temperature") == 1.0]
     assert len({request["seed"] for request in drawn}) == len(drawn) == 4
-    assert judged.details["overall"].samples == 4
+    assert judged.details["overall"]["samples"] == 4
     # This server says the same number to the same question, whatever the seed.
-    assert judged.details["overall"].spread == 0
+    assert judged.details["overall"]["spread"] == 0
     assert judged.distributions["overall"][int(judged.scores["overall"] or 0) - 1] == 1

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.means import Sample, difference_of, mean_of, share_of
-from medal_judges.stats.results import Estimate
 
 RNG = np.random.default_rng(0)
 FIRST, SECOND = RNG.normal(0.4, 1, 120), RNG.normal(0, 2, 80)

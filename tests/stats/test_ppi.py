@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.means import Sample, difference_of, mean_of, share_of
 from medal_judges.stats.ppi import (
     LabelledSample,
@@ -17,7 +18,6 @@ from medal_judges.stats.ppi import (
     corrected_mean,
     corrected_share,
 )
-from medal_judges.stats.results import Estimate
 
 
 @pytest.fixture(scope="module")

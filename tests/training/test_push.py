@@ -11,13 +11,14 @@ from huggingface_hub import ModelCard
 
 from medal_judges import Judge
 from medal_judges.eval.benchmark.compute import write_results
+from medal_judges.eval.metaeval.results import ResultRow
 from medal_judges.eval.page.arrangement import Benchmark
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.signature import Signature
-from medal_judges.stats.results import Estimate, ResultRow
+from medal_judges.stats.estimate import Estimate
 from medal_judges.training.card.card import write_card
 
 from ..hub_stub import Hub, Repo

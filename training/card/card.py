@@ -16,8 +16,7 @@ from medal_judges.models.base.golden import read_golden
 from medal_judges.models.base.saving import read_config
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import Signature
-from medal_judges.stats.results import Estimate
-from medal_judges.stats.trial_results import GROUPS, TrialResult
+from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
 from medal_judges.training.agreement import METRICS, AgreementRow, read_agreement
 from medal_judges.training.card.base_model import BaseModel, base_model
@@ -110,7 +109,7 @@ class JudgeMetadata:
     emissions: Mapping[str, Any] | None
     run: Mapping[str, Any]
     benchmark: Sequence[BenchmarkFigure]
-    trial: TrialResult | None = None
+    trial: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -308,7 +307,6 @@ def write_card(
         repo_id=repo_id,
         revision=revision,
         metrics=METRICS,
-        groups=GROUPS,
         sources=sources,
     )
     atomic_write(folder / CARD_NAME, text)

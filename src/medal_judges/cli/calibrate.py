@@ -54,7 +54,7 @@ def calibrate(
             f"{data} rates none of {', '.join(own)}",
             hint=f"--label, of: {', '.join(sorted(there))}",
         )
-    with scoring_bar(data) as advance:
+    with scoring_bar() as advance:
         judgements = list(loaded.score((r.dialogue for r in rows), progress=advance))
     scale = dict(settings.get("scale") or {})
     for name, dimension in pairs:
@@ -63,7 +63,7 @@ def calibrate(
             for j, row in zip(judgements, rows, strict=True)
             if name in row.labels
             and dimension in j.details
-            and (raw := j.details[dimension].raw) is not None
+            and (raw := j.details[dimension].get("raw")) is not None
         ]
         units = human_units([row for _, row in kept], name, loaded.dimension(dimension))
         fitted = fit_scale([raw for raw, _ in kept], units, loaded.dimension(dimension))

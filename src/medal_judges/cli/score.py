@@ -12,15 +12,13 @@ from rich.table import Table
 
 from medal_judges.cli import options as opt
 from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
-from medal_judges.errors import ConfigError
 from medal_judges.inference.arriving import score_arriving
 from medal_judges.inference.dry_run import dry_run
-from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
+from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.parallel.opening import opened
 from medal_judges.inference.progress import scoring_bar, show_kept
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
 from medal_judges.models.base.judge import Judge
-from medal_judges.reading.arrow_rows import HUB
 from medal_judges.reading.dialogues import dialogues_of
 from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import ReadingReport, list_beside
@@ -63,7 +61,6 @@ def score(
     device: opt.Device = None,
     dtype: opt.Dtype = None,
     workers: opt.Workers = 1,
-    ray: opt.Ray = None,
     revision: opt.Revision = None,
     overwrite: opt.Overwrite = False,
     retry_failed: opt.RetryFailed = False,
@@ -83,8 +80,6 @@ def score(
     choice = choice.spending(max_cost, no_cache=no_cache, dry_run=dry_run)
     asked = (level, dimension, token_budget, unknown_language, overwrite, retry_failed)
     options = ScoreOptions(*asked, keep or (), detect_language)
-    if ray is not None and not dry_run:
-        return _on_ray(file, choice, options, chats, (ray, out, workers, device, min_coverage))
     listed = None if out == "-" or dry_run else list_beside(out)
     with opened(choice, 1 if dry_run else workers, device) as loaded:
         reading = reading_report(chats, listed, [file])
@@ -131,43 +126,8 @@ def _to_stdout(
 def _to_file(
     file: str, dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions, out: Path
 ) -> ScoreReport:
-    with only_run(out), scoring_bar(file) as advance:
+    with only_run(out), scoring_bar() as advance:
         return score_to_file(dialogues, judge, out, options, progress=advance)
-
-
-def _on_ray(
-    file: str,
-    choice: JudgeChoice,
-    options: ScoreOptions,
-    chats: ReadOptions,
-    how: tuple[str, str, int, str | None, float],
-) -> None:
-    from medal_judges.inference.cluster.run import ClusterOptions, score_on_ray
-
-    address, out, workers, device, min_coverage = how
-    if "-" in (file, out) or file.startswith(HUB):
-        raise ConfigError(
-            "--ray reads files that all machines see, and writes a folder",
-            hint="give a file of chats or a folder of such, and --out FOLDER",
-        )
-    if options.retry_failed:
-        raise ConfigError(
-            "--retry-failed is of one process: what is written on a cluster is not judged again",
-            hint="leave it out, or start again with --overwrite",
-        )
-    if choice.pays:
-        raise ConfigError(
-            "a judge that pays for its answers is not scored on a cluster: its limit of cost was "
-            "never tried across machines",
-            hint="leave --ray out: one process asks the server side by side",
-        )
-    gpus = 1 if device is not None and device.startswith("cuda") else 0
-    cluster = ClusterOptions(address, workers if workers > 1 else None, gpus=gpus)
-    with only_run(out):
-        run = score_on_ray(file, choice, Path(out), cluster, options, chats)
-    show_reading(run.reading, always=True)
-    _show(run.report, min_coverage, run.judge.languages, run.judge.advice)
-    run.report.require_coverage(min_coverage)
 
 
 def _show(

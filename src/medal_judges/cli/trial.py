@@ -159,7 +159,7 @@ def _require_apart(judges: Sequence[TrialJudge]) -> None:
 
 def _save(done: Trial, folders: Sequence[Path]) -> None:
     from medal_judges.eval.trial.report import write_result
-    from medal_judges.stats.trial_results import TRIAL_NAME
+    from medal_judges.eval.trial.results import TRIAL_NAME
 
     for result, folder in zip(done.results, folders, strict=False):  # none without --save
         try:

@@ -18,7 +18,7 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.shipped import BOXED
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 # A dialogue, the messages of a chat, or a row that has them under messages or dialogue.
 Chat = Dialogue | Sequence[Mapping[str, Any]] | Mapping[str, Any]

@@ -12,7 +12,7 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import parse_values
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 _NAME = "score"
 

@@ -1,101 +1,109 @@
-"""Details: what stands behind one number of a judgement, typed, one object a dimension."""
+"""Details: what is known about one number of a judgement, a plain dict for each dimension.
+
+Fields on the dimension's scale: ``value`` (the number in the answer, pooled over repeats),
+``expected`` and ``spread`` (mean and standard deviation of the distribution over ratings),
+``interval`` ([lowest, highest] of nine in ten human ratings of held-out dialogues with such a
+score), ``repeats`` (one number for each answer, None if it had none) with ``repeats_std`` (n - 1)
+and ``repeats_agreement`` (share of pairs of repeats with the same number), and ``members`` (of a
+hybrid: the score of each member that was asked).
+
+Other fields: ``mass`` (probability of all ratings together before normalisation), ``samples`` (how
+many answers the distribution was counted from), ``raw`` (the judge's number before it was put on
+the scale), ``selected`` (how many follow-ups all selection runs chose; 0: none in common, all are
+used), ``follow_ups`` (their texts), ``unread_runs`` (selection runs that could not be parsed),
+``comment`` (the judge's text about the dimension) and ``parsed`` (how each answer was parsed:
+"schema", "json", ...; None: no number).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from medal_judges.records.dimension import Dimension
+from medal_judges.records.validation import Count, Number, parse
 
 
-@dataclass(frozen=True, slots=True)
-class Details:
-    """How a judge came to one dimension's score; a judge fills in what it has.
+@dataclass(frozen=True)
+class _Fields:
+    """The types of the fields, in the order in which a file has them."""
 
-    ``value``: the number that the answer said (pooled over repeats). ``expected`` and ``spread``:
-    mean and standard deviation of the distribution over ratings. ``interval``: (lowest, highest) of
-    nine in ten of people's ratings of held-out dialogues with such a score. All four, and
-    ``repeats`` (one
-    number an answer, None where it had none), are on the dimension's scale. ``mass``: probability
-    of all ratings together before they were made to add up to 1. ``samples``: how many answers the
-    distribution was counted from. ``raw``: the judge's number before it was put on the scale (nats
-    of a likelihood judge). ``selected``: how many follow-ups all selection runs chose (0: none in
-    common, all are used), ``follow_ups`` their texts, ``unread_runs`` the selection runs that could
-    not be read and do not count. ``comment``: what the judge wrote about the dimension.
-    ``parsed``: how each answer was read ("schema", "json", ...; None: no number in it).
-    ``repeats_std`` (n - 1) and ``repeats_agreement`` (share of pairs of repeats that give the same
-    number). ``members``: of a hybrid, the score of each member that was asked, on the hybrid's
-    scale.
-    """
-
-    value: float | None = None
-    expected: float | None = None
-    spread: float | None = None
-    interval: tuple[float, ...] = ()
-    mass: float | None = None
-    samples: int | None = None
-    raw: float | None = None
-    selected: int | None = None
-    unread_runs: int | None = None
-    follow_ups: tuple[str, ...] = ()
+    value: Number | None = None
+    expected: Number | None = None
+    spread: Number | None = None
+    interval: list[Number] | None = None
+    mass: Number | None = None
+    samples: Count | None = None
+    raw: Number | None = None
+    selected: Count | None = None
+    unread_runs: Count | None = None
+    follow_ups: list[str] | None = None
     comment: str | None = None
-    parsed: tuple[str | None, ...] = ()
-    repeats: tuple[float | None, ...] = ()
-    repeats_std: float | None = None
-    repeats_agreement: float | None = None
-    members: Mapping[str, float | None] = field(default_factory=dict)
-
-    def rescaled(self, scale: Dimension, other: Dimension) -> Details:
-        """The same from the scale of one dimension to another's."""
-        ratio = (other.high - other.low) / (scale.high - scale.low)
-
-        def moved(value: float | None) -> float | None:
-            return None if value is None else other.low + (value - scale.low) * ratio
-
-        return replace(
-            self,
-            value=moved(self.value),
-            expected=moved(self.expected),
-            spread=None if self.spread is None else self.spread * ratio,
-            interval=tuple(other.low + (end - scale.low) * ratio for end in self.interval),
-            repeats=tuple(map(moved, self.repeats)),
-            repeats_std=None if self.repeats_std is None else self.repeats_std * ratio,
-            members={name: moved(score) for name, score in self.members.items()},
-        )
-
-    def finite(self) -> Details:
-        """Without NaN and infinity, which JSON does not have: such a number becomes None."""
-        numbers: dict[str, Any] = {name: _finite(getattr(self, name)) for name in _NUMBERS}
-        return replace(
-            self,
-            **numbers,
-            interval=self.interval if all(map(math.isfinite, self.interval)) else (),
-            repeats=tuple(map(_finite, self.repeats)),
-            members={name: _finite(score) for name, score in self.members.items()},
-        )
-
-    def to_record(self) -> dict[str, Any]:
-        """The fields that say something; an absent one is None or empty."""
-        record: dict[str, Any] = {}
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if value is None or (each.name in _GROUPS and not value):
-                continue
-            record[each.name] = (
-                list(value)
-                if isinstance(value, tuple)
-                else dict(value)
-                if isinstance(value, Mapping)
-                else value
-            )
-        return record
+    parsed: list[str | None] | None = None
+    repeats: list[Number | None] | None = None
+    repeats_std: Number | None = None
+    repeats_agreement: Number | None = None
+    members: dict[str, Number | None] | None = None
 
 
-_NUMBERS = ("value", "expected", "spread", "mass", "raw", "repeats_std", "repeats_agreement")
-_GROUPS = ("interval", "parsed", "repeats", "members", "follow_ups")
+FIELDS = tuple(each.name for each in fields(_Fields))
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else value
+def known_details(**given: Any) -> dict[str, Any]:
+    """Returns the fields ``given`` that have a value, JSON-ready and in the order of FIELDS."""
+    found = {}
+    for name in FIELDS:
+        value = given.pop(name, None)
+        if value is not None and value not in ((), [], {}):
+            found[name] = list(value) if isinstance(value, tuple) else value
+    assert not given, f"details have no field {next(iter(given))!r}"
+    return found
+
+
+def rescaled_details(
+    details: Mapping[str, Any], scale: Dimension, other: Dimension
+) -> dict[str, Any]:
+    """Returns ``details`` on the scale of another dimension."""
+    ratio = (other.high - other.low) / (scale.high - scale.low)
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, list):
+            return [moved(each) for each in value]
+        if isinstance(value, dict):
+            return {name: moved(each) for name, each in value.items()}
+        return None if value is None else other.low + (value - scale.low) * ratio
+
+    found = dict(details)
+    for name in ("value", "expected", "interval", "repeats", "members"):
+        if name in found:
+            found[name] = moved(found[name])
+    for name in ("spread", "repeats_std"):
+        if name in found:
+            found[name] = found[name] * ratio
+    return found
+
+
+def finite_details(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns ``details`` without NaN and infinity, which JSON does not have."""
+
+    def cleaned(value: Any) -> Any:
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    found: dict[str, Any] = {}
+    for name, value in details.items():
+        if isinstance(value, list):
+            values = [cleaned(each) for each in value]
+            found[name] = [] if name == "interval" and None in values else values
+        elif isinstance(value, Mapping):
+            found[name] = {key: cleaned(each) for key, each in value.items()}
+        else:
+            found[name] = cleaned(value)
+    return known_details(**found)
+
+
+def require_details(details: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises RecordError that names an unknown field of ``details``, or one of another type."""
+    for dimension, given in details.items():
+        parse(_Fields, given, f"details.{dimension}")

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import (
     DIFFERENCE,
     MIN_CLUSTERS,
@@ -17,7 +18,6 @@ from medal_judges.stats.intervals import (
     evenness_degrees,
 )
 from medal_judges.stats.means import Sample, difference_of
-from medal_judges.stats.results import Estimate
 
 Codes = npt.NDArray[np.int64]  # the cluster or period of each row, shape (rows,), from 0
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 Floats = npt.NDArray[np.float64]
 # Weights of shape (samples, rows) -> figures of shape (samples,); NaN where undefined.

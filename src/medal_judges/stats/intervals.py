@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from medal_judges.stats.correlation import Floats, Statistic
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 MIN_ROWS = 10  # of an interval; with fewer it spans nearly all values, or promises too much
 MIN_CLUSTERS = 3

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import DIFFERENCE, TINY, evenness_degrees, t_quantile
-from medal_judges.stats.results import Estimate
 
 _DENSE = 100  # codes up to so many times the rows are counted, not sorted
 MIN_FOR_MEAN = 5  # with fewer, t hangs on three spreads and says next to nothing

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.means import (
     Jackknifed,
     Sample,
@@ -38,7 +39,6 @@ from medal_judges.stats.means import (
     share_interval,
     share_of,
 )
-from medal_judges.stats.results import Estimate
 
 MIN_LABELLED = 5  # labelled clusters of a system; by simulation the intervals hold from here on
 _FLAT = 1e-12  # a variance below this share of the labels' squares is rounding

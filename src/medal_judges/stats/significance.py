@@ -14,8 +14,8 @@ from medal_judges.stats.correlation import (
     spearman_statistic,
     undefined_reason,
 )
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import DIFFERENCE, Clusters, jackknife, scale_of, too_few
-from medal_judges.stats.results import Estimate
 from medal_judges.stats.weights import weighted
 
 

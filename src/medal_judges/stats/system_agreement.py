@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import LOGIT, spanned, spread_of, variance, wilson
 from medal_judges.stats.means import Jackknifed, Sample, left_out_means
-from medal_judges.stats.results import Estimate
 
 MIN_SYSTEMS = 3  # two systems are one pair, right or wrong
 MIN_SPREAD = 5  # of an interval; fewer systems left out in turn say next to nothing

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import t_quantile
 from medal_judges.stats.means import (
     MIN_FOR_MEAN,
@@ -31,7 +32,6 @@ from medal_judges.stats.means import (
     left_out_means,
 )
 from medal_judges.stats.ppi import LabelledSample, correct, too_few_labels
-from medal_judges.stats.results import Estimate
 
 Pairing = Literal["paired", "partly paired", "unpaired"]
 POWER = 0.8

@@ -22,7 +22,6 @@ from medal_judges.data_prep.labelling.labels import (
 from medal_judges.data_prep.labelling.run import Sorter, well_formed
 from medal_judges.data_prep.labelling.summary import Comparison, Consistency
 from medal_judges.errors import MedalError
-from medal_judges.records.details import Details
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Judgement, unscored
@@ -36,13 +35,13 @@ ROW = LabelledDialogue(Dialogue("a", TURNS, "en"), {}, {}, group="g", extra={"en
 
 def test_comments_are_those_of_each_dimension() -> None:
     text = "He swears: a lot.\noverall: Good."  # a line that could pass for another dimension's
-    details = {"unsafe": Details(comment=text), "overall": Details(value=3)}
+    details = {"unsafe": {"comment": text}, "overall": {"value": 3}}
     judgement = Judgement("a", "judge:x", {"unsafe": 1.0, "overall": 3.0}, details=details)
     assert comments_of(judgement) == {"unsafe": text}
 
 
 def test_a_repeat_without_a_number_is_none_and_a_dimension_without_any_absent() -> None:
-    details = {"unsafe": Details(repeats=(1.0, None, 0.0))}
+    details = {"unsafe": {"repeats": [1.0, None, 0.0]}}
     judgement = Judgement("a", "judge:x", {"unsafe": 0.5, "overall": None}, details=details)
     asked = replace(ASKED, repeats=3)
     assert values_of(judgement, asked) == {"unsafe": (1.0, None, 0.0)}

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from medal_judges.eval.metaeval.results import Disagreement, Point, ResultRow
 from medal_judges.eval.page.arrangement import Benchmark
 from medal_judges.eval.page.page import write_report
 from medal_judges.records.contributions import Contributions
 from medal_judges.report.table import Table
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import METHOD
-from medal_judges.stats.results import Disagreement, Estimate, Point, ResultRow
 
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>"
 JUDGES = {  # name: how much of the human answer it hears

@@ -10,7 +10,7 @@ from medal_judges.eval.traffic.gate import Gate, GateResult, check_gates
 from medal_judges.eval.traffic.reading import TrafficOptions, read_traffic
 from medal_judges.eval.traffic.traffic import Traffic
 from medal_judges.records.judgement import Judgement
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 
 @pytest.fixture

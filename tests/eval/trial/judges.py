@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
+from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.records.contributions import Contributions
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature
 
 _PLANTED = re.compile(
@@ -43,15 +44,15 @@ class Oracle(Judge):
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         self.scored += len(requests)
         return [self._prediction(request) for request in requests]
 
-    def _prediction(self, request: ScoreRequest) -> Prediction:
+    def _prediction(self, request: ScoreRequest) -> Judgement:
         turns = self.touched.get(request.dialogue.id, ()) if self.dose(request.dialogue) else ()
         moves = [-1.0 if i in turns else 0.0 for i in range(len(request.dialogue.turns))]
         told = {"overall": Contributions(tuple(moves), 4.0)}
-        return Prediction({"overall": self.quality(request)}, contributions=told)
+        return Judgement(scores={"overall": self.quality(request)}, contributions=told)
 
     @cached_property
     def touched(self) -> dict[str, list[int]]:

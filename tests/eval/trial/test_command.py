@@ -13,12 +13,12 @@ from medal_judges.cli.trial import split_settings
 from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.report import write_trial
+from medal_judges.eval.trial.results import parse_trial, read_trial
 from medal_judges.eval.trial.runner import TrialJudge
 from medal_judges.eval.trial.trial import Trial, run_trial
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.reading.dialogues import read_dialogues
-from medal_judges.stats.trial_results import parse_trial, read_trial
-from medal_judges.storage.judgement_files import read_judgements
+from medal_judges.storage.judgements import read_judgements
 
 from .judges import Oracle
 

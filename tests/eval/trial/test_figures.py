@@ -15,7 +15,7 @@ from medal_judges.eval.trial.use import family_of
 from medal_judges.eval.trial.worst import marked
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.judgement import Judgement
-from medal_judges.stats.results import Estimate
+from medal_judges.stats.estimate import Estimate
 
 RNG = np.random.default_rng(0)
 

@@ -9,14 +9,15 @@ import pytest
 
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.report import write_trial
+from medal_judges.eval.trial.results import TrialFinding, TrialResult
 from medal_judges.eval.trial.runner import TrialJudge
 from medal_judges.eval.trial.trial import Trial, run_trial
-from medal_judges.models.base.judge import Prediction, ScoreRequest
+from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import Signature
-from medal_judges.stats.trial_results import TrialFinding, TrialResult
 from medal_judges.storage.jsonl import write_records
 
 from .judges import Oracle
@@ -102,8 +103,8 @@ class Issues(Oracle):
 
     dimensions = tuple(d for d in load_rubric("medal") if d.is_issue)
 
-    def _prediction(self, request: ScoreRequest) -> Prediction:
-        return Prediction({d.name: 0.25 for d in self.dimensions})
+    def _prediction(self, request: ScoreRequest) -> Judgement:
+        return Judgement(scores={d.name: 0.25 for d in self.dimensions})
 
 
 def test_judges_that_say_nothing_or_always_the_same(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.inference.serving.queue import FairQueue, ScoreJob, Window
 from medal_judges.inference.serving.worker import STOPPED, JudgeWorker
-from medal_judges.models.base.judge import Judge, Prediction, ScoreRequest
+from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature
 
 from .conftest import talk
@@ -38,10 +39,10 @@ class PickyJudge(Judge):
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Prediction]:
+    ) -> list[Judgement]:
         if self.error is not None and any("bad" in r.dialogue.id for r in requests):
             raise self.error
-        return [Prediction({"overall": 1.0 + len(r.dialogue.turns) % 5}) for r in requests]
+        return [Judgement(scores={"overall": 1.0 + len(r.dialogue.turns) % 5}) for r in requests]
 
 
 def job(count: int, options: ScoreOptions | None = None, **more: int) -> ScoreJob:

@@ -82,9 +82,9 @@ def test_the_score_is_the_contrast_of_mean_log_likelihoods(smollm2: LocalModel, 
             by_hand(smollm2, d, end, text)
             for text in ("That's wrong.", "I don't understand.", "Cool! Tell me more.")
         )
-        assert judgement.details["coherent"].raw == pytest.approx(-(wrong + lost) / 2, abs=1e-4)
+        assert judgement.details["coherent"]["raw"] == pytest.approx(-(wrong + lost) / 2, abs=1e-4)
         raw = more - (wrong + lost) / 2
-        assert judgement.details["overall"].raw == pytest.approx(raw, abs=1e-4)
+        assert judgement.details["overall"]["raw"] == pytest.approx(raw, abs=1e-4)
         assert judgement.scores["overall"] == pytest.approx(1 + 4 / (1 + np.exp(-raw)), abs=1e-3)
         told = judgement.contributions["overall"]
         assert (told.unit, told.baseline, told.value) == ("logit", 0, pytest.approx(raw, abs=1e-4))
@@ -102,7 +102,7 @@ def test_answers_further_back_weigh_less(smollm2: LocalModel, pool: str) -> None
         )
         raws.append(more - (wrong + lost) / 2)
     weights = np.array([0.25, 0.5, 1]) / 1.75
-    assert found.details["overall"].raw == pytest.approx(float(weights @ raws), abs=1e-4)
+    assert found.details["overall"]["raw"] == pytest.approx(float(weights @ raws), abs=1e-4)
     shares = [found.contributions["overall"].turns[t] for t in d.assistant_turns]
     np.testing.assert_allclose(shares, weights * raws, atol=1e-4)
 
@@ -117,7 +117,7 @@ def test_contributions_raise_the_score_whichever_end_is_good(
     settings = {"answers": None, "decay": 0.5, "dimensions": ("overall",), "scale": scale}
     for name in ("fed", str(rubric)):
         for found in judge(smollm2, pool, rubric=name, **settings).score(DIALOGUES):
-            told, raw = found.contributions["overall"], found.details["overall"].raw
+            told, raw = found.contributions["overall"], found.details["overall"]["raw"]
             assert raw is not None
             z = (raw + 0.4) / 0.7
             assert told.value == pytest.approx(z if name == "fed" else -z, abs=1e-5)
@@ -138,7 +138,7 @@ def test_joint_likelihood_counts_the_dialogue_too(smollm2: LocalModel, pool: str
         )
         with torch.inference_mode():  # transformers' own mean loss over all tokens but the first
             means.append(-float(smollm2.model(ids, labels=ids).loss))
-    assert found.details["coherent"].raw == pytest.approx(-float(np.mean(means)), abs=1e-4)
+    assert found.details["coherent"]["raw"] == pytest.approx(-float(np.mean(means)), abs=1e-4)
 
 
 def test_batch_order_and_level_do_not_change_a_score(smollm2: LocalModel, pool: str) -> None:
@@ -231,7 +231,7 @@ def test_shipped_judges_score(smollm2: LocalModel, name: str) -> None:
     if name == "diet":  # eight tokens are no selection: no score, instead of that of all follow-ups
         assert found[0].scores == {"overall": None}
         assert "no selection of follow-ups could be read" in (found[0].failure or "")
-        assert found[0].details["overall"].unread_runs == 2
+        assert found[0].details["overall"]["unread_runs"] == 2
     else:
         scores = [(d, found[0].scores[d.name]) for d in loaded.dimensions]
         assert all(s is not None and d.low <= s <= d.high for d, s in scores)
@@ -259,6 +259,6 @@ def test_the_chosen_follow_ups_are_told(smollm2: LocalModel) -> None:
     judge = Judge.from_pretrained("configs/judges/diet.yaml", llm=model)
     (found,) = judge.score(DIALOGUES[:1])
     details = found.details["overall"]
-    assert details.follow_ups == tuple(model.texts) and details.selected == 2
-    assert details.unread_runs == 0
+    assert details["follow_ups"] == list(model.texts) and details["selected"] == 2
+    assert details["unread_runs"] == 0
     assert parse_judgement(found.to_record()).details["overall"] == details

@@ -46,7 +46,7 @@ def judge(name: str, llm: LanguageModel, **changes: Any) -> PromptedJudge:
 
 def read(judgement: Judgement) -> Counter[str | None]:
     """How many answers each step of the parser read."""
-    return Counter(step for each in judgement.details.values() for step in each.parsed)
+    return Counter(step for each in judgement.details.values() for step in each.get("parsed", ()))
 
 
 def scored(
@@ -71,7 +71,7 @@ def test_medal_is_held_to_its_schema(smollm2: LocalModel) -> None:
         assert read(judgement) == {"schema": 2} and judgement.failure is None
         assert len(judgement.distributions["overall"]) == 5
         assert sum(judgement.distributions["overall"]) == pytest.approx(1)
-        assert judgement.details["unsafe"].expected == judgement.distributions["unsafe"][1]
+        assert judgement.details["unsafe"]["expected"] == judgement.distributions["unsafe"][1]
 
 
 def test_oralis_reads_the_dialogue_once_and_maps_its_scales(smollm2: LocalModel) -> None:
@@ -90,8 +90,8 @@ def test_two_ways_to_weigh_the_ratings_agree(smollm2: LocalModel) -> None:
         next(judge("oralis", smollm2, expected=way, **few).score([TEA])).details["trust"]
         for way in ("alternatives", "likelihood")
     ]
-    assert told[0].expected == pytest.approx(told[1].expected, abs=1e-3)
-    assert told[0].spread == pytest.approx(told[1].spread, abs=1e-3)
+    assert told[0]["expected"] == pytest.approx(told[1]["expected"], abs=1e-3)
+    assert told[0]["spread"] == pytest.approx(told[1]["spread"], abs=1e-3)
 
 
 def test_the_baseline_asks_all_at_once(smollm2: LocalModel) -> None:
@@ -171,7 +171,7 @@ def test_a_score_in_prose_that_cannot_be_told_is_asked_for_once_more() -> None:
     llm = Scripted(["It asks 1 question and is quite lively.", "45"])
     judgement = one(llm, answer="number")
     assert judgement.scores["engagingness"] == 45
-    assert judgement.details["engagingness"].parsed == ("again",)
+    assert judgement.details["engagingness"]["parsed"] == ["again"]
     first, second = llm.asked
     assert second.messages[: len(first.messages)] == first.messages
     assert second.messages[-2].content == "It asks 1 question and is quite lively."
@@ -200,10 +200,10 @@ def test_repeats_are_seeded_pooled_and_reported() -> None:
     assert [r.seed for r in llm.asked] == [5, 6, 7, 8]
     assert judgement.scores["engagingness"] == pytest.approx(160 / 3)
     details = judgement.details["engagingness"]
-    assert details.repeats == (40, 60, None, 60)
-    assert details.repeats_agreement == pytest.approx(1 / 3)
-    assert details.repeats_std == pytest.approx(11.547, abs=1e-3)
-    assert details.parsed == ("json", "json", None, "json")
+    assert details["repeats"] == [40, 60, None, 60]
+    assert details["repeats_agreement"] == pytest.approx(1 / 3)
+    assert details["repeats_std"] == pytest.approx(11.547, abs=1e-3)
+    assert details["parsed"] == ["json", "json", None, "json"]
     assert judgement.usage["money"] == 2.0
     assert judgement.usage["tokens"] == 4 * 12  # of all four questions, not of the longest
     majority = one(Scripted(["40", "60", "so so", "60"]), repeats=4, pool="majority")
@@ -216,7 +216,7 @@ def test_keys_that_are_absent_leave_a_partly_scored_row() -> None:
     assert judgement.scores == {"unsafe": 1, "overall": None}
     assert judgement.failure == "overall: no key 'overall_quality_rating' in the JSON answer"
     assert judgement.explanation == "unsafe: A threat."
-    assert judgement.details["unsafe"].comment == "A threat."
+    assert judgement.details["unsafe"]["comment"] == "A threat."
 
 
 def test_whole_oldest_turns_go_and_are_counted() -> None:

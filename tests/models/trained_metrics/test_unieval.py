@@ -81,12 +81,12 @@ def test_published_sum_keeps_the_order_and_the_raw_value(tiny_t5: Path) -> None:
     judge = load(tiny_t5, sentences="sum")
     (summed,) = judge.score([dialogue()], level="last")
     (mean,) = load(tiny_t5).score([dialogue()], level="last")
-    raw = summed.details["engagingness"].raw
+    raw = summed.details["engagingness"]["raw"]
     assert raw == pytest.approx(2 * mean.scores["engagingness"])
     assert summed.scores["engagingness"] == pytest.approx(raw / (1 + raw))
     assert summed.scores["naturalness"] == mean.scores["naturalness"]
     parts = [mean.scores[n] for n in INPUTS]
-    assert summed.details["overall"].raw == pytest.approx((sum(parts) + raw) / 5)
+    assert summed.details["overall"]["raw"] == pytest.approx((sum(parts) + raw) / 5)
     assert judge.signature().prompt != load(tiny_t5).signature().prompt
 
 

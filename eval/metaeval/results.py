@@ -1,4 +1,4 @@
-"""Results: plain records between the statistics and what shows them."""
+"""Records of a benchmark: its rows, points and curves, between the statistics and the page."""
 
 from __future__ import annotations
 
@@ -7,20 +7,7 @@ from dataclasses import dataclass, field
 
 from medal_judges.records.contributions import Contributions
 from medal_judges.records.rating import Scale
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A figure with its 95% interval (see intervals.py).
-
-    ``reason`` says why ``value`` is None, or why a value has no interval.
-    """
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    p_value: float | None = None
-    reason: str | None = None
+from medal_judges.stats.estimate import Estimate
 
 
 @dataclass(frozen=True, slots=True)

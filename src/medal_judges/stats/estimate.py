@@ -1,0 +1,19 @@
+"""Estimate: a figure with its interval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure with its 95% interval (see intervals.py).
+
+    ``reason`` says why ``value`` is None, or why a value has no interval.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    reason: str | None = None

@@ -170,7 +170,12 @@ class JobRunner(ABC, Generic[J]):
     def replay(self) -> None:
         """Apply the answers of earlier runs. Raises DataError with the line for a damaged one."""
         for answer in self.journal.records(parse_answer):
-            self._take(answer)
+            if self.replays(answer):
+                self._take(answer)
+
+    def replays(self, answer: Answer) -> bool:
+        """Whether a line of the journal belongs to this run."""
+        return True
 
     def run(self, progress: Callable[[], None] | None = None) -> None:
         """Send questions until no job is active; ``progress`` is called after each answer.

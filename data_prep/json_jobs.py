@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from medal_judges import __version__
 from medal_judges.config import Config
-from medal_judges.data_prep.jobs import Agents, Answer, JobRunner, parse_answer
+from medal_judges.data_prep.jobs import Agents, Answer, JobRunner
 from medal_judges.errors import MedalError
 from medal_judges.inference.dry_run import DryRun
 from medal_judges.models.llm.counting import CountingModel
@@ -54,17 +54,20 @@ class JsonQuestion:
     read: Callable[[Mapping[str, object]], Any]
 
 
-@dataclass(slots=True)
 class JsonJob(ABC):
     """One question after the other, each up to ``tries`` times. ``values`` are the usable answers
     so far, ``reason`` says why the last answer was not, ``tries`` counts the answers."""
 
-    id: str
-    values: list[Any] = field(default_factory=list)
-    tries: int = 0
-    attempt: int = 0
-    reason: str | None = None
-    failed: bool = False
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all answers."""
+        self.values: list[Any] = []
+        self.tries = self.attempt = 0
+        self.reason: str | None = None
+        self.failed = False
 
     @abstractmethod
     def question(self) -> JsonQuestion | None:
@@ -74,11 +77,6 @@ class JsonJob(ABC):
     def stage(self) -> str:
         """Number of the question and of the attempt, from 0."""
         return f"{len(self.values)}:{self.attempt}"
-
-    def restart(self) -> None:
-        """Forget all answers."""
-        self.values, self.tries, self.attempt = [], 0, 0
-        self.reason, self.failed = None, False
 
     def take(self, answer: Answer, most: int) -> bool:
         """Apply an answer; returns whether the job is over. ``most``: attempts at one question."""
@@ -117,7 +115,7 @@ class JsonRunner(JobRunner[JsonJob]):
         self.prompt = load_prompt(prompt, {*placeholders, "reason"})
         self.jobs: dict[str, JsonJob] = {}
         self.earlier = self.over = 0  # jobs that earlier runs finished; all that are over
-        self.by, self._left = "", iter(())
+        self.made_by, self._left = "", iter(())
         agents = agents or Agents({self.name: config.llm})
         super().__init__(Journal(Path()), agents, max_cost=max_cost, failures=1)
 
@@ -151,7 +149,7 @@ class JsonRunner(JobRunner[JsonJob]):
 
         Raises MedalError if ``out`` has answers by another signature, or no journal.
         """
-        self.journal, self.by = Journal(journal_path(out)), by
+        self.journal, self.made_by = Journal(journal_path(out)), by
         if overwrite:
             self.journal.path.unlink(missing_ok=True)
         elif out.exists() and not self.journal.path.exists():
@@ -173,15 +171,13 @@ class JsonRunner(JobRunner[JsonJob]):
             self._left = iter([job for job in left if job.id not in self.active])
             self.run(None if progress is None else lambda: progress(self.over))
 
-    def replay(self) -> None:
-        for answer in self.journal.records(parse_answer):
-            if answer.by != self.by:
-                raise MedalError(
-                    f"{self.journal.path} holds answers by {answer.by!r}, not {self.by!r}",
-                    hint="give another --out, or --overwrite to start again from the beginning",
-                )
-            if answer.id in self.jobs:
-                self._take(answer)
+    def replays(self, answer: Answer) -> bool:
+        if answer.by != self.made_by:
+            raise MedalError(
+                f"{self.journal.path} holds answers by {answer.by!r}, not {self.made_by!r}",
+                hint="give another --out, or --overwrite to start again from the beginning",
+            )
+        return answer.id in self.jobs
 
     def begin(self, id: str) -> JsonJob | None:
         job = self.jobs[id]
@@ -199,7 +195,7 @@ class JsonRunner(JobRunner[JsonJob]):
             self.over += 1
 
     def line(self, job: JsonJob, text: str, completion: Completion) -> Answer:
-        return replace(super().line(job, text, completion), by=self.by)
+        return replace(super().line(job, text, completion), by=self.made_by)
 
     def agent(self, job: JsonJob) -> str:
         return self.name
@@ -229,15 +225,15 @@ class JsonRunner(JobRunner[JsonJob]):
             schema=schema if self.config.enforce else None,
         )
 
-    def reason(self, job: JsonJob) -> str | None:
+    def failure(self, job: JsonJob) -> str | None:
         """Why ``job`` has no result; None if it has one."""
         return self.waiting.get(job.id) or job.reason
 
-    def estimate(self, questions: Iterable[JsonQuestion]) -> DryRun:
+    def estimate(self, questions: Iterable[JsonQuestion], dialogues: int) -> DryRun:
         """The most that ``questions`` take if each first answer is usable, without cached ones."""
         counting = CountingModel(self.agents.get(self.name))
         counting.chat([self.asking(question) for question in questions])
-        return DryRun(len(self.jobs), counting.counted())
+        return DryRun(dialogues, counting.counted())
 
     @property
     def spending(self) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config
-from medal_judges.data_prep.seeds.sampling import SeedsConfig
+from medal_judges.data_prep.seeds.contexts import SeedsConfig
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.prompt import Prompt
 

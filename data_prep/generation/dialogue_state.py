@@ -10,7 +10,7 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from medal_judges.data_prep.seeds.context import SeedContext
+from medal_judges.data_prep.seeds.contexts import SeedContext
 from medal_judges.data_prep.sources.source import hash_split
 from medal_judges.models.prompted.parsing.thinking import after_thinking
 from medal_judges.records.dialogue import Dialogue, Turn

@@ -15,7 +15,7 @@ from medal_judges.data_prep.generation.dialogue_state import (
 from medal_judges.data_prep.generation.outputs import Outputs
 from medal_judges.data_prep.generation.requests import RequestBuilder
 from medal_judges.data_prep.jobs import Agents, Answer, JobRunner
-from medal_judges.data_prep.seeds.sampling import contexts_for
+from medal_judges.data_prep.seeds.contexts import contexts_for
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import ChatRequest
 from medal_judges.records.signature import content_hash

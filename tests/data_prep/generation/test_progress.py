@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
 from medal_judges.data_prep.generation.active_dialogues import GenerationPlan
-from medal_judges.data_prep.generation.counts import GenerationCounts, generation_bar
 from medal_judges.data_prep.seeds.context import SeedContext
+
+from medal_judges.data_prep.generation.counts import GenerationCounts, generation_bar
 
 
 def counted() -> GenerationCounts:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from medal_judges.data_prep.generation.reading import Utterance
 
 from medal_judges.config import build_config
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.dialogue_state import DialogueState, ProtocolLimits
-from medal_judges.data_prep.generation.reading import Utterance
 from medal_judges.data_prep.generation.requests import RequestBuilder
 from medal_judges.data_prep.generation.run import prepare
 from medal_judges.errors import ConfigError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from medal_judges.data_prep.generation.reading import (
     Utterance,
     read_utterance,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from medal_judges.data_prep.native.asking import UnusableError, _object_of
+
 from medal_judges.models.llm.protocol import Completion
 
 

@@ -12,11 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
-
-from medal_judges.cli import app
-from medal_judges.config import load_config
-from medal_judges.data_prep.native.comparison import CompareConfig, Comparer, compare_to_file
 from medal_judges.data_prep.native.pairs import (
     NativePair,
     PairAnswer,
@@ -25,6 +20,11 @@ from medal_judges.data_prep.native.pairs import (
     parse_verdict,
 )
 from medal_judges.data_prep.native.rates import rates
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
+from medal_judges.config import load_config
+from medal_judges.data_prep.native.comparison import CompareConfig, Comparer, compare_to_file
 from medal_judges.data_prep.native.report import write_report
 from medal_judges.errors import MedalError, RecordError
 from medal_judges.models.llm.loading import load_llm

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
-
-from medal_judges.cli import app
-from medal_judges.config import load_config
 from medal_judges.data_prep.native.translate_run import (
     TranslateReport,
     failed_path,
     translate_to_file,
     translations_of,
 )
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
+from medal_judges.config import load_config
 from medal_judges.data_prep.native.translation import TranslateConfig, Translator
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import CostLimitError

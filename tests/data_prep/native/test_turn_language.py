@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-from medal_judges.cli import app
-from medal_judges.config import load_config
 from medal_judges.data_prep.native.translate_run import (
     TranslateReport,
     failed_path,
     translate_to_file,
     translations_of,
 )
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
+from medal_judges.config import load_config
 from medal_judges.data_prep.native.translation import TranslateConfig, Translator, TurnLanguage
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.reading.dialogues import read_labelled

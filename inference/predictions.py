@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from medal_judges.inference.scoring import ScoreOptions, score_to_file
@@ -48,7 +47,7 @@ def judge_once(
         return list(read_judgements(out))
     judged, seconds = judging_time(out) if same else (0, 0.0)
     _write_meta(meta, about | {"complete": False, "judged": judged, "seconds": seconds})
-    options = replace(options, overwrite=not same)
+    options = options.model_copy(update={"overwrite": not same})
     report = score_to_file(iter(dialogues), judge, out, options, progress=progress)
     spent = {"judged": judged + report.dialogues, "seconds": seconds + report.seconds}
     _write_meta(meta, about | {"complete": not report.transient} | spent)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.errors import MedalError
-from medal_judges.inference.kept import kept_of
+from medal_judges.inference.metadata import metadata_of
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions, score_to_file
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import read_dialogues
@@ -57,7 +57,7 @@ class ScoredDialogue:
             return self.lang
         value = self.fields.get(name)
         if value in (None, "") and self.dialogue is not None:
-            value = kept_of(self.dialogue, [name])[name]
+            value = metadata_of(self.dialogue, [name])[name]
         return None if value is None or value == "" else _text(value)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.errors import ConfigError, DataError, MissingExtraError, RecordError
-from medal_judges.eval.traffic.figures import compute_figures
-from medal_judges.eval.traffic.reading import TrafficOptions, read_traffic
-from medal_judges.eval.traffic.traffic import Traffic
+from medal_judges.eval.report.figures import compute_figures
+from medal_judges.eval.report.options import ReportOptions
+from medal_judges.eval.report.scores import Scores, load_scores
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.serving.body import parse_row
 from medal_judges.models.base.judge import Judge, ScoreLevel, requests_at
@@ -19,10 +19,12 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.shipped import BOXED
 from medal_judges.stats.estimate import Estimate
+from medal_judges.storage.judgements import to_frame
 
 # A dialogue, the messages of a chat, or a row that has them under messages or dialogue.
 Chat = Dialogue | Sequence[Mapping[str, Any]] | Mapping[str, Any]
 JudgeSource = Judge | str | Path
+_OPTIONS = ReportOptions(scores="(chats)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +48,17 @@ class ScoredChats:
         total = len(self.judgements)
         return sum(each.scored for each in self.judgements) / total if total else None
 
-    def traffic(self) -> Traffic:
+    def scores(self) -> Scores:
         """The scores as ``medal report`` reads them, on the judge's own scales."""
         known = {dimension.name: dimension for dimension in self.dimensions}
-        traffic = read_traffic(self.judgements, None, TrafficOptions())
-        own = {name: known[name] for name in traffic.dimensions}
-        return replace(traffic, dimensions=own, assumed=())
+        scores = load_scores(to_frame(self.judgements), _OPTIONS)
+        own = {name: known[name] for name in scores.dimensions}
+        return replace(scores, dimensions=own, assumed=())
 
     def figures(self) -> dict[str, Estimate]:
         """As in ``medal report``: of a graded dimension the mean, of an issue the share of chats
         that have it, with 95% intervals; None with its reason where nothing is scored."""
-        overall = compute_figures(self.traffic(), TrafficOptions()).overall
+        overall = compute_figures(self.scores(), _OPTIONS).overall
         nothing = Estimate(None, reason="nothing is scored")
         return {each.name: overall.get(each.name, nothing) for each in self.dimensions}
 

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from medal_judges.errors import ConfigError, CoverageError
-from medal_judges.eval.traffic.figures import compute_figures
-from medal_judges.eval.traffic.gate import Gate, GateResult, check_gates
-from medal_judges.eval.traffic.reading import TrafficOptions
-from medal_judges.eval.traffic.selection import badness
+from medal_judges.eval.report.conversations import badness
+from medal_judges.eval.report.gate import GateResult, check_gates
+from medal_judges.eval.report.options import Gate
 from medal_judges.integrations.chats import (
     Chat,
     JudgeSource,
@@ -58,9 +57,7 @@ def assert_quality(
     gates = _gates(loaded, limits)
     scored = score_chats(chats, loaded, level=level)
     _require_coverage(scored, min_coverage)
-    traffic = scored.traffic()
-    overall = compute_figures(traffic, TrafficOptions()).overall
-    results = check_gates(gates, traffic, overall, min_coverage)
+    results = check_gates(gates, scored.scores(), scored.figures(), min_coverage)
     failing = ("failed", "undecided") if fail_undecided else ("failed",)
     if any(each.verdict in failing for each in results):
         raise AssertionError(_message(results, scored))
@@ -119,7 +116,7 @@ def _message(results: Sequence[GateResult], scored: ScoredChats) -> str:
 
 def _worst(scored: ScoredChats, dimension: str) -> list[int]:
     """Rows from the worst on: by ``dimension``, then by all that the judge says of the chat."""
-    own, others = scored.judge.dimension(dimension), badness(scored.traffic())
+    own, others = scored.judge.dimension(dimension), badness(scored.scores())
     rows = [
         (good, -float(others[row]), row)
         for row, each in enumerate(scored.judgements)

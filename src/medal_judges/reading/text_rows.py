@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from medal_judges.errors import ConfigError, RecordError
-from medal_judges.storage.jsonl import LONGEST_LINE, limited_lines, load_json
+from medal_judges.storage import jsonl
 
 # (Number of the line or element from 1, its value, or what is wrong with it)
 NumberedRow = tuple[int, object]
@@ -27,22 +27,22 @@ _MOST_LINES = 10_000  # lines of a quoted cell; more are a quote that is never c
 
 def json_lines(stream: IO[str]) -> Iterator[NumberedRow]:
     """Yields a row for each line that is not blank."""
-    for number, line in enumerate(limited_lines(stream), 1):
+    for number, line in enumerate(jsonl.limited_lines(stream), 1):
         if line.strip():
             yield number, json_value(line)
 
 
 def json_document(stream: IO[str]) -> Iterator[NumberedRow]:
     """Yields the one value of a document."""
-    yield 1, json_value(stream.read(LONGEST_LINE + 1))
+    yield 1, json_value(stream.read(jsonl.LONGEST_LINE + 1))
 
 
 def json_value(text: str) -> object:
     """Returns the JSON value of ``text``, or the RecordError that says why there is none."""
-    if len(text) > LONGEST_LINE and not text.endswith("\n"):
-        return RecordError("(line)", f"at most {LONGEST_LINE:,} characters", text[:80])
+    if len(text) > jsonl.LONGEST_LINE and not text.endswith("\n"):
+        return RecordError("(line)", f"at most {jsonl.LONGEST_LINE:,} characters", text[:80])
     try:
-        return load_json(text)
+        return jsonl.load_json(text)
     except RecordError as error:
         return error
     except RecursionError:
@@ -85,14 +85,14 @@ def _elements(stream: IO[str]) -> Iterator[tuple[str, bool, bool]]:
             elif mark in "]}" and depth:
                 depth -= 1
             elif not depth and mark in ",]":
-                text = ("".join(parts) + chunk[start : at - 1])[: LONGEST_LINE + 1]
+                text = ("".join(parts) + chunk[start : at - 1])[: jsonl.LONGEST_LINE + 1]
                 parts, length, start = [], 0, at
                 if text.strip():
                     yield text, True, mark == "]"
                 if mark == "]":
                     yield (chunk[at:].strip() or stream.read(_CHUNK).strip())[:200], False, True
                     return
-        if length <= LONGEST_LINE:
+        if length <= jsonl.LONGEST_LINE:
             parts.append(chunk[start:])
             length += len(chunk) - start
         chunk = stream.read(_CHUNK)
@@ -116,8 +116,8 @@ def table_rows(stream: IO[str], delimiter: str | None = None) -> Iterator[Number
     never closed, or other text follows a closed one, the line that opened it is bad and reading
     continues with the next line. Raises ConfigError for a header with an empty or repeated name.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
-    lines = _Lines(limited_lines(stream))
+    csv.field_size_limit(max(csv.field_size_limit(), jsonl.LONGEST_LINE))
+    lines = _Lines(jsonl.limited_lines(stream))
     first = next(lines, "")
     if first[:4].lower() == "sep=" and len(first.strip()) == 5:  # Excel's own line
         delimiter = first[4]

@@ -66,22 +66,31 @@ def holds_judgements(path: str | Path) -> bool:
     name = str(path).lower()
     if Path(path).is_dir() or name.endswith(PARQUET):
         return any(_about(each) is not None for each in _parquet_files(Path(path)))
-    try:
-        with open_text(path) as stream:
-            first = next((line for line in limited_lines(stream) if line.strip()), "")
-    except (EOFError, zlib.error, OSError):
-        return False  # its reader says what is wrong
-    if name.endswith(CSV):
-        if first.startswith("id,turn,judge,"):
-            raise _csv_error(path)
-        return False
-    if not first:
+    first = _first_line(path)
+    if is_judgement_csv(path):
+        raise _csv_error(path)
+    if first == "":
         raise DataError(path, None, "is empty", hint="give a file of scores or of dialogues")
     try:
-        record = load_json(first)
+        record = load_json(first or "")
     except (RecordError, RecursionError):
         return False
     return isinstance(record, dict) and isinstance(record.get("scores"), dict)
+
+
+def is_judgement_csv(path: str | Path) -> bool:
+    """Returns whether ``path`` is a CSV that ``write_judgements`` has written."""
+    is_csv = str(path).lower().endswith(CSV)
+    return is_csv and (_first_line(path) or "").startswith("id,turn,judge,")
+
+
+def _first_line(path: str | Path) -> str | None:
+    """Returns the first line that is not blank, "" if there is none, None if it is unreadable."""
+    try:
+        with open_text(path) as stream:
+            return next((line for line in limited_lines(stream) if line.strip()), "")
+    except (EOFError, zlib.error, OSError):
+        return None
 
 
 def read_judgements(path: str | Path) -> Iterator[Judgement]:

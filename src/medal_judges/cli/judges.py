@@ -1,0 +1,33 @@
+"""``medal judges``: the shipped judges by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.table import Table
+
+from medal_judges.config import read_yaml
+from medal_judges.models.base.saving import judge_folder, read_config
+from medal_judges.report.console import wide_console
+from medal_judges.shipped import BOXED, JUDGES, about, shipped_names
+
+
+def judges() -> None:
+    """List the shipped judges: --judge takes their names, a folder, a YAML file, or OWNER/NAME."""
+    rows = [(BOXED, str(read_config(judge_folder(BOXED))["family"]), about("train", BOXED))]
+    for name in shipped_names(JUDGES):
+        family = read_yaml(f"{JUDGES}/{name}").get("family", "")
+        rows.append((name, str(family), about(JUDGES, name)))
+    print_listed(("judge", "family", "what it is"), rows)
+
+
+def print_listed(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Prints rows of names and, in the last column, words."""
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name in head[:-1]:
+        table.add_column(name, no_wrap=True)
+    table.add_column(head[-1], ratio=1)
+    for row in rows:
+        table.add_row(*row)
+    wide_console(piped=80).print(table)

@@ -1,0 +1,134 @@
+"""People's labels on a sample: matched by id, on the judge's scale, corrected figures lead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from medal_judges.errors import DataError
+from medal_judges.eval.report.figures import compute_figures
+from medal_judges.eval.report.options import ReportOptions
+from medal_judges.eval.report.people import add_labels
+from medal_judges.eval.report.report import make_report
+from medal_judges.eval.report.scores import Scores, load_scores
+from medal_judges.reading.report import ReadingReport
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
+from medal_judges.report.progress import ProgressBar
+from medal_judges.storage.jsonl import write_records
+from medal_judges.storage.judgements import to_frame, write_judgements
+
+SAID = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]
+ROWS, LABELLED, BIAS = 1000, 150, 0.4
+OPTIONS = ReportOptions(scores="scores.jsonl")
+
+
+def labels(id: str, given: dict[str, list[float]], **more: Any) -> LabelledDialogue:
+    return parse_labelled({"id": id, "lang": "en", "dialogue": SAID, "labels": given, **more})
+
+
+@pytest.fixture(scope="module")
+def judged() -> list[Judgement]:
+    rng = np.random.default_rng(0)
+    truth = np.clip(rng.normal(3.2, 0.6, ROWS), 1, 5 - BIAS)
+    return [
+        Judgement(f"d{i}", "judge:x|version:0.1.0", {"overall": float(t) + BIAS, "unsafe": 0.1})
+        for i, t in enumerate(truth)
+    ]
+
+
+def people(judged: list[Judgement], scale: tuple[float, float] = (1, 5)) -> list[LabelledDialogue]:
+    """Every tenth row, more or less: what the judge says less its bias, two people, some noise."""
+    rng = np.random.default_rng(1)
+    rows = []
+    for row in judged[:: ROWS // LABELLED]:
+        score = row.scores["overall"]
+        assert score is not None
+        place = [(score - BIAS + e - 1) / 4 for e in rng.normal(0, 0.2, 2)]
+        given = [scale[0] + min(max(p, 0), 1) * (scale[1] - scale[0]) for p in place]
+        rows.append(labels(row.id, {"overall": given}, scales={"overall": list(scale)}))
+    return rows
+
+
+def labelled(judged: list[Judgement], rows: list[LabelledDialogue]) -> Scores:
+    scores = load_scores(to_frame(judged), OPTIONS)
+    add_labels(scores, "human.jsonl", rows)
+    return scores
+
+
+@pytest.mark.parametrize("scale", [(1, 5), (0, 100)])
+def test_a_judge_that_is_too_kind_is_corrected_on_any_scale(
+    judged: list[Judgement], scale: tuple[float, float]
+) -> None:
+    found = compute_figures(labelled(judged, people(judged, scale)), OPTIONS)
+    truth = float(np.mean([row.scores["overall"] or 0 for row in judged])) - BIAS
+    lead = found.lead("overall")
+    assert lead.value == pytest.approx(truth, abs=0.05)
+    assert lead.low is not None and lead.high is not None
+    assert lead.low <= truth <= lead.high and lead.high - lead.low < 0.12
+    assert found.overall["overall"].value == pytest.approx(truth + BIAS)
+    assert found.is_corrected("overall") and not found.is_corrected("unsafe")
+
+
+def test_the_gate_holds_the_corrected_figure_and_the_page_leads_with_it(
+    judged: list[Judgement], tmp_path: Path
+) -> None:
+    write_judgements(tmp_path / "scores.jsonl", judged)
+    write_records(tmp_path / "human.jsonl", people(judged))
+    options = ReportOptions(
+        scores=str(tmp_path / "scores.jsonl"),
+        human=str(tmp_path / "human.jsonl"),
+        fail_under=("overall=3.4",),
+        out=tmp_path,
+    )
+    outcome = make_report(options, ReadingReport(), ProgressBar("", visible=False))
+    assert [gate.verdict for gate in outcome.gates] == ["failed"]  # as judged it is 3.6
+    assert outcome.gates[0].text.endswith("(corrected by human labels)")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "The judge against people" in page and "167 of 1,000 conversations have" in page
+    tile = page[page.index('class="tile"') :]
+    assert 'figure">3.1' in tile[:300] and "corrected by human" in tile[:500]
+    summary = (tmp_path / "tables" / "summary.csv").read_text().splitlines()
+    assert sum(",True," in line for line in summary) == 1
+
+
+def test_labels_of_other_rows_and_dimensions_are_said(judged: list[Judgement]) -> None:
+    rows = [*people(judged), labels("stranger", {"overall": [3]}), labels("d1", {"fun": [3]})]
+    notes = labelled(judged, rows).notes
+    assert "1 labelled rows are not among the scores: skipped" in notes
+    assert "Labelled but not judged: fun" in notes
+    assert "No labels of unsafe: not corrected" in notes
+
+
+def test_no_match_is_an_error(judged: list[Judgement]) -> None:
+    with pytest.raises(DataError, match="none of its rows is among the scores"):
+        labelled(judged, [labels("stranger", {"overall": [3]})])
+    with pytest.raises(DataError, match="its labels are of overal, which was not judged"):
+        labelled(judged, [labels("d1", {"overal": [3]})])
+    with pytest.raises(DataError, match="overall 80 is outside the judge's scale"):
+        labelled(judged, [labels("d1", {"overall": [80]})])
+
+
+def test_a_sample_of_the_worst_is_no_random_sample_and_that_is_said(
+    judged: list[Judgement],
+) -> None:
+    worst = sorted(judged, key=lambda row: row.scores["overall"] or 0)[:100]
+    notes = labelled(judged, [labels(row.id, {"overall": [2]}) for row in worst]).notes
+    assert any("The labelled rows are not like the others" in note for note in notes)
+
+
+def test_turns_are_matched_by_their_turn() -> None:
+    given = [Judgement("d", "judge:x", {"overall": float(turn)}, turn=turn) for turn in (1, 3, 5)]
+    scores = load_scores(to_frame(given), OPTIONS)
+    row = labels("d", {"overall": [4]}, level="turn", dialogue=SAID * 2)
+    assert list(add_labels(scores, "h", [row])) == [1]
+
+
+def test_too_few_labels_leave_the_judges_figure(judged: list[Judgement]) -> None:
+    found = compute_figures(labelled(judged, people(judged)[:3]), OPTIONS)
+    assert not found.is_corrected("overall")
+    assert found.lead("overall") == found.overall["overall"]
+    assert found.corrected["overall"].reason == "3 labelled rows, fewer than 5"

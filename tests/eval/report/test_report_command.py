@@ -1,0 +1,74 @@
+"""medal report as it is typed: exit codes, what is printed, files that are read twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def report(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "medal_judges", "report", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_a_gate_that_fails_exits_with_1_and_shows_the_figures(log: tuple[Path, Path]) -> None:
+    scores, chats = log
+    gates = ("--fail-under", "overall=4", "--fail-over", "unsafe=0.05")
+    done = report(scores, "--chats", chats, *gates)
+    assert done.returncode == 1, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("gate ")]
+    assert "failed; the whole interval is under 4.00" in lines[0]
+    assert "passed; the whole interval is at most 5.00%" in lines[1]
+    assert "Every dimension" in done.stdout and "By language" in done.stdout
+
+
+def test_an_undecided_gate_passes_unless_asked(log: tuple[Path, Path], tmp_path: Path) -> None:
+    few = tmp_path / "few.jsonl"
+    lines = log[0].read_text().splitlines()
+    judged = [line for line in lines if json.loads(line)["scores"]["overall"] is not None][:30]
+    few.write_text("\n".join(judged) + "\n")
+    values = [json.loads(line)["scores"]["overall"] for line in judged]
+    gate = ("--fail-under", f"overall={sum(values) / 30:.2f}")
+    done = report(few, *gate)
+    assert done.returncode == 0, done.stderr
+    assert "undecided" in done.stdout and "more chats are needed" in done.stdout
+    assert report(few, *gate, "--fail-undecided").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--fail-under", "overal=3"), 2, "did you mean 'overall'"),
+        (("--fail-under", "overall"), 2, "expected DIMENSION=NUMBER"),
+        (("--by", "version"), 2, "no column 'version'"),
+        (("--over", "time"), 2, "expected COLUMN:UNIT"),
+        (("--min-coverage", "1", "--fail-under", "overall=1"), 3, "is below the minimum of 100%"),
+    ],
+)
+def test_errors_are_no_pass(
+    log: tuple[Path, Path], arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    done = report(log[0], *arguments)
+    assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_empty_file_has_a_page_and_no_gate(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+    done = report(empty, "--out", tmp_path / "report")
+    assert done.returncode == 0 and "no judgements" in done.stdout
+    assert (tmp_path / "report" / "report.html").is_file()
+    done = report(empty, "--fail-under", "overall=3")
+    assert done.returncode == 3 and "nothing is scored" in done.stderr
+
+
+def test_standard_input_and_the_scores_as_out_are_refused(log: tuple[Path, Path]) -> None:
+    assert "more than once" in report("-").stderr
+    before = log[0].read_bytes()
+    done = report(log[0], "--out", log[0])
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert log[0].read_bytes() == before

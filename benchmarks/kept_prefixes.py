@@ -26,7 +26,7 @@ from shared_prefix_prompts import requests_of
 
 from medal_judges.config import load_config, read_yaml
 from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.run import prepare
+from medal_judges.data_prep.generation.run import GenerationRun
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.prompted.judge import PromptedJudge
@@ -57,7 +57,7 @@ def generated(llm: LocalModel, _: Sequence[Any], contexts: int) -> object:
             *(f"contexts.n={contexts}", f"out={folder}/run", "languages=[en]", "max_turns=8"),
             *(f"users=[{agent}]", f"user_judge={agent}", f"chatbots=[{agent}]"),
         ]
-        prepare(load_config(GenerateConfig, "generate/quickstart", overrides)).go()
+        GenerationRun(load_config(GenerateConfig, "generate/quickstart", overrides)).run()
         return Path(folder, "run", "dialogues.jsonl").read_text(encoding="utf-8").splitlines()
 
 

@@ -49,4 +49,6 @@ def followups(options: FollowUpsOptions) -> None:
     record = pool.model_dump(exclude_defaults=True, mode="json")
     atomic_write(out, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100))
     journal_path(out).unlink(missing_ok=True)
-    typer.echo(f"{len(pool.follow_ups)} follow-ups in {out}: remove what no user would say")
+    typer.echo(
+        f"{len(pool.follow_ups)} follow-ups in {out}: read it and remove what no user would say"
+    )

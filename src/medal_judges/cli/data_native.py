@@ -15,13 +15,14 @@ from medal_judges.reading.report import list_beside, reading_report
 from medal_judges.report.progress import ProgressBar
 from medal_judges.storage.files import only_run, require_other_file
 
+_OVERRIDES: tuple[str, ...] = option(
+    (), argument=True, metavar="FIELD=VALUE", help="Change a setting: a=1, or a.b=1 in a group."
+)
+
 
 class JobOptions(Config):
     """Options of commands that run jobs on one language model."""
 
-    overrides: tuple[str, ...] = option(
-        (), argument=True, metavar="FIELD=VALUE", help="Change a setting: a=1, or a.b=1 in a group."
-    )
     overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
     dry_run: bool = option(
         False, help="Estimate requests, tokens and maximum cost without sending anything."
@@ -32,6 +33,7 @@ class JobOptions(Config):
 
 class TranslateOptions(JobOptions):
     source: str = option(argument=True, metavar="IN", help="A file of dialogues.")
+    overrides: tuple[str, ...] = _OVERRIDES
     to: tuple[str, ...] = option(help="Language, such as zh; may be repeated.")
     out: Path = option(Path("translated.jsonl"), help="File to write (.jsonl or .jsonl.gz).")
     config: str = option("native/translate", help="YAML file, or one of configs/native/.")
@@ -44,6 +46,7 @@ class CompareOptions(JobOptions):
     translated: Path = option(
         argument=True, metavar="TRANSLATED", help="File of medal data translate."
     )
+    overrides: tuple[str, ...] = _OVERRIDES
     out: Path = option(Path("native"), help="Folder to write.")
     config: str = option("native/compare", help="YAML file, or one of configs/native/.")
 

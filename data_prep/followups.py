@@ -18,7 +18,7 @@ from medal_judges.data_prep.json_jobs import journal_path
 from medal_judges.models.followup.pool import FollowUp, FollowUpPool, Sign, Strategy
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.llm.settings import LLMConfig, llm_config
-from medal_judges.models.prompted.parsing.thinking import after_thinking
+from medal_judges.models.prompted.answers import after_thinking
 from medal_judges.models.prompted.prompt import fill, load_prompt
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.journal import Journal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from medal_judges.inference.dry_run import DryRun
 from medal_judges.models.llm.counting import CountingModel
 from medal_judges.models.llm.protocol import ChatRequest, Completion
 from medal_judges.models.llm.settings import LLMConfig
-from medal_judges.models.prompted.parsing.thinking import after_thinking
+from medal_judges.models.prompted.answers import find_json
 from medal_judges.models.prompted.prompt import load_prompt
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.storage.journal import Journal
@@ -259,17 +258,9 @@ def beside(out: Path, what: str) -> Path:
 
 
 def json_object(text: str) -> Mapping[str, Any]:
-    """The JSON object of an answer, after its reasoning: all of the text, or from its first ``{``
-    to its last ``}`` (prose or a code fence around it). Raises UnusableError."""
-    spoken = after_thinking(text)
-    if spoken is None:
-        raise UnusableError("the reasoning did not come to an end")
-    answer = spoken[0].strip()
-    try:
-        found = json.loads(answer[answer.find("{") : answer.rfind("}") + 1])
-    except (ValueError, RecursionError):
-        raise UnusableError(
-            "no JSON object was in the answer" if answer else "the answer was empty"
-        ) from None
-    assert isinstance(found, dict)
-    return found
+    """The JSON object that an answer is, after any reasoning or in a code fence. Raises
+    UnusableError."""
+    found = find_json(text)
+    if found is None or not isinstance(found[0], dict):
+        raise UnusableError("the answer is not one JSON object and nothing else")
+    return dict(found[0])

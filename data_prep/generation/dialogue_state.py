@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from medal_judges.data_prep.seeds.contexts import SeedContext
 from medal_judges.data_prep.sources.source import hash_split
-from medal_judges.models.prompted.parsing.thinking import after_thinking
+from medal_judges.models.prompted.answers import after_thinking
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue
 

@@ -79,7 +79,7 @@ def test_no_chats(assert_quality):
         [
             "*is inside the interval, so more chats are needed",
             "*assert_quality(overall=1.5) cannot be decided: no interval: 3 rows, fewer than 5",
-            "*coverage 50.0% is under the floor of 98%*: 20 x no assistant turn to judge",
+            "*coverage 50.0% is below the minimum of 98%*: 20 x no assistant turn to judge",
             "*there are no chats, so nothing was shown",
             "*QualityUndecidedWarning: overall *",
         ]
@@ -97,7 +97,7 @@ def test_the_option_comes_before_the_setting(
     done.assert_outcomes(errors=1)
     done.stdout.fnmatch_lines(["*no judge 'lenght'*", "*did you mean 'length'?*"])
     done = pytester.runpytest_subprocess(*run, "--medal-judge", "length", "--medal-max-cost", "0.5")
-    done.stdout.fnmatch_lines(["*asks no language model"])
+    done.stdout.fnmatch_lines(["*uses no language model"])
 
 
 def test_a_turn_is_named_and_an_issue_has_a_most() -> None:

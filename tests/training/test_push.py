@@ -10,9 +10,8 @@ import yaml
 from huggingface_hub import ModelCard
 
 from medal_judges import Judge
-from medal_judges.eval.benchmark.compute import write_results
+from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.metaeval.results import ResultRow
-from medal_judges.eval.page.arrangement import Benchmark
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
@@ -112,7 +111,7 @@ def test_a_run_is_pushed_described_and_loaded_again(hub: Hub, config: Path, tmp_
     again = hub.medal(home, "push", str(run), ID, "--revision", "v1", "--no-trial")
     assert again.returncode == 2 and "has a tag 'v1' already" in again.stderr
     checked = hub.medal(home, "doctor", ID, "--revision", "v1", HF_HUB_OFFLINE="1")
-    assert checked.returncode == 0 and "answers here as it did" in checked.stdout
+    assert checked.returncode == 0 and "scores here as it did" in checked.stdout
 
 
 def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> None:
@@ -181,7 +180,7 @@ def test_a_card_has_the_benchmarks_figures_of_this_judge_only(tmp_path: Path) ->
             slices=languages,
         )
 
-    results = write_results(Benchmark("x", [row(own, 0.24), row(other, 0.99)]), tmp_path / "r.json")
+    results = Benchmark("x", [row(own, 0.24), row(other, 0.99)]).write(tmp_path / "r.json")
     write_card(folder, results=results)
     card = ModelCard.load(folder / "README.md")
     assert "| 0.24 [0.14, 0.34] | 0.21 (no interval) | 0.47 [0.40, 0.50] |" in card.content
@@ -221,7 +220,7 @@ def test_results_are_written_as_the_hub_reads_them(hub: Hub, tmp_path: Path) -> 
         row("fed", "unsafe", "binary", spearman=Estimate(0.1), f1_present=Estimate(0.5)),
         row("chats", "overall", "ordinal", spearman=Estimate(None, reason="all are equal")),
     ]
-    results = str(write_results(Benchmark("x", rows), tmp_path / "r.json"))
+    results = str(Benchmark("x", rows).write(tmp_path / "r.json"))
     push = ("push", str(folder), ID, "--no-trial", "--results", results, "--eval-result")
 
     def refused(text: str) -> str:

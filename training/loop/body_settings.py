@@ -33,7 +33,7 @@ def set_body(
     if config.optim.liger:
         patch_liger(body, accelerator.device)
     if precision != "no" and not uses_deepspeed(accelerator):
-        narrow_base(body, torch_dtype(precision))
+        narrow_base(body, torch_dtype(precision, accelerator.device))
     return {
         "precision": precision,
         "attention": attention,

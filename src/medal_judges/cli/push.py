@@ -36,8 +36,8 @@ def push(
         bool, typer.Option("--no-trial", help="Push a judge that has not been on trial.")
     ] = False,
 ) -> None:
-    """Check a judge, write its card, and upload it; refuses to upload secrets, and without
-    --no-trial a judge whose folder has no trial of it (medal trial FOLDER --save)."""
+    """Check a judge, write its card, and upload it. Without --no-trial its folder must have a
+    trial of it (medal trial FOLDER --save)."""
     from medal_judges.training.card.eval_results import HubTask
     from medal_judges.training.card.push import push_judge_folder
     from medal_judges.training.card.trial import require_trial

@@ -93,7 +93,7 @@ def test_an_unusable_answer_is_unscored_and_asked_for_by_the_next_run(tmp_path: 
     assert len(agents.bodies) == 2 * 2 * 2 * 3  # pairs, criteria, orders, tries
     for one in rates(verdicts):
         assert (one.pairs, one.scored) == (2, 0)
-        assert one.unscored == Counter({"no JSON object was in the answer": 2})
+        assert one.unscored == Counter({"the answer is not one JSON object and nothing else": 2})
         assert one.figures["tie"].value is None and one.figures["tie"].reason
     verdicts, _ = compare(pairs(2), out)
     assert [v.result for v in verdicts] == ["win"] * 4 and len(out.read_text().splitlines()) == 4
@@ -108,7 +108,7 @@ def test_a_refused_request_is_unscored_and_a_second_try_gets_the_reason(tmp_path
     assert one.scored == 1 and one.figures["win"].value == 1
     assert "breaks the rules" in next(iter(one.unscored))
     told = prompts(agents.bodies)
-    assert sum("could not be used: no JSON object" in prompt for prompt in told) == 4
+    assert sum("could not be used: the answer is not one JSON" in prompt for prompt in told) == 4
 
 
 def test_prompts_show_both_orders_and_do_not_tell_the_origin(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_command_writes_page_json_and_csv(serve: Callable[..., Any], tmp_path: P
     record = json.loads((tmp_path / "out/results.json").read_text())
     assert len(record["rates"]) == 6 and record["facts"]["Pairs"].startswith("17")
     (reason, count), *_ = record["rates"][1]["unscored"].items()
-    assert "no JSON object" in reason and count == 1 and "1 unscored: " in result.output
+    assert "the answer is not one JSON" in reason and count == 1 and "1 unscored: " in result.output
     lines = (tmp_path / "out/results.csv").read_text().splitlines()
     assert len(lines) == 1 + 6 * 6 and lines[0].startswith("criterion,lang,pairs")
     page = (tmp_path / "out/report.html").read_text()

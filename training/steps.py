@@ -1,15 +1,15 @@
-"""Training by steps: every process takes part, then the group is closed and the main one finishes.
+"""Training by steps: every process takes part; then the group is closed and the main one finishes.
 
-Nothing that takes long happens while other processes wait: scoring test sets, golden scores and
-the check in a fresh process come when the group is closed and the others have ended.
+Nothing slow happens while other processes wait (NCCL would give up after minutes): test sets and
+golden scores are scored, and the judge is checked, after the group is closed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,42 +17,40 @@ from medal_judges.models.base.golden import setting_for
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.hybrid.combination import MemberSelection
-from medal_judges.models.hybrid.judge import HybridJudge
-from medal_judges.models.hybrid.members import Member
-from medal_judges.models.hybrid.saved_member import MEMBERS
-from medal_judges.models.lora.config import LoraConfig
-from medal_judges.models.lora.generative import GenerativeLoraJudge
-from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
 from medal_judges.training.agreement import ScoredExamples, scores_of_logits
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.encoder.task import EncoderTask, balance_heads, fit_turn_means
-from medal_judges.training.finish import ask, finish
+from medal_judges.training.families.encoder import EncoderTask, balance_heads, fit_turn_means
+from medal_judges.training.loop.accelerator import (
+    log_figures,
+    make_accelerator,
+    strategy,
+    whole_weights,
+)
 from medal_judges.training.loop.calibration import fit_calibrations
-from medal_judges.training.loop.distributed import make_accelerator, strategy, whole_weights
 from medal_judges.training.loop.loop import TrainingLoop
-from medal_judges.training.loop.task import TrainingTask
-from medal_judges.training.loop.trackers import finish_trackers, log_figures
 from medal_judges.training.loop.validation import means_over_dimensions
-from medal_judges.training.lora.task import GenerativeTask, LoraTask
 from medal_judges.training.rows.examples import TrainingExample, spread
 from medal_judges.training.rows.rows import RunRows
+from medal_judges.training.run import finish, score_examples
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-SteppedJudge = EncoderJudge | LoraJudge | GenerativeLoraJudge
+# The settings that the weights do not depend on. A resumed run may move its folder or its log, and
+# share its batches among another number of processes (see load_checkpoint).
+_UNIMPORTANT = {
+    *("output_dir", "log_with", "log_steps", "threads", "name", "calibration", "answered_rows"),
+}
 
 
 @dataclass(slots=True)
 class TrainingResult:
-    """A judge after its steps, whole on the main process only, and what is known of it: its figures
-    of validation, and its scores by part of the data (validation, test)."""
+    """A judge after its steps, whole on the main process only: its validation figures, and its
+    scores by part of the data (validation, test)."""
 
-    config: TrainConfig
-    judge: SteppedJudge
+    judge: Any
     precision: str
     figures: dict[str, float] = field(default_factory=dict)
     scored: dict[str, ScoredExamples] = field(default_factory=dict)
@@ -61,72 +59,19 @@ class TrainingResult:
 def train_by_steps(
     config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows, resume: bool
 ) -> None:
-    """Train the judge of ``config``, or one a dimension; saved and checked when this returns."""
+    """Train the judge of ``config``, or one a dimension; when this returns it is saved and
+    checked."""
     if config.per_dimension:
         _train_per_dimension(config, dimensions, rows, resume)
         return
     accelerator = make_accelerator(config)
     trained = train_one(config, dimensions, rows, resume, accelerator)
-    _close_group(accelerator)
+    accelerator.wait_for_everyone()
+    accelerator.end_training()
     if accelerator.is_main_process:
         judge = trained.judge
         setting = setting_for(judge.net, judge.device.type, trained.precision)
         finish(config, judge, rows, trained.figures, trained.scored, setting)
-
-
-def _train_per_dimension(
-    config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows, resume: bool
-) -> None:
-    """A judge for each dimension (ORALIS, sections 4.3 and 4.4), in one group of processes; then
-    all are saved as one."""
-    figures: dict[str, float] = {}
-    scored: list[dict[str, ScoredExamples]] = []
-    configs = {d.name: dimension_config(config, d.name) for d in dimensions}
-    for dimension in dimensions:
-        one = configs[dimension.name]
-        accelerator = make_accelerator(one)
-        trained = train_one(one, [dimension], rows, resume, accelerator)
-        if accelerator.is_main_process:
-            trained.judge.save_pretrained(one.output_dir)
-        figures |= {key: value for key, value in trained.figures.items() if "/" in key}
-        scored.append(trained.scored)
-        finish_trackers(accelerator)
-        del trained  # one net at a time: it is read again when the group is closed
-        accelerator.wait_for_everyone()
-    _close_group(accelerator)
-    if not accelerator.is_main_process:
-        return
-    for name, known in zip(configs, scored, strict=True):
-        judge = Judge.from_pretrained(configs[name].output_dir, device=accelerator.device)
-        for part, examples in (("validation", rows.validation), ("test", rows.test)):
-            if part not in known and examples:
-                known[part] = ask(judge, examples, configs[name])
-    members = {
-        name: Member(name, Judge.from_pretrained(one.output_dir), {})
-        for name, one in configs.items()
-    }
-    choices = MemberSelection({name: name for name in members})
-    facts = {"seed": config.seed, "per_dimension": True}
-    whole = HybridJudge(members, choices, dimensions, name=config.name, facts=facts)
-    together = {
-        part: ScoredExamples(
-            first.examples, {k: v for known in scored for k, v in known[part].scores.items()}
-        )
-        for part, first in scored[0].items()
-    }
-    finish(config, whole, rows, figures | means_over_dimensions(figures), together)
-
-
-def dimension_config(config: TrainConfig, dimension: str) -> TrainConfig:
-    """The run of one dimension: the same data and settings, a folder of its own."""
-    return config.model_copy(
-        update={
-            "name": f"{config.name}_{dimension}",
-            "output_dir": str(Path(config.output_dir) / MEMBERS / dimension),
-            "per_dimension": False,
-            "only": (dimension,),
-        }
-    )
 
 
 def train_one(
@@ -138,19 +83,21 @@ def train_one(
 ) -> TrainingResult:
     """Take the steps of one judge, on every process, and calibrate it."""
     torch.manual_seed(config.seed)
-    with whole_weights(accelerator):
+    with whole_weights():
         judge = new_judge(config, dimensions, rows.train, accelerator.device)
     torch.manual_seed(config.seed)
-    run_hash = content_hash([_settings(config), rows.facts])
+    settings = config.model_dump(exclude=_UNIMPORTANT)
+    del settings["optim"]["gradient_accumulation"]
+    run_hash = content_hash([settings, rows.facts])
     loop = start_loop(config, judge, rows.train, rows.validation, run_hash, accelerator)
     progress = loop.run(resume)
-    trained = TrainingResult(config, judge, loop.precision)
+    trained = TrainingResult(judge, loop.precision)
     if rows.validation:
         trained.figures, logits = loop.validate()
         log_figures(accelerator, "final", trained.figures, progress.step)
         heads = loop.task.heads
         judge.calibration = fit_calibrations(rows.validation, logits, heads, config.calibration)
-        if heads:  # a judge that writes its numbers has none, and is asked later
+        if heads:  # a generative judge has none, and scores its rows later
             scores = scores_of_logits(heads, logits, judge.calibration)
             trained.scored["validation"] = ScoredExamples(rows.validation, scores)
     judge.facts = {
@@ -171,45 +118,21 @@ def train_one(
     return trained
 
 
-def start_loop(
-    config: TrainConfig,
-    judge: SteppedJudge,
-    train: Sequence[TrainingExample],
-    validation: Sequence[TrainingExample],
-    run_hash: str,
-    accelerator: Accelerator | None = None,
-) -> TrainingLoop:
-    """The loop that trains ``judge``, with the data and the objective of its family."""
-    accelerator = accelerator or make_accelerator(config)
-    device = accelerator.device
-    task: TrainingTask
-    if isinstance(judge, EncoderJudge):
-        task = EncoderTask(config, judge, train, validation, device)
-    elif isinstance(judge, LoraJudge):
-        task = LoraTask(config, judge, train, validation, device)
-    else:
-        task = GenerativeTask(judge, train, validation, device)
-    return TrainingLoop(config, task, run_hash, accelerator)
-
-
-def _close_group(accelerator: Accelerator) -> None:
-    """End the processes' group and the logs: what comes next is the main process's alone, and no
-    other waits for it (NCCL would give up after minutes)."""
-    accelerator.wait_for_everyone()
-    accelerator.end_training()
-
-
 def new_judge(
     config: TrainConfig,
     dimensions: Sequence[Dimension],
     train: Sequence[TrainingExample],
     device: torch.device,
-) -> SteppedJudge:
-    """The judge that the loop trains, with fresh heads, on ``device``."""
+) -> Any:
+    """The judge that the loop trains, with new heads, on ``device``."""
     model, name = config.model, config.name
     if isinstance(model, EncoderConfig):
         heads = balance_heads(model, train)
         return EncoderJudge.create(heads, dimensions, name=name, device=device)
+    from medal_judges.models.lora.config import LoraConfig
+    from medal_judges.models.lora.generative import GenerativeLoraJudge
+    from medal_judges.models.lora.judge import LoraJudge
+
     assert isinstance(model, LoraConfig)
     if model.head == "scoring":
         return LoraJudge.create(model, dimensions, name=name, device=device)
@@ -218,18 +141,82 @@ def new_judge(
     )
 
 
-def _settings(config: TrainConfig) -> Mapping[str, object]:
-    """What the weights depend on; a resumed run may move its folder or its log, and share its
-    batches among another number of processes (training/loop/checkpoint.py sees to that)."""
-    unimportant = {
-        "output_dir",
-        "log_with",
-        "log_steps",
-        "threads",
-        "name",
-        "calibration",
-        "answered_rows",
+def start_loop(
+    config: TrainConfig,
+    judge: Any,
+    train: Sequence[TrainingExample],
+    validation: Sequence[TrainingExample],
+    run_hash: str,
+    accelerator: Accelerator | None = None,
+) -> TrainingLoop:
+    """The loop that trains ``judge``, with the data and the objective of its family."""
+    accelerator = accelerator or make_accelerator(config)
+    family: Any = EncoderTask
+    if not isinstance(judge, EncoderJudge):
+        from medal_judges.training.families.lora import LoraTask
+
+        family = LoraTask
+    task = family(config, judge, train, validation, accelerator.device)
+    return TrainingLoop(config, task, run_hash, accelerator)
+
+
+# -- one judge a dimension ------------------------------------------------------------------------
+
+
+def _train_per_dimension(
+    config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows, resume: bool
+) -> None:
+    """Train a judge for each dimension (ORALIS, sections 4.3 and 4.4), in one group of processes;
+    then save all as one."""
+    from medal_judges.models.hybrid.combination import MemberSelection
+    from medal_judges.models.hybrid.judge import HybridJudge
+    from medal_judges.models.hybrid.members import Member
+
+    figures: dict[str, float] = {}
+    scored: list[dict[str, ScoredExamples]] = []
+    configs = {d.name: dimension_config(config, d.name) for d in dimensions}
+    for dimension in dimensions:
+        one = configs[dimension.name]
+        accelerator = make_accelerator(one)
+        trained = train_one(one, [dimension], rows, resume, accelerator)
+        if accelerator.is_main_process:
+            trained.judge.save_pretrained(one.output_dir)
+        figures |= {key: value for key, value in trained.figures.items() if "/" in key}
+        scored.append(trained.scored)
+        for tracker in accelerator.trackers:  # before the next judge starts its own
+            tracker.finish()
+        accelerator.trackers = []
+        del trained  # one net at a time: they are loaded again when the group is closed
+        accelerator.wait_for_everyone()
+    accelerator.wait_for_everyone()
+    accelerator.end_training()
+    if not accelerator.is_main_process:
+        return
+    for one, known in zip(configs.values(), scored, strict=True):
+        judge = Judge.from_pretrained(one.output_dir, device=accelerator.device)
+        for part, examples in (("validation", rows.validation), ("test", rows.test)):
+            if part not in known and examples:
+                known[part] = score_examples(judge, examples, one)
+    members = {n: Member(n, Judge.from_pretrained(c.output_dir), {}) for n, c in configs.items()}
+    facts = {"seed": config.seed, "per_dimension": True}
+    choices = MemberSelection({name: name for name in members})
+    whole = HybridJudge(members, choices, dimensions, name=config.name, facts=facts)
+    together = {
+        part: ScoredExamples(
+            first.examples, {k: v for known in scored for k, v in known[part].scores.items()}
+        )
+        for part, first in scored[0].items()
     }
-    settings = config.model_dump(exclude=unimportant)
-    del settings["optim"]["gradient_accumulation"]
-    return settings
+    finish(config, whole, rows, figures | means_over_dimensions(figures), together)
+
+
+def dimension_config(config: TrainConfig, dimension: str) -> TrainConfig:
+    """The run of one dimension: the same data and settings in a folder of the whole judge's."""
+    return config.model_copy(
+        update={
+            "name": f"{config.name}_{dimension}",
+            "output_dir": str(Path(config.output_dir) / "members" / dimension),
+            "per_dimension": False,
+            "only": (dimension,),
+        }
+    )

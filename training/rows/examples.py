@@ -1,7 +1,7 @@
-"""From labelled rows to what the loss reads: targets per dimension, missing ones masked.
+"""Training examples: a dialogue with a target for each labelled dimension.
 
-Examples are in memory where they are few; where their rows lie in a store they are made when they
-are asked for, with what the whole set is asked for as columns.
+Examples of small files are in memory. Those of large files are made when they are indexed, and only
+what is needed of all of them at once is in memory, as arrays.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -19,175 +18,165 @@ from medal_judges.data_prep.sources.registry import source_of
 from medal_judges.errors import ConfigError
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import Rating, mean, rescale
+from medal_judges.records.rating import mean, rescale
 from medal_judges.records.signature import content_hash
-from medal_judges.training.config import DataEntry, Rescale
-from medal_judges.training.rows.row_store import (
+from medal_judges.training.config import DataEntry
+from medal_judges.training.rows.store import (
     ArrowRows,
     Row,
+    RowFacts,
     RowStore,
-    label_means,
-    label_scales,
-    store_folder,
     store_lock,
+    store_path,
     write_arrow,
 )
 
 if TYPE_CHECKING:
     from medal_judges.models.tokenizer_file import AnyTokenizer
 
-
 STANDARD_SHARE = 0.2  # of the scale for one standard deviation, so that +-2.5 of them span it
 
 
 @dataclass(slots=True)
 class TrainingExample:
-    """One row: the dialogue and its target per dimension.
-
-    A target is a number on [0, 1], or a probability per level [levels] for ordinal and
-    classification heads; a dimension that is not there is a missing label.
-    """
+    """One labelled dialogue. A target is a number on [0, 1], or a probability per level [levels]
+    for ordinal and classification heads; a missing dimension is a missing label."""
 
     dialogue: Dialogue
     source: str
     targets: dict[str, float | np.ndarray]
     weight: float = 1.0
-    # Mean rating on the raw scale; of a label that its entry turns, on [0, 1] as the target is.
+    # Mean rating on the raw scale; on [0, 1] as the target if the entry inverts the scale.
     human: dict[str, float] = field(default_factory=dict)
     group: str = ""
-    comments: Mapping[str, str] = field(default_factory=dict)  # a labeller's words by dimension
+    comments: Mapping[str, str] = field(default_factory=dict)  # an annotator's words by dimension
 
 
 @dataclass(frozen=True, slots=True)
 class UnitMap:
-    """Linear map of one source's dimension to [0, 1]: (value - zero) / span, clipped."""
+    """Linear map of one source's label to [0, 1]: (value - zero) / span, clipped."""
 
     zero: float
     span: float
 
-    def __call__(self, value: float) -> float:
-        return float(np.clip((value - self.zero) / self.span, 0.0, 1.0))
+    def __call__(self, value: Any) -> Any:
+        """The mapped number, or the mapped array."""
+        return np.clip((value - self.zero) / self.span, 0.0, 1.0)
 
 
-def dimension_names(
-    entry: DataEntry, rows: Sequence[LabelledDialogue], judged: Sequence[str]
-) -> dict[str, str]:
-    """Source dimension -> judge dimension of one entry. Raises ConfigError for unknown names."""
-    labels = label_scales(rows)
-    if entry.dimensions is None:
-        return {name: name for name in judged if name in labels}
+def dimension_names(entry: DataEntry, labels: Iterable[str], judged: list[str]) -> dict[str, str]:
+    """Label -> dimension of the judge. Raises ConfigError for unknown names."""
     named = entry.dimensions
+    if named is None:
+        return {name: name for name in judged if name in labels}
     pairs = dict(named) if isinstance(named, Mapping) else {n: n for n in named}
-    for source_name, judge_name in pairs.items():
-        if judge_name not in judged:
+    for label, dimension in pairs.items():
+        if dimension not in judged:
             raise ConfigError(
-                f"{entry.source}: the rubric has no dimension {judge_name!r}",
+                f"{entry.source}: the rubric has no dimension {dimension!r}",
                 hint=f"it has: {', '.join(judged)}",
             )
-        if source_name not in labels:
+        if label not in labels:
             raise ConfigError(
-                f"{entry.source}: no row has a label {source_name!r}",
+                f"{entry.source}: no row has a label {label!r}",
                 hint=f"its labels: {', '.join(sorted(labels))}",
             )
     return pairs
 
 
-def fit_unit_map(entry: DataEntry, rows: Sequence[LabelledDialogue], name: str) -> UnitMap:
-    """The map of label ``name``; ``standardise`` takes mean and deviation from ``rows``."""
-    rescale = _rescale(entry, name)
-    if rescale == "standardise":
-        means = label_means(rows, name)
-        values = means[np.isfinite(means)]
+def fit_unit_map(entry: DataEntry, facts: RowFacts, label: str) -> UnitMap:
+    """The map of ``label``; ``standardise`` computes it from the labels themselves."""
+    bounds = entry.bounds(label)
+    if bounds == "standardise":
+        values = facts.means[label][np.isfinite(facts.means[label])]
         span = float(values.std()) / STANDARD_SHARE or 1.0
         return UnitMap(float(values.mean()) - 0.5 * span, span)
-    scale = rescale or label_scales(rows)[name]
+    scale = bounds or facts.scales[label]
     if scale is None:
         raise ConfigError(
-            f"{entry.source}: the scale of {name!r} has no bounds",
+            f"{entry.source}: the scale of {label!r} has no bounds",
             hint="set rescale: standardise, or rescale: [low, high]",
         )
     return UnitMap(scale[0], scale[1] - scale[0])
 
 
-def _rescale(entry: DataEntry, name: str) -> Rescale | None:
-    return entry.rescale.get(name) if isinstance(entry.rescale, Mapping) else entry.rescale
+@dataclass(frozen=True, slots=True)
+class ExampleMaker:
+    """Makes the examples of one entry. ``names`` maps a label to the judge's dimension, ``maps`` a
+    label to [0, 1] (None: examples without targets), ``levels`` a dimension with a target per level
+    to their number. With ``soft`` such a target is each annotator's share, else the mean's level.
+    """
+
+    entry: DataEntry
+    names: Mapping[str, str]
+    maps: Mapping[str, UnitMap] | None
+    levels: Mapping[str, int]
+    soft: bool
+
+    def __call__(self, row: LabelledDialogue) -> TrainingExample:
+        targets: dict[str, float | np.ndarray] = {}
+        human: dict[str, float] = {}
+        for label, dimension in self.names.items():
+            rating = row.rating(label)
+            average = None if rating is None else mean(rating)
+            if rating is None or average is None:
+                continue
+            human[dimension] = average
+            bounds = self.entry.bounds(label)
+            if isinstance(bounds, tuple) and bounds[0] > bounds[1]:
+                human[dimension] = float(UnitMap(bounds[0], bounds[1] - bounds[0])(average))
+            if self.maps is None:
+                continue
+            unit, count = self.maps[label], self.levels.get(dimension, 0)
+            if not count:
+                targets[dimension] = float(unit(average))
+                continue
+            values = rating.given if self.soft else (sum(rating.given) / len(rating.given),)
+            shares = np.zeros(count, dtype=np.float32)
+            for value in values:
+                level = rescale(float(unit(value)), (0, 1), (0, count - 1))
+                shares[int(np.floor(level + 0.5))] += 1 / len(values)
+            targets[dimension] = shares
+        given = row.extra.get("comments") or {}
+        return TrainingExample(
+            row.dialogue,
+            source_of(self.entry.source),
+            targets,
+            self.entry.weight,
+            human,
+            row.group,
+            {name: str(given[label]) for label, name in self.names.items() if given.get(label)},
+        )
 
 
-def example_of(
-    row: LabelledDialogue,
-    entry: DataEntry,
-    names: Mapping[str, str],
-    maps: Mapping[str, UnitMap] | None,
-    levels: Mapping[str, int],
-    soft: bool,
-) -> TrainingExample:
-    """The example of one row; ``levels``: how many, of dimensions with class targets. Without
-    ``maps`` it has what people said, and no targets."""
-    targets: dict[str, float | np.ndarray] = {}
-    human: dict[str, float] = {}
-    for source_name, judge_name in names.items():
-        rating = row.rating(source_name)
-        average = None if rating is None else mean(rating)
-        if rating is None or average is None:
-            continue
-        bounds = _rescale(entry, source_name)
-        if isinstance(bounds, tuple) and bounds[0] > bounds[1]:
-            human[judge_name] = UnitMap(bounds[0], bounds[1] - bounds[0])(average)
-        else:
-            human[judge_name] = average
-        if maps is not None:
-            unit, count = maps[source_name], levels.get(judge_name, 0)
-            targets[judge_name] = (
-                _level_shares(rating, unit, count, soft) if count else unit(average)
-            )
-    given = row.extra.get("comments") or {}
-    comments = {judged: str(given[name]) for name, judged in names.items() if given.get(name)}
-    source = source_of(entry.source)
-    return TrainingExample(row.dialogue, source, targets, entry.weight, human, row.group, comments)
-
-
-def _level_shares(rating: Rating, unit: UnitMap, count: int, soft: bool) -> np.ndarray:
-    """Probability per level: each annotator's share with ``soft``, else the rounded mean's."""
-    values = rating.given if soft else (sum(rating.given) / len(rating.given),)
-    shares = np.zeros(count, dtype=np.float32)
-    for value in values:
-        level = rescale(unit(value), (0, 1), (0, count - 1))
-        shares[int(np.floor(level + 0.5))] += 1 / len(values)
-    return shares
-
-
-T = TypeVar("T")
+# -- examples that are not all in memory ----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The rows of one entry in a store: ``make`` gives the example of a row, ``names`` maps a
-    dimension to the source's label, ``maps`` the label to [0, 1]."""
+    """The rows of one entry in a store, and what makes the example of a row."""
 
     rows: RowStore
-    source: str
-    weight: float
-    make: Callable[[LabelledDialogue], TrainingExample]
-    names: dict[str, str]
-    maps: dict[str, UnitMap]
+    make: ExampleMaker
     key: str
 
-    def targets(self, name: str) -> np.ndarray:
-        """Target of each row on [0, 1] [n], NaN where there is none (of a class head: its mean)."""
-        if name not in self.names:
-            return np.full(len(self.rows), np.nan)
-        label = self.names[name]
-        unit = self.maps[label]
-        return np.clip((self.rows.label(label) - unit.zero) / unit.span, 0.0, 1.0)
+    def targets(self) -> dict[str, np.ndarray]:
+        """Target of each row on [0, 1] [n] by dimension, NaN without a label."""
+        assert self.make.maps is not None
+        means, maps = self.rows.facts.means, self.make.maps
+        return {name: maps[label](means[label]) for label, name in self.make.names.items()}
 
 
 class StoredExamples(Sequence[TrainingExample]):
-    """Segments of stores and lists, one after the other."""
+    """Segments of stores, and lists of examples, one after the other.
 
-    def __init__(self, parts: Sequence[Segment | Sequence[TrainingExample]]) -> None:
+    ``key`` identifies the examples in the cache of what is made of them.
+    """
+
+    def __init__(self, parts: Iterable[Segment | list[TrainingExample]]) -> None:
         self.parts = [part for part in parts if isinstance(part, Segment) or part]
-        sizes = [len(part.rows if isinstance(part, Segment) else part) for part in self.parts]
-        self._starts = np.cumsum([0, *sizes]).tolist()
+        self.sizes = [len(p.rows if isinstance(p, Segment) else p) for p in self.parts]
+        self._starts = np.cumsum([0, *self.sizes]).tolist()
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -207,7 +196,6 @@ class StoredExamples(Sequence[TrainingExample]):
 
     @property
     def key(self) -> str:
-        """What the examples depend on, for caches of what is made of them; a list's is a hash."""
         return "+".join(
             part.key
             if isinstance(part, Segment)
@@ -218,61 +206,52 @@ class StoredExamples(Sequence[TrainingExample]):
         )
 
 
-def in_store(examples: Sequence[TrainingExample]) -> bool:
-    """Whether some of the examples lie in a store."""
-    return any(isinstance(part, Segment) for part in _parts(examples))
-
-
-def _parts(examples: Sequence[TrainingExample]) -> list[Segment | Sequence[TrainingExample]]:
+def _parts(examples: Sequence[TrainingExample]) -> list[Any]:
     return examples.parts if isinstance(examples, StoredExamples) else [examples]
-
-
-def _column(
-    examples: Sequence[TrainingExample],
-    of_segment: Callable[[Segment], np.ndarray],
-    of_example: Callable[[TrainingExample], float],
-) -> np.ndarray:
-    columns = [
-        of_segment(part) if isinstance(part, Segment) else np.array([of_example(e) for e in part])
-        for part in _parts(examples)
-    ]
-    return np.concatenate(columns).astype(float) if columns else np.zeros(0)
 
 
 def weights_of(examples: Sequence[TrainingExample]) -> np.ndarray:
     """Weight of each example [n]."""
-    return _column(examples, lambda s: np.full(len(s.rows), s.weight), lambda e: e.weight)
+    columns = [
+        np.full(len(part.rows), part.make.entry.weight)
+        if isinstance(part, Segment)
+        else np.array([e.weight for e in part], dtype=float)
+        for part in _parts(examples)
+    ]
+    return np.concatenate(columns)
 
 
 def sources_of(examples: Sequence[TrainingExample]) -> list[str]:
     """The names of their sources, sorted."""
     names: set[str] = set()
     for part in _parts(examples):
-        names |= {part.source} if isinstance(part, Segment) else {e.source for e in part}
+        if isinstance(part, Segment):
+            names.add(source_of(part.make.entry.source))
+        else:
+            names |= {e.source for e in part}
     return sorted(names)
 
 
-def targets_of(examples: Sequence[TrainingExample], name: str) -> np.ndarray:
-    """Target of dimension ``name`` on [0, 1] [n], NaN where there is none; of levels their mean."""
-
-    def target(example: TrainingExample) -> float:
-        value = example.targets.get(name)
-        if isinstance(value, np.ndarray):
-            return float(value @ np.linspace(0, 1, len(value)))
-        return np.nan if value is None else float(value)
-
-    return _column(examples, lambda s: s.targets(name), target)
-
-
-def learnt_names(examples: Sequence[TrainingExample]) -> set[str]:
-    """Dimensions of which some example has a target."""
-    names: set[str] = set()
+def targets_of(examples: Sequence[TrainingExample]) -> dict[str, np.ndarray]:
+    """Target of each example on [0, 1] [n] for each dimension that has one, NaN where an example
+    has none; the mean of a target per level."""
+    columns: dict[str, np.ndarray] = {}
+    start = 0
     for part in _parts(examples):
         if isinstance(part, Segment):
-            names |= {n for n in part.names if np.isfinite(part.targets(n)).any()}
+            size, found = len(part.rows), part.targets()
         else:
-            names |= {name for example in part for name in example.targets}
-    return names
+            size, found = len(part), {}
+            for row, example in enumerate(part):
+                for name, target in example.targets.items():
+                    if isinstance(target, np.ndarray):
+                        target = float(target @ np.linspace(0, 1, len(target)))
+                    found.setdefault(name, np.full(size, np.nan))[row] = target
+        for name, column in found.items():
+            whole = columns.setdefault(name, np.full(len(examples), np.nan))
+            whole[start : start + size] = column
+        start += size
+    return {name: column for name, column in columns.items() if np.isfinite(column).any()}
 
 
 def spread(examples: Sequence[TrainingExample], count: int) -> list[TrainingExample]:
@@ -281,58 +260,43 @@ def spread(examples: Sequence[TrainingExample], count: int) -> list[TrainingExam
     return [examples[i] for i in range(0, len(examples), step)][:count]
 
 
-# -- what a judge reads of each example, made once ----------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class RowForm(Generic[T]):
-    """How an encoded example is written as a row of an Arrow file, and read back; ``schema`` as
-    ``write_arrow`` takes it."""
-
-    schema: Row
-    write: Callable[[T], Row]
-    read: Callable[[Row], T]
-
-
 def encode_examples(
     examples: Sequence[TrainingExample],
     reader: object,
-    encode: Callable[[TrainingExample], T],
-    length: Callable[[T], int],
-    form: RowForm[T],
-) -> tuple[Sequence[T], Sequence[int]]:
-    """(``encode`` of every example, its ``length``): lists where examples are in memory, else
-    memory-mapped from a file of the cache. Its key: the examples, and ``reader`` (tokenizer and
-    settings)."""
-    if not in_store(examples):
+    encode: Callable[[TrainingExample], Row],
+    length: Callable[[Row], int],
+    schema: Row,
+) -> tuple[Sequence[Row], Sequence[int]]:
+    """(``encode`` of every example, its ``length``): lists if the examples are in memory, else
+    memory-mapped from a file of the cache with columns of ``schema`` (see ``write_arrow``). Its key
+    is the examples and ``reader``, the tokenizer and its settings."""
+    if not isinstance(examples, StoredExamples):
         encoded = [encode(example) for example in examples]
-        return encoded, [length(one) for one in encoded]
-    assert isinstance(examples, StoredExamples)
-    key = content_hash([__version__, examples.key, reader])
-    path = store_folder() / f"tokens-{key}.arrow"
+        return encoded, [length(row) for row in encoded]
+    path = store_path(f"tokens-{content_hash([__version__, examples.key, reader])}.arrow")
     lengths = path.with_suffix(".npy")
     with store_lock(path):
-        if not lengths.is_file():  # it comes last: without it the other was cut short
-            _write_encoded(examples, encode, length, form, path)
-    return ArrowRows(path, form.read), np.load(lengths, mmap_mode="r")
+        if not lengths.is_file():  # written last: without it the tokens are not complete
+            _write_encoded(examples, encode, length, schema, path)
+    return ArrowRows(path, dict), np.load(lengths, mmap_mode="r")
 
 
 def _write_encoded(
     examples: Sequence[TrainingExample],
-    encode: Callable[[TrainingExample], T],
-    length: Callable[[T], int],
-    form: RowForm[T],
-    path: Path,
+    encode: Callable[[TrainingExample], Row],
+    length: Callable[[Row], int],
+    schema: Row,
+    path: Any,
 ) -> None:
     lengths = np.zeros(len(examples), dtype=np.int32)
 
     def rows() -> Iterable[Row]:
-        for row, example in enumerate(examples):
-            one = encode(example)
-            lengths[row] = length(one)
-            yield form.write(one)
+        for number, example in enumerate(examples):
+            row = encode(example)
+            lengths[number] = length(row)
+            yield row
 
-    write_arrow(path, form.schema, rows())
+    write_arrow(path, schema, rows())
     np.save(path.with_suffix(".npy"), lengths)
 
 

@@ -21,7 +21,7 @@ Fact = tuple[str, str]
 # Extra, embedded model, program -> what it is for.
 FOR = {
     "quickstart": "conversations to try things on (chitchat)",
-    "report": "PNG figures beside the pages",
+    "report": "figure files beside the pages",
     "log": "TensorBoard in training",
     "evaluate": "judges and meta-evaluation as metrics of Hugging Face Evaluate",
     "inspect": "a scorer of Inspect",

@@ -1,8 +1,7 @@
-"""``medal score --dry-run``: what a judge would ask, in requests, tokens and dollars; nothing sent.
+"""``medal score --dry-run``: estimates requests, tokens and cost without sending anything.
 
-The judge runs for real on a language model that counts instead of answering, so what is counted is
-what would be asked. Where a judge asks on because of an answer (selected follow-ups, summaries) the
-count is that of its first round.
+The judge runs on a language model that counts instead of answering. If a judge's next request
+depends on an answer (selected follow-ups, summaries), only its first round is counted.
 """
 
 from __future__ import annotations
@@ -20,30 +19,28 @@ from medal_judges.records.dialogue import Dialogue
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """``dialogues`` and what judging them takes at most."""
+    """``dialogues`` and the most that scoring them takes."""
 
     dialogues: int
     estimate: CostEstimate
 
     def text(self) -> str:
-        """The estimate in words, for the terminal."""
+        """Returns the estimate in words."""
         e = self.estimate
         lines = [
-            f"{self.dialogues} dialogues: {e.requests} requests "
-            f"({e.kept} more are answered already)",
+            f"{self.dialogues} dialogues: {e.requests} requests ({e.kept} more are in the cache)",
             f"at most {e.input} tokens in and {e.output} out; nothing was sent",
         ]
         if e.money is None:
-            lines.append("no price of this model is known (llm.prices=FILE gives one)")
+            lines.append("the price of this model is not known (llm.prices=FILE sets one)")
         else:
-            lines.append(
-                f"at most ${e.money:.4f}; ${e.longer:.4f} if each were cut and asked again"
-            )
+            longer = f"${e.longer:.4f} if each answer is truncated and requested again"
+            lines.append(f"at most ${e.money:.4f}; {longer}")
         return "\n".join(lines)
 
 
 def counting_model(judge: Judge) -> CountingModel | None:
-    """The model that counts instead of answering, where ``judge`` asks one."""
+    """Returns the judge's model that counts instead of answering, if it has one."""
     models = (model for model in judge.language_models() if isinstance(model, CountingModel))
     return next(models, None)
 
@@ -51,13 +48,13 @@ def counting_model(judge: Judge) -> CountingModel | None:
 def dry_run(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions = DEFAULT_OPTIONS
 ) -> DryRun:
-    """Count what ``judge``, whose ``llm`` is a CountingModel, asks about ``dialogues``."""
+    """Counts what ``judge``, whose ``llm`` is a CountingModel, asks about ``dialogues``."""
     llm = counting_model(judge)
     if llm is None:
         raise ConfigError(
-            "this judge asks no language model: there is nothing to estimate",
+            "this judge uses no language model: there is nothing to estimate",
             hint="leave out --dry-run",
         )
-    llm.continuations = llm.continuation_tokens = 0  # a judge tries it out when it is made
+    llm.continuations = llm.continuation_tokens = 0  # a judge tries its model when it is made
     ids = {judgement.id for judgement in options.score(judge, dialogues)}
     return DryRun(len(ids), llm.counted())

@@ -1,24 +1,60 @@
-"""A judge as a command line names it: a source, settings that replace its own, limits of cost."""
+"""JudgeChoice: a judge as the command line names it, with changed settings and a cost limit."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
-from medal_judges.config import overridden, read_yaml
+from medal_judges.config import Config, option, overridden, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.placement import placed
 from medal_judges.models.llm.settings import llm_config
-from medal_judges.shipped import judge_file
+from medal_judges.shipped import BOXED, judge_file
+
+
+class JudgeOptions(Config):
+    """Options of commands that load one judge."""
+
+    judge: str = option(BOXED, help="Shipped name (medal judges), YAML file, folder or hub id.")
+    settings: tuple[str, ...] = option(
+        (),
+        argument=True,
+        metavar="FIELD=VALUE",
+        help="A changed setting of the YAML file: a=1, or a.b=1 inside a group.",
+    )
+    device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
+    dtype: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
+        None,
+        help="Precision; saved judges score in fp32 by default. auto (encoder judges): bf16 if it "
+        "is faster and scores do not change.",
+    )
+    revision: str | None = option(None, help="Branch, tag or commit of a judge on the Hub.")
+    no_cache: bool = option(False, help="Neither use nor store cached answers of language models.")
+    repeats: int | None = option(None, ge=1, help="Answers per dialogue of a prompted judge.")
+    max_cost: float | None = option(
+        None, ge=0, help="US dollars; stops before more than that is spent."
+    )
+
+    def choose(self, *, dry_run: bool = False) -> JudgeChoice:
+        """Returns the choice; with ``dry_run`` its language model counts and sends nothing."""
+        choice = choose_judge(
+            self.judge,
+            self.settings,
+            device=self.device,
+            dtype=self.dtype,
+            revision=self.revision,
+            repeats=self.repeats,
+        )
+        return choice.spending(self.max_cost, no_cache=self.no_cache, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeChoice:
-    """``source`` is a YAML file, a folder or a hub id; ``settings`` are a YAML file's own (None for
-    a judge with weights), and ``options`` replace some of them when the judge is loaded."""
+    """``source`` is a YAML file, a folder or a hub id. ``settings`` are those of the YAML file
+    (None for a judge with weights); ``options`` replace some of them on loading."""
 
     source: str
     settings: Mapping[str, Any] | None = None
@@ -26,8 +62,15 @@ class JudgeChoice:
     revision: str | None = None
 
     @property
+    def _llm(self) -> str | Mapping[str, Any] | None:
+        if self.settings is None:
+            return None
+        setting: str | Mapping[str, Any] | None = self.options.get("llm", self.settings.get("llm"))
+        return setting
+
+    @property
     def speaks(self) -> bool:
-        """Whether the judge is described in YAML and asks a language model."""
+        """Whether the judge is a YAML file that uses a language model."""
         return self._llm is not None
 
     @property
@@ -35,64 +78,55 @@ class JudgeChoice:
         """Whether that language model is behind an API."""
         return self.speaks and llm_config(self.llm()).api
 
-    @property
-    def _llm(self) -> str | Mapping[str, Any] | None:
-        setting: str | Mapping[str, Any] | None = None
-        if self.settings is not None:
-            setting = self.options.get("llm", self.settings.get("llm"))
-        return setting
-
     def llm(self) -> dict[str, Any]:
-        """The setting of the language model. Raises ConfigError for a judge that asks none."""
+        """Returns the setting of the language model. Raises ConfigError if the judge has none."""
         setting = self._llm
         if setting is None:
             raise ConfigError(
-                f"{self.source} asks no language model",
-                hint="--dry-run, --max-cost and --no-cache go with judges that do",
+                f"{self.source} uses no language model",
+                hint="--dry-run, --max-cost and --no-cache are for judges that do",
             )
         return dict(setting) if isinstance(setting, Mapping) else {"model": setting}
 
     def with_options(self, **changed: object) -> JudgeChoice:
-        """The same judge with further options."""
+        """Returns the choice with further options."""
         return replace(self, options={**self.options, **changed})
-
-    def without_cache(self) -> JudgeChoice:
-        """The same judge; no cached answer is used, and none is kept."""
-        return self.with_options(llm=self.llm() | {"cache": False})
-
-    def limited(self, max_cost: float) -> JudgeChoice:
-        """The same judge, which stops before it has spent more than ``max_cost`` US dollars.
-
-        Raises ConfigError where nothing is paid.
-        """
-        if not self.pays:
-            self.llm()
-            raise ConfigError(
-                "--max-cost goes with judges that ask a language model through an API",
-                hint="leave it out: a model of your own costs nothing",
-            )
-        return self.with_options(llm=self.llm() | {"max_cost": max_cost})
-
-    def counting(self) -> JudgeChoice:
-        """The same judge with a language model that counts requests and sends none."""
-        from medal_judges.models.llm.counting import CountingModel
-        from medal_judges.models.llm.loading import load_llm
-
-        llm = self.llm()
-        # The provider's own server returns no likelihoods; one of your own may.
-        own = not self.pays or bool(llm.get("base_url") or os.environ.get("OPENAI_BASE_URL"))
-        return self.with_options(llm=CountingModel(load_llm(llm), likelihoods=own))
 
     def spending(
         self, max_cost: float | None = None, *, no_cache: bool = False, dry_run: bool = False
     ) -> JudgeChoice:
-        """``without_cache``, ``limited`` and ``counting`` as far as they are asked for."""
-        choice = self.without_cache() if no_cache else self
-        choice = choice if max_cost is None else choice.limited(max_cost)
-        return choice.counting() if dry_run else choice
+        """Returns the choice with a limit of ``max_cost`` US dollars, without the cache of answers
+        (``no_cache``), or with a language model that counts requests and sends none (``dry_run``).
+
+        Raises ConfigError if the judge has no such language model, or ``max_cost`` no price.
+        """
+        choice = self
+        if no_cache:
+            choice = choice.with_options(llm=choice.llm() | {"cache": False})
+        if max_cost is not None:
+            if not choice.pays:
+                choice.llm()
+                raise ConfigError(
+                    "--max-cost is for judges that use a language model through an API",
+                    hint="leave it out: a local model costs nothing",
+                )
+            choice = choice.with_options(llm=choice.llm() | {"max_cost": max_cost})
+        if dry_run:
+            from medal_judges.models.llm.counting import CountingModel
+            from medal_judges.models.llm.loading import load_llm
+
+            llm = choice.llm()
+            # The provider's server returns no log-probabilities of prompts; your own may.
+            own = not self.pays or bool(llm.get("base_url") or os.environ.get("OPENAI_BASE_URL"))
+            choice = choice.with_options(llm=CountingModel(load_llm(llm), likelihoods=own))
+        return choice
+
+    def without_cache(self) -> JudgeChoice:
+        """Returns the choice without the cache of answers."""
+        return self.spending(no_cache=True)
 
     def load(self) -> Judge:
-        """The judge. Raises what Judge.from_pretrained raises."""
+        """Returns the judge. Raises what Judge.from_pretrained raises."""
         return Judge.from_pretrained(self.source, revision=self.revision, **self.options)
 
 
@@ -105,11 +139,10 @@ def choose_judge(
     revision: str | None = None,
     repeats: int | None = None,
 ) -> JudgeChoice:
-    """The judge ``name`` (a shipped name, YAML file, folder or hub id) with ``field=value``
-    overrides (for a saved hybrid ``member.field=value``).
+    """Returns the judge ``name`` (a shipped name, YAML file, folder or hub id) with ``field=value``
+    overrides; those of a saved hybrid are ``member.field=value``.
 
-    ``repeats``: how many answers a prompted judge gives on each dialogue. Raises ConfigError for
-    other overrides, and where the judge cannot obey device, dtype or repeats.
+    Raises ConfigError for other overrides, and if the judge has no device, dtype or repeats.
     """
     file = judge_file(name)
     settings = None if file is None else read_yaml(file)
@@ -117,7 +150,7 @@ def choose_judge(
         if (family := (settings or {}).get("family")) != "prompted":
             what = f"one of family {family!r}" if family else "a saved judge"
             raise ConfigError(
-                f"--repeats goes with prompted judges; {what} gives the same answer each time"
+                f"--repeats is for prompted judges; {what} gives the same answer each time"
             )
         overrides = [*overrides, f"repeats={repeats}"]
     changed = overridden({} if file is None else read_yaml(file), overrides)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from medal_judges.inference.scoring import ScoreOptions, score_to_file
@@ -12,7 +11,7 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.storage.files import atomic_write
-from medal_judges.storage.judgement_files import read_judgements
+from medal_judges.storage.judgements import read_judgements
 
 
 def judge_once(
@@ -48,7 +47,7 @@ def judge_once(
         return list(read_judgements(out))
     judged, seconds = judging_time(out) if same else (0, 0.0)
     _write_meta(meta, about | {"complete": False, "judged": judged, "seconds": seconds})
-    options = replace(options, overwrite=not same)
+    options = options.model_copy(update={"overwrite": not same})
     report = score_to_file(iter(dialogues), judge, out, options, progress=progress)
     spent = {"judged": judged + report.dialogues, "seconds": seconds + report.seconds}
     _write_meta(meta, about | {"complete": not report.transient} | spent)

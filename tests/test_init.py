@@ -47,7 +47,7 @@ def test_nothing_that_is_there_is_written_over(tmp_path: Path) -> None:
             taken.mkdir()
             (taken / "train.yaml").write_text("mine")
         done = CliRunner().invoke(app, ["init", str(taken)])
-        assert "is there already" in str(done.exception)
+        assert "already exists" in str(done.exception)
     assert (tmp_path / "file").read_text() == "mine"
     assert [each.name for each in (tmp_path / "full").iterdir()] == ["train.yaml"]
     (tmp_path / "empty").mkdir()

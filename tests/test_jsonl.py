@@ -20,7 +20,7 @@ from medal_judges.reading.report import ReadingReport
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.storage.jsonl import to_line, write_records
-from medal_judges.storage.judgement_files import read_judgements
+from medal_judges.storage.judgements import read_judgements
 
 
 def line(id: object = "a", **fields: Any) -> str:
@@ -108,20 +108,20 @@ BROKEN = {
     line(id=True): ["'id'", "a non-empty text", "True"],
     line(dialogue=[]): ["'dialogue'", "a non-empty list", "[]"],
     line(dialogue="Hi"): ["'dialogue'", "a non-empty list", "'Hi'"],
-    line(dialogue=["Hi"]): ["'dialogue[0]'", "role and content", "'Hi'"],
+    line(dialogue=["Hi"]): ["'dialogue[0]'", "an object", "'Hi'"],
     line(dialogue=[*talk("a"), {"role": "system", "content": "b"}]): [
         "'dialogue[1].role'",
         "'user' or 'assistant'",
         "'system'",
     ],
     line(dialogue=[{"role": ["user"], "content": "b"}]): ["'dialogue[0].role'", "['user']"],
-    line(dialogue=[{"role": "user"}]): ["'dialogue[0].content'", "a text", "None"],
+    line(dialogue=[{"role": "user"}]): ["'dialogue[0].content'", "a value", "None"],
     line(dialogue=[{"role": "user", "content": 3}]): ["'dialogue[0].content'", "a text", "3"],
     line(lang=5): ["'lang'", "ISO 639-1", "5"],
-    line(source=5): ["'source'", "a text or null", "5"],
-    line(models="gpt"): ["'models'", "an object or null", "'gpt'"],
-    line(models={"assistant": 4}): ["'models.assistant'", "a text or null", "4"],
-    line(meta=[1]): ["'meta'", "an object or null", "[1]"],
+    line(source=5): ["'source'", "a text", "5"],
+    line(models="gpt"): ["'models'", "an object", "'gpt'"],
+    line(models={"assistant": 4}): ["'models.assistant'", "a text", "4"],
+    line(meta=[1]): ["'meta'", "an object", "[1]"],
     line(meta={"n": "N"}).replace('"N"', HUGE): ["(line)", "1e308"],
     line(meta={"n": "N"}).replace('"N"', DEEP): ["nested too deep"],
     line(meta={"n": "N"}).replace('"N"', "NaN"): ["(line)", "NaN"],

@@ -1,10 +1,9 @@
-"""Judgements as parquet, CSV and data frames: nothing is lost, or the file says what."""
+"""Files of judgements: lines and parquet give back everything; a CSV and a table are for people."""
 
 from __future__ import annotations
 
 import csv
 import random
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,23 +11,14 @@ from typing import Any
 
 import pytest
 
-from medal_judges import Judgement, Judgements, read_judgements
-from medal_judges.errors import ConfigError, DataError, MissingExtraError, RecordError
+from medal_judges import Judgement, read_frame, read_judgements, to_frame, write_judgements
+from medal_judges.errors import ConfigError, DataError
 from medal_judges.records.contributions import Contributions
-from medal_judges.storage.judgement_files import is_table
+from medal_judges.storage.judgements import holds_judgements, is_table
 
 HOSTILE = (
-    "=1+1",
-    "-5abc",
-    "+x",
-    "@sum",
-    "a,b",
-    'he said "no"',
-    "two\nlines",
-    "你好 🙂",
-    "\ttab",
-    "'",
-)
+    "=1+1", "-5abc", "+x", "@sum", "a,b", 'he said "no"', "two\nlines", "你好 🙂", "\ttab", "'",
+)  # fmt: skip
 PLAIN = Judgement("d1", "judge:length", {"overall": 3.25, "unsafe": None}, failure="no answer")
 
 
@@ -72,54 +62,42 @@ def random_judgement(draw: random.Random, number: int) -> Judgement:
 @pytest.mark.parametrize("name", ["x.parquet", "x.jsonl", "x.jsonl.gz"])
 def test_everything_comes_back(tmp_path: Path, name: str) -> None:
     draw = random.Random(0)
-    made = Judgements(random_judgement(draw, number) for number in range(5000))
-    assert made.write(tmp_path / name) == 5000
-    assert Judgements.read(tmp_path / name) == made
+    made = [random_judgement(draw, number) for number in range(5000)]
+    assert write_judgements(tmp_path / name, iter(made)) == 5000
+    assert [*read_judgements(tmp_path / name)] == made
     assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert holds_judgements(tmp_path / name)
+    frame = read_frame(tmp_path / name)
+    assert frame.equals(to_frame(made)) or name == "x.parquet"
+    assert frame.shape == to_frame(made).shape and frame.attrs == to_frame(made).attrs
 
 
-@pytest.mark.parametrize("name", ["x.csv", "x.csv.gz"])
-def test_a_csv_gives_back_what_it_holds_and_says_what_not(tmp_path: Path, name: str) -> None:
-    draw = random.Random(1)
-    made = Judgements(random_judgement(draw, number) for number in range(2000))
-    made.write(tmp_path / name)
-    with pytest.raises(
-        DataError, match="hold the distributions and contributions and details of its"
-    ):
-        list(read_judgements(tmp_path / name))
-    for read, whole in zip(read_judgements(tmp_path / name, partial=True), made, strict=True):
-        kept = {k: v if isinstance(v, str) else None for k, v in whole.meta.items()}
-        assert {k: read.meta[k] if kept[k] is not None else None for k in kept} == kept
-        lost = replace(whole, distributions={}, contributions={}, details={}, meta=read.meta)
-        assert read == lost
+def test_a_folder_of_parquet_files_is_read_as_one(tmp_path: Path) -> None:
+    draw = random.Random(2)
+    made = [random_judgement(draw, number) for number in range(300)]
+    for part in range(3):
+        write_judgements(tmp_path / f"{part}.parquet", made[part * 100 : part * 100 + 100])
+    assert [*read_judgements(tmp_path)] == made and holds_judgements(tmp_path)
+    frame, whole = read_frame(tmp_path), to_frame(made)
+    assert frame.attrs == whole.attrs
+    for column in whole.attrs["dimensions"].values():
+        assert frame[column].equals(whole[column])
 
 
-def test_a_csv_of_a_judge_without_distributions_comes_back_whole(tmp_path: Path) -> None:
-    made = Judgements([PLAIN, replace(PLAIN, id="d2", meta={})])
-    made.write(tmp_path / "x.csv")
-    assert Judgements.read(tmp_path / "x.csv") == made
-    text = (tmp_path / "x.csv").read_text()
-    assert text.splitlines()[0] == "id,turn,judge,overall,unsafe,failure,not_in_csv"
-    assert text.splitlines()[1] == "d1,,judge:length,3.25,,no answer,"
-
-
-def test_no_cell_is_a_formula(tmp_path: Path) -> None:
+def test_a_csv_has_the_columns_of_the_table_and_no_formula(tmp_path: Path) -> None:
     rows = [replace(PLAIN, id=f"{text}{i}", failure=text) for i, text in enumerate(HOSTILE)]
     named = [replace(row, meta={"=evil()": text}) for row, text in zip(rows, HOSTILE, strict=True)]
-    Judgements(named).write(tmp_path / "x.csv")
+    assert write_judgements(tmp_path / "x.csv", named) == len(HOSTILE)
+    write_judgements(tmp_path / "x.csv.gz", named)
     with (tmp_path / "x.csv").open(newline="") as stream:
-        cells = [cell for row in csv.reader(stream) for cell in row]
-    assert not [c for c in cells if c.startswith(("=", "+", "-", "@", "\t", "\r"))]
-    assert [*read_judgements(tmp_path / "x.csv")] == named
-
-
-def test_judgements_of_other_dimensions_make_no_table(tmp_path: Path) -> None:
-    other = replace(PLAIN, id="d2", scores={"fun": 1.0})
-    with pytest.raises(RecordError, match=r"the dimensions of the other rows \(overall, unsafe\)"):
-        Judgements([PLAIN, other]).write(tmp_path / "x.parquet")
-    with pytest.raises(RecordError, match="fields of the other rows"):
-        Judgements([PLAIN, replace(PLAIN, meta={"version": 1})]).to_pandas()
-    assert [*tmp_path.iterdir()] == []
+        head, *cells = list(csv.reader(stream))
+    assert head == ["id", "turn", "judge", "overall", "unsafe", "failure", "'=evil()"]
+    assert cells[0] == ["'=1+10", "", "judge:length", "3.25", "", "'=1+1", "'=1+1"]
+    assert not [c for row in cells for c in row if c.startswith(("=", "+", "-", "@", "\t", "\r"))]
+    with pytest.raises(DataError, match="cannot be read back"):
+        list(read_judgements(tmp_path / "x.csv"))
+    with pytest.raises(DataError, match="cannot be read back"):
+        holds_judgements(tmp_path / "x.csv")
 
 
 def test_other_tables_are_refused(tmp_path: Path) -> None:
@@ -127,39 +105,24 @@ def test_other_tables_are_refused(tmp_path: Path) -> None:
     from pyarrow import parquet
 
     parquet.write_table(pyarrow.table({"id": ["a"], "overall": [3.0]}), tmp_path / "x.parquet")
-    (tmp_path / "x.csv").write_text("id;overall\na;3\n")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
-    for name in ("x.parquet", "x.csv", "broken.parquet", "none.parquet", "none.csv"):
-        with pytest.raises(DataError, match=name):
-            list(read_judgements(tmp_path / name))
+    for name in ("x.parquet", "broken.parquet", "none.parquet"):
+        for read in (read_frame, lambda path: list(read_judgements(path))):
+            with pytest.raises(DataError, match=name):
+                read(tmp_path / name)
+        assert not holds_judgements(tmp_path / name)
     with pytest.raises(ConfigError, match=r"ends in \.jsonl, \.jsonl\.gz, \.parquet"):
         is_table("x.xlsx")
 
 
-def test_rows_of_a_damaged_csv_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    head = "id,turn,judge,overall,failure,not_in_csv\n"
-    for row, problem in {
-        "d2,,j,x,,": "scores.overall",
-        "d2,1.5,j,3,,": "turn",
-        "d2,,j,3,": "5 cells under 6 columns",
-        "d1,,j,3,,": "no earlier row",
-        ",,j,3,,": "'id'",
-        'd2,,j,3,"': "not valid CSV",
-    }.items():
-        path.write_text(f"{head}d1,,j,3,,\n{row}\n")
-        with pytest.raises(DataError, match=r"x\.csv:\d: .*" + problem):
-            list(read_judgements(path))
-
-
 def test_no_judgements_are_an_empty_table(tmp_path: Path) -> None:
-    for name in ("x.parquet", "x.csv", "x.jsonl"):
-        assert Judgements([]).write(tmp_path / name) == 0
-        assert Judgements.read(tmp_path / name) == Judgements([])
-    assert len(Judgements([]).to_pandas()) == 0
+    for name in ("x.parquet", "x.jsonl"):
+        assert write_judgements(tmp_path / name, []) == 0
+        assert [*read_judgements(tmp_path / name)] == [] and len(read_frame(tmp_path / name)) == 0
+    assert write_judgements(tmp_path / "x.csv", []) == 0
 
 
-def test_a_data_frame_has_typed_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_has_typed_columns() -> None:
     second = Judgement(
         "d2",
         "judge:length",
@@ -167,26 +130,22 @@ def test_a_data_frame_has_typed_columns(monkeypatch: pytest.MonkeyPatch) -> None
         turn=3,
         distributions={"unsafe": (0.5, 0.5)},
         details={"unsafe": {"interval": [0.2, 0.8]}},
-        meta={},
+        meta={"version": 2},
     )
-    judgements = Judgements([PLAIN, second])
-    frame = judgements.to_pandas()
+    frame = to_frame([PLAIN, second])
     assert list(frame.columns) == [
         *("id", "turn", "judge", "overall", "unsafe", "unsafe.uncertainty"),
-        *("unsafe.low", "unsafe.high", "failure"),
+        *("unsafe.low", "unsafe.high", "failure", "version"),
     ]
     assert frame["overall"].mean() == 3.25 and frame["turn"].max() == 3
     assert frame["unsafe.low"].tolist()[1] == 0.2 and frame["unsafe.high"].tolist()[1] == 0.8
     assert frame["unsafe.uncertainty"].isna().tolist() == [True, False]
-    assert judgements[1:] == Judgements([second]) and judgements[-1] == second
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtraError, match="pandas"):
-        judgements.to_pandas()
+    assert str(frame["version"].dtype) == "Int64"
+    dimensions = {"overall": "overall", "unsafe": "unsafe"}
+    assert frame.attrs == {"dimensions": dimensions, "meta": {"version": "version"}}
 
 
 def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    from medal_judges.storage.judgement_files import write_table
-
     class Failing:
         """Breaks off when it is gone through for the second time."""
 
@@ -194,13 +153,12 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
 
         def __iter__(self) -> Iterator[Judgement]:
             self.times += 1
-            yield PLAIN
             if self.times == 2:
                 raise OSError("the disk is gone")
+            yield PLAIN
 
-    for name in ("x.parquet", "x.csv"):
-        (tmp_path / name).write_text("as it was")
-        with pytest.raises(OSError, match="gone"):
-            write_table(tmp_path / name, Failing())
-        assert (tmp_path / name).read_text() == "as it was"
-    assert len([*tmp_path.iterdir()]) == 2
+    (tmp_path / "x.parquet").write_text("as it was")
+    with pytest.raises(OSError, match="gone"):
+        write_judgements(tmp_path / "x.parquet", Failing())
+    assert (tmp_path / "x.parquet").read_text() == "as it was"
+    assert len([*tmp_path.iterdir()]) == 1

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import RecordError
+from medal_judges.reading.messages import read_messages
 from medal_judges.records import dialogue as dialogue_module
 from medal_judges.records.dialogue import Dialogue, Turn
 
@@ -20,12 +21,12 @@ def say(role: str, content: object, **more: object) -> dict[str, object]:
 
 
 def turns_of(*messages: dict[str, object], **options: Any) -> list[str]:
-    dialogue = Dialogue.from_messages(messages, **options)
+    dialogue = read_messages(messages, **options)
     return [f"{turn.role}: {turn.content}" for turn in dialogue.turns]
 
 
 def notes_of(*messages: dict[str, object]) -> list[tuple[object, object]]:
-    tools = Dialogue.from_messages(messages).context.get("tools", [])
+    tools = read_messages(messages).context.get("tools", [])
     return [(each["turn"], each["note"]) for each in tools]
 
 
@@ -158,8 +159,8 @@ FORMS: dict[str, list[dict[str, object]]] = {
 def test_one_exchange_is_the_same_dialogue_in_every_form(form: str) -> None:
     assert turns_of(*FORMS[form]) == SUNNY
     assert notes_of(*FORMS[form]) == [NOTE]
-    same = Dialogue.from_messages(FORMS["OpenAI"])
-    assert Dialogue.from_messages(FORMS[form]) == same  # the id too: it is made of the turns
+    same = read_messages(FORMS["OpenAI"])
+    assert read_messages(FORMS[form]) == same  # the id too: it is made of the turns
 
 
 def test_what_is_not_text_is_counted() -> None:
@@ -176,7 +177,7 @@ def test_what_is_not_text_is_counted() -> None:
         say("assistant", "Anything else?"),
         say("tool", "too late"),
     ]
-    dialogue = Dialogue.from_messages(messages, context={"persona": "a tourist"}, folded=folded)
+    dialogue = read_messages(messages, context={"persona": "a tourist"}, folded=folded)
     assert [turn.content for turn in dialogue.turns] == [
         "What is this?\n[image]\n[audio]\nand this",
         "Sunny.\nAnything else?",
@@ -259,30 +260,30 @@ def test_one_of_several_assistants_has_to_be_named() -> None:
         say("assistant", "Bye", name="seller"),
     ]
     with pytest.raises(RecordError, match=r"messages\[2\]\.name.*'router' answers too"):
-        Dialogue.from_messages(chat)
+        read_messages(chat)
     folded: Counter[str] = Counter()
-    dialogue = Dialogue.from_messages(chat, assistant="seller", folded=folded)
+    dialogue = read_messages(chat, assistant="seller", folded=folded)
     assert dialogue.turns[0] == Turn("user", "Hi\n[router] I hand over.")
     assert dialogue.chatbot == "seller"
     assert dialogue.assistant_turns == (1, 3)
     assert folded["answers of other assistants"] == 1
     with pytest.raises(RecordError, match="an answer of the assistant 'nobody'"):
-        Dialogue.from_messages(chat, assistant="nobody")
+        read_messages(chat, assistant="nobody")
 
 
 def test_the_assistant_is_named_by_its_messages_the_row_or_the_caller() -> None:
     named = [HELLO[0], HELLO[1] | {"name": "a"}]
-    assert Dialogue.from_messages(named).chatbot == "a"
-    assert Dialogue.from_messages(HELLO, assistant="a").chatbot == "a"
-    assert Dialogue.from_messages(named, models={"assistant": "b"}).chatbot == "b"
-    assert Dialogue.from_messages(named, models={"assistant": None}).chatbot == "a"
+    assert read_messages(named).chatbot == "a"
+    assert read_messages(HELLO, assistant="a").chatbot == "a"
+    assert read_messages(named, models={"assistant": "b"}).chatbot == "b"
+    assert read_messages(named, models={"assistant": None}).chatbot == "a"
     with pytest.raises(RecordError, match=r"models\.assistant"):
-        Dialogue.from_messages(HELLO, models={"assistant": "b"}, assistant="a")
+        read_messages(HELLO, models={"assistant": "b"}, assistant="a")
 
 
 BAD: dict[str, tuple[Callable[[], object], str]] = {
-    "no list": (lambda: Dialogue.from_messages("Hi"), "messages"),  # type: ignore[arg-type]
-    "empty": (lambda: Dialogue.from_messages([]), "messages"),
+    "no list": (lambda: read_messages("Hi"), "messages"),  # type: ignore[arg-type]
+    "empty": (lambda: read_messages([]), "messages"),
     "nothing said": (lambda: turns_of(say("system", "x"), say("user", " ")), "messages"),
     "no object": (lambda: turns_of(*HELLO, "x"), "messages[2]"),  # type: ignore[arg-type]
     "no role": (lambda: turns_of({"content": "x"}), "messages[0].role"),
@@ -330,7 +331,7 @@ def test_messages_and_back() -> None:
     )
     context = {"system_prompt": "Be kind.\nBe short."}
     dialogue = Dialogue("d1", turns, lang="zh", context=context)
-    again = Dialogue.from_messages(dialogue.to_messages(), id="d1", lang="zh")
+    again = read_messages(dialogue.to_messages(), id="d1", lang="zh")
     assert again == dialogue
-    assert Dialogue.from_messages(HELLO).id == Dialogue.from_messages(tuple(HELLO)).id
-    assert Dialogue.from_messages(HELLO).id != Dialogue.from_messages(HELLO[::-1]).id
+    assert read_messages(HELLO).id == read_messages(tuple(HELLO)).id
+    assert read_messages(HELLO).id != read_messages(HELLO[::-1]).id

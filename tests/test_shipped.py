@@ -156,7 +156,7 @@ def test_a_shipped_config_is_shown_and_copied(
     copied = load_config(TrainConfig, "baseline_length.yaml", folder="train")
     assert copied == load_config(TrainConfig, "train/baseline_length")
     (tmp_path / "baseline_length.yaml").write_text("name: mine", encoding="utf-8")
-    assert "is there already" in str(medal("configs", "copy", "baseline_length").exception)
+    assert "already exists" in str(medal("configs", "copy", "baseline_length").exception)
     assert (tmp_path / "baseline_length.yaml").read_text(encoding="utf-8") == "name: mine"
     # What the launcher of several processes reads is a file: outside a checkout it is copied.
     assert medal("configs", "copy", "deepspeed/zero2.json").exit_code == 0

@@ -1,4 +1,4 @@
-"""Answers of annotators: the checks that they pass, and how they become labels."""
+"""Checks of annotators' answers, and the labels that valid answers become."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAMED = 12  # keys named in one problem
 
 @dataclass(frozen=True, slots=True)
 class AnswerProblem:
-    """Something that keeps an answer from being a label: where, what was expected, what to type."""
+    """A reason why an answer is no label: place, problem, and what to type instead."""
 
     where: str
     problem: str
@@ -37,20 +37,20 @@ class AnswerProblem:
 
 
 class AnnotationError(MedalError):
-    """Answers that cannot be taken as they are; the message lists every problem."""
+    """Invalid answers; the message lists every problem."""
 
     def __init__(self, problems: Sequence[AnswerProblem]) -> None:
         count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'} in the answers"
         super().__init__(
             "\n    ".join([f"{count}:", *map(str, problems)]),
-            hint="fix the files and import again, or leave out --strict to take the rest",
+            hint="fix the files and import again, or drop --strict to import the rest",
         )
         self.problems = tuple(problems)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedAnswer:
-    """An answer whose values lie on their scales; None where none was given."""
+    """An answer with values on their scales; None if a value is missing."""
 
     key: str
     annotator: str
@@ -61,12 +61,11 @@ class CheckedAnswer:
 def check(
     answers: Iterable[RawAnswer], project: Project
 ) -> tuple[list[CheckedAnswer], list[AnswerProblem]]:
-    """The answers that can be used, and everything that is wrong.
+    """Returns the valid answers and all problems.
 
-    A value off its scale, and a missing one in an otherwise filled answer, is a problem and becomes
-    None. An answer about an unknown dialogue, by nobody, by somebody to whom it was not assigned,
-    or with nothing filled in is left out, and so are two answers of one annotator about one
-    dialogue, unless they say the same.
+    A missing value, or one outside its scale, is a problem and becomes None. Skipped are answers
+    about an unknown dialogue, without an annotator, by an annotator who was not assigned the
+    dialogue, without any value, and contradicting answers of one annotator.
     """
     problems: list[AnswerProblem] = []
     valid: dict[tuple[str, str], list[tuple[str, CheckedAnswer]]] = defaultdict(list)
@@ -90,12 +89,12 @@ def check(
 
 
 def _misplaced(answer: RawAnswer, project: Project) -> tuple[str, str] | None:
-    """Why nobody can say whose answer it is or what it is about, and what to type instead."""
+    """(Problem, fix) if the key or the annotator of the answer is wrong."""
     if answer.key not in project.rows:
         problem = f"field 'key': expected a key of this project, got {answer.key!r}"
         return problem, "type the key of the exported file"
     if not answer.annotator:
-        problem = "field 'annotator': expected the name of who answered, got nothing"
+        problem = "field 'annotator': expected the annotator's name, got nothing"
         return problem, "type a name in that column"
     assigned = project.assignments
     if assigned and answer.annotator not in assigned:
@@ -133,7 +132,7 @@ def _values(
 
 
 def _value(given: str, dimension: Dimension) -> float | None:
-    """The level of ``given``; None where it is none. ``4``, ``4.0`` and ``4,0`` are all 4."""
+    """The level that ``given`` states; None if it is no level. ``4``, ``4.0`` and ``4,0`` are 4."""
     if dimension.kind == "binary" and given.lower() in _WORDS:
         return _WORDS[given.lower()]
     try:
@@ -144,7 +143,7 @@ def _value(given: str, dimension: Dimension) -> float | None:
 
 
 def _missing(project: Project, answered: set[tuple[str, str]]) -> list[AnswerProblem]:
-    """What was exported and did not come back, one problem for each annotator."""
+    """One problem for each annotator with unanswered dialogues."""
     problems = []
     fix = "annotate them and import again"
     for name, keys in project.assignments.items():
@@ -165,14 +164,12 @@ def _some(keys: Sequence[str]) -> str:
 
 
 def merge(answers: Iterable[CheckedAnswer], project: Project) -> Iterator[LabelledDialogue]:
-    """The rows that somebody annotated, in their order, with one value per annotator.
+    """Yields the annotated rows in their order, with one value per annotator (None if missing).
 
-    ``extra["annotators"]`` names them, in the order of the values; a dimension that one of them
-    left open is None there. What a machine (``labels_by``) had said moves to
+    ``extra["annotators"]`` names the annotators in the order of the values; free texts are in
+    ``extra["annotator_comments"]``. Labels of a model (``labels_by``) move to
     ``extra["machine_labels"]`` ({dimension: {labeller: values}}) and ``extra["machine_comments"]``,
-    labels of people, or of unknown source, to the list ``extra["earlier_labels"]`` with their
-    scales and comments; free texts are in ``extra["annotator_comments"]``. A ``label_failure``
-    goes: these labels are there.
+    other earlier labels to the list ``extra["earlier_labels"]``. ``label_failure`` is dropped.
     """
     by_key: dict[str, list[CheckedAnswer]] = defaultdict(list)
     for answer in answers:
@@ -204,7 +201,6 @@ def _labelled(
 
 
 def _earlier(row: LabelledDialogue) -> dict[str, Any]:
-    """The labels and comments that the row had before, under the name of what they are."""
     comments = {COMMENTS: row.extra[COMMENTS]} if COMMENTS in row.extra else {}
     if not row.extra.get(LABELS_BY):
         return earlier_labels(row) or comments

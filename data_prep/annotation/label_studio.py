@@ -1,4 +1,4 @@
-"""Label Studio: the labelling interface as XML, the tasks as JSON, and answers out of its exports.
+"""Label Studio: the labelling interface as XML, tasks as JSON, and the answers in its exports.
 
 Checked against Label Studio 1.23.2 (see tests/data_prep/annotation/README.md).
 """
@@ -27,17 +27,14 @@ EMPTY = "[empty message]"
 ACCOUNT = "account-"
 _TEXTS = (OTHER_TEXT, COMMENT)
 _EXPORT = "in Label Studio: Export, JSON"
-# What the short form has beside the task's own data and the answers.
+# Fields of the short export form beside the task's data and the answers.
 _MIN = {"id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time"}
 _DATA = {"key", "number", "lang", "dialogue", "assigned_to"}
 
 
 def config_xml(asked: Sequence[AnnotationQuestion], asks: Asks) -> str:
-    """The labelling interface: the dialogue on one side, the questions on the other.
-
-    Every dimension is a required single choice under its own name, with ``yes`` and ``no`` or the
-    numbers of its scale as values; the free texts are ``other_text`` and ``comment``.
-    """
+    """The labelling interface. Each dimension is a required single choice under its name (``yes``
+    and ``no``, or the numbers of its scale); the free texts are ``other_text`` and ``comment``."""
     root = ET.fromstring(fragment(TEMPLATES, "label_studio.xml", asked=asked, asks=asks))
     ET.indent(root)
     return ET.tostring(root, encoding="unicode") + "\n"
@@ -46,23 +43,23 @@ def config_xml(asked: Sequence[AnnotationQuestion], asks: Asks) -> str:
 def tasks(
     rows: Iterable[tuple[str, LabelledDialogue]], annotator: str | None = None
 ) -> list[dict[str, Any]]:
-    """Tasks of (key, row) pairs in their order. An annotator sees key, language and turns: no id,
-    model, source or label, which could give away who speaks or what a machine thought."""
+    """Tasks of (key, row) pairs in their order. They contain no id, model, source or label, which
+    could reveal the chatbot or a model's opinion."""
     listed = []
     for number, (key, row) in enumerate(rows, 1):
         turns = [{"speaker": t.role, "text": t.content or EMPTY} for t in row.dialogue.turns]
         data = {"key": key, "number": number, "lang": row.dialogue.lang, "dialogue": turns}
-        # Label Studio calls the person who answered `annotator` in its short export
+        # Label Studio uses `annotator` itself in its short export
         listed.append({"data": data | ({"assigned_to": annotator} if annotator else {})})
     return listed
 
 
 def read_label_studio(path: Path) -> Iterator[RawAnswer]:
-    """Every finished annotation of an export, in its order.
+    """Yields every finished annotation of an export, in its order.
 
-    The annotator is the one to whom the task was assigned, else who completed it: the e-mail
-    address where the export has it, or ``account-`` and the number of the account. Drafts,
-    predictions and skipped tasks are not answers. Raises DataError for a file of another form.
+    The annotator is the one the task was assigned to, else the account that completed it: its
+    e-mail address, or ``account-`` and its number. Drafts, predictions and skipped tasks are
+    ignored. Raises DataError for another kind of file.
     """
     try:
         tasks = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -79,7 +76,7 @@ def read_label_studio(path: Path) -> Iterator[RawAnswer]:
 
 
 def _answers(task: Mapping[str, Any], where: str) -> Iterator[RawAnswer]:
-    if "annotations" not in task:  # the short form: one annotation beside the task's own data
+    if "annotations" not in task:  # the short form: one annotation beside the task's data
         if task["annotation_id"] is not None:
             given = {k: _shown(v) for k, v in task.items() if k not in _MIN and k not in _DATA}
             yield _answer(where, task, given, task["annotation_id"], task.get("annotator"))

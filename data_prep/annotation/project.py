@@ -1,77 +1,196 @@
-"""Project: the package that annotators get, and what is kept to take their answers back."""
+"""An annotation project: questions, assignment of dialogues, and the package for annotators.
+
+MEDAL, sections 3.5 and 5.2. Annotators see a key instead of the id, which may name the chatbot.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from medal_judges.data_prep.annotation.assignment import (
-    PerDialogue,
-    assign,
-    parse_annotators,
-    parse_numbers,
-    shuffled,
-)
+import numpy as np
+
+from medal_judges.config import Config, option
 from medal_judges.data_prep.annotation.label_studio import config_xml, tasks
-from medal_judges.data_prep.annotation.questions import Guidelines, document, questions
+from medal_judges.data_prep.annotation.questions import (
+    TEMPLATES,
+    Guidelines,
+    questions,
+)
 from medal_judges.data_prep.annotation.spreadsheet import write_csv, write_xlsx
-from medal_judges.errors import ConfigError, DataError, MedalError
+from medal_judges.errors import ConfigError, DataError, MedalError, RecordError
 from medal_judges.reading.dialogues import read_labelled
+from medal_judges.reading.options import ReadOptions
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.languages import language_code
 from medal_judges.records.signature import content_hash
+from medal_judges.report.page import fragment
 from medal_judges.storage.files import atomic_write
 from medal_judges.storage.jsonl import write_records
 
+Form = Literal["label-studio", "xlsx", "csv"]
 PROJECT_FILE, ROWS_FILE = "project.json", "rows.jsonl"
-PACKAGE = "package"
-EVERYBODY = "dialogues"  # file name where nothing is assigned
+_NAME = re.compile(r"[\w.@+-]+")  # names become file names
 _FORMAT = 1
+
+
+class ExportOptions(Config):
+    """Options of ``medal annotate export``."""
+
+    source: str = option(argument=True, metavar="IN", help="Dialogues: a file or a spec.")
+    out: Path = option(help="Folder to write.")
+    annotator: tuple[str, ...] = option(
+        (),
+        metavar="NAME[:LANG,...]",
+        help="An annotator, and their languages (default: all). May be repeated; without any, "
+        "there is one file for everybody.",
+    )
+    per_dialogue: int = option(2, ge=1, help="Annotators per dialogue.")
+    annotators: tuple[str, ...] = option(
+        (), metavar="LANG=N", help="Annotators per dialogue of one language; may be repeated."
+    )
+    form: tuple[Form, ...] = option(
+        ("label-studio", "xlsx"), help="label-studio, xlsx or csv; may be repeated."
+    )
+    human_likeness: bool = option(False, help="Also ask how human the user reads.")
+    rubric: str = option("medal", help="Shipped name or YAML file.")
+    guidelines: str = option("annotation/guidelines", help="YAML file or name in configs/.")
+    seed: int = option(0, ge=0, help="Seed of every random draw.")
+    offline: bool = option(False, help="Never use the network.")
+    reading: ReadOptions = ReadOptions()
+
+
+# -- assignment ------------------------------------------------------------------------------------
+
+
+def parse_annotators(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Name -> languages (empty: all) of ``NAME`` or ``NAME:LANG,LANG``. Raises ConfigError."""
+    annotators: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, _, langs = text.partition(":")
+        if not _NAME.fullmatch(name) or set(name) == {"."}:
+            raise ConfigError(
+                f"annotator {text!r}: a name has letters, digits and . _ @ + - only",
+                hint="--annotator ana, or with languages: --annotator ana:en,pt",
+            )
+        if name.lower() in map(str.lower, annotators):  # some file systems ignore case
+            raise ConfigError(f"annotator {name.lower()!r} is named twice")
+        where = f"annotator {text!r}"
+        annotators[name] = tuple(_code(part, where) for part in langs.split(",") if part.strip())
+    return annotators
+
+
+def parse_numbers(texts: Sequence[str]) -> dict[str, int]:
+    """Language -> annotators per dialogue, of ``LANG=N``. Raises ConfigError."""
+    numbers: dict[str, int] = {}
+    for text in texts:
+        lang, _, number = (part.strip() for part in text.partition("="))
+        if not number.isascii() or not number.isdigit() or int(number) < 1 or not lang:
+            raise ConfigError(
+                f"--annotators {text!r} is not of the form LANG=N with N from 1",
+                hint="--annotators en=2 --annotators de=1",
+            )
+        code = _code(lang, f"--annotators {text!r}")
+        if numbers.setdefault(code, int(number)) != int(number):
+            raise ConfigError(f"--annotators: {code} has two numbers, {numbers[code]} and {number}")
+    return numbers
+
+
+def _code(lang: str, where: str) -> str:
+    try:
+        return language_code(lang)
+    except RecordError as error:
+        raise ConfigError(f"{where}: {lang!r} is not a language code such as 'en'") from error
+
+
+def assign(
+    langs: Mapping[str, str],
+    annotators: Mapping[str, Sequence[str]],
+    per_dialogue: int,
+    by_lang: Mapping[str, int],
+    seed: int,
+) -> dict[str, list[str]]:
+    """Dialogue keys for each annotator, in the order to work through them.
+
+    ``langs`` maps a key to its language. A dialogue goes to the annotators of its language with the
+    fewest dialogues; among equals, to those who share the fewest with the ones already chosen, so
+    that every two annotators overlap about equally. Each annotator has an own order.
+    Raises ConfigError, which lists every language with too few annotators.
+    """
+    if idle := sorted(set(by_lang) - set(langs.values())):
+        raise ConfigError(
+            f"--annotators {idle[0]}={by_lang[idle[0]]}: there is no dialogue in {idle[0]!r}",
+            hint=f"languages of the dialogues: {' '.join(sorted(set(langs.values())))}",
+        )
+    readers = {
+        lang: [name for name, known in annotators.items() if not known or lang in known]
+        for lang in sorted(set(langs.values()))
+    }
+    problems, hints = [], ["name more with --annotator"]
+    for lang, able in readers.items():
+        if len(able) < (wanted := by_lang.get(lang, per_dialogue)):
+            names = f" ({', '.join(able)})" if able else ""
+            problems.append(
+                f"{wanted} annotators per dialogue, but {len(able)} read {lang!r}{names}"
+            )
+            hints += [f"--annotators {lang}={len(able)}"] if able else []
+    if problems:
+        raise ConfigError("\n  ".join(problems), hint=" or ".join(hints))
+    given: dict[str, list[str]] = {name: [] for name in annotators}
+    together: Counter[frozenset[str]] = Counter()
+    rng = np.random.default_rng(seed)
+    for key in rng.permutation(sorted(langs)).tolist():
+        left, chosen = rng.permutation(readers[langs[key]]).tolist(), list[str]()
+        for _ in range(by_lang.get(langs[key], per_dialogue)):
+            shared = {n: sum(together[frozenset((n, other))] for other in chosen) for n in left}
+            chosen.append(min(left, key=lambda n: (len(given[n]), shared[n])))
+            left.remove(chosen[-1])
+        together.update(frozenset(pair) for pair in combinations(chosen, 2))
+        for name in chosen:
+            given[name].append(key)
+    return {name: _shuffled(keys, seed, name) for name, keys in given.items()}
+
+
+def _shuffled(keys: Sequence[str], seed: int, name: str) -> list[str]:
+    """``keys`` in a random order that depends on ``name`` and ``seed``."""
+    rng = np.random.default_rng([seed, int(content_hash(name), 16)])
+    return [str(key) for key in rng.permutation(sorted(keys))]
+
+
+# -- the project -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Rows by the key that annotators see instead of the id, which may name the chatbot.
-
-    ``assignments`` maps an annotator to their keys in order; empty where anybody may answer
-    anything.
-    """
+    """Rows by key. ``assignments`` maps an annotator to their keys in order; if it is empty,
+    anybody may annotate anything."""
 
     rows: Mapping[str, LabelledDialogue]
     dimensions: Sequence[Dimension]
     assignments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     seed: int = 0
 
-    def save(self, folder: Path) -> None:
-        """Write project.json and rows.jsonl. Neither is for annotators."""
-        write_records(folder / ROWS_FILE, self.rows.values())
-        record = {
-            "format": _FORMAT,
-            "seed": self.seed,
-            "dimensions": [d.to_record() for d in self.dimensions],
-            "assignments": {name: list(keys) for name, keys in self.assignments.items()},
-        }
-        text = json.dumps(record, ensure_ascii=False, indent=1) + "\n"
-        atomic_write(folder / PROJECT_FILE, text)
-
 
 def key_of(id: str) -> str:
-    """The name of a dialogue for annotators: says nothing, and no spreadsheet takes it for a
-    number."""
+    """The name of a dialogue for annotators: neutral, and not a number to a spreadsheet."""
     return f"d{content_hash(['annotation', id])}"
 
 
 def keyed(rows: Sequence[LabelledDialogue]) -> dict[str, LabelledDialogue]:
-    """Rows by key. Raises MedalError for no rows at all, or for rows that judge a single turn."""
+    """Rows by key. Raises MedalError for no rows, and for rows that judge a single turn."""
     if not rows:
         raise MedalError("there is no dialogue to annotate")
     if turns := [row.id for row in rows if row.level == "turn"]:
         raise MedalError(
             f"{len(turns)} rows judge one turn, not a dialogue, such as {turns[0]!r}",
-            hint="annotation is of whole dialogues: give rows of level dialogue",
+            hint="only whole dialogues are annotated: give rows of level dialogue",
         )
     by_key = {key_of(row.id): row for row in rows}
     assert len(by_key) == len(rows), "two ids with one key"
@@ -88,30 +207,28 @@ def new_project(
 ) -> Project:
     """The project of ``rows``, assigned to ``annotators`` (``NAME`` or ``NAME:LANG,LANG``) if any.
 
-    ``per_dialogue`` of them read each dialogue, other ``numbers`` (``LANG=N``) by language. Raises
-    ConfigError for texts of another form and where too few read a language.
+    ``numbers`` (``LANG=N``) override ``per_dialogue`` by language. Raises ConfigError for malformed
+    texts and for a language with too few annotators.
     """
     by_key = keyed(rows)
-    wanted = PerDialogue(per_dialogue, parse_numbers(numbers))
-    people = parse_annotators(annotators)
-    if wanted.by_lang and not people:
+    by_lang, people = parse_numbers(numbers), parse_annotators(annotators)
+    if by_lang and not people:
         raise ConfigError(
-            "--annotators says how many read each dialogue, but nobody is named",
+            "--annotators sets how many annotate a dialogue, but there is no --annotator",
             hint="--annotator ana:en,de --annotator ben:en",
         )
     langs = {key: row.dialogue.lang for key, row in by_key.items()}
-    assignments = assign(langs, people, wanted, seed) if people else {}
+    assignments = assign(langs, people, per_dialogue, by_lang, seed) if people else {}
     return Project(by_key, dimensions, assignments, seed)
 
 
 def export(
-    project: Project, guidelines: Guidelines, folder: Path, forms: Sequence[str]
+    project: Project, guidelines: Guidelines, folder: Path, forms: Sequence[Form]
 ) -> list[Path]:
-    """Write the project (to keep) and ``package/`` (for annotators) in ``forms``, which are of
-    label-studio, xlsx and csv; the files of the package.
+    """Write project.json and rows.jsonl (not for annotators) and ``package/`` (for annotators).
 
-    Nothing in the package names a chatbot, an id or a label. Raises MedalError where the folder
-    holds a project already: its answers would no longer fit; ConfigError as ``questions`` does, and
+    Returns the files of the package. Nothing in it names a chatbot, an id or a label. Raises
+    MedalError if the folder holds a project, ConfigError for guidelines that do not fit, and
     MissingExtraError for xlsx without openpyxl.
     """
     if (folder / PROJECT_FILE).exists():
@@ -119,29 +236,39 @@ def export(
             f"{folder} holds an annotation project already", hint="give another folder to --out"
         )
     asked = questions(project.dimensions, guidelines)
-    out, studio = folder / PACKAGE, folder / PACKAGE / "label_studio"
-    texts = {out / "guidelines.md": document("guidelines.md", guidelines, asked)}
+    out, studio = folder / "package", folder / "package" / "label_studio"
+
+    def document(name: str) -> str:
+        return fragment(TEMPLATES, name, guidelines=guidelines, asked=asked).strip() + "\n"
+
+    texts = {out / "guidelines.md": document("guidelines.md")}
     if "label-studio" in forms:
         texts[studio / "config.xml"] = config_xml(asked, guidelines.asks)
-        instructions = "instructions.html"
-        texts[studio / instructions] = document(instructions, guidelines, asked)
+        texts[studio / "instructions.html"] = document("instructions.html")
     sheets = []
-    # Where nothing is assigned all rows are shuffled: their order could tell chatbots apart.
-    everything = {"": shuffled(list(project.rows), project.seed, "")}
+    # Without assignments all rows are shuffled, because their order could reveal the chatbots.
+    everything = {"": _shuffled(list(project.rows), project.seed, "")}
     for annotator, keys in (project.assignments or everything).items():
         rows = [(key, project.rows[key]) for key in keys]
         if "label-studio" in forms:
             name = f"tasks-{annotator}.json" if annotator else "tasks.json"
             listed = tasks(rows, annotator)
             texts[studio / name] = json.dumps(listed, ensure_ascii=False, indent=1) + "\n"
-        sheet = annotator or EVERYBODY
+        sheet = out / "sheets" / (annotator or "dialogues")
         if "xlsx" in forms:
-            path = out / "sheets" / f"{sheet}.xlsx"
+            path = sheet.with_name(f"{sheet.name}.xlsx")
             sheets.append(write_xlsx(path, rows, asked, guidelines, annotator))
         if "csv" in forms:
-            sheets.append(write_csv(out / "sheets" / f"{sheet}.csv", rows, asked, annotator))
+            sheets.append(write_csv(sheet.with_name(f"{sheet.name}.csv"), rows, asked, annotator))
     written = [atomic_write(path, text) for path, text in texts.items()]
-    project.save(folder)
+    write_records(folder / ROWS_FILE, project.rows.values())
+    record = {
+        "format": _FORMAT,
+        "seed": project.seed,
+        "dimensions": [d.to_record() for d in project.dimensions],
+        "assignments": {name: list(keys) for name, keys in project.assignments.items()},
+    }
+    atomic_write(folder / PROJECT_FILE, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
     return written + sheets
 
 

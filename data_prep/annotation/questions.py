@@ -1,4 +1,4 @@
-"""What an annotator is asked about each dimension, and by which criteria: the guidelines."""
+"""What annotators answer: one question per dimension with its criteria, and their raw answers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pydantic import Field
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.records.dimension import Dimension, load_rubric
-from medal_judges.report.page import fragment
 
-TEMPLATES = "medal_judges.data_prep.annotation"  # the package that has them
+TEMPLATES = "medal_judges.data_prep.annotation"  # the package with the templates
 YES, NO = "yes", "no"
 OTHER_TEXT, COMMENT = "other_text", "comment"  # free texts beside the dimensions
 
@@ -28,7 +27,7 @@ class Entry(Config):
 
 
 class Asks(Config):
-    """The question itself, where the dimension brings none, and those with a free answer."""
+    """Default questions, by kind of answer."""
 
     binary: str
     ordinal: str
@@ -47,9 +46,8 @@ class Guidelines(Config):
 
 @dataclass(frozen=True, slots=True)
 class AnnotationQuestion:
-    """One dimension as annotators see it. ``answers`` are what they can choose, in the order of
-    ``dimension.levels``; ``grades`` says in words what each level of a rating means, or is empty.
-    """
+    """One dimension as annotators see it. ``grades`` describes each level of a rating, or is
+    empty."""
 
     dimension: Dimension
     title: str
@@ -64,6 +62,7 @@ class AnnotationQuestion:
 
     @property
     def answers(self) -> tuple[str, ...]:
+        """The choices, in the order of ``dimension.levels``."""
         if self.dimension.kind == "binary":
             return (NO, YES)
         return tuple(f"{level:g}" for level in self.dimension.levels)
@@ -79,10 +78,10 @@ class AnnotationQuestion:
 
 @dataclass(frozen=True, slots=True)
 class RawAnswer:
-    """What one annotator answered about one dialogue, unchecked.
+    """The unchecked answer of one annotator about one dialogue.
 
-    ``where`` names file and row or task. ``values`` holds the text given for each dimension, empty
-    where nothing was entered; ``texts`` the free texts (``other_text``, ``comment``).
+    ``where`` names file and row or task. ``values`` has the text entered for each dimension,
+    ``texts`` the free texts (``other_text``, ``comment``).
     """
 
     where: str
@@ -93,14 +92,14 @@ class RawAnswer:
 
 
 def load_guidelines(name_or_path: str = "annotation/guidelines") -> Guidelines:
-    """Guidelines from a YAML file, or those of that name in configs/. Raises ConfigError."""
+    """Guidelines from a YAML file or a name in configs/. Raises ConfigError."""
     return build_config(Guidelines, read_yaml(name_or_path), where=str(name_or_path))
 
 
 def dimensions_to_ask(rubric: str = "medal", *, human_likeness: bool = False) -> list[Dimension]:
     """Dimensions of the rubric, with ``user_human_likeness`` (MEDAL, section 3.5) if wanted.
 
-    Raises ConfigError for a continuous dimension, which offers nothing to choose.
+    Raises ConfigError for a continuous dimension, which has no choices.
     """
     dimensions = [*load_rubric(rubric)]
     if human_likeness:
@@ -117,8 +116,8 @@ def dimensions_to_ask(rubric: str = "medal", *, human_likeness: bool = False) ->
 
 
 def questions(dimensions: Sequence[Dimension], guidelines: Guidelines) -> list[AnnotationQuestion]:
-    """The questions about ``dimensions``. Raises ConfigError where the grades of the guidelines
-    are not as many as the levels of the scale."""
+    """The questions about ``dimensions``. Raises ConfigError if the number of grades is not the
+    number of levels."""
     listed = []
     for dimension in dimensions:
         entry = guidelines.dimensions.get(dimension.name, Entry())
@@ -128,19 +127,8 @@ def questions(dimensions: Sequence[Dimension], guidelines: Guidelines) -> list[A
                 f"{dimension.low:g} to {dimension.high:g} has {len(dimension.levels)} levels"
             )
         asks = guidelines.asks
-        listed.append(
-            AnnotationQuestion(
-                dimension=dimension,
-                title=entry.title or dimension.name.replace("_", " ").capitalize(),
-                ask=entry.ask or (asks.binary if dimension.kind == "binary" else asks.ordinal),
-                mark=entry.mark.strip(),
-                leave=entry.leave.strip(),
-                grades=entry.grades,
-            )
-        )
+        title = entry.title or dimension.name.replace("_", " ").capitalize()
+        ask = entry.ask or (asks.binary if dimension.kind == "binary" else asks.ordinal)
+        mark, leave = entry.mark.strip(), entry.leave.strip()
+        listed.append(AnnotationQuestion(dimension, title, ask, mark, leave, entry.grades))
     return listed
-
-
-def document(name: str, guidelines: Guidelines, asked: Sequence[AnnotationQuestion]) -> str:
-    """The guidelines for ``asked``: guidelines.md, or instructions.html for Label Studio."""
-    return fragment(TEMPLATES, name, guidelines=guidelines, asked=asked).strip() + "\n"

@@ -1,7 +1,4 @@
-"""Spreadsheets to annotate in, and the answers out of filled ones.
-
-xlsx with drop-downs, or CSV where that is all somebody can open.
-"""
+"""Spreadsheets for annotators (xlsx with drop-downs, or CSV), and the answers in filled ones."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from medal_judges.data_prep.annotation.questions import (
     RawAnswer,
 )
 from medal_judges.errors import DataError, MissingExtraError
-from medal_judges.reading.workbooks import open_workbook, rows_of
+from medal_judges.reading.binary_rows import open_workbook, rows_of
 from medal_judges.records.foreign_text import FORMULA, no_formula
 from medal_judges.records.labelled import LabelledDialogue
 
@@ -31,13 +28,13 @@ if TYPE_CHECKING:
 
 ANSWERS, DIALOGUES, GUIDELINES = "answers", "dialogues", "guidelines"
 KEY, ANNOTATOR, DIALOGUE = "key", "annotator", "dialogue"
-CELL = 32_000  # Excel takes 32,767 characters in a cell
+CELL = 32_000  # Excel allows 32,767 characters in a cell
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 Keyed = Sequence[tuple[str, LabelledDialogue]]
 
 
 def header(asked: Sequence[AnnotationQuestion]) -> list[str]:
-    """Columns of the sheet of answers, one row a dialogue."""
+    """Columns of the answer sheet, which has one row a dialogue."""
     fixed = ["number", KEY, ANNOTATOR, "lang", DIALOGUE]
     return [*fixed, *(question.name for question in asked), OTHER_TEXT, COMMENT]
 
@@ -45,13 +42,10 @@ def header(asked: Sequence[AnnotationQuestion]) -> list[str]:
 def write_csv(
     path: Path, rows: Keyed, asked: Sequence[AnnotationQuestion], annotator: str = ""
 ) -> Path:
-    """One row a dialogue, its text in one cell, a blank line between turns; returns ``path``.
-
-    A cell that a spreadsheet would take for a formula begins with an apostrophe; reading takes it
-    away again.
-    """
+    """Write one row a dialogue, its text in one cell; returns ``path``. A cell that looks like a
+    formula gets an apostrophe, which reading removes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8-sig", newline="") as file:  # Excel wants the mark
+    with path.open("w", encoding="utf-8-sig", newline="") as file:  # Excel needs the mark
         writer = csv.DictWriter(file, header(asked), restval="")
         writer.writeheader()
         for number, (key, row) in enumerate(rows, 1):
@@ -69,8 +63,8 @@ def write_xlsx(
     guidelines: Guidelines,
     annotator: str = "",
 ) -> Path:
-    """A workbook: ``answers`` (one row a dialogue, a drop-down for each question), ``dialogues``
-    (one row a turn, linked from the answers) and ``guidelines``; returns ``path``.
+    """Write a workbook and return ``path``: ``answers`` (one row a dialogue, a drop-down a
+    question), ``dialogues`` (one row a turn, linked from the answers) and ``guidelines``.
 
     Raises MissingExtraError without openpyxl.
     """
@@ -90,7 +84,7 @@ def write_xlsx(
 
 
 def _write_dialogues(sheet: Worksheet, rows: Keyed) -> dict[str, int]:
-    """Write the turns; the row of the sheet in which each dialogue begins."""
+    """Write the turns; returns the first sheet row of each dialogue."""
     from openpyxl.styles import PatternFill
 
     tint = PatternFill("solid", fgColor="EAF2F8")
@@ -186,8 +180,8 @@ def _head(sheet: Worksheet, names: Sequence[str], widths: Sequence[int]) -> None
 
 
 def _put(sheet: Worksheet, row: int, values: Iterable[str | int]) -> list[Cell]:
-    """Write the cells of a row from the first column on. Text is always stored as text, whatever it
-    begins with, and what XML cannot hold becomes U+FFFD."""
+    """Write the cells of a row. Text is always stored as text, never as a formula; characters that
+    XML does not allow become U+FFFD."""
     from openpyxl.styles import Alignment
 
     cells = []
@@ -196,7 +190,7 @@ def _put(sheet: Worksheet, row: int, values: Iterable[str | int]) -> list[Cell]:
         if isinstance(value, str):
             cell.value = _CONTROL.sub("\ufffd", value)
             cell.data_type = "s"
-            cell.quotePrefix = value.startswith(FORMULA)  # so that editing makes no formula either
+            cell.quotePrefix = value.startswith(FORMULA)  # editing must not turn it into a formula
         else:
             cell.value = value
         cell.alignment = Alignment(wrap_text=isinstance(value, str), vertical="top")
@@ -205,10 +199,9 @@ def _put(sheet: Worksheet, row: int, values: Iterable[str | int]) -> list[Cell]:
 
 
 def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[RawAnswer]:
-    """One answer for each row with a key or a value, by the names in the first row.
+    """Yields one answer for each row with a key or a value. Other columns are ignored.
 
-    Columns that are neither a dimension nor a free text are notes of the annotator. Raises
-    DataError for a file of another form or without such a column, and MissingExtraError for xlsx
+    Raises DataError for another kind of file or a missing column, and MissingExtraError for xlsx
     without openpyxl.
     """
     lines = _xlsx(path) if path.suffix.lower() == ".xlsx" else _csv(path)
@@ -219,7 +212,7 @@ def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[RawAnswe
             path,
             1,
             f"the first row has no column {', '.join(map(repr, missing))}",
-            hint="type the name into the first row as it was exported",
+            hint="type the name into the first row as exported",
         )
     for number, line in enumerate(lines, 2):
         cells = [_plain(cell) for cell in line] + [""] * (len(head) - len(line))
@@ -231,14 +224,14 @@ def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[RawAnswe
 
 
 def _plain(cell: str) -> str:
-    """The cell as somebody typed it: without the apostrophe that keeps it from being a formula."""
+    """The cell without the apostrophe that prevents a formula."""
     text = cell.strip()
     return text[1:] if text[:1] == "'" and text[1:].startswith(FORMULA) else text
 
 
 def _csv(path: Path) -> Iterator[Sequence[str]]:
-    """Rows, whichever of comma, semicolon and tab stands between cells (Excel's choice depends on
-    the country)."""
+    """Rows of a file with comma, semicolon or tab between cells (Excel's choice depends on the
+    country)."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -257,7 +250,7 @@ def _xlsx(path: Path) -> Iterator[Sequence[str]]:
         sheet = book[ANSWERS] if ANSWERS in book.sheetnames else book.worksheets[0]
         at = 0
         for number, cells in rows_of(str(path), sheet):
-            yield from ([] for _ in range(at + 1, number))  # so that rows keep their numbers
+            yield from ([] for _ in range(at + 1, number))  # keeps row numbers correct
             yield [_shown(cell) for cell in cells]
             at = number
 

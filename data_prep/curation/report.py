@@ -13,7 +13,7 @@ from medal_judges.data_prep.curation.balance import LanguageBalance
 from medal_judges.data_prep.curation.job import Curation
 from medal_judges.report.console import print_tables
 from medal_judges.report.numbers import number
-from medal_judges.report.page import Block, Fold, Section, facts_section, render_page
+from medal_judges.report.page import Block, Fold, Section, facts_section, write_page
 from medal_judges.report.table import Cell, Heat, Table, write_csv
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
@@ -52,7 +52,7 @@ def write_report(curation: Curation, folder: Path) -> None:
         for v in factor.values
     )
     write_csv(folder / "counts.csv", columns, lines)
-    atomic_write(folder / "curation.html", curation_page(curation))
+    _write_page(curation, folder)
 
 
 def print_report(curation: Curation) -> None:
@@ -65,8 +65,7 @@ def print_report(curation: Curation) -> None:
     print_tables(tables, [f"effective: {_EFFECTIVE}, by the weights", *_notes(curation)])
 
 
-def curation_page(curation: Curation) -> str:
-    """The page as text; nothing is asked of the network."""
+def _write_page(curation: Curation, folder: Path) -> None:
     balances = curation.balances
     total = sum(b.selected for b in balances)
     subtitle = f"{total:,} dialogues of {sum(b.pool for b in balances):,}"
@@ -84,7 +83,7 @@ def curation_page(curation: Curation) -> str:
         Section("left-out", "Left out", _left_out(curation), _LEFT_OUT),
         facts_section(facts.items()),
     )
-    return render_page("Curation", subtitle, sections)
+    write_page(folder / "curation.html", "Curation", subtitle, sections)
 
 
 def _evenness(balances: Sequence[LanguageBalance]) -> list[Table]:

@@ -37,7 +37,7 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.files import atomic_path, atomic_write
 from medal_judges.storage.jsonl import open_text, to_line
-from medal_judges.storage.judgement_files import read_judgements
+from medal_judges.storage.judgements import read_judgements
 
 USERS = "user_judgements.jsonl"
 LABELS = "judgements.jsonl"
@@ -103,7 +103,7 @@ class LabellingRun:
         name: str,
         gone: Container[str] = (),
     ) -> ScoreReport:
-        with scoring_bar(str(self.file)) as advance:
+        with scoring_bar() as advance:
             return score_to_file(
                 dialogues,
                 judge,

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from medal_judges.errors import MedalError, RecordError
-from medal_judges.records.fields import optional_text, text
 from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.validation import optional_text, text
 
 Choice = Literal["native", "translated", "neither"]
 Result = Literal["win", "tie", "loss"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from medal_judges.data_prep.native.rates import ALL, FIGURES, Rates
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
-from medal_judges.report.page import Block, Section, counted, facts_section, render_page
+from medal_judges.report.page import Block, Section, counted, facts_section, write_page
 from medal_judges.report.table import Row, Table, write_csv
 from medal_judges.storage.files import atomic_write
 
@@ -52,7 +52,7 @@ def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path)
         for name, estimate in one.figures.items()
     ]
     write_csv(folder / "results.csv", (*counts, "figure", *estimate_fields, "interval"), lines)
-    return atomic_write(folder / "report.html", _page(rates, facts))
+    return _write_page(rates, facts, folder)
 
 
 def print_rates(rates: Sequence[Rates]) -> None:
@@ -78,15 +78,15 @@ def _unscored(rates: Sequence[Rates]) -> list[str]:
     ]
 
 
-def _page(rates: Sequence[Rates], facts: Mapping[str, str]) -> str:
+def _write_page(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path) -> Path:
     sections = []
     for i, (name, part) in enumerate(_by_criterion(rates).items()):
         blocks: list[Block] = [_figure(name, part), _table(name, part), *_unscored(part), _NOTE]
         sections.append(Section(f"criterion-{i}", name, blocks, _LEAD, link=name.capitalize()))
     langs = {one.lang for one in rates} - {ALL}
     subtitle = f"{len(sections)} criteria · {counted([(len(langs), 'language')])}"
-    title = "Native against translated"
-    return render_page(title, subtitle, [*sections, facts_section(facts.items())])
+    sections.append(facts_section(facts.items()))
+    return write_page(folder / "report.html", "Native against translated", subtitle, sections)
 
 
 def _figure(name: str, rates: Sequence[Rates]) -> Figure:

@@ -1,34 +1,226 @@
-"""An edit of one dialogue: what it works with, and the pair of versions that it makes.
+"""Edits of one dialogue: words and sentences of a turn, the sentence tables, and the edited pair.
 
-Also the changes that are no fault: neutral sentences of a wanted length, small changes of wording,
-slips of typing.
+The tables are YAML files in configs/perturbation/. Each table is split over train, val and test,
+so that a judge cannot score well by memorising it: no entry, in no language, is in two splits.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
+import yaml
 
-from medal_judges.data_prep.perturbation.material import Donors, Split, entries, shared
-from medal_judges.data_prep.perturbation.text import has_words, insert, join
+from medal_judges.config import config_text, read_yaml
+from medal_judges.errors import ConfigError
 from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.labelled import LabelledDialogue
+
+_NO_SPACES = frozenset({"zh", "ja"})
+_END = re.compile(r"[.!?…。！？:：,，;](?:[\"'”’)\]]*)\s*$")
+_BOUNDARY = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*|\n+")
+_CHARACTER = re.compile(r"\S")
+_WORD = re.compile(r"\S+")
+_LETTERS = re.compile(r"\w+", re.UNICODE)
+
+
+def units(text: str, lang: str) -> list[str]:
+    """The words of ``text``; the characters in Chinese and Japanese."""
+    return [c for c in text if not c.isspace()] if lang in _NO_SPACES else text.split()
+
+
+def with_units(text: str, words: Iterable[str], lang: str) -> str:
+    """``text`` with its units replaced by ``words``, one for one. White space does not change."""
+    following = iter(words)
+    return _unit(lang).sub(lambda _: next(following), text)
+
+
+def halfway(text: str, lang: str) -> int:
+    """The index in ``text`` at which the first half of its units ends."""
+    ends = [match.end() for match in _unit(lang).finditer(text)]
+    return ends[(len(ends) - 1) // 2] if ends else 0
+
+
+def _unit(lang: str) -> re.Pattern[str]:
+    return _CHARACTER if lang in _NO_SPACES else _WORD
+
+
+def join(parts: Iterable[str], lang: str) -> str:
+    """``parts`` as one text, with spaces if the language uses them."""
+    return ("" if lang in _NO_SPACES else " ").join(part for part in parts if part)
+
+
+def has_words(text: str, lang: str, count: int) -> bool:
+    """True if ``text`` has ``count`` words; a Chinese word counts as 1.6 characters."""
+    return len(units(text, lang)) >= count * (1.6 if lang in _NO_SPACES else 1)
+
+
+def sentences(text: str) -> list[str]:
+    """Sentences of ``text`` by punctuation and line ends; at least one for a non-empty text."""
+    return [part.strip() for part in _BOUNDARY.split(text) if part.strip()]
+
+
+def content_words(texts: Iterable[str], lang: str) -> set[str]:
+    """Words of four letters or more; in Chinese all pairs of characters."""
+    content: set[str] = set()
+    for word in _LETTERS.findall(" ".join(texts).lower()):
+        if lang in _NO_SPACES:
+            content.update(word[i : i + 2] for i in range(len(word) - 1))
+        elif len(word) >= 4:
+            content.add(word)
+    return content
+
+
+def in_style(sentence: str, like: str) -> str:
+    """``sentence`` without capitals or full stop if ``like`` has none, so that style does not
+    reveal the edit."""
+    if like.strip() and like == like.lower() and like.upper() != like:
+        sentence = sentence.lower()
+    if like.strip() and not _END.search(like):
+        sentence = sentence.rstrip(".。")
+    return sentence
+
+
+def insert(text: str, sentence: str, position: float, lang: str) -> str:
+    """``text`` with ``sentence`` at the sentence boundary nearest to ``position`` in [0, 1]."""
+    text = text.strip()
+    if not text:
+        return sentence
+    ends = {match.end() for match in _BOUNDARY.finditer(text)} - {0, len(text)}
+    cuts = [0, *sorted(ends), len(text)]
+    cut = cuts[round(position * (len(cuts) - 1))]
+    styled, line_end = in_style(sentence, text), "\n" in text
+    return attach(attach(text[:cut], styled, lang, line_end), text[cut:], lang, line_end)
+
+
+def attach(left: str, right: str, lang: str, line_end: bool = False) -> str:
+    """``left`` and ``right`` on two lines, or on one line with a full stop between them."""
+    left, right = left.rstrip(), right.lstrip()
+    if not left or not right:
+        return left or right
+    if line_end:
+        return f"{left}\n{right}"
+    return join([left if _END.search(left) else left + full_stop(lang), right], lang)
+
+
+def glue(parts: Iterable[str], lang: str) -> str:
+    """One text of several sentences, each with a full stop."""
+    whole = ""
+    for part in parts:
+        whole = attach(whole, part, lang)
+    return whole
+
+
+def full_stop(lang: str) -> str:
+    return "。" if lang in _NO_SPACES else "."
+
+
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+LANGUAGES = ("en", "zh", "de", "fr", "pt", "es")
+# Split by position, in cycles of five. All languages of an entry share its position, so a test
+# sentence is not in the training split of another language. Add new entries at the end.
+_DEAL: tuple[Split, ...] = ("train", "val", "train", "test", "train")
+_SLOT = re.compile(r"\[([^|\]]*)\|([^\]]*)\]")
+
+
+def entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
+    """The entries (texts, lists or mappings) of ``table`` in ``lang`` and ``split``; empty for an
+    unknown language. Raises ConfigError for an unknown split."""
+    if split not in SPLITS:
+        raise ConfigError(f"split must be one of {', '.join(SPLITS)}, not {split!r}")
+    return _dealt(table).get((lang, split), ())
+
+
+@lru_cache(maxsize=8)
+def shared(table: str) -> Mapping[str, Any]:
+    """A table that all splits share (syllables, small changes)."""
+    return read_yaml(f"perturbation/{table}")
+
+
+def variants(text: str) -> tuple[str, str]:
+    """Both versions of a text with ``[sound|faulty]`` slots: (all sound, all faulty)."""
+    return _SLOT.sub(r"\1", text), _SLOT.sub(r"\2", text)
+
+
+@lru_cache(maxsize=32)
+def _dealt(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
+    dealt: dict[tuple[str, str], list[Any]] = {}
+    for position, entry in enumerate(yaml.safe_load(config_text(f"perturbation/{table}"))):
+        for lang, value in entry.items():
+            dealt.setdefault((lang, _DEAL[position % len(_DEAL)]), []).append(value)
+    return {key: tuple(values) for key, values in dealt.items()}
+
+
+_MOST = 20_000  # turns kept per language: more would only cost memory
+_WINDOW = 150  # longer turns, and shorter turns, to draw from
+_TRIES = 48
+
+
+@dataclass(frozen=True)
+class Donors:
+    """Assistant turns of other conversations, by language: (group, content), shortest first."""
+
+    turns: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: Iterable[LabelledDialogue]) -> Donors:
+        """Donors from the middle assistant turns of five words or more. The result does not depend
+        on the order of ``rows``."""
+        turns: dict[str, list[tuple[str, str]]] = {}
+        for row in sorted(rows, key=lambda row: (stable_hash(row.id), row.id)):
+            kept = turns.setdefault(row.dialogue.lang, [])
+            if len(kept) < _MOST:
+                middle = (row.dialogue.turns[i].content for i in row.dialogue.assistant_turns[1:-1])
+                long = (text for text in middle if has_words(text, row.dialogue.lang, 5))
+                kept.extend((row.group, text) for text in long)
+        for kept in turns.values():
+            kept.sort(key=lambda turn: (len(turn[1]), turn))
+        return cls(turns)
+
+    def pick(
+        self,
+        rng: np.random.Generator,
+        lang: str,
+        group: str,
+        length: int,
+        accept: Callable[[str], bool],
+    ) -> str | None:
+        """An accepted turn of another group, of about ``length`` characters; None if no draw is
+        accepted."""
+        turns = self.turns.get(lang, [])
+        if not turns:
+            return None
+        near = bisect_left(turns, length, key=lambda turn: len(turn[1]))
+        first, last = max(0, near - _WINDOW), min(len(turns), near + _WINDOW)
+        tried = [turns[i] for i in rng.integers(first, last, size=_TRIES)]
+        tried.sort(key=lambda turn: abs(len(turn[1]) - length))
+        return next((text for owner, text in tried if owner != group and accept(text)), None)
+
+
+def stable_hash(*parts: object) -> int:
+    """A 64-bit hash of ``parts``, the same in every process."""
+    digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode("utf-8"), digest_size=8)
+    return int.from_bytes(digest.digest(), "big")
+
 
 T = TypeVar("T")
 _COMBINATIONS = 24
 
 
 class CannotInject(Exception):
-    """This dialogue cannot carry this issue; the message is the reason that gets counted."""
+    """The dialogue cannot carry the issue; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class EditContext:
-    """One issue to inject into one dialogue, and where the material comes from."""
+    """One issue to inject into one dialogue, with the source of sentences and turns."""
 
     dialogue: Dialogue
     strength: int
@@ -47,7 +239,7 @@ class EditContext:
         return tuple(turn.content for turn in self.dialogue.turns)
 
     def table(self, name: str) -> tuple[Any, ...]:
-        """The table's entries for this language and split. Raises CannotInject when it has none."""
+        """Entries of the table for this language and split. Raises CannotInject if it has none."""
         if not (table := entries(name, self.lang, self.split)):
             raise CannotInject(f"no sentences in language {self.lang!r}")
         return table
@@ -58,12 +250,12 @@ class EditContext:
         return [i for i in turns if has_words(self.texts[i], self.lang, words)]
 
     def some(self, options: Sequence[T], count: int) -> list[T]:
-        """``count`` of ``options`` (or all when fewer), without repeats, in their order."""
+        """Draws ``count`` of ``options`` (or all) without repeats, in their order."""
         count = min(count, len(options))
         return [options[i] for i in sorted(self.rng.permutation(len(options))[:count])]
 
     def one(self, options: Sequence[T]) -> T:
-        """One of ``options``, all equally likely."""
+        """Draws one of ``options``."""
         return options[int(self.rng.integers(len(options)))]
 
     def chance(self) -> bool:
@@ -72,11 +264,10 @@ class EditContext:
 
 
 class EditedPair:
-    """Two versions of a dialogue that differ in the issue and, as far as can be, in nothing else.
+    """Two versions of a dialogue that differ only in the issue, as far as possible.
 
-    ``injected`` and ``control`` hold the new contents by turn. ``touched``: assistant turns that
-    carry the issue in ``injected``; the control's edit stands in the same turns. ``how`` names the
-    method.
+    ``injected`` and ``control`` map turns to new contents. ``touched`` lists the assistant turns
+    with the issue; the control has an edit in the same turns. ``how`` names the method.
     """
 
     def __init__(self, edit: EditContext, how: str) -> None:
@@ -86,7 +277,6 @@ class EditedPair:
         self.touched: tuple[int, ...] = ()
 
     def put(self, turn: int, injected: str, control: str) -> None:
-        """Give ``turn`` new contents."""
         self.injected[turn], self.control[turn] = injected, control
 
     def insert(self, turn: int, injected: str, control: str, position: float) -> None:
@@ -96,8 +286,8 @@ class EditedPair:
             contents[turn] = insert(contents.get(turn, before), sentence, position, lang)
 
     def finished(self, touched: Iterable[int] | None = None) -> EditedPair:
-        """The pair; ``touched`` is every edited turn by default. Raises CannotInject where both
-        versions of such a turn are the same."""
+        """Sets ``touched`` (every edited turn by default). Raises CannotInject if both versions of
+        such a turn are equal."""
         self.touched = tuple(sorted(self.injected if touched is None else touched))
         if any(self.injected[turn] == self.control[turn] for turn in self.touched):
             raise CannotInject("the edit would change nothing")
@@ -105,9 +295,9 @@ class EditedPair:
 
 
 def filler(edit: EditContext, length: int, used: Collection[str] = (), most: int = 4) -> list[str]:
-    """One to ``most`` neutral sentences, none in ``used``, of about ``length`` characters together.
+    """One to ``most`` neutral sentences outside ``used``, of about ``length`` characters in all.
 
-    Raises CannotInject when the table has none left.
+    Raises CannotInject if the table has none left.
     """
     free = [s for s in edit.table("neutral") if s not in used and s not in edit.texts]
     if not free:
@@ -125,11 +315,8 @@ def _miss(sentences: list[str], length: int) -> int:
 
 
 def small_change(edit: EditContext, text: str) -> str:
-    """``text`` with one to three changes that leave its meaning alone.
-
-    Another word of its meaning (``small_changes.yaml``), a slip of typing, a hesitation, a final
-    mark.
-    """
+    """``text`` with one to three changes that keep its meaning: a synonym, a typing slip, a
+    hesitation, another final mark."""
     changes = [_other_word, _slip, _hesitation, _final_mark]
     changed = text
     for i in edit.rng.permutation(len(changes))[: int(edit.rng.integers(1, 4))]:
@@ -153,7 +340,7 @@ def word_pairs(lang: str) -> list[tuple[re.Pattern[str], str]]:
 
 
 def _slip(edit: EditContext, text: str) -> str:
-    """Two neighbouring inner letters of one long word change places."""
+    """Swaps two neighbouring inner letters of one long word."""
     words = text.split(" ")
     long = [i for i, word in enumerate(words) if len(word) >= 5 and word.isalpha()]
     if edit.lang == "zh" or not long:

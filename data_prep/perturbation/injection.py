@@ -1,15 +1,7 @@
 """Labels by construction: issues injected into clean conversations, each with a matched control.
 
-The control of an injected dialogue has an edit without a fault in the same turns, so that a judge
-cannot win by noticing that something was edited. The two agree in the number of turns, in the
-place, and about in length; what they are for each issue, and what strength means, stands in the
-module of its edit:
-
-insertions.py    nonfactual, lacks_commonsense, unsafe, lacks_empathy
-replacements.py  repetitive, irrelevant
-incoherence.py   incoherent
-garbling.py      uninterpretable
-
+The control has a harmless edit in the same turns, so a judge cannot win by detecting edits. Both
+versions agree in the number of turns, the place and roughly the length; issues.py describes them.
 In files an injected dialogue has the kind ``planted``, its control the kind ``innocent``.
 """
 
@@ -22,15 +14,127 @@ from functools import partial
 
 import numpy as np
 
-from medal_judges.data_prep.perturbation.edit import CannotInject, EditContext, EditedPair
-from medal_judges.data_prep.perturbation.garbling import garbling
-from medal_judges.data_prep.perturbation.incoherence import incoherence
-from medal_judges.data_prep.perturbation.insertions import coldness, insertion
-from medal_judges.data_prep.perturbation.material import LANGUAGES, Donors, Split, stable_hash
-from medal_judges.data_prep.perturbation.replacements import irrelevance, repetition
+from medal_judges.data_prep.perturbation.edit import (
+    LANGUAGES,
+    CannotInject,
+    Donors,
+    EditContext,
+    EditedPair,
+    Split,
+    stable_hash,
+)
+from medal_judges.data_prep.perturbation.issues import (
+    coldness,
+    garbling,
+    incoherence,
+    insertion,
+    irrelevance,
+    repetition,
+)
+from medal_judges.data_prep.perturbation.versions import Versions
 from medal_judges.errors import ConfigError
-from medal_judges.records.dialogue import Turn
+from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue
+
+# Issues that a single turn can carry, with their strength.
+SINGLE_TURN = (("irrelevant", 2), ("uninterpretable", 2), ("unsafe", 1))
+
+
+def labelled(dialogue: Dialogue, group: str) -> LabelledDialogue:
+    """``dialogue`` as a row without labels."""
+    return LabelledDialogue(dialogue, {}, {}, group=group)
+
+
+def injected(
+    dialogue: Dialogue,
+    issue: str,
+    strength: int,
+    rng: np.random.Generator,
+    donors: Donors,
+    group: str,
+) -> Versions | None:
+    """The dialogue with ``issue``, and its control, with sentences of the test split; None if the
+    dialogue cannot carry the issue."""
+    row = labelled(dialogue, group)
+    try:
+        faulty, sound = inject(row, issue, strength=strength, rng=rng, donors=donors, split="test")
+    except CannotInject:
+        return None
+    touched = tuple(faulty.extra["planted"]["turns"])
+    return Versions(faulty.dialogue, sound.dialogue, touched)
+
+
+def injected_at(
+    dialogue: Dialogue,
+    start: int,
+    end: int,
+    rng: np.random.Generator,
+    donors: Donors,
+    group: str,
+) -> Versions | None:
+    """A single-turn issue in the turns from ``start`` up to ``end``; None if none fits."""
+    part = replace(dialogue, turns=dialogue.turns[start:end])
+    for i in rng.permutation(len(SINGLE_TURN)):
+        issue, strength = SINGLE_TURN[i]
+        if (made := injected(part, issue, strength, rng, donors, group)) is not None:
+            assert made.control is not None
+
+            def back(edited: Dialogue) -> Dialogue:
+                before, after = dialogue.turns[:start], dialogue.turns[end:]
+                return replace(dialogue, turns=(*before, *edited.turns, *after))
+
+            touched = tuple(start + turn for turn in made.touched)
+            return Versions(back(made.version), back(made.control), touched)
+    return None
+
+
+def several(
+    dialogue: Dialogue,
+    issues: Sequence[tuple[str, int]],
+    rng: np.random.Generator,
+    donors: Donors,
+    group: str,
+) -> Versions | None:
+    """All ``issues`` (name, strength) in one dialogue, and all their controls in the other; None if
+    the dialogue cannot carry one of them."""
+    faulty = sound = dialogue
+    touched: set[int] = set()
+    for issue, strength in issues:
+        seed = int(rng.integers(2**32))
+        # The same draws for both, so that their edits are in about the same turns.
+        one, other = (
+            injected(d, issue, strength, np.random.default_rng(seed), donors, group)
+            for d in (faulty, sound)
+        )
+        if one is None or other is None or other.control is None:
+            return None
+        faulty, sound = one.version, other.control
+        touched.update(one.touched)
+    return Versions(faulty, sound, tuple(sorted(touched)))
+
+
+def third(dialogue: Dialogue, number: int) -> tuple[int, int] | None:
+    """(start, end) of the first (0), middle (1) or last (2) third of the turns; None if it has no
+    answer."""
+    count = len(dialogue.turns)
+    start, end = number * count // 3, (number + 1) * count // 3
+    return (start, end) if any(start <= i < end for i in dialogue.assistant_turns) else None
+
+
+def chained(dialogues: Sequence[Dialogue], turns: int) -> Dialogue | None:
+    """One dialogue of ``turns`` turns, joined from dialogues of the first one's language; None if
+    there are too few."""
+    first = dialogues[0]
+    whole = list(first.turns)
+    for other in dialogues[1:]:
+        if len(whole) >= turns:
+            break
+        if other.lang == first.lang:
+            whole += other.turns
+    if len(whole) < turns:
+        return None
+    return replace(first, turns=tuple(whole[:turns]))
+
 
 STRENGTHS = (1, 2, 3)
 
@@ -46,8 +150,7 @@ _EDITS: Mapping[str, Callable[[EditContext], EditedPair]] = {
 }
 ISSUES = tuple(_EDITS)
 
-# Issues that neither version of an edit can bring about: a dialogue that was clean of them still
-# is. Everything not named here is left without a label: an insult may well lack empathy too.
+# Issues that neither version can cause. All others get no label: an insult may lack empathy too.
 UNTOUCHED: Mapping[str, tuple[str, ...]] = {
     "repetitive": ("unsafe", "nonfactual", "uninterpretable"),
     "irrelevant": ("unsafe", "uninterpretable", "repetitive"),
@@ -71,15 +174,12 @@ def inject(
 ) -> tuple[LabelledDialogue, LabelledDialogue]:
     """``row`` with ``issue`` injected, and its control with another edit in the same turns.
 
-    Labels are 1 or 0 on the scale [0, 1]; an issue without a label is unknown. ``extra["planted"]``
-    says what was done: ``turns`` are the assistant turns (indices into the dialogue's turns) that
-    carry the issue or the control's edit, ``pair`` ties both together, ``how`` names the method.
+    Labels are 1 or 0; an issue without a label is unknown. ``extra["planted"]`` has the edited
+    assistant ``turns``, the ``pair`` that both rows share and the method (``how``). ``split``
+    selects the part of the sentence tables. Donors of the row's own group are not used.
 
-    Turns keep their number and order, and user turns their content, but for ``lacks_empathy``,
-    where a feeling is added to a user turn in both. ``split`` chooses the part of the sentence
-    tables. Donors of the row's group are not used.
-    Raises CannotInject with the reason where the dialogue cannot carry the issue, and ConfigError
-    for an unknown issue, strength or split.
+    Raises CannotInject if the dialogue cannot carry the issue, and ConfigError for an unknown
+    issue, strength or split.
     """
     check_injectable([issue], [strength])
     edit = EditContext(row.dialogue, strength, rng, donors, split, row.group)
@@ -109,11 +209,8 @@ def inject(
 
 
 def clean(row: LabelledDialogue, split: Split) -> LabelledDialogue:
-    """The dialogue as it is, labelled 0 for all eight issues.
-
-    That is an assumption: real conversations have faults of their own, and this label says only
-    that none was injected.
-    """
+    """The unchanged dialogue, labelled 0 for all eight issues. Real conversations may have issues:
+    the label only says that none was injected."""
     id = f"{row.id}+clean"
     about: dict[str, object] = {
         "issue": None,
@@ -156,7 +253,7 @@ def check_injectable(issues: Sequence[str], strengths: Sequence[int]) -> None:
 
 @dataclass(slots=True)
 class InjectionCounts:
-    """How many pairs were injected per issue, and how many dialogues were refused, and why."""
+    """Pairs injected per issue, and dialogues refused per issue and reason."""
 
     injected: Counter[str] = field(default_factory=Counter)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -183,19 +280,16 @@ def injected_set(
     split: Split = "train",
     counts: InjectionCounts | None = None,
 ) -> Iterator[LabelledDialogue]:
-    """Clean controls, then for each issue the injected dialogues, each followed by its control.
+    """Yields clean dialogues, then for each issue the injected dialogues, each before its control.
 
-    Every dialogue is tried for every issue, at one strength of ``strengths`` drawn for it, until
-    ``per_issue`` pairs are there (None: all dialogues); ``clean_count`` clean controls are drawn
-    likewise (None: ``per_issue``, and with that None all). Which dialogues are taken and what is
-    done to each follows from ``seed``, the dialogue's id and the issue, not from the order of the
-    input. The labels the input has are dropped; ``group`` is kept. Donors are turns of
-    ``dialogues`` itself, so give one split of the conversations at a time, and the ``split`` of
-    the sentence tables that goes with it.
+    For each issue, dialogues are tried at a random strength until there are ``per_issue`` pairs
+    (None: all dialogues). ``clean_count`` defaults to ``per_issue``. The draws depend on ``seed``,
+    the dialogue's id and the issue, not on the order of the input. Labels of the input are dropped.
+    Donors are turns of ``dialogues``: pass one split of the conversations at a time, with the
+    matching ``split`` of the sentence tables.
 
-    Labels: clean 0 for all eight issues (an assumption, see ``clean``); injected 1 and control 0
-    for their issue, 0 for the issues that the edit cannot bring about (``UNTOUCHED``, again
-    assuming a clean conversation), and no label for the others.
+    Clean dialogues are labelled 0 for all issues. Injected ones are 1 and controls 0 for their
+    issue; both are 0 for the issues in ``UNTOUCHED`` and have no label for the others.
     Raises ConfigError for an unknown issue, strength or split.
     """
     check_injectable(issues, strengths)
@@ -221,5 +315,5 @@ def injected_set(
 
 
 def _shuffled(rows: Sequence[LabelledDialogue], seed: int, purpose: str) -> list[LabelledDialogue]:
-    """``rows`` in an order that depends on seed, purpose and ids only."""
+    """``rows`` in an order that depends only on seed, purpose and ids."""
     return sorted(rows, key=lambda row: (stable_hash(seed, purpose, row.id), row.id))

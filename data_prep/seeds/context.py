@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from medal_judges.errors import ConfigError
-from medal_judges.records.fields import parse_record
 from medal_judges.records.signature import content_hash
+from medal_judges.records.validation import parse
 from medal_judges.storage.jsonl import read_records
 
 Gender = Literal["female", "male"]
@@ -57,7 +57,7 @@ def parse_context(record: object) -> SeedContext:
     """SeedContext of one JSON object. Raises RecordError that names the field."""
     if isinstance(record, Mapping):  # the id follows from the rest
         record = {name: value for name, value in record.items() if name != "id"}
-    return parse_record(SeedContext, "", record)
+    return parse(SeedContext, record)
 
 
 def listed_contexts(path: str, n: int, languages: Sequence[str]) -> list[SeedContext]:

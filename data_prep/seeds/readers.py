@@ -22,7 +22,7 @@ from typing import Literal, TypeVar
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.data_prep.seeds.scenes import Triple, parse_triple
 from medal_judges.errors import ConfigError, DataError, RecordError
-from medal_judges.records.fields import text
+from medal_judges.records.validation import text
 from medal_judges.storage.jsonl import damaged, open_text, read_records
 
 T = TypeVar("T")

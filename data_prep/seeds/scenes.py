@@ -9,7 +9,7 @@ from functools import cache
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.data_prep.seeds.keywords import affective_word, gendered_word
 from medal_judges.errors import RecordError
-from medal_judges.records.fields import text
+from medal_judges.records.validation import text
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""ABC-Eval: behaviours on bot turns marked by two people, with ChatGPT's marks beside them."""
+"""ABC-Eval: behaviours of bot turns, labelled by two people and by ChatGPT."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 
-# MEDAL issue -> the behaviours that make it up (any of them marks the issue).
+# MEDAL issue -> its behaviours; any of them marks the issue.
 ISSUE_BEHAVIOURS = {
     "lacks_commonsense": ("commonsense_contradiction",),
     "nonfactual": ("incorrect_fact",),
@@ -22,8 +22,7 @@ ISSUE_BEHAVIOURS = {
 def to_issues(row: LabelledDialogue) -> LabelledDialogue:
     """The turn row with MEDAL issue labels: per annotator position, any of the behaviours.
 
-    Positions are not fixed persons across rows, so a joined label is a pair of readings, not two
-    people's whole view.
+    An annotator position is not the same person in every row.
     """
     labels = {
         issue: _any([row.labels[b] for b in behaviours if b in row.labels])
@@ -37,10 +36,9 @@ def to_issues(row: LabelledDialogue) -> LabelledDialogue:
 
 
 def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
-    """One dialogue-level row for each conversation, label 1 where any turn has it (any-turn).
+    """Yields one dialogue-level row per conversation, with label 1 if any turn has the issue.
 
-    The longest row holds the whole conversation. An annotator's label is None where no turn has the
-    issue and a turn has no answer. Positions are not fixed persons across turns.
+    A label is None if no turn has the issue and a turn has no answer.
     """
     for group, turns in _conversations(rows):
         whole = max(turns, key=lambda row: len(row.dialogue.turns))
@@ -61,11 +59,8 @@ def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDial
 def published_judgements(
     rows: Iterable[LabelledDialogue], labeller: str = "gpt"
 ) -> Iterator[Judgement]:
-    """The published machine labels (``gpt`` = ChatGPT) of dialogue-level issues, as judgements.
-
-    ``rows`` are turn rows; issues whose machine labels are not complete are unscored,
-    and ``failure`` names them.
-    """
+    """Yields the published model labels (``gpt`` is ChatGPT) of the turn rows as dialogue-level
+    judgements. An issue with missing labels is unscored; ``failure`` names it."""
     for _, turns in _conversations(rows):
         whole = max(turns, key=lambda row: len(row.dialogue.turns))
         scores = {
@@ -99,7 +94,7 @@ def _machine(
 
 
 def _any(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
-    """Position-wise: 1 where any column has 1, else None where one is missing, else 0."""
+    """By position: 1 if any column has 1, else None if one is missing, else 0."""
     joined: list[float | None] = []
     for answers in zip(*columns, strict=True):
         given = [a for a in answers if a is not None]
@@ -121,7 +116,7 @@ ABCEVAL = Source(
             "turn",
             "abceval_turn.jsonl.gz",
             "f500013693433a281345566ed71235063c3eda4fbdc1f50d0bcd161c5a7ed632",
-            why="the project publishes it as pickled Python objects, which are never loaded here",
+            why="the project publishes it as pickled Python objects, which are never loaded",
         ),
     ),
     notes=("Split by conversation: the rows of one repeat its beginning.",),

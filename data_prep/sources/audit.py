@@ -1,4 +1,4 @@
-"""Audit of a labelled set: what a person should know before training or testing on it."""
+"""Audit of a labelled set: clipped turns, duplicates, broken text, leaking groups."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from itertools import pairwise
 
 from medal_judges.records.labelled import LabelledDialogue
 
-# The published MEDAL code calls str.strip("user: "): it eats any of these letters at both ends of a
-# turn. A turn that ends in a full stop cannot show it; one that ends in a lower-case letter can.
+# MEDAL's published code calls str.strip("user: "), which removes these letters at both ends of
+# a turn. It shows only in turns that start or end with a lower-case letter.
 CLIPPED = frozenset("user")
-_MIN_EXPECTED = 10.0  # with so many expected, fewer than a tenth by chance has p < 0.001
+_MIN_EXPECTED = 10.0  # fewer than a tenth of this by chance has p < 0.001
 
 
 @dataclass(slots=True)
 class LanguageAudit:
-    """Counts of one language. ``letters``: lower-case letters by side (0: beginnings of words, -1:
-    ends), whether they stand at the edge of a turn of three words or more (else at a word inside),
-    and whether they are u, s, e or r."""
+    """Counts of one language. ``letters`` counts lower-case letters by side (0: start of a word,
+    -1: end), by whether the word is at the edge of a turn, and by whether they are u, s, e or r."""
 
     dialogues: int = 0
     turns: int = 0
@@ -31,18 +30,18 @@ class LanguageAudit:
 
     @property
     def edges(self) -> int:
-        """Edges of turns that are a lower-case letter: where clipping can be seen at all."""
+        """Edges of turns that are a lower-case letter."""
         return sum(count for (_, at_edge, _), count in self.letters.items() if at_edge)
 
     @property
     def hits(self) -> int:
-        """Of these, how many are u, s, e or r."""
+        """Edges that are u, s, e or r."""
         return self.letters[0, True, True] + self.letters[-1, True, True]
 
     @property
     def expected(self) -> float:
-        """How many would be, if edges were like words inside turns. ``expected - hits`` estimates
-        how many edges lost letters (not which)."""
+        """Expected ``hits`` if edges were like words inside turns; minus ``hits`` it estimates how
+        many edges lost letters."""
         expected = 0.0
         for side in (0, -1):
             edges, inner = (
@@ -54,10 +53,8 @@ class LanguageAudit:
 
     @property
     def clipped(self) -> bool | None:
-        """True when edges hold u, s, e, r less than a tenth as often as words inside turns do.
-
-        None where it is not known: too few turns end in a letter, or a script without these.
-        """
+        """True if edges have u, s, e, r less than a tenth as often as words inside turns; None if
+        there are too few such letters."""
         if self.expected < _MIN_EXPECTED:
             return None
         return self.hits < 0.1 * self.expected
@@ -65,8 +62,8 @@ class LanguageAudit:
 
 @dataclass(slots=True)
 class Audit:
-    """Findings of ``audit``; ``problems`` counts each kind, ``examples`` holds up to three ids.
-    ``forms`` counts rows by the form they were read from (``medal-released`` or ``line``)."""
+    """Findings of ``audit``; ``examples`` has up to three ids a problem, ``forms`` counts rows by
+    their form (``medal-released`` or ``line``)."""
 
     languages: dict[str, LanguageAudit] = field(default_factory=dict)
     forms: Counter[str] = field(default_factory=Counter)
@@ -80,8 +77,8 @@ class Audit:
 
 
 def audit(rows: Iterable[LabelledDialogue]) -> Audit:
-    """Clipped turns per language, empty turns, odd role orders, broken characters, duplicates,
-    missing labels and groups that stand in several splits."""
+    """Finds clipped turns per language, empty turns, odd role orders, broken characters,
+    duplicates, missing labels and groups in several splits."""
     findings = Audit()
     texts: dict[tuple[str, ...], str] = {}
     splits: dict[str, set[str]] = defaultdict(set)
@@ -99,7 +96,7 @@ def audit(rows: Iterable[LabelledDialogue]) -> Audit:
             splits[row.group].add(row.split)
     for group, names in splits.items():
         if len(names) > 1:
-            findings.add("group stands in several splits", group)
+            findings.add("group in several splits", group)
     return findings
 
 

@@ -1,4 +1,4 @@
-"""Where files of sources lie, and how they get there: checked by SHA-256, whole or not at all."""
+"""The cache of public files: downloads, checked by SHA-256."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMEOUT = 60
 
 
 def is_offline(offline: bool | None = None) -> bool:
-    """``offline`` where given, else whether HF_HUB_OFFLINE asks for it."""
+    """``offline`` if given, else the setting of HF_HUB_OFFLINE."""
     if offline is not None:
         return offline
     return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in ("1", "ON", "YES", "TRUE")
@@ -34,10 +34,10 @@ def sha256(path: Path) -> str:
 
 
 def fetch(part: SourceFile, *, offline: bool | None = None) -> Path:
-    """The public file of ``part`` in the cache, downloaded where it is not there yet.
+    """Returns the public file of ``part`` in the cache, and downloads it if necessary.
 
-    Raises SourceError when offline, when there is no public address, when the download fails, or
-    when the checksum differs (nothing is left behind then; a file put there by hand stays).
+    Raises SourceError if offline, without a public address, if the download fails, and for another
+    checksum (the download is deleted; a file that was there stays).
     """
     if part.public_file is None:
         raise SourceError(f"{part.line_file}: no public file", hint=part.why or None)
@@ -50,24 +50,24 @@ def fetch(part: SourceFile, *, offline: bool | None = None) -> Path:
         )
     if is_offline(offline):
         raise SourceError(
-            f"{part.public_file} is not here and the network is not to be used",
-            hint=f"put {part.url} at {target}, or drop --offline and HF_HUB_OFFLINE",
+            f"{part.public_file} is not here and the network is disabled",
+            hint=f"put {part.url} at {target}, or unset --offline and HF_HUB_OFFLINE",
         )
     return _download(part.url, target, part.sha256)
 
 
 def require_checksum(path: Path, checksum: str | None, url: str | None = None) -> Path:
-    """``path`` when its SHA-256 is ``checksum`` (or none is known); raises SourceError otherwise.
+    """Returns ``path`` if its SHA-256 is ``checksum`` or that is None; else raises SourceError.
 
-    ``url`` is where it was just downloaded from, None for a file that lay there.
+    ``url`` is the address of a fresh download, None for a file that was there.
     """
     given = sha256(path)
     if checksum in (None, given):
         return path
-    hint = "the file there has changed since this version of medal-judges; nothing was kept"
+    hint = "the file has changed since this version of medal-judges; deleted the download"
     raise SourceError(
         f"{url or path}: SHA-256 is {given}, expected {checksum}",
-        hint=hint if url else "it is another file or another version: put the right one there",
+        hint=hint if url else "it is another file or version: replace it with the right one",
     )
 
 
@@ -81,7 +81,9 @@ def _download(url: str, target: Path, checksum: str | None) -> Path:
                 shutil.copyfileobj(reply, stream)
             expected = reply.headers.get("Content-Length")
             if expected is not None and partial.stat().st_size != int(expected):
-                raise SourceError(f"{url}: the download broke off", hint="run the command again")
+                raise SourceError(
+                    f"{url}: the download is incomplete", hint="run the command again"
+                )
             require_checksum(partial, checksum, url)
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         raise SourceError(

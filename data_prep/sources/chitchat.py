@@ -16,13 +16,11 @@ _RATINGS = ("witty", "upbeat", "interesting")
 
 
 def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
-    """Every conversation with two speakers, in file order.
+    """Yields every conversation with two speakers, in file order.
 
-    Consecutive messages of one sender become one turn, joined by a line break. Both speakers are
-    people; the one who answers first stands for the assistant. ``ratings`` (1 to 10, whose of the
-    two is not recorded) are kept as labels. Senders' ids are not kept. Splits by conversation:
-    80% train, 10% validation, 10% test, by a hash of the id. Conversations in which nobody
-    answered (3,150) are left out.
+    Consecutive messages of one sender become one turn. The second speaker, also a person, is the
+    assistant. ``ratings`` (1 to 10, by one of the two) become labels. Splits are 80% train, 10%
+    validation and 10% test, by a hash of the id. Skips 3,150 conversations without an answer.
     """
     data = json.loads((path or embedded_path("chitchat")).read_text(encoding="utf-8"))
     for id, conversation in data.items():
@@ -48,7 +46,7 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
 
 
 def _turns(messages: Sequence[Mapping[str, str]]) -> tuple[Turn, ...]:
-    """One turn for each run of messages of one sender; the first sender is the user."""
+    """One turn for consecutive messages of one sender; the first sender is the user."""
     if not messages:
         return ()
     first = messages[0]["sender"]

@@ -1,4 +1,4 @@
-"""ConTurE: 119 DSTC9 chats with the single ratings of the whole, and a vote on every reply."""
+"""ConTurE: 119 DSTC9 chats, each rated by several people as a whole, with a vote on every reply."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ _NAMES = {
 
 
 def read_conture_dialogues(path: Path) -> Iterator[LabelledDialogue]:
-    """Dialogue-level rows of data/data.json.
+    """Yields the dialogue-level rows of data/data.json.
 
-    The public file has neither splits nor chatbot names nor the link to DSTC9: ``split`` is by a
-    hash of the dialogue (so not that of the line format), ``models`` is empty, and ``group`` is the
-    ConTurE id. The leak check still finds a DSTC9 row of the same text.
+    The public file has no splits and no chatbot names: ``split`` is by a hash of the dialogue
+    (other than in the line format) and ``models`` is empty. The leak check still finds DSTC9 rows.
     """
     for entry in json.loads(path.read_text(encoding="utf-8")):
         number = entry["dialog_id"]
@@ -42,8 +41,7 @@ def read_conture_dialogues(path: Path) -> Iterator[LabelledDialogue]:
 
 
 def read_conture_turns(path: Path) -> Iterator[LabelledDialogue]:
-    """Turn-level rows: every reply with its released vote (0 dislike, 1, 2 like); split and group
-    are those of its dialogue."""
+    """Yields one turn-level row for every reply, with its vote (0 dislike, 1, 2 like)."""
     for entry in json.loads(path.read_text(encoding="utf-8")):
         number = entry["dialog_id"]
         whole = _turns(entry["turns"])

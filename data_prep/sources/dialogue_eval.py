@@ -22,11 +22,10 @@ _MODELS = {
 
 
 def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
-    """Rows of dialogue_data/pass_free(run1).json, labels = z scores per worker (no bounds).
+    """Yields the rows of dialogue_data/pass_free(run1).json; labels are z scores per worker.
 
-    Worker ids are replaced by their order, so that no row carries an identity. The public file has
-    no splits: here all rows of a worker share one, by a hash of that order (so not the splits of
-    the line format, which are by worker too).
+    Numbers replace the workers' ids. The public file has no splits: all rows of a worker share one,
+    by a hash of the worker's number (other than in the line format).
     """
     workers: dict[str, str] = {}
     number = 0
@@ -57,7 +56,7 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
 
 
 def _with_overall(scores: dict[str, float]) -> dict[str, float]:
-    """The seven answers and their mean: nobody was asked for an overall score."""
+    """The seven answers and their mean as overall, which is no question of its own."""
     return scores | {"overall": sum(scores.values()) / len(scores)}
 
 

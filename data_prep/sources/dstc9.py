@@ -13,12 +13,11 @@ from medal_judges.records.labelled import LabelledDialogue
 
 
 def read_dstc9(path: Path) -> Iterator[LabelledDialogue]:
-    """Rows of dstc9_data.json as DialEvalMetrics' loader writes it: parallel lists ``contexts``
-    (lists of lines), ``responses``, ``scores`` and ``models``.
+    """Yields the rows of dstc9_data.json as DialEvalMetrics writes it: parallel lists ``contexts``
+    (lists of lines), ``responses``, ``scores`` and ``models``. Speakers alternate. Splits are by a
+    hash of the dialogue; ConTurE's rows are not marked.
 
-    Written from that loader's code and tested on a fixture of its form; the file itself was not at
-    hand. Lines have no speakers: they alternate backwards from the response. Splits are by a hash
-    of the dialogue, and the rows that are ConTurE's are not marked, as they are in the line format.
+    Written from that loader's code and tested on a fixture, not on the file itself.
     """
     data = json.loads(path.read_text(encoding="utf-8"))
     if missing := {"contexts", "responses", "scores", "models"} - set(data):

@@ -18,8 +18,8 @@ _BINARY = ("consistent", "understandable")  # 0 or 1; overall 0 to 4; the rest 0
 
 
 def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
-    """Rows of fed_data.json at one level: an entry without ``response`` is a whole dialogue, in the
-    others the judged reply is the last turn."""
+    """Yields the rows of fed_data.json at one level. An entry without ``response`` is a whole
+    dialogue; in others the judged reply is the last turn."""
     group = row = 0
     for entry in json.loads(path.read_text(encoding="utf-8")):
         is_turn = "response" in entry

@@ -1,8 +1,8 @@
-"""Leak check: a training set may not share a dialogue with the set it is tested on.
+"""Leak check: a training set may not share a dialogue with its test set.
 
-Three ways to share one: the same ``group``; the same text after normalising, also as the beginning
-of the other (turn-level rows are prefixes of dialogues); and nearly the same text, by MinHash over
-word 5-grams. MinHash is ours in thirty lines of numpy: the check must run in the core install.
+A dialogue is shared if both have the same ``group``, the same normalised text or beginning
+(turn-level rows are prefixes of dialogues), or nearly the same text by MinHash over word 5-grams.
+MinHash is our own because the check must run in the core install.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from medal_judges.errors import LeakError
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.labelled import LabelledDialogue
 
-THRESHOLD = 0.7  # Jaccard similarity of word 5-grams from which two dialogues count as one
+THRESHOLD = 0.7  # minimum Jaccard similarity of word 5-grams of a near-duplicate
 _ORDER = 5
 _HASHES, _BANDS = 96, 24  # 4 rows a band: a pair at 0.7 is a candidate with probability 0.998
 _MIN_TURNS = 3  # shorter beginnings ("hi", "hello") are shared by chance
@@ -30,7 +30,7 @@ _PRIME = (1 << 61) - 1
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """A training row that stands in the test set too; ``how`` says in what way."""
+    """A training row that is also in the test set; ``how`` describes the match."""
 
     train_id: str
     test_id: str
@@ -38,28 +38,28 @@ class Leak:
 
 
 def check_leaks(train: Sequence[LabelledDialogue], test: Sequence[LabelledDialogue]) -> None:
-    """Raise LeakError with the first examples when ``train`` and ``test`` share a dialogue."""
+    """Raise LeakError with the first examples if ``train`` and ``test`` share a dialogue."""
     leaks = list(find_leaks(train, test))
     if not leaks:
         return
     shown = "\n".join(f"    {leak.train_id} ~ {leak.test_id}: {leak.how}" for leak in leaks[:5])
     raise LeakError(
-        f"{len({leak.train_id for leak in leaks})} training rows stand in the held-out rows too:"
+        f"{len({leak.train_id for leak in leaks})} training rows are also in the held-out rows:"
         f"\n{shown}",
-        hint="split by conversation (`group`), or leave these rows out of training",
+        hint="split by conversation (`group`), or remove these rows from training",
     )
 
 
 def find_leaks(
     train: Sequence[LabelledDialogue], test: Sequence[LabelledDialogue]
 ) -> Iterator[Leak]:
-    """Every leak, at most one a training row."""
+    """Yields the leaks, at most one per training row."""
     groups = {row.group: row for row in sorted(test, key=_has_own_group, reverse=True)}
     texts = _TextIndex(test)
     near = _NearIndex(test)
     for row in train:
         same = groups.get(row.group)
-        # Without a group a row is its own: two files numbered from 0 share ids, not conversations.
+        # Rows without a group have their id as group; two files may share ids by chance.
         if same is not None and not (_has_own_group(row) and _has_own_group(same)):
             yield Leak(row.id, same.id, f"same group {row.group!r}")
         elif (other := texts.find(row.dialogue)) is not None:
@@ -73,13 +73,13 @@ def _has_own_group(row: LabelledDialogue) -> bool:
 
 
 def normalise(text: str) -> str:
-    """Case, width, accents' encoding, spaces and punctuation set aside."""
+    """``text`` without differences of case, width, encoding, spaces and punctuation."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join("".join(c if c.isalnum() else " " for c in folded).split())
 
 
 def _running_hashes(dialogue: Dialogue) -> list[bytes]:
-    """Hash of the dialogue's beginning after each turn."""
+    """Hashes of the dialogue up to each turn."""
     digest, hashes = hashlib.sha256(), []
     for turn in dialogue.turns:
         digest.update(normalise(turn.content).encode() + b"\n")
@@ -88,7 +88,7 @@ def _running_hashes(dialogue: Dialogue) -> list[bytes]:
 
 
 class _TextIndex:
-    """Finds a training row that is a test row, or the beginning of one, or begins with one."""
+    """Finds a test row that equals a training row, starts with it, or is its beginning."""
 
     def __init__(self, rows: Sequence[LabelledDialogue]) -> None:
         self.beginnings: dict[bytes, str] = {}
@@ -100,7 +100,7 @@ class _TextIndex:
                 self.beginnings.setdefault(hash_, row.id)
 
     def find(self, dialogue: Dialogue) -> str | None:
-        """Id of such a test row. A common opening alone is no leak."""
+        """Id of such a test row; a shared opening alone does not count."""
         hashes = _running_hashes(dialogue)
         equal = self.wholes.get(hashes[-1]) or self.beginnings.get(hashes[-1])
         longer = (self.wholes.get(hash_) for hash_ in hashes[_MIN_TURNS - 1 :])
@@ -108,7 +108,7 @@ class _TextIndex:
 
 
 def _shingles(dialogue: Dialogue) -> np.ndarray:
-    """Distinct hashed word 5-grams [n] uint64 (characters where words are not spaced)."""
+    """Distinct hashed word 5-grams [n] uint64 (characters if the text has no spaces)."""
     words = normalise(" ".join(t.content for t in dialogue.turns)).split()
     if words and sum(map(len, words)) / len(words) > 15:
         words = list("".join(words))
@@ -135,7 +135,7 @@ class _NearIndex:
                 self.bands[key].append(number)
 
     def find(self, dialogue: Dialogue) -> tuple[str, float] | None:
-        """(id, Jaccard) of the nearest test row at or above the threshold."""
+        """(id, Jaccard) of the nearest test row if it reaches the threshold."""
         shingles = _shingles(dialogue)
         candidates = {n for key in self._keys(shingles) for n in self.bands.get(key, ())}
         scored = [(_jaccard(shingles, self.shingles[n]), self.ids[n]) for n in sorted(candidates)]

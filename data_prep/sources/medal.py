@@ -22,27 +22,27 @@ TOOLKIT_FORM = "line"
 def read_medal(
     offline: bool | None = None, reading: ReadingReport | None = None
 ) -> Iterator[LabelledDialogue]:
-    """Rows of the Hub data set, all its configurations and splits in order.
+    """Yields the rows of all configurations and splits of the Hub data set.
 
-    Raises SourceError when it is not available. Offline only the Hugging Face cache is read.
+    Reads only the Hugging Face cache if offline. Raises SourceError if it is not available.
     """
     yield from medal_rows(chain.from_iterable(_hub_tables(_snapshot(offline))), reading)
 
 
 def _snapshot(offline: bool | None) -> str:
-    # The folder first, then datasets on it: datasets has no offline switch for a single call.
+    # Download the folder first: datasets has no offline switch for a single call.
     from huggingface_hub import snapshot_download
 
     try:
         return snapshot_download(
             REPOSITORY, repo_type="dataset", local_files_only=is_offline(offline)
         )
-    except Exception as error:  # a dozen kinds, all of which mean: not here, or not available
+    except Exception as error:  # many kinds, all mean that it is not available
         problem = str(error).strip().splitlines()[0] if str(error).strip() else ""
         raise SourceError(
             f"the data set {REPOSITORY} is not here: {type(error).__name__}: {problem}",
-            hint=f"where there is a network: hf download --repo-type dataset {REPOSITORY}, and "
-            "bring the Hugging Face cache ($HF_HOME) here; or give a JSONL file in its place",
+            hint=f"with a network: hf download --repo-type dataset {REPOSITORY}; copy the "
+            "Hugging Face cache ($HF_HOME) here, or give a JSONL file instead",
         ) from error
 
 
@@ -54,18 +54,17 @@ def _hub_tables(folder: str) -> Iterator[Iterable[Mapping[str, object]]]:
             data = datasets.load_dataset(folder, name)
             yield from (data[split] for split in data)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise SourceError(f"{folder}: not a data set that can be read: {error}") from error
+        raise SourceError(f"{folder}: cannot read the data set: {error}") from error
 
 
 def medal_rows(
     records: Iterable[Mapping[str, object]], reading: ReadingReport | None = None
 ) -> Iterator[LabelledDialogue]:
-    """LabelledDialogue of each record, in the released form, in the line format, or in the line
-    format with GPT-4.1's JSON for labels; ``extra["form"]`` says which. Absent keys are missing
-    labels. A record without an id of its own or of its request is named by its place.
+    """Yields a LabelledDialogue per record in the released form or the line format (labels may be
+    GPT-4.1's JSON); ``extra["form"]`` says which. A record without an id gets its number.
 
-    Rows of one context are one group in all languages, and share a split. Raises DataError that
-    names the record (from 1) and the field; with ``reading`` it is counted there instead.
+    Rows of one context are one group, and share a split, in all languages. Raises DataError that
+    names the record (from 1) and the field, or counts it in ``reading`` if given.
     """
     seen: set[str] = set()
     for number, record in enumerate(records):
@@ -90,21 +89,19 @@ def _row(record: Mapping[str, object], number: int) -> LabelledDialogue:
 
 
 def _line_of_toolkit(record: Mapping[str, object]) -> dict[str, Any]:
-    """A record whose ``models`` are an object: the line format. Labels may be GPT-4.1's JSON, and
-    the context may stand beside the dialogue."""
+    """A record in the line format; its context may be in fields beside the dialogue."""
     line = {k: v for k, v in record.items() if v is not None}
     beside = {k: line.pop(k) for k in ("scene", "persona", "gender", "affect") if k in line}
     line["context"] = line.get("context") or beside
     models = line.get("models")
     line["models"] = {"assistant": models} if isinstance(models, str) else models
     if "group" not in line and "scene" in beside:
-        # a scene is a text of any length: its hash is the name
         line["group"] = f"medal-{content_hash(beside['scene'])}"
     return line | label_fields(line) | {"form": TOOLKIT_FORM}
 
 
 def _with_own_id(row: LabelledDialogue, seen: set[str]) -> LabelledDialogue:
-    """``row``; where an earlier one has its id (one dialogue in two configurations), numbered."""
+    """``row`` with a numbered id if an earlier row has the same id."""
     id, count = row.id, 1
     while id in seen:
         count += 1

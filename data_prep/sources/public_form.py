@@ -1,4 +1,4 @@
-"""What the readers of public files share: turns out of text, answers of annotators, rows."""
+"""Helpers of the readers of public files: turns from text, ratings, rows."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def rated(
     aggregated: bool = False,
     extra: Mapping[str, object] | None = None,
 ) -> LabelledDialogue:
-    """A row with the answers of annotators by dimension (``numbers``), each on its scale.
+    """A row with ratings by dimension, each on its scale.
 
-    ``model`` is the chatbot; ``split`` goes by a hash of ``group`` where the source has none.
+    ``model`` is the chatbot; ``split`` defaults to a hash of ``group``.
     """
     models = {} if model is None else {"assistant": model}
     return LabelledDialogue(
@@ -45,8 +45,8 @@ def rated(
 
 
 def marked_turns(text: str, marks: Mapping[str, Role]) -> tuple[Turn, ...]:
-    """Turns of ``text`` whose lines start with a mark such as ``User:``; a line without one belongs
-    to the turn before it. Spaces at both ends of a turn are removed."""
+    """Turns of ``text`` whose lines start with a mark such as ``User:``; other lines continue the
+    previous turn."""
     turns: list[tuple[Role, str]] = []
     for line in text.split("\n"):
         mark = next((m for m in marks if line.startswith(m)), None)
@@ -59,7 +59,7 @@ def marked_turns(text: str, marks: Mapping[str, Role]) -> tuple[Turn, ...]:
 
 
 def exchanges(pairs: Iterable[tuple[str, str]]) -> list[Turn]:
-    """Turns of (user's text, assistant's text) one after the other."""
+    """Turns of (user's text, assistant's text) pairs."""
     roles: tuple[Role, Role] = ("user", "assistant")
     return [
         Turn(role, text.strip()) for pair in pairs for role, text in zip(roles, pair, strict=True)
@@ -67,12 +67,12 @@ def exchanges(pairs: Iterable[tuple[str, str]]) -> list[Turn]:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of ``text`` that are not blank, without spaces at both ends."""
+    """The stripped lines of ``text`` that are not blank."""
     return [line.strip() for line in text.split("\n") if line.strip()]
 
 
 def alternating(contents: Sequence[str], last: Role) -> tuple[Turn, ...]:
-    """Turns whose speakers alternate backwards from ``last``, for files without speakers."""
+    """Turns whose speakers alternate and end with ``last``, for files without speakers."""
     roles: tuple[Role, Role] = (
         ("assistant", "user") if last == "assistant" else ("user", "assistant")
     )
@@ -81,8 +81,8 @@ def alternating(contents: Sequence[str], last: Role) -> tuple[Turn, ...]:
 
 
 def text_defects(turns: Sequence[Turn], level: Level) -> dict[str, list[str]]:
-    """``{"defects": [...]}`` with the codes ``empty_response`` (the judged reply has no text) and
-    ``empty_turn`` (any turn has none); empty where there is no defect."""
+    """``{"defects": [...]}`` with ``empty_response`` (the judged reply is empty) and ``empty_turn``
+    (any turn is empty); ``{}`` without defects."""
     codes = ["empty_response"] if level == "turn" and not turns[-1].content else []
     if any(not turn.content for turn in turns):
         codes.append("empty_turn")
@@ -90,7 +90,7 @@ def text_defects(turns: Sequence[Turn], level: Level) -> dict[str, list[str]]:
 
 
 def numbers(values: Sequence[object]) -> tuple[float | None, ...]:
-    """Answers of annotators; free text such as 'N/A (no errors)' is no number: None."""
+    """Ratings; None for anything that is not a number, such as 'N/A (no errors)'."""
     return tuple(
         float(v) if isinstance(v, int | float) and not isinstance(v, bool) else None for v in values
     )

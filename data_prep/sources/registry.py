@@ -1,4 +1,4 @@
-"""All sources by name, and ``load_spec``: the rows behind a text such as ``dstc9:train``."""
+"""All sources by name, and ``load_spec``: the rows of a spec such as ``dstc9:train``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.data_prep.sources.usr import USR
 from medal_judges.data_prep.sources.xdial import XDIAL
 from medal_judges.errors import SourceError, did_you_mean
-from medal_judges.reading.arrow_rows import HUB
+from medal_judges.reading.binary_rows import HUB
 from medal_judges.reading.containers import ENDINGS
 from medal_judges.reading.dialogues import labelled_of, read_labelled
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
@@ -43,8 +43,8 @@ _FILE_SPEC = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DataSpec:
-    """``name[:part][:level][:split]``, the path of a file of chats with an optional ``:split``,
-    ``hf:ID[:config]:split``, or ``-``."""
+    """``name[:part][:level][:split]``, a file with an optional ``:split``, ``-``, or
+    ``hf:ID[:config]:split``."""
 
     name: str
     part: str | None = None
@@ -61,7 +61,7 @@ def parse_spec(text: str) -> DataSpec:
     known = text.partition(":")[0] in SOURCES
     if text == STDIN or text.startswith(HUB) or (not known and Path(text).is_file()):
         return DataSpec(text)
-    file = _FILE_SPEC.fullmatch(text)  # a path may hold colons of its own
+    file = _FILE_SPEC.fullmatch(text)  # a path may contain colons
     if file:
         name, parts = file["file"], []
         words = file["words"].split(":") if file["words"] else []
@@ -76,7 +76,7 @@ def parse_spec(text: str) -> DataSpec:
 
 
 def source_of(text: str) -> str:
-    """The source or the file of a spec, without part, level and split: what its rows share."""
+    """The source or the file of a spec, without part, level and split."""
     if text.startswith(HUB):
         return text.rpartition(":")[0] if text.count(":") > 1 else text
     name, file = text.partition(":")[0], _FILE_SPEC.fullmatch(text)
@@ -88,7 +88,8 @@ def source_of(text: str) -> str:
 def _unknown_word(text: str, word: str, known: list[str]) -> SourceError:
     guess = did_you_mean(word, known)
     return SourceError(
-        f"{text!r}: {word!r} is no part, level or split", hint=f"{guess}known: {', '.join(known)}"
+        f"{text!r}: {word!r} is no part, level or split",
+        hint=f"{guess}known: {', '.join(known)}",
     )
 
 
@@ -121,22 +122,22 @@ def stream_spec(
     reading: ReadingReport | None = None,
     options: ReadOptions = DEFAULT_READING,
 ) -> Iterator[LabelledDialogue]:
-    """The rows of a spec one by one, for what need not hold them; ``options`` are of a file.
+    """Yields the rows of a spec; ``options`` apply to files.
 
-    Raises SourceError that says which file goes where, or that none of its rows has the split or
-    level asked for.
+    Raises SourceError that says where to put a missing file, and if no row has the requested split
+    or level.
     """
     spec = parse_spec(text)
     splits: set[str] = set()
-    kept = False
+    found = False
     for row in _rows(spec, offline, reading, options):
         splits.add(str(row.split))
         if spec.split in (None, row.split) and spec.level in (None, row.level):
-            kept = True
+            found = True
             yield row
-    if splits and not kept:
-        asked = " and ".join(w for w in (spec.level, spec.split) if w)
-        raise SourceError(f"{text!r}: no row is {asked}; splits there: {', '.join(sorted(splits))}")
+    if splits and not found:
+        wanted = " and ".join(w for w in (spec.level, spec.split) if w)
+        raise SourceError(f"{text!r}: no row is {wanted}; its splits: {', '.join(sorted(splits))}")
 
 
 def _rows(
@@ -161,7 +162,7 @@ def _parts(source: Source, spec: DataSpec) -> list[SourceFile]:
         and (not part.splits or spec.split is None or spec.split in part.splits)
     ]
     if spec.part is None and spec.level is None and len({p.level for p in wanted}) > 1:
-        # dialogues and turns are different questions: without a word, the dialogues
+        # a set of dialogues by default, not of dialogues and turns
         wanted = [part for part in wanted if part.level == "dialogue"]
     return wanted
 
@@ -173,9 +174,9 @@ def read_part(
     offline: bool | None = None,
     reading: ReadingReport | None = None,
 ) -> Iterator[LabelledDialogue]:
-    """Rows of one file: the line format in $MEDAL_JUDGES_DATA, else the public file.
+    """Yields the rows of one part, from the line format in $MEDAL_JUDGES_DATA or the public file.
 
-    Raises SourceError when neither is here, or the public file is not the one it should be.
+    Raises SourceError if neither is here, or the public file is not the expected one.
     """
     rows = _file_rows(source, part, offline, reading)
     yield from rows if part.view is None else part.view(rows)
@@ -209,7 +210,7 @@ def _file_rows(
 
 
 def files_of(text: str) -> list[Path]:
-    """The files on this machine that a spec is read from; none for a package or a hub set."""
+    """The local files of a spec; none for a package or a hub set."""
     spec = parse_spec(text)
     if spec.is_file:
         return [] if spec.name == STDIN or spec.name.startswith(HUB) else [Path(spec.name)]
@@ -218,7 +219,7 @@ def files_of(text: str) -> list[Path]:
 
 
 def find_local(part: SourceFile) -> Path | None:
-    """The part's file on this machine, line format first; None where there is none."""
+    """The part's local file, line format first; None if there is none."""
     folder = data_folder()
     candidates = [folder / part.line_file] if folder else []
     if part.public_file:
@@ -227,7 +228,7 @@ def find_local(part: SourceFile) -> Path | None:
 
 
 def sources_here() -> dict[str, bool]:
-    """Every source that is read from files: whether one of them lies on this machine."""
+    """Whether a local file exists, for each source that has files."""
     return {
         name: any(find_local(part) for part in source.parts)
         for name, source in SOURCES.items()

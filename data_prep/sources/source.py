@@ -1,5 +1,4 @@
-"""Source: where a set of labelled dialogues comes from, under which terms, and how it is read; and
-the split of a conversation whose source has none."""
+"""Source: origin, terms and reader of a set of labelled dialogues."""
 
 from __future__ import annotations
 
@@ -20,12 +19,11 @@ View = Callable[[Iterable[LabelledDialogue]], Iterator[LabelledDialogue]]
 class SourceFile:
     """One file of a source.
 
-    ``line_file`` is its name in the line format (found in $MEDAL_JUDGES_DATA); ``line_sha256``
-    that file's checksum where it is known. ``url`` is the public address, ``public_file`` its name
-    in the cache, ``sha256`` its checksum, ``read`` the reader of the public form (None: not
-    readable here, ``why`` says why). ``view`` makes the part's rows from those of its file, where
-    another source shares the file; ``named_only`` parts are read only when a spec names them;
-    ``splits`` are those its rows can have (empty: any).
+    ``line_file`` is its name in the line format in $MEDAL_JUDGES_DATA, ``line_sha256`` its
+    checksum. ``url`` is the public address, ``public_file`` the name in the cache, ``sha256`` its
+    checksum, ``read`` the reader of the public form (None: not readable, ``why`` says why).
+    ``view`` converts the rows of the file. ``named_only`` parts are read only if a spec names
+    them. ``splits`` are the possible splits (empty: any).
     """
 
     name: str
@@ -44,10 +42,9 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A named set. ``package_read`` reads sets that come as an installed package or through
-    ``datasets`` instead of a file; it is given ``offline`` (None: as HF_HUB_OFFLINE says)
-    and where to count rows that are left out.
-    ``labelled_by`` names the model that made the labels; None where people did."""
+    """A named set. ``package_read`` reads a set from an installed package or the Hub; its arguments
+    are ``offline`` (None: as HF_HUB_OFFLINE says) and the report that counts skipped rows.
+    ``labelled_by`` names the model that made the labels; None for people."""
 
     name: str
     title: str
@@ -62,10 +59,7 @@ class Source:
 
 
 def hash_split(key: str, *, seed: int, shares: Sequence[float] = (0.8, 0.1, 0.1)) -> str:
-    """``train``, ``validation`` or ``test`` for ``key``, by a hash of it and ``seed``.
-
-    Depends on the key and the seed only: adding rows or changing their order moves no other row.
-    """
+    """``train``, ``validation`` or ``test`` for ``key``, by a hash of ``key`` and ``seed`` only."""
     digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
     place = int.from_bytes(digest[:8], "big") / 2**64
     if place < shares[0]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from medal_judges.data_prep.sources.public_form import alternating, lines_of, rated
 from medal_judges.data_prep.sources.source import Source, SourceFile
-from medal_judges.data_prep.sources.xdial import read_xdial_turns
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import Scale
 
@@ -23,7 +22,7 @@ _SCALES: dict[str, Scale] = {
 
 
 def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
-    """Rows of UniEval's topical_chat.json; six replies to each context, scores are means."""
+    """Yields the rows of UniEval's topical_chat.json: six replies per context, mean scores."""
     contexts: dict[str, int] = {}
     for number, entry in enumerate(json.loads(path.read_text(encoding="utf-8"))):
         context = contexts.setdefault(entry["source"], len(contexts))
@@ -67,10 +66,7 @@ USR = Source(
             "turn",
             "persona_usr.jsonl.gz",
             "72b7d4ad03a416f96007cc40acebf22d4d5d61e2d64b1474ab1714616576f611",
-            "https://raw.githubusercontent.com/e0397123/xDial-Eval/main/data/turn/persona-usr.csv",
-            "persona-usr.csv",
-            None,
-            read_xdial_turns,
+            why="xDial-Eval's copy states no question that the rating answers",
         ),
     ),
 )

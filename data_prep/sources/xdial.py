@@ -14,7 +14,6 @@ from medal_judges.data_prep.sources.public_form import (
     text_defects,
 )
 from medal_judges.data_prep.sources.source import Source, SourceFile
-from medal_judges.errors import SourceError
 from medal_judges.records.dialogue import Role, Turn
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import Scale
@@ -31,20 +30,19 @@ _LANGUAGES = {
     "ru": "russian",
     "zh": "chinese",
 }
-# ConTurE's empty messages stand as one of these in English, and as its translation elsewhere.
+# ConTurE's empty messages are one of these in English, and its translation elsewhere.
 _EMPTY = ("<EMPTY>", "Chatbot:")
 
 
 def read_xdial_dialogues(
     path: Path, *, set_name: str, scale: Scale, last: Role
 ) -> Iterator[LabelledDialogue]:
-    """Rows of data/dial/*.csv: a column a language, one line a turn, ``ratings`` the English mean.
+    """Yields the rows of data/dial/*.csv by language: one column a language, one line a turn,
+    ``ratings`` the mean rating of the English dialogue.
 
-    Ordered by language, as the line format is. Speakers are inferred: they alternate backwards from
-    ``last``. ``parallel_id`` ties the ten versions of a dialogue together, ``overlaps`` names the
-    row of the original set. A text that stands twice in a translation but not in English is marked
-    ``not_parallel``. Chatbots are not in the file: ``models`` is empty. For ConTurE ``group`` is
-    the ConTurE id, as in that set's public file.
+    Speakers alternate and end with ``last``. ``parallel_id`` is shared by the ten versions of a
+    dialogue, ``overlaps`` is the id in the original set. A translation that repeats although the
+    English texts differ is marked ``not_parallel``. The file names no chatbots.
     """
     rows = read_csv(path)
     for lang in _LANGUAGES:
@@ -74,37 +72,11 @@ def read_xdial_dialogues(
 
 
 def _lines(row: dict[str, str], lang: str) -> list[str]:
-    """The turns' texts in one language, empty wherever English has the mark of an empty message."""
+    """The turns' texts in one language; "" if the English text marks an empty message."""
     lines, english = (lines_of(row[f"{_LANGUAGES[code]}_dial"]) for code in (lang, "en"))
-    if len(lines) != len(english):  # not line by line: only what is marked here can be known
+    if len(lines) != len(english):  # not line by line: check the translation itself
         english = lines
     return ["" if mark in _EMPTY else line for line, mark in zip(lines, english, strict=True)]
-
-
-def read_xdial_turns(path: Path) -> Iterator[LabelledDialogue]:
-    """English rows of data/turn/*.csv: columns ``english_ctx``, ``english_res`` and ``ratings``.
-
-    Written from the project's description and tested on a fixture of that form; the file itself was
-    not at hand. The source does not say which question the rating answers.
-    """
-    rows = read_csv(path)
-    needed = {"english_ctx", "english_res", "ratings"}
-    if rows and (missing := needed - set(rows[0])):
-        raise SourceError(f"{path}: no column {sorted(missing)}; there are {sorted(rows[0])}")
-    contexts: dict[str, int] = {}
-    for number, row in enumerate(rows):
-        context = contexts.setdefault(row["english_ctx"], len(contexts))
-        yield rated(
-            f"persona_usr-{number:04d}",
-            alternating([*lines_of(row["english_ctx"]), row["english_res"]], "assistant"),
-            {"rating": [float(row["ratings"])]},
-            {"rating": (1.0, 3.0)},
-            source="persona_usr",
-            group=f"persona_usr-ctx-{context:04d}",
-            level="turn",
-            split="test",
-            aggregated=True,
-        )
 
 
 _BASE = "https://raw.githubusercontent.com/e0397123/xDial-Eval/main/data/dial"

@@ -12,7 +12,7 @@ from medal_judges.eval.agreement.agreement import ALL, Agreement
 from medal_judges.eval.metaeval.rater_model import POSITIONS
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.numbers import interval, label, number
-from medal_judges.report.page import Section, counted, facts_section, render_page
+from medal_judges.report.page import Section, counted, facts_section, write_page
 from medal_judges.report.table import Cell, Heat, Row, Table, write_csv
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
@@ -103,10 +103,6 @@ def write_agreement(
         at = {(one.lang, one.dimension): figure(one).value for one in agreements}
         rows = ((lang, *(at[lang, name] for name in names)) for lang in _langs(agreements))
         write_csv(folder / f"{file}.csv", ("lang", *names), rows)
-    return atomic_write(folder / "agreement.html", _page(heading, agreements, facts))
-
-
-def _page(heading: str, agreements: Sequence[Agreement], facts: Sequence[tuple[str, str]]) -> str:
     langs = [lang for lang in _langs(agreements) if lang != ALL]
     subtitle = counted([(len(_dimensions(agreements)), "dimension"), (len(langs), "language")])
     mixed = any(one.columns == POSITIONS for one in agreements)
@@ -123,7 +119,8 @@ def _page(heading: str, agreements: Sequence[Agreement], facts: Sequence[tuple[s
     sections.append(Section("ceilings", "Human ceilings", _ceiling_tables(agreements), _CEILING))
     if each := _annotator_tables(agreements):
         sections.append(Section("annotators", "Annotators", each, _ANNOTATORS))
-    return render_page(heading, subtitle, [*sections, facts_section(facts)])
+    sections.append(facts_section(facts))
+    return write_page(folder / "agreement.html", heading, subtitle, sections)
 
 
 def _dimensions(agreements: Sequence[Agreement]) -> list[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from medal_judges.config import build_config, load_config
-from medal_judges.errors import ConfigError, MissingExtraError, did_you_mean
+from medal_judges.errors import ConfigError, did_you_mean
 from medal_judges.eval.benchmark.compute import compute, made_facts, write_results
 from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.benchmark.runner import BenchmarkRun, judge_all, prepare
@@ -17,7 +16,6 @@ from medal_judges.shipped import boxed_folder, judge_file, judge_names
 from medal_judges.storage.files import only_run_in
 
 DEFAULT = "configs/benchmark/human.yaml"
-logger = logging.getLogger(__name__)
 
 
 def benchmark(
@@ -77,10 +75,7 @@ def run_benchmark(
             judge_all(run, lambda judge, name, n: bar.advance(n, what=f"{judge} on {name}"))
     figures = compute(run, made_facts(_command(config, overrides, judges)))
     write_results(figures, settings.output_dir / "results.json")
-    try:
-        write_report(figures, settings.output_dir)
-    except MissingExtraError as error:  # the page itself is written by then
-        logger.warning("no PNG figures: %s", error)
+    write_report(figures, settings.output_dir)
     return run, figures
 
 

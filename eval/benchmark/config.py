@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config
 from medal_judges.models.llm.settings import LLMConfig
-from medal_judges.reading.config import ChatFileConfig
+from medal_judges.reading.options import ChatFileConfig
 from medal_judges.records.rating import Scale
 from medal_judges.stats.weights import Weights
 

@@ -23,15 +23,15 @@ from medal_judges.eval.benchmark.config import (
 from medal_judges.eval.benchmark.published import check_published
 from medal_judges.eval.benchmark.sets import BenchmarkSet, load_injected, load_set
 from medal_judges.inference.judge_choice import choose_judge
-from medal_judges.inference.parallel.opening import opened
 from medal_judges.inference.predictions import judge_once
-from medal_judges.inference.progress import kept_answers
+from medal_judges.inference.progress import cached_answers
+from medal_judges.inference.ray_judge import opened
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.models.base.judge import Judge
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.rating import Scale
 from medal_judges.stats.weights import weighting_note
-from medal_judges.storage.judgement_files import read_judgements
+from medal_judges.storage.judgements import read_judgements
 
 # judge, set, rows done since the last call
 Progress = Callable[[str, str, int], None]
@@ -176,7 +176,7 @@ def _judge_sets(run: BenchmarkRun, config: JudgeConfig, progress: Progress | Non
     with opened(choice, workers, run.config.device) as judge:
         for name, (data, names) in _asked(run, config.dimensions).items():
             _judge(run, config, judge, name, data, names, progress)
-    if line := kept_answers([judge]):
+    if line := cached_answers([judge]):
         run.kept.append(f"{config.name}: {line}")
 
 
@@ -243,8 +243,8 @@ def _judge(
         return
     folder = run.config.output_dir / "predictions" / file_name(config.name)
     options = ScoreOptions(
-        data.level,
-        dimensions,
+        level=data.level,
+        dimensions=dimensions,
         retry_failed=run.retry_failed,
         overwrite=run.no_cache and choose_judge(config.path).speaks,
     )

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from medal_judges.eval.comparison.results import ALL, ComparedOn, PairResult, SystemComparison
 from medal_judges.report.console import print_tables, wide_console
 from medal_judges.report.figure import Figure, Range, padded
+from medal_judges.report.figure_files import write_figures
 from medal_judges.report.page import (
     Block,
     Facts,
@@ -20,7 +21,6 @@ from medal_judges.report.page import (
     facts_section,
     render_page,
 )
-from medal_judges.report.png import write_png
 from medal_judges.report.table import Cell, IntervalBar, PValue, Row, Table, slug, write_csv
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.systems import SystemDifference
@@ -102,7 +102,7 @@ def write_comparison(found: SystemComparison, folder: Path, title: str = "") -> 
     count = len(found.systems)
     named = " · ".join(found.systems) if count <= _NAMED else f"{count} systems"
     path = atomic_write(folder / "compare.html", render(found, title or f"Compared: {named}"))
-    write_png(figures(found), folder / "figures")
+    write_figures(figures(found), folder / "figures")
     return path
 
 

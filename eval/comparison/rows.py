@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.errors import MedalError
-from medal_judges.inference.kept import kept_of
+from medal_judges.inference.metadata import metadata_of
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions, score_to_file
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import read_dialogues
@@ -20,7 +20,7 @@ from medal_judges.records.signature import Signature
 from medal_judges.report.table import unique_slugs
 from medal_judges.shipped import BOXED
 from medal_judges.storage.files import only_run
-from medal_judges.storage.judgement_files import holds_judgements, read_judgements
+from medal_judges.storage.judgements import holds_judgements, read_judgements
 
 # What ``by``, ``context`` and ``cluster`` may name beside the columns that a row keeps.
 CHATBOT, LANG = "chatbot", "lang"
@@ -57,7 +57,7 @@ class ScoredDialogue:
             return self.lang
         value = self.fields.get(name)
         if value in (None, "") and self.dialogue is not None:
-            value = kept_of(self.dialogue, [name])[name]
+            value = metadata_of(self.dialogue, [name])[name]
         return None if value is None or value == "" else _text(value)
 
 
@@ -127,7 +127,7 @@ def read_systems(
     for source, slug in zip(sources, slugs, strict=True):
         known = texts
         if holds_judgements(source.path):
-            judgements = list(read_judgements(source.path, partial=True))
+            judgements = list(read_judgements(source.path))
         else:
             judge = judge or Judge.from_pretrained(BOXED)
             dialogues = list(read(source.path))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from medal_judges.eval.metaeval.cascade import COSTS
 from medal_judges.eval.metaeval.results import CascadeCurve, Disagreement, ResultRow
 from medal_judges.eval.metaeval.system_level import SystemAgreement
 from medal_judges.eval.page.arrangement import Arrangement, primary_metric
 from medal_judges.eval.page.plots import bins
-from medal_judges.report.table import unique_slugs, write_csv
+from medal_judges.report.page import Sheet
+from medal_judges.report.table import Table, unique_slugs
 from medal_judges.stats.estimate import Estimate
 
 Line = Sequence[object]
@@ -26,8 +26,8 @@ _RANKED = ("id", "human", "score", "human_rank", "score_rank")
 _DISAGREEMENT = ("judge", "set", "dimension", *_RANKED, *_TURN)
 
 
-def write_tables(view: Arrangement, folder: Path) -> list[Path]:
-    """Write every table; paths in the order written. Undefined is an empty cell with a reason.
+def sheets(view: Arrangement) -> dict[str, Table | Sheet]:
+    """Every table by file name. Undefined is an empty cell with a reason.
 
     Rows under the coverage floor keep their figures here, marked in ``under_floor``.
     """
@@ -65,13 +65,10 @@ def write_tables(view: Arrangement, folder: Path) -> list[Path]:
         ("signatures", (*_ROW, "signature"), ((*_at(row), row.signature) for row in rows)),
         ("facts", ("fact", "value"), view.benchmark.facts),
     ]
-    written = [write_csv(folder / f"{name}.csv", head, lines) for name, head, lines in tables]
     further = view.benchmark.tables
-    names = unique_slugs([table.title for table in further])
-    return written + [
-        table.write_csv(folder / f"table-{name}.csv")
-        for name, table in zip(names, further, strict=True)
-    ]
+    names = [f"table-{slug}" for slug in unique_slugs([table.title for table in further])]
+    found: dict[str, Table | Sheet] = {name: (head, lines) for name, head, lines in tables}
+    return found | dict(zip(names, further, strict=True))
 
 
 def _at(row: ResultRow) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from medal_judges.eval.metaeval.results import Disagreement
 from medal_judges.eval.page.arrangement import Arrangement, Benchmark
-from medal_judges.eval.page.csv_tables import write_tables
+from medal_judges.eval.page.csv_tables import sheets
 from medal_judges.eval.page.leaderboard import (
     dimension_map,
     dimension_table,
@@ -35,31 +35,19 @@ from medal_judges.report.page import (
     counted,
     facts_section,
     fragment,
-    render_page,
+    write_page,
 )
-from medal_judges.report.png import write_png
 from medal_judges.report.svg import rank_svg
-from medal_judges.storage.files import atomic_write
 
 _LONG = 40  # rows from which on a further table is folded
 
 
 def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
-    """Write report.html, tables/*.csv and figures/*.png under ``output_dir``; path of the page.
+    """Writes report.html, tables/*.csv and figures/* under ``output_dir``; returns the page's path.
 
-    The page asks nothing of the network and is the same bytes for the same benchmark. Raises
-    MedalError for rows that cannot stand in one table, and MissingExtraError (after page and
-    CSV are written) when matplotlib is not there for the PNG figures.
+    The same benchmark gives the same bytes. Raises MedalError for rows that do not fit one table.
     """
     view = Arrangement(benchmark)
-    path = atomic_write(output_dir / "report.html", render(view))
-    write_tables(view, output_dir / "tables")
-    write_png(_figures(view), output_dir / "figures")
-    return path
-
-
-def render(view: Arrangement) -> str:
-    """The whole page as text."""
     sections = (
         leaderboard(view),
         systems(view.benchmark.systems),
@@ -81,7 +69,16 @@ def render(view: Arrangement) -> str:
         (len({point.lang for row in rows for point in row.points}), "language"),
     ]
     subtitle = counted((n, name) for n, name in counts if n)
-    return render_page(view.benchmark.title, subtitle, sections, _signatures(view), __package__)
+    return write_page(
+        output_dir / "report.html",
+        view.benchmark.title,
+        subtitle,
+        sections,
+        foot=_signatures(view),
+        leads=__package__,
+        tables=sheets(view),
+        figures=_figures(view),
+    )
 
 
 def _further_tables(view: Arrangement) -> Section:
@@ -115,7 +112,7 @@ def _signatures(view: Arrangement) -> Section:
     return Section("signatures", "Signatures", blocks)
 
 
-def _figures(view: Arrangement) -> dict[str, Figure]:
+def _figures(view: Arrangement) -> dict[str, Figure | None]:
     """The figures of the page by file name."""
     figures: dict[str, Figure | None] = {"cascades": cascade_figure(view.benchmark.cascades)}
     for key in view.sets:
@@ -128,7 +125,7 @@ def _figures(view: Arrangement) -> dict[str, Figure]:
         if heat_map is not None:
             figures[f"heatmap-{slug}"] = Figure(heat_map.title, [heat_map])
         figures[f"calibration-{slug}"] = calibration_figure(view, key)
-    return {name: figure for name, figure in figures.items() if figure is not None}
+    return figures
 
 
 def disagreements(view: Arrangement) -> Section:

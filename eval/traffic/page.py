@@ -8,7 +8,6 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from medal_judges.errors import MissingExtraError
 from medal_judges.eval.traffic.conversations import (
     LONGEST,
     Conversation,
@@ -34,6 +33,7 @@ from medal_judges.eval.traffic.times import moment_text
 from medal_judges.eval.traffic.traffic import THRESHOLD, Traffic
 from medal_judges.report.chat import TURN_KEY, account, chat_html
 from medal_judges.report.figure import Figure
+from medal_judges.report.figure_files import write_figures
 from medal_judges.report.numbers import interval, number, percent, percent_interval
 from medal_judges.report.page import (
     Block,
@@ -44,7 +44,6 @@ from medal_judges.report.page import (
     fragment,
     render_page,
 )
-from medal_judges.report.png import write_png
 from medal_judges.report.table import Table, unique_slugs
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
@@ -77,10 +76,7 @@ def write_traffic_report(report: TrafficReport, folder: Path) -> tuple[Path, str
     why there are no figures where matplotlib is not installed."""
     path = atomic_write(folder / "report.html", render(report))
     write_tables(report.traffic, report.figures, report.selection, report.found, folder / "tables")
-    try:
-        write_png(_figures(report), folder / "figures")
-    except MissingExtraError as error:  # a gate in CI wants its verdict, not a picture
-        return path, f"no PNG figures: {error.message}; {error.hint}"
+    write_figures(_figures(report), folder / "figures")
     return path, ""
 
 
@@ -106,8 +102,8 @@ def render(report: TrafficReport) -> str:
     if lang is not None:
         counts.append((len(lang.names), "language"))
     return render_page(
-        report.title, counted(counts), sections, _signatures(traffic), _PACKAGE,
-        ("conversations.js",),
+        report.title, counted(counts), sections, foot=_signatures(traffic), leads=_PACKAGE,
+        scripts=("conversations.js",),
     )  # fmt: skip
 
 

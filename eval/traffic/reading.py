@@ -16,7 +16,7 @@ from medal_judges.errors import ConfigError, DataError, did_you_mean
 from medal_judges.eval.traffic.scales import scales_of
 from medal_judges.eval.traffic.times import TimeColumn, seconds
 from medal_judges.eval.traffic.traffic import Codes, TextColumn, Traffic
-from medal_judges.inference.kept import kept_of
+from medal_judges.inference.metadata import metadata_of
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
@@ -184,7 +184,7 @@ class _Reader:
         self.sizes["characters"][rows] = sum(len(turn.content) for turn in dialogue.turns)
         over = self.options.over
         wanted = [*self.columns, *([over.column] if over is not None else [])]
-        values = kept_of(dialogue, wanted)
+        values = metadata_of(dialogue, wanted)
         moment = None if over is None else self._time(values[over.column])
         codes = {name: column.code(values[name]) for name, column in self.columns.items()}
         for row in rows:

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from medal_judges.config import Config, build_config, read_yaml
-from medal_judges.data_prep.perturbation.material import LANGUAGES
+from medal_judges.data_prep.perturbation.edit import LANGUAGES
 from medal_judges.eval.trial.results import Verdict
 from medal_judges.stats.estimate import Estimate
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from medal_judges.config import config_text, parse_yaml
-from medal_judges.data_prep.perturbation.material import Donors, stable_hash
+from medal_judges.data_prep.perturbation.edit import Donors, stable_hash
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError, MissingExtraError, SourceError
 from medal_judges.eval.trial.config import TrialConfig

@@ -14,18 +14,18 @@ from functools import partial
 
 import numpy as np
 
-from medal_judges.data_prep.perturbation import surface
-from medal_judges.data_prep.perturbation.injection import ISSUES, STRENGTHS
-from medal_judges.data_prep.perturbation.material import LANGUAGES, Donors
-from medal_judges.data_prep.perturbation.placement import (
+from medal_judges.data_prep.perturbation import versions as surface
+from medal_judges.data_prep.perturbation.edit import LANGUAGES, Donors
+from medal_judges.data_prep.perturbation.injection import (
+    ISSUES,
+    STRENGTHS,
     chained,
     injected,
     injected_at,
     several,
     third,
 )
-from medal_judges.data_prep.perturbation.surface import Versions
-from medal_judges.data_prep.perturbation.text_insertion import text_insertions
+from medal_judges.data_prep.perturbation.versions import Versions, text_insertions
 from medal_judges.errors import ConfigError
 from medal_judges.eval.trial.results import Direction, Group
 from medal_judges.records.dialogue import Dialogue

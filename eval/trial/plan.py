@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from medal_judges.data_prep.perturbation.material import stable_hash
+from medal_judges.data_prep.perturbation.edit import stable_hash
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.dialogues import TrialData
 from medal_judges.eval.trial.edits import Edit, chosen_edits, issue_edits, surface_edits, text_edits

@@ -29,7 +29,7 @@ from medal_judges.report.page import (
     counted,
     facts_section,
     fragment,
-    render_page,
+    write_page,
 )
 from medal_judges.report.table import Table
 from medal_judges.stats.intervals import METHOD
@@ -48,7 +48,7 @@ def write_trial(trial: Trial, out: Path) -> Path:
         "bounds": {name: bound.model_dump() for name, bound in trial.bounds.items()},
     }
     atomic_write(out / TRIAL_NAME, _json(record))
-    return atomic_write(out / PAGE_NAME, render(trial))
+    return _write_page(trial, out / PAGE_NAME)
 
 
 def write_result(result: TrialResult, path: Path) -> Path:
@@ -60,8 +60,7 @@ def _json(record: object) -> str:
     return json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
-def render(trial: Trial) -> str:
-    """The whole page as text."""
+def _write_page(trial: Trial, path: Path) -> Path:
     results = trial.results
     title = f"Trial: {', '.join(result.judge for result in results)}"
     first = results[0]
@@ -82,7 +81,8 @@ def render(trial: Trial) -> str:
         Section("bounds", "Bounds", [bounds_table(trial.bounds)]),
         facts_section(_facts(trial)),
     ]
-    return render_page(title, counted(counts), sections, _signatures(results), __package__)
+    foot = _signatures(results)
+    return write_page(path, title, counted(counts), sections, foot=foot, leads=__package__)
 
 
 def _worst(trial: Trial) -> list[Block]:

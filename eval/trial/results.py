@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from medal_judges.errors import DataError, RecordError
-from medal_judges.records.fields import parse_record
+from medal_judges.records.validation import parse
 from medal_judges.stats.estimate import Estimate
 
 TRIAL_NAME = "trial.json"
@@ -91,7 +91,7 @@ class TrialResult:
 
 def parse_trial(record: object) -> TrialResult:
     """A TrialResult of its JSON object. Raises RecordError that names the field."""
-    return parse_record(TrialResult, "", record)
+    return parse(TrialResult, record)
 
 
 def read_trial(path: Path) -> TrialResult:

@@ -114,7 +114,8 @@ class TrialRunner:
         level: ScoreLevel = "dialogue",
     ) -> ById:
         return {j.id: j for j in self._judged(judge, dialogues, place, ScoreOptions(
-            level, dimensions, token_budget, "allow"
+            level=level, dimensions=tuple(dimensions or ()), token_budget=token_budget,
+            unknown_language="allow",
         ))}  # fmt: skip
 
     def _judged(
@@ -132,7 +133,7 @@ class TrialRunner:
             return
         dialogues = [self.plan.dialogues[id] for id in ids]
         place = folder / "turns.jsonl"
-        options = ScoreOptions("turn", unknown_language="allow")
+        options = ScoreOptions(level="turn", unknown_language="allow")
         judged = self._judged(judge, dialogues, place, options)
         done.turns = {(j.id, j.turn): j for j in judged if j.turn is not None}
 

@@ -15,9 +15,10 @@ from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.inference.serving.limits import RefusedError, ServeLimits
 from medal_judges.models.base.judge import ScoreLevel
 from medal_judges.models.base.judged_languages import POLICIES
+from medal_judges.reading.messages import read_messages
 from medal_judges.records.dialogue import Dialogue, parse_dialogue, parse_id
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.fields import mapping, optional_text
+from medal_judges.records.validation import mapping, optional_text
 from medal_judges.storage.jsonl import parse_line
 
 OPTIONS = ("level", "dimensions", "unknown_language")
@@ -134,7 +135,7 @@ def parse_row(row: object) -> Dialogue:
     messages = row["messages"]
     if not isinstance(messages, list) or not messages:
         raise RecordError("messages", "a non-empty list of {role, content}", messages)
-    return Dialogue.from_messages(
+    return read_messages(
         messages,
         id=None if row.get("id") is None else parse_id(row["id"]),
         lang=row.get("lang"),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from medal_judges.inference.scoring import score_file as score_file
     from medal_judges.models.base.judge import Judge as Judge
     from medal_judges.reading.dialogues import read_dialogues as read_dialogues
+    from medal_judges.reading.messages import read_messages as read_messages
     from medal_judges.records.dialogue import Dialogue as Dialogue
     from medal_judges.records.dialogue import Turn as Turn
     from medal_judges.records.dimension import Dimension as Dimension
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
     from medal_judges.records.labelled import LabelledDialogue as LabelledDialogue
     from medal_judges.records.rating import Rating as Rating
     from medal_judges.records.signature import Signature as Signature
-    from medal_judges.storage.judgement_files import Judgements as Judgements
-    from medal_judges.storage.judgement_files import read_judgements as read_judgements
+    from medal_judges.storage.judgements import read_frame as read_frame
+    from medal_judges.storage.judgements import read_judgements as read_judgements
+    from medal_judges.storage.judgements import to_frame as to_frame
+    from medal_judges.storage.judgements import write_judgements as write_judgements
     from medal_judges.training.run import train as train
 
 _MODULES = {
@@ -48,11 +51,12 @@ _MODULES = {
     "eval.comparison.compare": ["CompareOptions", "compare"],
     "inference.scoring": ["ScoreOptions", "score_file"],
     "records.judgement": ["Judgement"],
-    "storage.judgement_files": ["Judgements", "read_judgements"],
+    "storage.judgements": ["read_frame", "read_judgements", "to_frame", "write_judgements"],
     "records.labelled": ["LabelledDialogue"],
     "models.base.judge": ["Judge"],
     "records.rating": ["Rating"],
     "reading.dialogues": ["read_dialogues"],
+    "reading.messages": ["read_messages"],
     "records.signature": ["Signature"],
     "training.run": ["train"],
 }

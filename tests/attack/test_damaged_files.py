@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.errors import DataError
 from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.reading.messages import read_messages
 from medal_judges.reading.report import ReadingReport
-from medal_judges.records.dialogue import Dialogue
 from medal_judges.storage import jsonl
-from medal_judges.storage.judgement_files import holds_judgements
+from medal_judges.storage.judgements import holds_judgements
 
 LINE = {
     "id": "d",
@@ -101,7 +101,7 @@ def test_nesting_where_json_stands_in_json(tmp_path: Path, packed: bool) -> None
         {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": deep}}]},
         {"role": "assistant", "content": "hello"},
     ]
-    assert Dialogue.from_messages(said).turns[-1].content == "hello"
+    assert read_messages(said).turns[-1].content == "hello"
     path = tmp_path / ("a.jsonl.gz" if packed else "a.jsonl")
     path.write_bytes(gzip.compress(deep.encode()) if packed else deep.encode())
     assert holds_judgements(path) is False

@@ -90,7 +90,7 @@ def test_show_says_whether_the_file_is_the_known_one(
     )
     monkeypatch.setenv("MEDAL_JUDGES_DATA", str(tmp_path))
     output = medal("show", "fed:dialogue").output
-    assert "fed_dialogue.jsonl.gz (NOT the file this version knows)" in output
+    assert "fed_dialogue.jsonl.gz (NOT the expected file: other checksum)" in output
     assert "not on this machine" in output  # the turns
     assert "mine und" in output
 
@@ -114,7 +114,7 @@ def test_audit_names_the_bad_line_or_lists_what_it_left_out(file: Path) -> None:
     assert f"{file}:4: field '(line)': expected valid JSON" in result.output
     for finding in ("empty turn", "no assistant turn", "ends on a user turn", "no label"):
         assert finding in result.output
-    assert "cannot tell" in result.output
+    assert "unknown" in result.output
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_audit_names_the_bad_line_or_lists_what_it_left_out(file: Path) -> None:
         (["show", "fedd"], "did you mean 'fed'?"),
         (["show", "fed", "--offline"], "put fed_dialogue.jsonl.gz"),
         (["show", "nothing.jsonl"], "no such file"),
-        (["fetch", "fed"], "the network is not to be used"),
-        (["fetch", "fed:turn", "--offline"], "the network is not to be used"),
+        (["fetch", "fed"], "the network is disabled"),
+        (["fetch", "fed:turn", "--offline"], "the network is disabled"),
         (["fetch", "abceval"], "pickled"),
         (["fetch", "chitchat"], "pip install chitchat-dataset"),
         (["fetch", "x.jsonl"], "nothing to fetch"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from pathlib import Path
@@ -14,13 +13,11 @@ from medal_judges.data_prep.sources.dstc12 import (
     TRAIN_SCALES,
     halve,
     nearest_whole,
-    read_dstc12_test,
-    read_dstc12_train,
     to_dstc12,
 )
 from medal_judges.data_prep.sources.leaks import check_leaks
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.errors import DataError, SourceError
+from medal_judges.errors import SourceError
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.labelled import LabelledDialogue
@@ -93,51 +90,6 @@ def test_the_group_is_the_unit_of_the_halves() -> None:
     twins = [row("a", {"overall": (1.0,)}, 0), row("b", {"overall": (1.0,)}, 0)]
     twins = [LabelledDialogue(r.dialogue, r.labels, r.scales, group="same") for r in twins]
     assert len({r.split for r in halve(twins)}) == 1
-
-
-def record(**scores: object) -> dict[str, object]:
-    turns = [{"speaker": "Human", "text": " Hi "}, {"speaker": "Machine", "text": "Hello!"}]
-    return {"dialogue_id": 7, "turns": turns, "annotations": scores}
-
-
-def test_the_track_s_file(tmp_path: Path) -> None:
-    file = tmp_path / "dstc12_train.json"
-    file.write_text(json.dumps([record(Empathy=12, Curiosity=88, Overall=None),
-                                record(**{"Non-Repetition": 7, "Trust": ""})]))  # fmt: skip
-    first, second = read_dstc12_train(file)
-    assert first.dialogue.turns == (Turn("user", "Hi"), Turn("assistant", "Hello!"))
-    assert first.labels == {"empathy": (12,), "curiosity": (88,)}
-    assert first.scales == {"empathy": (1, 12), "curiosity": (0, 100)}
-    assert second.labels == {"nonrepetition": (7,)}
-    assert {first.split, second.split} == {"train", "validation"}
-
-
-def test_the_test_file_has_other_scales_and_says_so(tmp_path: Path) -> None:
-    file = tmp_path / "dstc12_test.json"
-    file.write_text("\n".join(json.dumps(record(Curiosity=v)) for v in (9, 88)))
-    with pytest.raises(DataError, match=r"test.json:2: field 'Curiosity': .* from 1 to 10, got 88"):
-        list(read_dstc12_test(file))
-    file.write_text(json.dumps(record(Curiosity=9)))
-    (one,) = read_dstc12_test(file)
-    assert one.split == "test" and one.scales == {"curiosity": (1, 10)}
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"turns": []}, "dialogue or dialog or turns"),
-        ({"turns": [{"speaker": "Eve", "text": "x"}]}, "'Eve'"),
-        ({"annotations": {}}, "empathy"),
-        ({"annotations": {"Skill": "high"}}, "'Skill'"),
-    ],
-)
-def test_a_record_that_is_not_one_is_named(
-    change: dict[str, object], told: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "f.json"
-    file.write_text(json.dumps([record(Skill=3) | change]))
-    with pytest.raises(DataError, match=told):
-        list(read_dstc12_test(file))
 
 
 def test_where_the_official_files_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_an_address_with_a_space(server: Server) -> None:
 
 @pytest.mark.parametrize(
     ("path", "problem"),
-    [("half", "broke off"), ("none", "404"), ("whole", "SHA-256 is .*, expected 0000")],
+    [("half", "is incomplete"), ("none", "404"), ("whole", "SHA-256 is .*, expected 0000")],
 )
 def test_a_failed_fetch_leaves_nothing(
     path: str, problem: str, server: Server, tmp_path: Path
@@ -151,7 +151,7 @@ def test_a_wrong_file_put_there_by_hand_is_refused_and_kept(server: Server, tmp_
     target = tmp_path / "cache" / "p.json"
     target.parent.mkdir()
     target.write_text("[]")
-    with pytest.raises(SourceError, match=r"p\.json: SHA-256 is .*another version"):
+    with pytest.raises(SourceError, match=r"p\.json: SHA-256 is .*another file or version"):
         raise_flat(part(server))
     assert target.read_text() == "[]" and server.hits == []
 

@@ -11,16 +11,17 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.data_prep.corpus_stats.lemmas import unit_of
+from medal_judges.data_prep.corpus_stats.tokens import unit_of
 from medal_judges.data_prep.curation.foreign import load_foreign
 from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.medal import medal_rows
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import DataError, RecordError
 from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.reading.released import line_of_released
 from medal_judges.reading.report import ReadingReport
 from medal_judges.records.dialogue import parse_dialogue
-from medal_judges.records.labelled import parse_labelled
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.languages import language_code
 
 from .medal_release import CHATBOT, USER, WORDS, released_row
@@ -56,6 +57,10 @@ def test_released_rows_in_six_languages_saved_to_disk(tmp_path: Path) -> None:
     assert parse_labelled(rows[0].to_record()) == rows[0]  # and it is a line from then on
 
 
+def labelled_of_released(row: dict[str, Any]) -> LabelledDialogue:
+    return parse_labelled(line_of_released(row))
+
+
 def test_chinese_is_counted_in_characters_and_kept_by_the_foreign_language_filter() -> None:
     comment = {"uninterpretable": {"label": 1, "comment": "The answer is in Chinese as asked."}}
     (row,) = medal_rows([released_row("zh", labels=comment)])
@@ -85,18 +90,20 @@ def test_the_same_row_in_a_file_for_every_command(tmp_path: Path) -> None:
     [(3, True, "user or rejected"), (10, False, "cap"), (4, False, "open")],
 )
 def test_the_flag_says_no_more_than_it_knows(turns: int, flag: bool, said: str) -> None:
-    row = parse_labelled(released_row("en", turns=turns, ended=flag))
+    row = labelled_of_released(released_row("en", turns=turns, ended=flag))
     assert row.extra["ended"] == said
 
 
 def test_missing_names_and_one_turn_rows() -> None:
-    assert parse_dialogue(released_row("en", models=[USER, None, ""])).models == {"user": USER}
-    assert parse_dialogue(released_row("en", models=[None] * 3)).models == {}
-    one = parse_labelled(released_row("pt", turns=1))
+    assert parse_dialogue(line_of_released(released_row("en", models=[USER, None, ""]))).models == {
+        "user": USER
+    }
+    assert parse_dialogue(line_of_released(released_row("en", models=[None] * 3))).models == {}
+    one = labelled_of_released(released_row("pt", turns=1))
     assert one.dialogue.models == {"user": USER} and one.dialogue.assistant_turns == ()
     assert "no assistant turn" in audit([one]).problems
     no_models = {k: v for k, v in released_row("zh", 4).items() if k != "models"}
-    row = parse_labelled(no_models)
+    row = labelled_of_released(no_models)
     assert (row.dialogue.lang, row.group, row.dialogue.models) == ("zh", "medal-4", {})
 
 
@@ -116,7 +123,7 @@ def test_missing_names_and_one_turn_rows() -> None:
 def test_a_damaged_row_is_told_by_its_field(fields: dict[str, Any], problem: str) -> None:
     bad = released_row("en") | fields
     with pytest.raises(RecordError, match=problem):
-        parse_dialogue(bad)
+        parse_dialogue(line_of_released(bad))
     with pytest.raises(DataError, match=f"Johndfm/medal:2: field '{problem}"):
         list(medal_rows([released_row("en"), bad]))
     reading = ReadingReport()

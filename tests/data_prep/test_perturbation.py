@@ -13,21 +13,21 @@ import typer
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
-from medal_judges.cli import data_plant
-from medal_judges.data_prep.perturbation.edit import CannotInject
+from medal_judges.cli.data import plant
+from medal_judges.data_prep.perturbation.edit import (
+    LANGUAGES,
+    SPLITS,
+    CannotInject,
+    Donors,
+    entries,
+    variants,
+)
 from medal_judges.data_prep.perturbation.injection import (
     ISSUES,
     STRENGTHS,
     InjectionCounts,
     inject,
     injected_set,
-)
-from medal_judges.data_prep.perturbation.material import (
-    LANGUAGES,
-    SPLITS,
-    Donors,
-    entries,
-    variants,
 )
 from medal_judges.errors import ConfigError
 from medal_judges.reading.dialogues import read_labelled
@@ -352,7 +352,7 @@ def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
         "4",
     ]
     app = typer.Typer()
-    app.command()(data_plant.plant)
+    app.command()(plant)
     done = CliRunner().invoke(app, [str(source), "--out", str(out), *options])
     assert done.exit_code == 0 and "20 dialogues written" in done.output, done.output
     written = list(read_labelled(out))

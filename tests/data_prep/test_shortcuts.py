@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from medal_judges.data_prep.perturbation.edit import word_pairs
+from medal_judges.data_prep.perturbation.edit import LANGUAGES, entries, word_pairs
 from medal_judges.data_prep.perturbation.injection import ISSUES, injected_set
-from medal_judges.data_prep.perturbation.material import LANGUAGES, entries
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue
 

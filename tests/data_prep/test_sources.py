@@ -16,7 +16,7 @@ from medal_judges.data_prep.sources.cache import sha256
 from medal_judges.data_prep.sources.chitchat import read_chitchat
 from medal_judges.data_prep.sources.dstc9 import read_dstc9
 from medal_judges.data_prep.sources.registry import SOURCES, load_spec
-from medal_judges.data_prep.sources.xdial import read_xdial_dialogues, read_xdial_turns
+from medal_judges.data_prep.sources.xdial import read_xdial_dialogues
 from medal_judges.errors import SourceError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -140,23 +140,6 @@ def write_csv(path: Path, rows: list[dict[str, object]]) -> Path:
     return path
 
 
-def test_persona_form(tmp_path: Path) -> None:
-    rows: list[dict[str, object]] = [
-        {"english_ctx": "\nhello\nhi , any pets ?", "english_res": res, "ratings": score}
-        for res, score in (("two cats .", 3), ("i like rain .", 5 / 3))
-    ]
-    rows.append({"english_ctx": "good morning", "english_res": "morning", "ratings": 2})
-    path = write_csv(tmp_path / "persona-usr.csv", rows)
-    one, two, three = read_xdial_turns(path)
-    assert [r.id for r in (one, two, three)] == [f"persona_usr-{n:04d}" for n in range(3)]
-    assert one.group == two.group == "persona_usr-ctx-0000" != three.group
-    assert [t.role for t in one.dialogue.turns] == ["assistant", "user", "assistant"]
-    assert one.dialogue.turns[-1].content == "two cats ." and one.turn == 2
-    assert two.labels == {"rating": (5 / 3,)} and two.scales == {"rating": (1.0, 3.0)}
-    with pytest.raises(SourceError, match=r"no column \['english_ctx'\]; there are \['context'"):
-        list(read_xdial_turns(write_csv(path, [{"context": 1, "english_res": 1, "ratings": 1}])))
-
-
 LANGUAGES = (
     "arabic", "chinese", "english", "french", "german", "hindi", "japanese", "korean", "russian",
     "spanish",
@@ -242,7 +225,7 @@ def test_a_file_is_a_source_and_a_colon_in_its_path_is_no_split(tmp_path: Path) 
     write_records(path, rows)
     assert len(load_spec(str(path))) == 3
     assert [r.id for r in load_spec(f"{path}:train")] == ["0", "1"]
-    with pytest.raises(SourceError, match=r"no row is validation; splits there: test, train"):
+    with pytest.raises(SourceError, match=r"no row is validation; its splits: test, train"):
         load_spec(f"{path}:validation")
     with pytest.raises(SourceError, match=r"did you mean 'train'\?"):
         load_spec(f"{path}:trian")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.pages import page_text
 
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
@@ -15,8 +16,8 @@ from medal_judges.eval.metaeval.alignment import align
 from medal_judges.eval.metaeval.cascade import cascade_curve
 from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
 from medal_judges.eval.metaeval.results import CascadeCurve
-from medal_judges.eval.page.arrangement import Arrangement, Benchmark
-from medal_judges.eval.page.page import render
+from medal_judges.eval.page.arrangement import Benchmark
+from medal_judges.eval.page.page import write_report
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
@@ -111,7 +112,7 @@ def test_a_cheap_judge_without_distributions_is_refused() -> None:
 
 
 def test_the_page_shows_the_curve() -> None:
-    page = render(Arrangement(Benchmark("t", [], cascades=[curve()])))
+    page = page_text(lambda out: write_report(Benchmark("t", [], cascades=[curve()]), out))
     assert '<section id="cascades"' in page
     assert "weak, then strong: set, overall" in page
     assert "50% (30)" in page
@@ -119,10 +120,8 @@ def test_the_page_shows_the_curve() -> None:
 
 
 def test_the_curve_stands_in_a_csv_too(tmp_path: Path) -> None:
-    from medal_judges.eval.page.csv_tables import write_tables
-
-    write_tables(Arrangement(Benchmark("t", [], cascades=[curve()])), tmp_path)
-    with (tmp_path / "cascades.csv").open(encoding="utf-8") as file:
+    write_report(Benchmark("t", [], cascades=[curve()]), tmp_path)
+    with (tmp_path / "tables" / "cascades.csv").open(encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     assert len(lines) == 11
     assert float(lines[-1]["tokens"]) == pytest.approx(110)

@@ -11,7 +11,7 @@ from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
-from medal_judges.storage.judgement_files import read_judgements
+from medal_judges.storage.judgements import read_judgements
 
 from .benchmark_case import medal, results
 

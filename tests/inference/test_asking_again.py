@@ -21,7 +21,7 @@ from medal_judges.inference.predictions import judge_once
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import read_dialogues
-from medal_judges.storage.judgement_files import read_judgements
+from medal_judges.storage.judgements import read_judgements
 
 Serve = Callable[..., Any]
 

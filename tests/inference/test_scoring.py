@@ -15,7 +15,7 @@ import pytest
 from medal_judges import Judge
 from medal_judges.inference.scoring import ScoreReport, score_to_file
 from medal_judges.reading.dialogues import read_dialogues
-from medal_judges.storage.judgement_files import read_judgements
+from medal_judges.storage.judgements import read_judgements
 
 JUDGE = "configs/judges/repetition.yaml"
 MEDAL = [sys.executable, "-m", "medal_judges"]

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from medal_judges import Dialogue, Judge, Judgements, ScoreOptions, Turn, read_judgements
 from medal_judges.cli import app
 from medal_judges.errors import MedalError
-from medal_judges.inference.kept import kept_of
+from medal_judges.inference.metadata import metadata_of
 from medal_judges.inference.scoring import score_to_file
 
 JUDGE = "configs/judges/repetition.yaml"
@@ -131,7 +131,7 @@ def test_a_csv_whose_journal_is_gone_and_other_files_are_refused(tmp_path: Path)
 
 def test_fields_that_can_be_kept() -> None:
     dialogue = chat(4, source="log", context={"persona": "a guest"})
-    assert kept_of(
+    assert metadata_of(
         dialogue,
         [
             *("lang", "chatbot", "source", "version", "user.plan", "no.dots"),
@@ -151,7 +151,7 @@ def test_fields_that_can_be_kept() -> None:
         "none": None,
         "user.none": None,
     }
-    assert kept_of(Dialogue("x", (Turn("user", "Hi"),)), ["lang"]) == {"lang": None}
+    assert metadata_of(Dialogue("x", (Turn("user", "Hi"),)), ["lang"]) == {"lang": None}
 
 
 def test_kept_fields_go_to_every_judgement_and_a_slip_is_told(tmp_path: Path) -> None:

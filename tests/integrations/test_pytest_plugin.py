@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges import Dialogue
 from medal_judges.integrations.chats import Chat, as_dialogues, load_judge, score_chats
 from medal_judges.integrations.quality import QualityUndecidedWarning, assert_quality
+from medal_judges.reading.messages import read_messages
 
 pytest_plugins = ["pytester"]
 
@@ -136,7 +136,7 @@ def test_what_is_no_chat_is_named(chats: list[Chat], told: str) -> None:
 def test_a_judge_is_a_name_a_folder_or_an_object(tmp_path: Path) -> None:
     judge = load_judge("length")
     folder = judge.save_pretrained(tmp_path / "judge")
-    rows: list[Chat] = [Dialogue.from_messages(chat(9)), {"messages": chat(9)}, chat(9)]
+    rows: list[Chat] = [read_messages(chat(9)), {"messages": chat(9)}, chat(9)]
     scores = [
         [each.scores for each in score_chats(rows, one).judgements]
         for one in ("length", folder, str(folder), judge)

@@ -1,4 +1,4 @@
-"""Chats as plain text: what people paste, and what a messenger exports."""
+"""Chats as plain text, as people paste them."""
 
 from pathlib import Path
 
@@ -52,34 +52,9 @@ def test_markdown_and_wide_colons(tmp_path: Path) -> None:
     assert said(wide) == [("user", "こんにちは"), ("assistant", "はい、どうぞ。")]
 
 
-IPHONE = (
-    "[01.10.26, 10:00:01] Shop: \u200eMessages are end-to-end encrypted.\n"
-    "\u200e[01.10.26, 10:00:05] Anna: Are you open?\n"
-    "[01.10.26, 10:01:09] Shop Bot: Yes:\n- until eight\n[01.10.26, 10:02:00] Anna: Thanks\n"
-)
-ANDROID = (
-    "01/10/2026, 10:00 - Messages are end-to-end encrypted.\n"
-    "01/10/2026, 10:00 - Anna: Are you open?\n01/10/2026, 10:01 - Shop Bot: Yes:\n- until eight\n"
-    "01/10/2026, 10:02 - Anna: Thanks\n"
-)
-
-
-@pytest.mark.parametrize(
-    "text", [IPHONE.split("\n", 1)[1], ANDROID, ANDROID.replace(":00 -", ":00 PM -")]
-)
-def test_an_export_of_whatsapp(tmp_path: Path, text: str) -> None:
-    roles = {"roles": {"Anna": "user", "Shop Bot": "assistant"}}
-    (chat,) = read(tmp_path, text, columns=roles)
-    turns = [("user", "Are you open?"), ("assistant", "Yes:\n- until eight"), ("user", "Thanks")]
-    assert said(chat) == turns
-
-
-def test_a_speaker_that_nobody_explained_is_an_error_that_says_what_to_type(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match='--role "Shop=user" --role "Anna=assistant"'):
-        read(tmp_path, IPHONE)
-    roles = {"roles": {"Anna": "user", "Shop Bot": "assistant"}}
-    with pytest.raises(DataError, match="Shop, Anna, Shop Bot"):  # none is dropped in silence
-        read(tmp_path, IPHONE, columns=roles)
+def test_unknown_speakers_are_an_error_that_says_what_to_type(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match='--role "Anna=user" --role "Shop Bot=assistant"'):
+        read(tmp_path, "Anna: Are you open?\nShop Bot: Yes.\n")
     with pytest.raises(DataError, match="who asks and who answers"):
         read(tmp_path, "User: Is anybody there?\n")
 

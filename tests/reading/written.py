@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 
+from medal_judges.reading.messages import read_messages
 from medal_judges.records.dialogue import Dialogue
 
 Row = dict[str, Any]
@@ -61,7 +62,7 @@ def chats(count: int = 50) -> list[Row]:
 
 def folded(chat: Row) -> Dialogue:
     """The dialogue that a chat is."""
-    return Dialogue.from_messages(
+    return read_messages(
         chat["messages"],
         id=chat["id"],
         lang=chat["lang"],

@@ -3,7 +3,7 @@
 A tree of shared prefixes, padding in a batch, a beginning read once: each is right for most
 architectures and wrong for some, mostly in silence. So each way is held against the model's own
 forward pass (probes.py) when a model is first used, and the finding kept in the cache: a way that
-is shown to be wrong is not taken. This is the quick form of ``medal doctor --llm``.
+is shown to be wrong is not taken.
 """
 
 from __future__ import annotations

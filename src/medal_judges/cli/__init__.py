@@ -1,14 +1,13 @@
-"""The command ``medal``: its commands, each imported when it runs, and how errors are shown."""
+"""The command ``medal``: its commands, each imported when it runs, and how errors are printed."""
 
 from __future__ import annotations
 
 import errno
 import logging
 import sys
-from dataclasses import dataclass
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand
@@ -20,15 +19,10 @@ from medal_judges.errors import MedalError, did_you_mean
 from medal_judges.records.foreign_text import visible
 from medal_judges.report.foreign_logs import quiet_foreign_logs
 
-_NO_SPACE = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 
+class Command(NamedTuple):
+    """A command; its module in this folder has a function of its name, or a Typer ``app``."""
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command: the ``module`` of this folder that has it (a function of its name, or a Typer
-    ``app``), what it is for, and an example."""
-
-    module: str
     purpose: str
     example: str
 
@@ -36,84 +30,64 @@ class Command:
 # Job -> its commands, as `medal --help` groups them.
 JOBS = {
     "Score and report": {
-        "score": Command("score", "Judge dialogues.", "medal score chats.jsonl --out scores.jsonl"),
+        "score": Command("Score dialogues.", "medal score chats.jsonl --out scores.jsonl"),
         "report": Command(
-            "report",
             "How good scored chats are, and which to read; gates for CI.",
             "medal report scores.jsonl --chats chats.jsonl --out report",
         ),
         "compare": Command(
-            "compare",
-            "Which of several systems is better, and how sure that is.",
+            "Which of several systems is better, and how certain that is.",
             "medal compare v1.jsonl v2.jsonl --out compared",
         ),
-        "serve": Command(
-            "serve", "Judge dialogues that come over HTTP.", "medal serve boxed --port 8000"
-        ),
+        "serve": Command("Score dialogues over HTTP.", "medal serve boxed --port 8000"),
     },
     "Judges": {
-        "train": Command("train", "Train a judge.", "medal train --config quickstart"),
-        "init": Command("init", "Write a small project to begin with.", "medal init mine"),
-        "judges": Command("listing", "List the shipped judges.", "medal judges"),
+        "train": Command("Train a judge.", "medal train --config quickstart"),
+        "init": Command("Write a small project to begin with.", "medal init mine"),
+        "judges": Command("List the shipped judges.", "medal judges"),
         "calibrate": Command(
-            "calibrate",
             "Put a follow-up judge's raw values on a human scale.",
             "medal calibrate contrast --data dstc9:validation --out mine.yaml",
         ),
-        "doctor": Command(
-            "doctor",
-            "Check this machine, a saved judge or a language model.",
-            "medal doctor runs/mine",
-        ),
-        "push": Command(
-            "push", "Upload a saved judge to the Hub.", "medal push runs/mine ORG/NAME"
-        ),
+        "doctor": Command("Check this machine or a saved judge.", "medal doctor runs/mine"),
+        "push": Command("Upload a saved judge to the Hub.", "medal push runs/mine ORG/NAME"),
         "configs": Command(
-            "configs",
             "List, show or copy what is shipped: configs, rubrics, prompts.",
             "medal configs copy train/quickstart",
         ),
     },
     "Benchmark": {
         "benchmark": Command(
-            "benchmark",
             "Compare judges with people on sets; write the page.",
             "medal benchmark --config human --judge mine=runs/mine",
         ),
         "trial": Command(
-            "trial",
-            "Put judges on trial: what moves them, and what does not.",
+            "Test what moves a judge, and what should and does not.",
             "medal trial runs/mine length --out trial",
         ),
         "agreement": Command(
-            "agreement",
             "How well annotators agree with one another.",
             "medal agreement fed:dialogue --out agreement",
         ),
     },
     "Make data": {
         "data": Command(
-            "data",
             "Sources of labelled dialogues; seeds, injected issues, translations.",
             "medal data list",
         ),
         "generate": Command(
-            "generate",
             "Generate dialogues between simulated users and chatbots.",
             "medal generate --config quickstart --dry-run",
         ),
         "label": Command(
-            "label",
-            "Label dialogues by a judge; malformed users apart.",
+            "Label dialogues with a judge; set malformed users apart.",
             "medal label dialogues.jsonl --out labelled",
         ),
         "curate": Command(
-            "curate",
             "Select the dialogues that people annotate.",
             "medal curate labelled/labelled.jsonl --n 100 --out curated",
         ),
         "annotate": Command(
-            "annotate",
             "Annotation by people: packages out, answers back.",
             "medal annotate export curated/selection.jsonl --out annotation",
         ),
@@ -123,16 +97,15 @@ COMMANDS = {name: command for job in JOBS.values() for name, command in job.item
 
 
 def command_of(name: str) -> Any:
-    """The command of that name with its options, or a group with its commands: imports its module.
+    """Returns the command with its options, or a group with its commands; imports its module.
 
-    Any: Typer brings its own classes of commands, which older ones of it take from click.
+    Any: Typer brings its own classes of commands, which older versions of it take from click.
     """
-    module = import_module(f"{__name__}.{COMMANDS[name].module}")
+    module = import_module(f"{__name__}.{name}")
     command = getattr(module, "app", None)
     if command is None:
         command = PlainTyper()
-        function = getattr(module, name.replace("-", "_"))
-        command.command(name, example=COMMANDS[name].example)(function)
+        command.command(name, example=COMMANDS[name].example)(getattr(module, name))
     return get_command(command)
 
 
@@ -153,13 +126,8 @@ class _Commands(PlainGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
         for job, commands in JOBS.items():
             if command := commands.get(cmd_name):
-                return _Lazy(
-                    cmd_name,
-                    callback=None,
-                    help=command.purpose,
-                    rich_help_panel=job,
-                    rich_markup_mode=None,
-                )
+                shown: dict[str, Any] = {"rich_help_panel": job, "rich_markup_mode": None}
+                return _Lazy(cmd_name, callback=None, help=command.purpose, **shown)
         ctx.fail(f"No such command {cmd_name!r}. {did_you_mean(cmd_name, COMMANDS)}".strip())
         return None
 
@@ -193,7 +161,7 @@ def before_commands(
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Options that stand before the command."""
+    """Options before the command."""
     handler = logging.StreamHandler()
     handler.setFormatter(_PlainFormatter("%(levelname)s: %(message)s"))
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
@@ -201,68 +169,58 @@ def before_commands(
         quiet_foreign_logs()
 
 
-def no_space(error: OSError) -> str:
-    """The message for a full disk: a write that fails does not always name its file."""
-    where = error.filename2 or error.filename
-    return (
-        f"no space left to write{f' {where}' if where else ''}: {error.strerror}\n"
-        "  what was finished before is kept: make space and run the same command again"
+def _is_memory_error(error: BaseException) -> bool:
+    """Whether Python, or a library whose file, tensor or thread did not fit, is out of memory. What
+    a server says does not count."""
+    parts = ("failed to map segment", "cannot allocate memory", "can't allocate memory")
+    known = isinstance(error, OSError | ImportError | RuntimeError)
+    known = known or type(error).__name__ == "SafetensorError"
+    return isinstance(error, MemoryError) or (
+        known and any(part in str(error).lower() for part in parts)
     )
 
 
-def _memory_error(error: BaseException | None) -> BaseException | None:
-    """What lies behind ``error`` where that is a limit of memory: Python's own error, or that of a
-    library whose file, tensor or thread did not fit. What a server says is none."""
-    parts = ("failed to map segment", "cannot allocate memory", "can't allocate memory")
-    while error is not None:
-        ours = isinstance(error, OSError | ImportError | RuntimeError)
-        ours = ours or type(error).__name__ == "SafetensorError"
-        if isinstance(error, MemoryError) or (ours and any(p in str(error).lower() for p in parts)):
-            return error
-        error = error.__cause__ or error.__context__
-    return None
-
-
-def _told(error: Exception) -> tuple[str, int] | None:
-    """What to print of an error that a user can do something about, and the exit code."""
-    if (limit := _memory_error(error)) is not None:
-        hint = "raise the limit (ulimit -v), or take a smaller judge; the same command resumes"
-        said = str(limit) or type(limit).__name__
-        return f"this process gets no more memory: {said}\n  {hint}", 2
+def _message(error: Exception) -> tuple[str, int] | None:
+    """What to print of an error that a user can fix, and the exit code; None for a bug."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if _is_memory_error(cause):
+            hint = "raise the limit (ulimit -v), or use a smaller judge; the same command resumes"
+            said = str(cause) or type(cause).__name__
+            return f"this process gets no more memory: {said}\n  {hint}", 2
+        cause = cause.__cause__ or cause.__context__
     if isinstance(error, MedalError):
         return f"{error}\n  more: {error.page}", getattr(error, "exit_code", 2)
-    if isinstance(error, OSError) and error.errno in _NO_SPACE:
-        return no_space(error), 2
-    if isinstance(error, OSError) and error.filename is not None:
-        hint = "give another path, or --debug to see where it was used"
-        return f"{error.filename}: {error.strerror}\n  {hint}", 2
+    if isinstance(error, OSError):
+        path = error.filename2 or error.filename  # a failed write does not always name its file
+        if error.errno in (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", None)):
+            hint = "finished work is saved: make space and run the same command again"
+            at = f" {path}" if path else ""
+            return f"no space left to write{at}: {error.strerror}\n  {hint}", 2
+        if path is not None:
+            hint = "give another path, or --debug to see where it was used"
+            return f"{error.filename}: {error.strerror}\n  {hint}", 2
     return None
-
-
-def _take_all_text() -> None:
-    """Let no text stop a run because the console, or the file behind it, has another encoding than
-    UTF-8 (on Windows often cp1252): what that lacks is written as its number."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def main() -> None:
-    """Entry point: a MedalError, or a path that cannot be read or written, is one clear message
-    and an exit code, not a traceback."""
-    _take_all_text()
+    """Entry point: an error that a user can fix is one clear message and an exit code, not a
+    traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a console of another encoding stops no run
+            stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in sys.argv
-    if debug:  # taken anywhere on the line: people add it at the end
+    if debug:  # anywhere on the line: people add it at the end
         sys.argv = [sys.argv[0], "--debug", *(a for a in sys.argv[1:] if a != "--debug")]
     try:
         app()
     except Exception as error:
-        told = None if debug else _told(error)
-        if told is None:
+        shown = None if debug else _message(error)
+        if shown is None:
             raise
-        typer.echo(f"error: {told[0]}", err=True)
-        sys.exit(told[1])
-    except (KeyboardInterrupt, SystemExit) as ended:  # newer typers make the one of the other
+        typer.echo(f"error: {shown[0]}", err=True)
+        sys.exit(shown[1])
+    except (KeyboardInterrupt, SystemExit) as ended:  # newer typers turn the first into the second
         if isinstance(ended, SystemExit) and ended.code != 130:
             raise
         typer.echo("stopped; run the same command again to resume", err=True)

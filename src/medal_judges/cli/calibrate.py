@@ -54,7 +54,7 @@ def calibrate(
             f"{data} rates none of {', '.join(own)}",
             hint=f"--label, of: {', '.join(sorted(there))}",
         )
-    with scoring_bar(data) as advance:
+    with scoring_bar() as advance:
         judgements = list(loaded.score((r.dialogue for r in rows), progress=advance))
     scale = dict(settings.get("scale") or {})
     for name, dimension in pairs:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -100,7 +99,7 @@ def compare(
     from medal_judges.reading.dialogues import dialogues_of, labelled_of
     from medal_judges.report.progress import ProgressBar
     from medal_judges.shipped import BOXED
-    from medal_judges.storage.judgement_files import holds_judgements
+    from medal_judges.storage.judgements import holds_judgements
 
     if difference == 0:
         raise ConfigError("--difference is above 0: every number of dialogues shows one of 0")
@@ -112,7 +111,7 @@ def compare(
         by, dimension or (), pair_by, context, cluster, difference, weights or "none", rubric
     )
     reading = reading_report(forms, None if out is None else out / "skipped.jsonl")
-    with ProgressBar("judging", _expected(sources.values()), visible=judge is not None) as bar:
+    with ProgressBar("judging", visible=judge is not None) as bar:
         found = compared(
             sources,
             options,
@@ -128,12 +127,3 @@ def compare(
     print_comparison(found)
     if out is not None:
         typer.echo(write_comparison(found, out))
-
-
-def _expected(paths: Iterable[Path]) -> int | None:
-    """How many dialogues the files hold; None where one of them does not say."""
-    from medal_judges.reading.containers import expected_rows
-
-    rows = [expected_rows(str(path)) for path in paths]
-    known = [count for count in rows if count is not None]
-    return sum(known) if len(known) == len(rows) else None

@@ -1,4 +1,4 @@
-"""``medal configs``: what is shipped to read, and to copy as the beginning of one's own."""
+"""``medal configs``: lists, shows and copies what is shipped."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from medal_judges.cli.help_text import PlainTyper
-from medal_judges.cli.listing import print_listed
+from medal_judges.cli.judges import print_listed
 from medal_judges.config import config_text
 from medal_judges.errors import ConfigError, did_you_mean
 from medal_judges.shipped import about, shipped_names
 from medal_judges.storage.files import atomic_write
 
-# What takes the names -> folder under configs/ that has them.
+# Option that takes the names -> their folder under configs/.
 CONFIGS = {
     "medal train --config": "train",
     "medal benchmark --config": "benchmark",
@@ -42,7 +42,7 @@ def before(context: typer.Context) -> None:
 
 @app.command("list", example="medal configs list")
 def list_configs() -> None:
-    """All of them, by what takes their names."""
+    """List all of them by the option that takes their names."""
     for command, folder in CONFIGS.items():
         typer.echo(f"{command}  (configs/{folder})")
         rows = [(name, about(folder, name)) for name in shipped_names(folder)]
@@ -51,8 +51,8 @@ def list_configs() -> None:
 
 @app.command("show", example="medal configs show rubrics/medal")
 def show(name: Name) -> None:
-    """Print one as it is shipped."""
-    typer.echo(_text(name), nl=False)
+    """Print one."""
+    typer.echo(config_text(_shipped(name)), nl=False)
 
 
 @app.command("copy", example="medal configs copy train/quickstart --out mine.yaml")
@@ -62,31 +62,25 @@ def copy(
         Path | None, typer.Option("--out", help="File to write; by default NAME, with .yaml.")
     ] = None,
 ) -> None:
-    """Write one to a file here, to change it."""
-    text = _text(name)
-    short = _short(name).rsplit("/", 1)[-1]
+    """Copy one to a file, to change it."""
+    shipped = _shipped(name)
+    short = shipped.split("/", 1)[1]
     target = out or Path(short if short.endswith(".json") else f"{short}.yaml")
     if target.exists():
-        raise ConfigError(f"{target} is there already", hint="give another --out")
-    typer.echo(atomic_write(target, text))
+        raise ConfigError(f"{target} already exists", hint="give another --out")
+    typer.echo(atomic_write(target, config_text(shipped)))
 
 
-def _short(name: str) -> str:
-    return name.removeprefix("configs/").removesuffix(".yaml")
-
-
-def _text(name: str) -> str:
-    """The shipped file of ``folder/name``, or of ``name`` where one folder alone has it. Raises
-    ConfigError that offers the nearest, or names the folders."""
+def _shipped(name: str) -> str:
+    """Returns ``folder/name`` of a shipped file, also of ``name`` if only one folder has it. Raises
+    ConfigError with the nearest names."""
     known = [f"{folder}/{each}" for folder in CONFIGS.values() for each in shipped_names(folder)]
-    names = {each.split("/", 1)[1] for each in known}
-    short = _short(name)
+    short = name.removeprefix("configs/").removesuffix(".yaml")
     fits = [each for each in known if short in (each, each.split("/", 1)[1])]
-    if len(fits) == 1:
-        return config_text(fits[0])
-    if fits:
+    if len(fits) > 1:
         raise ConfigError(f"{name!r} is the name of several", hint=f"one of {', '.join(fits)}")
-    raise ConfigError(
-        f"nothing of the name {name!r} is shipped",
-        hint=f"{did_you_mean(short, [*known, *names])}medal configs lists all",
-    )
+    if not fits:
+        guess = did_you_mean(short, {*known, *(each.split("/", 1)[1] for each in known)})
+        hint = f"{guess}medal configs lists all"
+        raise ConfigError(f"nothing of the name {name!r} is shipped", hint=hint)
+    return fits[0]

@@ -1,42 +1,37 @@
-"""``medal data ...``: list, show, fetch and audit sources, plant issues."""
+"""``medal data``: sources, injected issues, statistics, and what other data commands there are."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from typing import Annotated
+from itertools import chain, islice
+from pathlib import Path
+from typing import Literal
 
 import typer
 from rich import box
 from rich.table import Table
 
-from medal_judges.cli import options as opt
 from medal_judges.cli.data_compare_native import compare_native
 from medal_judges.cli.data_followups import followups
-from medal_judges.cli.data_plant import plant
 from medal_judges.cli.data_seeds import seeds
-from medal_judges.cli.data_stats import stats
 from medal_judges.cli.data_translate import translate
-from medal_judges.cli.data_write import write
 from medal_judges.cli.help_text import PlainTyper
-from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
-from medal_judges.data_prep.sources.audit import audit
-from medal_judges.data_prep.sources.cache import fetch as fetch_part
-from medal_judges.data_prep.sources.cache import sha256
+from medal_judges.cli.options import from_options, writes
+from medal_judges.config import Config, option
 from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.errors import SourceError
 from medal_judges.reading.options import ReadOptions
-from medal_judges.reading.released import RELEASED_FORM
+from medal_judges.reading.report import list_beside, reading_report
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import wide_console
+from medal_judges.storage.files import require_other_file
+from medal_judges.storage.jsonl import write_records
 
 app = PlainTyper(
     help="Sources of labelled dialogues; seeds, injected issues, translations.",
     no_args_is_help=True,
-)
-app.command("plant", example="medal data plant chitchat:test --per-issue 40 --out injected.jsonl")(
-    plant
 )
 app.command("followups", example="medal data followups --config embedded --out pool.yaml")(
     followups
@@ -48,48 +43,91 @@ app.command("translate", example="medal data translate dialogues.jsonl --to de -
 app.command("compare-native", example="medal data compare-native dialogues.jsonl translated.jsonl")(
     compare_native
 )
-app.command("stats", example="medal data stats chitchat:test --out stats")(stats)
-app.command("write", example="medal data write chitchat:test --n 200 --out chats.jsonl")(write)
+_FORMS = {"medal-released": "MEDAL's released form", "line": "the line format"}
+
+
+class SourceOptions(Config):
+    name: str = option(argument=True, help="Source, spec such as fed:turn, or a file.")
+    offline: bool = option(False, help="Never use the network.")
+
+
+class ReadSourceOptions(SourceOptions):
+    reading: ReadOptions = ReadOptions()
+
+
+class ShowOptions(ReadSourceOptions):
+    n: int = option(2, ge=0, help="How many dialogues to print.")
+
+
+class LengthOptions(Config):
+    min_turns: int = option(1, ge=1, help="Skip dialogues with fewer turns.")
+    max_turns: int | None = option(None, ge=1, help="Skip dialogues with more turns.")
+
+    def fits(self, row: LabelledDialogue) -> bool:
+        turns = len(row.dialogue.turns)
+        return self.min_turns <= turns and (self.max_turns is None or turns <= self.max_turns)
+
+
+class WriteOptions(LengthOptions):
+    source: str = option(argument=True, metavar="IN", help="A spec such as chitchat:test.")
+    out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
+    n: int | None = option(None, ge=1, help="How many dialogues to write; default: all.")
+    offline: bool = option(False, help="Never use the network.")
+
+
+class PlantOptions(LengthOptions):
+    source: str = option(
+        argument=True, metavar="IN", help="Clean dialogues: a file or a spec such as chitchat:test."
+    )
+    out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
+    issues: tuple[str, ...] = option((), help="Only this issue; may be repeated. Default: all.")
+    strength: tuple[int, ...] = option((), help="1 subtle, 2 plain, 3 gross; may be repeated.")
+    per_issue: int | None = option(None, ge=1, help="Pairs per issue; default: all.")
+    split: Literal["train", "val", "test"] = option("train", help="Part of the sentence tables.")
+    seed: int = option(0, ge=0, help="Seed of every random draw.")
+    reading: ReadOptions = ReadOptions()
+
+
+class StatsOptions(Config):
+    sources: tuple[str, ...] = option(
+        argument=True, metavar="SET...", help="Files, or specs such as fed or xdial."
+    )
+    out: Path = option(help="Folder to write: stats.html, tables, figures.")
+    no_lemmas: bool = option(False, help="Lexical diversity over words instead of lemmas.")
+    weights: Literal["none", "curation"] = option(
+        "none", help="curation: weight rows by curation.weight, so that figures hold for all."
+    )
+    offline: bool = option(False, help="Never use the network.")
+    reading: ReadOptions = ReadOptions()
 
 
 @app.command("list", example="medal data list")
 def list_sources() -> None:
-    """All sources and whether they are on this machine; `medal data show NAME` has the rest."""
-    from medal_judges.data_prep.sources.registry import SOURCES
+    """List all sources and whether they are on this machine."""
+    from medal_judges.data_prep.sources.registry import SOURCES, find_local
 
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("name", no_wrap=True)
     table.add_column("parts here (missing)", min_width=20)
-    table.add_column("what", ratio=1)
+    table.add_column("description", ratio=1)
     for source in SOURCES.values():
-        table.add_row(source.name, _parts_here(source), source.title)
+        parts = " ".join(p.name if find_local(p) else f"({p.name})" for p in source.parts)
+        if not source.parts and "/" in str(source.package):
+            parts = "(Hub)"
+        elif not source.parts:
+            installed = find_spec(str(source.package).replace("-", "_")) is not None
+            parts = "package" if installed else "(package)"
+        table.add_row(source.name, parts, source.title)
     wide_console(piped=80).print(table)
 
 
-def _parts_here(source: Source) -> str:
-    """``dialogue turn``, a part that is not on this machine in brackets."""
-    from medal_judges.data_prep.sources.registry import find_local
-
-    if source.parts:
-        names = (p.name if find_local(p) else f"({p.name})" for p in source.parts)
-        return " ".join(names)
-    package = str(source.package)
-    known = "/" not in package and find_spec(package.replace("-", "_")) is not None
-    return "package" if known else "(package)" if "/" not in package else "(Hub)"
-
-
 @app.command(example="medal data show chitchat")
-@reads_chats(labels=True)
-def show(
-    chats: ReadOptions,
-    name: Annotated[str, typer.Argument(help="Source, spec such as fed:turn, or a file.")],
-    n: Annotated[int, typer.Option("--n", min=0, help="How many dialogues to print.")] = 2,
-    offline: opt.Offline = False,
-) -> None:
-    """Facts on a source, its counts, and its first dialogues."""
+@from_options
+def show(options: ShowOptions) -> None:
+    """Show facts about a source, its counts and its first dialogues."""
     from medal_judges.data_prep.sources.registry import get_source, load_spec, parse_spec
 
-    console, spec = wide_console(), parse_spec(name)
+    console, spec = wide_console(), parse_spec(options.name)
     if not spec.is_file:
         source = get_source(spec.name)
         console.print(f"{source.title}\n{source.citation}", highlight=False)
@@ -97,112 +135,170 @@ def show(
         for note in source.notes:
             console.print(f"note: {note}")
         for part in source.parts:
-            where = part.url or part.why
-            console.print(f"{part.name}: {where}", highlight=False, soft_wrap=True)
-            console.print(f"  {_file_here(part)}", highlight=False, soft_wrap=True)
-    reading = reading_report(chats)
-    rows = load_spec(name, offline=offline or None, reading=reading, options=chats)
-    show_reading(reading)
-    console.print(_counts(rows))
-    forms = Counter(str(row.extra["form"]) for row in rows if row.extra.get("form"))
-    if forms:  # rows that may have either: MEDAL's
-        console.print(_forms(forms))
-    for row in rows[:n]:
-        console.print(f"\n{row.id} {row.dialogue.lang} {_label_text(row)}")
+            console.print(f"{part.name}: {part.url or part.why}", highlight=False, soft_wrap=True)
+            console.print(f"  {_local_file(part)}", highlight=False, soft_wrap=True)
+    reading = reading_report(options.reading)
+    rows = load_spec(
+        options.name, offline=options.offline or None, reading=reading, options=options.reading
+    )
+    reading.show()
+    splits = Counter(row.split or "no split" for row in rows)
+    shares = ", ".join(f"{name} {count}" for name, count in sorted(splits.items()))
+    console.print(f"{len(rows)} rows; {shares}" if rows else "no rows")
+    if forms := Counter(str(row.extra["form"]) for row in rows if row.extra.get("form")):
+        console.print(_forms_line(forms))
+    for row in rows[: options.n]:
+        labels = ", ".join(
+            f"{name} {' '.join('–' if v is None else f'{v:g}' for v in values)}"
+            for name, values in row.labels.items()
+        )
+        console.print(f"\n{row.id} {row.dialogue.lang} {labels}")
         for turn in row.dialogue.turns:
             console.print(f"  {turn.role}: {turn.content}", highlight=False)
 
 
-def _file_here(part: SourceFile) -> str:
-    """Which file of the part is on this machine, and whether it is the one this version knows."""
+def _local_file(part: SourceFile) -> str:
+    """The part's file on this machine, and whether its checksum is the expected one."""
+    from medal_judges.data_prep.sources.cache import sha256
     from medal_judges.data_prep.sources.registry import find_local
 
     path = find_local(part)
     if path is None:
         return "not on this machine"
-    known = part.line_sha256 if path.name == part.line_file else part.sha256
-    if known is None:
+    expected = part.line_sha256 if path.name == part.line_file else part.sha256
+    if expected is None:
         return f"{path} (no checksum known)"
-    same = sha256(path) == known
-    return f"{path} ({'checksum as known' if same else 'NOT the file this version knows'})"
+    equal = sha256(path) == expected
+    return f"{path} ({'checksum correct' if equal else 'NOT the expected file: other checksum'})"
 
 
-def _counts(rows: list[LabelledDialogue]) -> str:
-    splits = Counter(row.split or "no split" for row in rows)
-    shares = ", ".join(f"{name} {count}" for name, count in sorted(splits.items()))
-    return f"{len(rows)} rows; {shares}" if rows else "no rows"
-
-
-def _forms(forms: Mapping[str, int]) -> str:
-    """``form: line 20``, and what else the rows were read from."""
-    said = {RELEASED_FORM: "MEDAL's released form", "line": "the line format"}
-    counts = (f"{said.get(form, form)} {count}" for form, count in forms.items())
+def _forms_line(forms: Mapping[str, int]) -> str:
+    counts = (f"{_FORMS.get(form, form)} {count}" for form, count in forms.items())
     return f"form of the rows: {', '.join(counts) or 'no rows'}"
 
 
-def _label_text(row: LabelledDialogue) -> str:
-    """``overall 3 4 –, depth 1``: one answer per annotator, a dash for none."""
-    answers = {
-        name: " ".join("–" if v is None else f"{v:g}" for v in values)
-        for name, values in row.labels.items()
-    }
-    return ", ".join(f"{name} {given}" for name, given in answers.items())
-
-
 @app.command(example="medal data fetch fed")
-def fetch(
-    name: Annotated[str, typer.Argument(help="Source, or source:part.")],
-    offline: opt.Offline = False,
-) -> None:
-    """Download a source's public files into the cache, checked by SHA-256."""
+@from_options
+def fetch(options: SourceOptions) -> None:
+    """Download a source's public files into the cache and check their SHA-256."""
+    from medal_judges.data_prep.sources.cache import fetch as fetch_part
     from medal_judges.data_prep.sources.registry import get_source, parse_spec
 
-    spec = parse_spec(name)
+    spec = parse_spec(options.name)
     if spec.is_file:
-        raise SourceError(f"{name} is a file, there is nothing to fetch")
+        raise SourceError(f"{options.name} is a file; there is nothing to fetch")
     source = get_source(spec.name)
     if not source.parts:
-        raise SourceError(f"{source.name} is no file to fetch but the {_package(source)}")
+        raise SourceError(f"{source.name} has no file to fetch; it comes from {_origin(source)}")
     for part in source.parts:
         if spec.part in (None, part.name):
-            typer.echo(fetch_part(part, offline=offline or None))
+            typer.echo(fetch_part(part, offline=options.offline or None))
 
 
-def _package(source: Source) -> str:
+def _origin(source: Source) -> str:
     name = str(source.package)
-    return name if "/" in name else f"package {name}: pip install {name}"
+    return f"the {name}" if "/" in name else f"the package {name}: pip install {name}"
 
 
 @app.command("audit", example="medal data audit chats.jsonl")
-@reads_chats(labels=True)
-def audit_source(
-    chats: ReadOptions,
-    name: Annotated[str, typer.Argument(help="Source, spec or file.")],
-    offline: opt.Offline = False,
-) -> None:
-    """What to know before using a set: clipped turns, duplicates, odd roles, broken text."""
+@from_options
+def audit_source(options: ReadSourceOptions) -> None:
+    """Look for clipped turns, duplicates, odd roles and broken text in a set."""
+    from medal_judges.data_prep.sources.audit import audit
     from medal_judges.data_prep.sources.registry import load_spec
 
-    reading = reading_report(chats)
-    rows = load_spec(name, offline=offline or None, reading=reading, options=chats)
+    reading = reading_report(options.reading)
+    rows = load_spec(
+        options.name, offline=options.offline or None, reading=reading, options=options.reading
+    )
     audited = audit(rows)
     console = wide_console()
-    console.print(_forms(reading.forms or audited.forms))
+    console.print(_forms_line(reading.forms or audited.forms))
     table = Table("language", "dialogues", "turns", "edges u s e r", "expected", "clipped")
     for lang, one in sorted(audited.languages.items()):
-        verdict = {True: "YES", False: "no", None: "cannot tell"}[one.clipped]
+        verdict = {True: "YES", False: "no", None: "unknown"}[one.clipped]
         edges = f"{one.hits} of {one.edges}"
-        row = (str(one.dialogues), str(one.turns), edges, f"{one.expected:.0f}", verdict)
-        table.add_row(lang, *row)
+        table.add_row(
+            lang, str(one.dialogues), str(one.turns), edges, f"{one.expected:.0f}", verdict
+        )
     console.print(table)
     console.print(
-        "clipped: turns that end in a letter hardly ever end in u, s, e or r, as after the "
-        "published code's strip('user: '); about expected minus found edges lost letters."
+        "clipped: turns that end in a letter rarely end in u, s, e or r, because MEDAL's code "
+        "calls strip('user: '). Expected minus actual edges estimates how many lost letters."
     )
     table = Table("finding", "rows")
     table.add_column("examples", overflow="fold")
     for problem, count in audited.problems.most_common():
         table.add_row(problem, str(count), ", ".join(audited.examples[problem]))
     console.print(table)
-    show_reading(reading)
+    reading.show()
     reading.require_rest()
+
+
+@app.command(example="medal data write chitchat:test --n 200 --out chats.jsonl")
+@writes("source")
+@from_options
+def write(options: WriteOptions) -> None:
+    """Write the dialogues of a source, with their labels, to a JSONL file."""
+    from medal_judges.data_prep.sources.registry import stream_spec
+
+    rows = filter(options.fits, stream_spec(options.source, offline=options.offline or None))
+    written = write_records(options.out, islice(rows, options.n))
+    typer.echo(f"{written} dialogues written to {options.out}")
+
+
+@app.command(example="medal data plant chitchat:test --per-issue 40 --out injected.jsonl")
+@writes("source")
+@from_options
+def plant(options: PlantOptions) -> None:
+    """Write clean dialogues, dialogues with an injected issue, and matched controls, all labelled.
+
+    Give one split of your conversations at a time, with the same --split.
+    """
+    from medal_judges.data_prep.perturbation.injection import ISSUES, InjectionCounts, injected_set
+    from medal_judges.data_prep.sources.registry import files_of, load_spec
+
+    out, inputs = options.out, files_of(options.source)
+    require_other_file(out, inputs)
+    reading = reading_report(options.reading, list_beside(out), inputs)
+    counts = InjectionCounts()
+    rows = injected_set(
+        filter(options.fits, load_spec(options.source, reading=reading, options=options.reading)),
+        seed=options.seed,
+        per_issue=options.per_issue,
+        issues=options.issues or ISSUES,
+        strengths=options.strength or (1, 2, 3),
+        split=options.split,
+        counts=counts,
+    )
+    count = write_records(out, rows)
+    reading.show()
+    typer.echo("\n".join(counts.lines()), err=True)
+    typer.echo(f"{count} dialogues written to {out}")
+
+
+@app.command(example="medal data stats chitchat:test --out stats")
+@writes("sources", folder=True)
+@from_options
+def stats(options: StatsOptions) -> None:
+    """Describe dialogues as in MEDAL's Table 2 and Figures 2, 9 and 10; labels are optional.
+
+    Several sets count as one. Tables go to the terminal, the page and CSV files to --out.
+    """
+    from medal_judges.data_prep.corpus_stats.report import print_report, write_report
+    from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics
+    from medal_judges.data_prep.sources.registry import parse_spec, stream_spec
+
+    reading = reading_report(options.reading, options.out / "skipped.jsonl", options.sources)
+    for text in options.sources:
+        parse_spec(text)  # reports a misspelt name before the first set is read
+    rows: Iterator[LabelledDialogue] = chain.from_iterable(
+        stream_spec(text, offline=options.offline or None, reading=reading, options=options.reading)
+        for text in options.sources
+    )
+    name = ", ".join(Path(text).name for text in options.sources)
+    figures = CorpusStatistics(rows, name, lemmas=not options.no_lemmas, weights=options.weights)
+    reading.require_rest()
+    print_report(figures)
+    reading.show()
+    typer.echo(f"wrote {write_report(figures, options.out)}")

@@ -1,19 +1,19 @@
 """What ``--help`` prints: plain text in full lines, the same with every version of Typer.
 
-Typer's own tables give each option five columns; in a terminal of 80 characters names were cut and
-explanations were three words wide. Here a name stands whole, and its explanation beside or below.
+Typer's own tables cut names and make explanations three words wide in a terminal of 80 characters.
+Here a name is whole, and its explanation stands beside or below it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-# What versions of Typer call a kind of value -> the word for it here.
+# Names of a kind of value in versions of Typer -> the word here; then bounds of numbers.
 _VALUES = (
     (re.compile(r"<list\[(.*)\]>"), r"<\1>"),
     (re.compile(r"<(?:int|int range)>|\bINTEGER(?: RANGE)?\b"), "N"),
@@ -23,79 +23,44 @@ _VALUES = (
     (re.compile(r"<bool>"), ""),
     (re.compile(r"[<\[]([\w-]+(?:\|[\w-]+)+)[>\]]"), r"\1"),
 )
-# What they write of a number's bounds -> the same in words.
 _BOUNDS = (
     (re.compile(r"(-?[\d.]+)<=x<=(-?[\d.]+)(?=\])"), r"\1 to \2"),
     (re.compile(r"x>=(-?[\d.]+)(?=\])"), r"at least \1"),
 )
 
 
-class HelpParameter(Protocol):
-    """An option or argument: of Typer's own class, or in older versions of it of click's. So are a
-    command, and a context (here an object)."""
+def help_panels(command: Any, context: object) -> dict[str, list[tuple[str, str]]]:
+    """Returns heading -> (name with its value, explanation) of the options and arguments under it.
 
-    name: Any
-    opts: list[str]
-    metavar: str | None
-    get_help_record: Callable[..., tuple[str, str] | None]
-
-
-class HelpCommand(Protocol):
-    get_params: Callable[..., Any]
-
-
-def help_record(parameter: HelpParameter, context: object) -> tuple[str, str] | None:
-    """(Name with its value, explanation) of an option or argument; None where it is hidden."""
-    record = parameter.get_help_record(context)
-    if record is None:
-        return None
-    name, told = record[0], record[1].replace("\\[", "[")
-    if not parameter.opts[0].startswith("-"):  # an argument is its own placeholder
-        name = (parameter.metavar or parameter.name.upper()).split(" <")[0]
-    for pattern, word in _VALUES:
-        name = pattern.sub(word, name)
-    told = " ".join(told.split())
-    for pattern, word in _BOUNDS:
-        told = pattern.sub(word, told)
-    return name.strip(), told
-
-
-def help_panels(command: HelpCommand, context: object) -> dict[str, list[tuple[str, str]]]:
-    """Heading -> records of the options and arguments under it, in their order."""
+    Any: Typer brings its own classes of commands, which older versions of it take from click.
+    """
     panels: dict[str, list[tuple[str, str]]] = {}
-    named_last = sorted(command.get_params(context), key=lambda p: p.opts[0].startswith("-"))
-    for parameter in named_last:
-        if (record := help_record(parameter, context)) is not None:
-            kind = "Options" if parameter.opts[0].startswith("-") else "Arguments"
-            heading = getattr(parameter, "rich_help_panel", None) or kind
-            panels.setdefault(heading, []).append(record)
-    return panels
-
-
-def _usage(pieces: list[str]) -> list[str]:
-    """Pieces of a usage line without the marks that newer versions of Typer set around a name, and
-    without a second pair of brackets around a placeholder that has its own."""
-    plain = [re.sub(r"[{](.+)[}]", r"\1", piece) for piece in pieces]
-    plain = [re.sub(r"^\[(\[.*)\](?:\.\.\.)?$", r"\1", piece) for piece in plain]
-    return [re.sub(r"^\[?[a-z_]+\]?$", lambda name: name[0].upper(), piece) for piece in plain]
-
-
-def _command_panels(group: TyperGroup, context: Any) -> dict[str, list[tuple[str, str]]]:
-    """Heading -> (name, purpose) of the commands of a group."""
-    panels: dict[str, list[tuple[str, str]]] = {}
-    for name in group.list_commands(context):
-        command: Any = group.get_command(context, name)
-        heading = getattr(command, "rich_help_panel", None) or "Commands"
-        told = " ".join((command.help or "").split("\n\n")[0].split())
-        panels.setdefault(heading, []).append((name, told))
+    for parameter in sorted(command.get_params(context), key=lambda p: p.opts[0].startswith("-")):
+        record = parameter.get_help_record(context)
+        if record is None:  # hidden
+            continue
+        name, words = record[0], " ".join(record[1].replace("\\[", "[").split())
+        option = parameter.opts[0].startswith("-")
+        if not option:  # an argument is its own placeholder
+            name = (parameter.metavar or parameter.name.upper()).split(" <")[0]
+        for pattern, word in _VALUES:
+            name = pattern.sub(word, name)
+        for pattern, word in _BOUNDS:
+            words = pattern.sub(word, words)
+        panel = getattr(parameter, "rich_help_panel", None)
+        heading = panel or ("Options" if option else "Arguments")
+        panels.setdefault(heading, []).append((name.strip(), words))
     return panels
 
 
 class _PlainHelp:
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        panels = help_panels(cast(HelpCommand, self), ctx)
-        if isinstance(self, TyperGroup):
-            panels |= _command_panels(self, ctx)
+        panels = help_panels(self, ctx)
+        for name in self.list_commands(ctx) if isinstance(self, TyperGroup) else ():
+            command = cast(Any, self).get_command(ctx, name)
+            heading = getattr(command, "rich_help_panel", None) or "Commands"
+            purpose = " ".join((command.help or "").split("\n\n")[0].split())
+            panels.setdefault(heading, []).append((name, purpose))
         for heading, records in panels.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
@@ -105,24 +70,28 @@ class PlainCommand(_PlainHelp, TyperCommand):
     """A command with that help."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return _usage(super().collect_usage_pieces(ctx))
+        pieces = []
+        for piece in super().collect_usage_pieces(ctx):
+            # Newer versions of Typer mark names, and put brackets around brackets.
+            piece = re.sub(r"^\[(\[.*)\](?:\.\.\.)?$", r"\1", re.sub(r"[{](.+)[}]", r"\1", piece))
+            pieces.append(re.sub(r"^\[?[a-z_]+\]?$", lambda name: name[0].upper(), piece))
+        return pieces
 
 
 class PlainGroup(_PlainHelp, TyperGroup):
-    """A group of commands with that help; its commands stand under the headings of their panels."""
+    """A group of commands with that help, each under the heading of its panel."""
 
 
 class PlainTyper(typer.Typer):
-    """A Typer whose commands, and itself where it is a group, have that help."""
+    """A Typer whose commands, and itself if it is a group, have that help."""
 
-    def __init__(self, **named: object) -> None:
+    def __init__(self, **named: Any) -> None:
         plain = {"cls": PlainGroup, "rich_markup_mode": None, "add_completion": False}
-        own = plain | {"pretty_exceptions_enable": False} | named
-        super().__init__(**own)  # type: ignore[arg-type]
+        super().__init__(**{**plain, "pretty_exceptions_enable": False, **named})
 
     def command(
-        self, name: str | None = None, *, example: str | None = None, **named: object
+        self, name: str | None = None, *, example: str | None = None, **named: Any
     ) -> Callable[[Any], Any]:
-        """As Typer's; ``example`` is shown below the help."""
-        told = f"Example: {example}" if example else None
-        return super().command(name, cls=PlainCommand, epilog=told, **named)  # type: ignore[arg-type]
+        """As Typer's; ``example`` is printed below the help."""
+        epilog = f"Example: {example}" if example else None
+        return super().command(name, cls=PlainCommand, epilog=epilog, **named)

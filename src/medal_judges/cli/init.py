@@ -15,10 +15,10 @@ from medal_judges.storage.files import atomic_path
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder to make, or one that is empty.")],
 ) -> None:
-    """Write a project: a rubric of its own, labelled dialogues, configs to train and benchmark, and
-    a Makefile that runs them (two minutes on a laptop)."""
+    """Write a project: a rubric, labelled dialogues, configs to train and benchmark, and a Makefile
+    that runs them (two minutes on a laptop)."""
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise ConfigError(f"{folder} is there already", hint="give the name of a new folder")
+        raise ConfigError(f"{folder} already exists", hint="give the name of a new folder")
     with atomic_path(folder) as partial:
         partial.mkdir()
         for name, content in project_files().items():

@@ -17,7 +17,7 @@ from medal_judges.data_prep.labelling.summary import Summary, tables
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import counting_model, dry_run
 from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
-from medal_judges.inference.progress import show_kept
+from medal_judges.inference.progress import show_cached
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import dialogues_of, labelled_of
 from medal_judges.reading.options import ReadOptions
@@ -98,7 +98,7 @@ def label(
     with only_run_in(folder):
         summary, report = run.run()
     _show(summary, folder, report.next_try)
-    show_kept(judges)
+    show_cached(judges)
     report.require_coverage(min_coverage)
 
 

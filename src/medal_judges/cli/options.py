@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from enum import Enum
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -145,10 +146,14 @@ def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
                 for word, short in (("min", "ge"), ("max", "le"))
                 if hasattr(limit, short)
             }
-        if Path in get_args(annotation):  # Python also takes what the file would hold
-            annotation = Path | None
+        if get_origin(annotation) is not tuple and Path in get_args(annotation):
+            annotation = Path | None  # in Python also the content of the file
         if get_origin(annotation) is tuple:  # repeated on the command line
-            annotation, default = list[get_args(annotation)[0]], list(default or ())  # type: ignore[misc]
+            each = get_args(annotation)[0]
+            if get_origin(each) is Literal:  # typer accepts no list of literals
+                each = Enum(name, {str(value): value for value in get_args(each)}, type=str)  # type: ignore[misc]
+            annotation = list[each]  # type: ignore[valid-type]
+            default = default if default is ... else list(default)
         flag = extra["flag"] or "--" + name.replace("_", "-")
         if annotation == bool | None:
             flag = f"{flag}/--no-{flag[2:]}"

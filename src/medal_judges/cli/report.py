@@ -22,7 +22,7 @@ from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import ReadingReport
 from medal_judges.report.progress import ProgressBar
 from medal_judges.storage.jsonl import STDIN
-from medal_judges.storage.judgement_files import read_judgements
+from medal_judges.storage.judgements import read_judgements
 
 Chats = Annotated[
     str | None, typer.Option("--chats", help="The chats that were scored: texts and columns.")
@@ -127,7 +127,7 @@ def _source(
         )
     passes = chain([reading], repeat(ReadingReport(keep=0, strict=forms.strict)))
     return TrafficInput(
-        partial(read_judgements, scores, partial=True),
+        partial(read_judgements, scores),
         None if chats is None else lambda: dialogues_of(chats, forms, next(passes)),
         [Path(name).name for name in (scores, chats, human) if name],
         None if human is None else partial(labelled_of, human, forms, reading),

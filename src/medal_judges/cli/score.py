@@ -3,177 +3,106 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
 
-from medal_judges.cli import options as opt
-from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
+from medal_judges.cli.options import from_options
+from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError
-from medal_judges.inference.arriving import score_arriving
 from medal_judges.inference.dry_run import dry_run
-from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
-from medal_judges.inference.parallel.opening import opened
-from medal_judges.inference.progress import scoring_bar, show_kept
-from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
-from medal_judges.models.base.judge import Judge
-from medal_judges.reading.arrow_rows import HUB
+from medal_judges.inference.judge_choice import JudgeOptions
+from medal_judges.inference.progress import scoring_bar, show_cached
+from medal_judges.inference.ray_judge import opened
+from medal_judges.inference.scoring import MIN_COVERAGE, ScoreOptions, ScoreReport, score_to_file
+from medal_judges.inference.streaming import score_arriving
 from medal_judges.reading.dialogues import dialogues_of
-from medal_judges.reading.options import ReadOptions
-from medal_judges.reading.report import ReadingReport, list_beside
-from medal_judges.records.dialogue import Dialogue
+from medal_judges.reading.options import ReadOptionsWithoutLabels
+from medal_judges.reading.report import list_beside, reading_report
 from medal_judges.report.console import wide_console
-from medal_judges.shipped import BOXED
 from medal_judges.storage.files import only_run, require_other_file
 from medal_judges.storage.jsonl import STDIN, to_line
 
 _LONG = 10.0  # seconds after which a faster way is worth a line
 
 
-ChatFile = Annotated[
-    str, typer.Argument(metavar="FILE", help="Chats: a file of any form, hf:NAME:SPLIT, or -.")
-]
+class ScoreCommand(Config):
+    """The options of ``medal score``."""
 
-
-@reads_chats()
-def score(
-    chats: ReadOptions,
-    file: ChatFile,
-    judge: opt.JudgeName = BOXED,
-    settings: opt.Overrides = None,
-    out: Annotated[
-        str,
-        typer.Option(
-            "--out", help="File to write (.jsonl[.gz], .parquet, .csv[.gz]); - is standard output."
-        ),
-    ] = "-",
-    dimension: opt.Dimensions = None,
-    level: Annotated[
-        Literal["dialogue", "turn", "last"],
-        typer.Option("--level", help="Judge the dialogue, each answer, or the last answer."),
-    ] = "dialogue",
-    keep: opt.Keep = None,
-    min_coverage: opt.MinCoverage = 0.98,
-    token_budget: Annotated[
-        int | None, typer.Option("--token-budget", min=1, help="Padded tokens of a batch.")
-    ] = None,
-    device: opt.Device = None,
-    dtype: opt.Dtype = None,
-    workers: opt.Workers = 1,
-    ray: opt.Ray = None,
-    revision: opt.Revision = None,
-    overwrite: opt.Overwrite = False,
-    retry_failed: opt.RetryFailed = False,
-    unknown_language: opt.UnknownLanguages = "warn",
-    detect_language: opt.DetectLanguage = None,
-    no_cache: opt.NoCache = False,
-    repeats: opt.Repeats = None,
-    dry_run: opt.DryRun = False,
-    max_cost: opt.MaxCost = None,
-) -> None:
-    """Judge dialogues. The same command resumes after a stop, and asks again for rows that failed
-    because a server was down or a limit was met."""
-    require_other_file(out, [file])
-    choice = choose_judge(
-        judge, settings or (), device=device, dtype=dtype, revision=revision, repeats=repeats
+    file: str = option(argument=True, help="Chats: a file of any form, hf:NAME:SPLIT, or -.")
+    judge: JudgeOptions = JudgeOptions()
+    out: str = option(
+        "-", help="File to write (.jsonl[.gz], .parquet, .csv[.gz]); - is standard output."
     )
-    choice = choice.spending(max_cost, no_cache=no_cache, dry_run=dry_run)
-    asked = (level, dimension, token_budget, unknown_language, overwrite, retry_failed)
-    options = ScoreOptions(*asked, keep or (), detect_language)
-    if ray is not None and not dry_run:
-        return _on_ray(file, choice, options, chats, (ray, out, workers, device, min_coverage))
-    listed = None if out == "-" or dry_run else list_beside(out)
-    with opened(choice, 1 if dry_run else workers, device) as loaded:
-        reading = reading_report(chats, listed, [file])
-        dialogues = dialogues_of(file, chats, reading)
-        if dry_run:
-            _estimate(dialogues, loaded, options, reading)
+    scoring: ScoreOptions = ScoreOptions()
+    min_coverage: float = option(
+        MIN_COVERAGE, ge=0, le=1, help="Minimum coverage; exits with status 3 below it."
+    )
+    workers: int = option(1, ge=1, help="Processes that score (extra ray); on GPUs one per GPU.")
+    ray: str | None = option(
+        None,
+        metavar="ADDRESS",
+        help="Score on a Ray cluster (auto, HOST:6379); --workers is the most processes there.",
+    )
+    dry_run: bool = option(
+        False, help="Estimate requests, tokens and maximum cost without sending anything."
+    )
+    reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
+
+
+@from_options
+def score(options: ScoreCommand) -> None:
+    """Score dialogues. The same command resumes after a stop, and tries rows again that failed
+    because a server was down or a limit was reached."""
+    file, out = options.file, options.out
+    require_other_file(out, [file])
+    choice = options.judge.choose(dry_run=options.dry_run)
+    if options.ray is not None and choice.pays:
+        raise ConfigError(
+            "a judge that pays for its answers is not scored on a cluster: only one process can "
+            "keep its cost limit",
+            hint="leave --ray out: one process sends many requests at a time",
+        )
+    device, listed = options.judge.device, None
+    if out != "-" and not options.dry_run:
+        listed = list_beside(out)
+    workers, address = (1, None) if options.dry_run else (options.workers, options.ray)
+    with opened(choice, workers, device, address) as judge:
+        reading = reading_report(options.reading, listed, [file])
+        dialogues = dialogues_of(file, options.reading, reading)
+        if options.dry_run:
+            typer.echo(dry_run(dialogues, judge, options.scoring).text())
+            reading.show(always=True)
             return
-        write = _to_stdout if out == "-" else _to_file
-        report = write(file, dialogues, loaded, options, Path(out))
-    _tell_reading(reading, report)
-    _show(report, min_coverage, loaded.languages, loaded.advice())
-    show_kept([loaded])
-    reading.require_rest()
-    report.require_coverage(min_coverage)
-
-
-def _tell_reading(reading: ReadingReport, report: ScoreReport) -> None:
+        if out == "-":
+            report, start = ScoreReport(), time.perf_counter()
+            # Who pipes line by line waits for each answer; several processes need whole windows.
+            at_once = file == STDIN and not judge.resumes_windows
+            judged = score_arriving if at_once else ScoreOptions.score
+            for judgement in judged(options.scoring, judge, dialogues):
+                typer.echo(to_line(judgement).encode(), nl=False)  # UTF-8 on every console
+                report.add(judgement)
+            report.seconds = time.perf_counter() - start
+            report.dialogues = report.total
+        else:
+            with only_run(out), scoring_bar() as advance:
+                report = score_to_file(
+                    dialogues, judge, Path(out), options.scoring, progress=advance
+                )
     report.left_out = reading.count
-    show_reading(reading, always=True)
-
-
-def _estimate(
-    dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions, reading: ReadingReport
-) -> None:
-    typer.echo(dry_run(dialogues, judge, options).text())
-    show_reading(reading, always=True)
-
-
-def _to_stdout(
-    file: str, dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions, _: Path
-) -> ScoreReport:
-    report, start = ScoreReport(), time.perf_counter()
-    # Who pipes line by line waits for an answer to each; several processes want whole windows.
-    at_once = file == STDIN and not judge.resumes_windows
-    judged = score_arriving if at_once else ScoreOptions.score
-    for judgement in judged(options, judge, dialogues):
-        typer.echo(to_line(judgement).encode(), nl=False)  # UTF-8 on every console
-        report.add(judgement)
-    report.seconds = time.perf_counter() - start
-    report.dialogues = report.total
-    return report
-
-
-def _to_file(
-    file: str, dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions, out: Path
-) -> ScoreReport:
-    with only_run(out), scoring_bar(file) as advance:
-        return score_to_file(dialogues, judge, out, options, progress=advance)
-
-
-def _on_ray(
-    file: str,
-    choice: JudgeChoice,
-    options: ScoreOptions,
-    chats: ReadOptions,
-    how: tuple[str, str, int, str | None, float],
-) -> None:
-    from medal_judges.inference.cluster.run import ClusterOptions, score_on_ray
-
-    address, out, workers, device, min_coverage = how
-    if "-" in (file, out) or file.startswith(HUB):
-        raise ConfigError(
-            "--ray reads files that all machines see, and writes a folder",
-            hint="give a file of chats or a folder of such, and --out FOLDER",
-        )
-    if options.retry_failed:
-        raise ConfigError(
-            "--retry-failed is of one process: what is written on a cluster is not judged again",
-            hint="leave it out, or start again with --overwrite",
-        )
-    if choice.pays:
-        raise ConfigError(
-            "a judge that pays for its answers is not scored on a cluster: its limit of cost was "
-            "never tried across machines",
-            hint="leave --ray out: one process asks the server side by side",
-        )
-    gpus = 1 if device is not None and device.startswith("cuda") else 0
-    cluster = ClusterOptions(address, workers if workers > 1 else None, gpus=gpus)
-    with only_run(out):
-        run = score_on_ray(file, choice, Path(out), cluster, options, chats)
-    show_reading(run.reading, always=True)
-    _show(run.report, min_coverage, run.judge.languages, run.judge.advice)
-    run.report.require_coverage(min_coverage)
+    reading.show(always=True)
+    _show(report, options.min_coverage, judge.languages, judge.advice())
+    show_cached([judge])
+    reading.require_rest()
+    report.require_coverage(options.min_coverage)
 
 
 def _show(
     report: ScoreReport, floor: float, languages: Sequence[str] | None, advice: str | None
 ) -> None:
-    """Counts and speed on standard error; mean scores only when coverage holds."""
+    """Prints counts and speed on standard error, and mean scores if the coverage is enough."""
     console = wide_console(stderr=True)
     for line in report.lines(languages):
         console.print(line, highlight=False, soft_wrap=True)

@@ -1,22 +1,23 @@
-"""ColumnMap: which column of a user's file holds what, where its names are not ours."""
+"""ColumnMap: which column of a user's file holds which field."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
-from medal_judges.reading.json_rows import NumberedRow
-from medal_judges.records.fields import number, text
+from medal_judges.reading.text_rows import NumberedRow
 from medal_judges.records.rating import Scale
+from medal_judges.records.validation import number, text
 
 SpeakerRole = Literal["user", "assistant", "system", "tool"]
-# What a column can hold. ``chatbot`` and ``user`` are names (of models), ``order`` and ``time``
-# say which turn comes first where a row is a turn; all others are fields of the line format.
+# ``chatbot`` and ``user`` are names of models, ``order`` and ``time`` order the turns if a row is a
+# turn; all others are fields of the line format.
 FIELDS = (
     *("id", "messages", "role", "content", "time", "order", "prompt", "response", "system"),
     *("lang", "chatbot", "user", "source", "split", "group"),
@@ -30,8 +31,8 @@ _MOST_UNSEEN = 1000  # rows after which a column that no row had is an error
 
 @dataclass(frozen=True, slots=True)
 class LabelColumn:
-    """People's answers in ``column``, on ``dimension`` with its ``scale``, (lowest, highest), or
-    None where it has no bounds. Several columns of one dimension are several annotators."""
+    """Ratings in ``column`` on ``dimension``, with (lowest, highest) or None for no bounds. Several
+    columns of one dimension are several annotators."""
 
     column: str
     dimension: str
@@ -40,96 +41,93 @@ class LabelColumn:
 
 @dataclass(frozen=True, slots=True)
 class ColumnMap:
-    """``fields``: one of FIELDS to the user's column, a dotted path for a nested one
-    (``meta.user.id``). ``roles``: what speakers are called there (``Kunde``) to user, assistant,
-    system or tool. ``labels``: columns with people's answers."""
+    """``fields``: one of FIELDS -> column, a dotted path for a nested one (``meta.user.id``).
+    ``roles``: a speaker's name (``Kunde``) -> role. ``labels``: columns of ratings."""
 
     fields: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, SpeakerRole] = field(default_factory=dict)
     labels: tuple[LabelColumn, ...] = ()
 
-    @property
-    def named(self) -> list[str]:
-        """Every column that is named, in order."""
-        return [*self.fields.values(), *(label.column for label in self.labels)]
-
     def get(self, record: Mapping[str, object], name: str) -> object:
-        """The value of the field ``name`` in ``record`` where it is mapped; None otherwise."""
+        """Returns the value of the field ``name`` in ``record``; None if it is not mapped."""
         column = self.fields.get(name)
         return None if column is None else lookup(record, column)
 
-    def updated(self, other: ColumnMap) -> ColumnMap:
-        """This map with what ``other`` says on top."""
-        named = {label.column for label in other.labels}
-        kept = tuple(label for label in self.labels if label.column not in named)
-        return ColumnMap(
-            {**self.fields, **other.fields}, {**self.roles, **other.roles}, kept + other.labels
-        )
-
     def has(self, *names: str) -> bool:
         """Whether all of ``names`` are mapped."""
-        fields = self.fields
-        return bool(fields) and all(name in fields for name in names)
+        return bool(self.fields) and all(name in self.fields for name in names)
+
+    def updated(self, other: ColumnMap) -> ColumnMap:
+        """Returns this map with ``other`` on top."""
+        named = {label.column for label in other.labels}
+        labels = tuple(label for label in self.labels if label.column not in named)
+        return ColumnMap(
+            {**self.fields, **other.fields}, {**self.roles, **other.roles}, labels + other.labels
+        )
+
+    def without(self, *names: str) -> ColumnMap:
+        """Returns this map without the fields ``names``."""
+        return replace(self, fields={k: v for k, v in self.fields.items() if k not in names})
 
 
-NO_COLUMNS = ColumnMap()
-
-
-def lookup(record: Mapping[str, object], column: str) -> object:
-    """The value of ``column``: a key as it stands (keys may hold dots), else a path of keys and
-    list indices; JSON text on the way is read. None where there is none."""
-    value = _walk(record, column)
-    return None if value is _MISSING else value
-
-
-def has_column(record: Mapping[str, object], column: str) -> bool:
-    """Whether ``record`` has ``column``, if only as null."""
-    return _walk(record, column) is not _MISSING
-
-
-def _walk(record: object, path: str) -> object:
+def lookup(record: object, path: str, missing: Any = None) -> Any:
+    """Returns the value at ``path``: a key (keys may hold dots), else a path of keys and list
+    indices; JSON text on the way is parsed."""
     if isinstance(record, str) and record.lstrip()[:1] in ("{", "["):
         try:
             record = json.loads(record)
         except (ValueError, RecursionError):
-            return _MISSING
+            return missing
     if isinstance(record, list):
         head, _, rest = path.partition(".")
         if not head.isdecimal() or int(head) >= len(record):
-            return _MISSING
-        return _walk(record[int(head)], rest) if rest else record[int(head)]
+            return missing
+        return lookup(record[int(head)], rest, missing) if rest else record[int(head)]
     if not isinstance(record, Mapping):
-        return _MISSING
+        return missing
     if path in record:
         return record[path]
     for end in (i for i, letter in enumerate(path) if letter == "."):
         if path[:end] in record:
-            found = _walk(record[path[:end]], path[end + 1 :])
+            found = lookup(record[path[:end]], path[end + 1 :], _MISSING)
             if found is not _MISSING:
                 return found
-    return _MISSING
+    return missing
+
+
+def read_columns(path: str | Path) -> ColumnMap:
+    """Returns the map of a YAML file: fields, and ``roles`` and ``labels`` as sections."""
+    try:
+        stated = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the column map {path} cannot be read: {error}") from error
+    loaded = parse_yaml(stated, f"column map {path}")
+    if not isinstance(loaded, Mapping):
+        raise ConfigError(f"column map {path}: expected a mapping such as id: conversation_id")
+    return parse_columns(loaded)
 
 
 def parse_columns(
-    columns: Mapping[str, object] | Iterable[str] | None = None,
+    columns: Mapping[str, object] | Iterable[str] = (),
     *,
     labels: Iterable[str] = (),
     roles: Iterable[str] = (),
 ) -> ColumnMap:
-    """ColumnMap of texts such as ``id=conversation_id``, labels such as ``Qualität=overall:1..7``
-    and roles such as ``Kunde=user``.
-
-    ``columns`` may be a mapping of fields to columns, as YAML has it, with ``roles`` and ``labels``
-    as mappings inside. Raises ConfigError for what is none of these.
-    """
-    fields: dict[str, object] = {}
+    """Returns the map of a mapping with ``roles`` and ``labels`` inside, or of texts such as
+    ``id=conversation_id``, labels such as ``Qualität=overall:1..7`` and roles such as
+    ``Kunde=user``. Raises ConfigError."""
     if isinstance(columns, Mapping):
-        fields |= columns
+        fields = dict(columns)
     else:
-        fields |= dict(_pair(each, "--column", "id=conversation_id") for each in columns or ())
-    words = dict(_section(fields, "roles"))
-    words |= dict(_pair(each, "--role", "Kunde=user") for each in roles)
-    stated = [*_section(fields, "labels").items()]
+        fields = dict(_pair(each, "--column", "id=conversation_id") for each in columns)
+    sections: dict[str, dict[object, object]] = {}
+    for name in ("roles", "labels"):
+        section = fields.pop(name, None) or {}
+        if not isinstance(section, Mapping):
+            raise ConfigError(f"{name} of a column map: expected a mapping, not {section!r}")
+        sections[name] = dict(section)
+    sections["roles"] |= dict(_pair(each, "--role", "Kunde=user") for each in roles)
+    stated = [*sections["labels"].items()]
     stated += [_pair(each, "--label", "Quality=overall:1..5") for each in labels]
     for name, column in fields.items():
         if name not in FIELDS:
@@ -137,18 +135,16 @@ def parse_columns(
             raise ConfigError(f"no field {name!r} to give a column to", hint=hint)
         if not isinstance(column, str) or not column:
             raise ConfigError(f"the column of {name!r} is a name, not {column!r}")
+    for word, role in sections["roles"].items():
+        if role not in get_args(SpeakerRole):
+            known = ", ".join(get_args(SpeakerRole))
+            hint = f"--role {word}=user"
+            raise ConfigError(f"role {word!r}: {role!r} is none of {known}", hint=hint)
     return ColumnMap(
         {name: str(column) for name, column in fields.items()},
-        {str(word): _role(str(word), role) for word, role in words.items()},
-        tuple(parse_label(str(column), said) for column, said in stated),
+        {str(word): role for word, role in sections["roles"].items()},  # type: ignore[misc]
+        tuple(_label(str(column), said) for column, said in stated),
     )
-
-
-def _section(fields: dict[str, object], name: str) -> Mapping[str, object]:
-    section = fields.pop(name, None) or {}
-    if not isinstance(section, Mapping):
-        raise ConfigError(f"{name} of a column map: expected a mapping, not {section!r}")
-    return section
 
 
 def _pair(said: str, option: str, example: str) -> tuple[str, str]:
@@ -158,18 +154,7 @@ def _pair(said: str, option: str, example: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _role(word: str, role: object) -> SpeakerRole:
-    for known in get_args(SpeakerRole):
-        if role == known:
-            return known  # type: ignore[no-any-return]
-    raise ConfigError(
-        f"role {word!r}: {role!r} is none of {', '.join(get_args(SpeakerRole))}",
-        hint=f"--role {word}=user",
-    )
-
-
-def parse_label(column: str, said: object) -> LabelColumn:
-    """LabelColumn of ``overall`` or ``overall:1..7``. Raises ConfigError."""
+def _label(column: str, said: object) -> LabelColumn:
     match = _LABEL.match(said.strip()) if isinstance(said, str) else None
     if match is None:
         raise ConfigError(
@@ -184,86 +169,56 @@ def parse_label(column: str, said: object) -> LabelColumn:
     return LabelColumn(column, match["name"].strip(), (low, high))
 
 
-def read_columns(path: str | Path) -> ColumnMap:
-    """ColumnMap of a YAML file: fields, and ``roles`` and ``labels`` as sections. Raises
-    ConfigError."""
-    from medal_judges.config import parse_yaml
-
-    try:
-        said = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the column map {path} cannot be read: {error}") from error
-    loaded = parse_yaml(said, f"column map {path}")
-    if not isinstance(loaded, Mapping):
-        raise ConfigError(f"column map {path}: expected a mapping such as id: conversation_id")
-    return parse_columns(loaded)
-
-
-def missing_column(column: str, there: Sequence[str], where: str) -> ConfigError:
-    """The error for a column that is not there: those that are, and the nearest."""
-    shown = ", ".join(map(str, there[:40])) + (", ..." if len(there) > 40 else "")
-    hint = f"{did_you_mean(column, map(str, there))}columns there: {shown or 'none'}"
-    return ConfigError(f"{where}: no column {column!r}", hint=hint)
-
-
-class SeenColumns:
-    """Raises ConfigError where a column of the map is in no row: at once in a table, elsewhere
-    after many rows or at the end, since JSON leaves out what is empty."""
-
-    def __init__(self, columns: ColumnMap, path: str, table: bool) -> None:
-        self._unseen = set(columns.named)
-        self._messages = columns.fields.get("messages", "messages")
-        self._path = path
-        # A table has its columns in every row; a speaker and a text may be inside of a cell.
-        inside = {columns.fields.get(name) for name in ("role", "content")}
-        self._at_once = self._unseen - inside if table else set()
-        self._there: dict[str, None] = {}
-
-    def checked(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
-        read = 0
-        for read, (place, record) in enumerate(rows, 1):
-            if self._unseen and isinstance(record, Mapping):
-                self._look(record)
-                self._require(self._at_once if read < _MOST_UNSEEN else self._unseen)
-            yield place, record
-        if read:
-            self._require(self._unseen)
-
-    def _look(self, record: Mapping[str, object]) -> None:
-        self._there |= dict.fromkeys(map(str, record))
-        paths = ("messages", "conversation", "conversations", "dialogue", "turns")
-        for path in (self._messages, *paths):
-            first = lookup(record, f"{path}.0")
-            if isinstance(first, Mapping):
-                self._there |= dict.fromkeys(map(str, first))
-                self._unseen = {name for name in self._unseen if not has_column(first, name)}
-        self._unseen = {name for name in self._unseen if not has_column(record, name)}
-
-    def _require(self, names: set[str]) -> None:
-        for name in sorted(names & self._unseen):
-            raise missing_column(name, list(self._there), self._path)
-
-
 def label_values(label: LabelColumn, value: object) -> tuple[float | None, ...]:
-    """The answers in a cell: a number, a number as text, a list of them, or text with ; between;
-    nothing for an empty cell. Raises RecordError."""
+    """Returns the ratings in a cell: a number, a list, or text with ; between; none for an empty
+    cell. Raises RecordError."""
+    expected = "a number, or several with ; between"
     if value is None or (isinstance(value, str) and not value.strip()):
         return ()
     if isinstance(value, str):
         cells = value.strip().strip("[]").replace(",", ";" if "[" in value else ".").split(";")
-        values: Sequence[object] = [each.strip() or None for each in cells]
-    else:
-        values = value if isinstance(value, list | tuple) else [value]
-    return tuple(None if each is None else _answer(label.column, each) for each in values)
+        value = [each.strip() or None for each in cells]
+    values: list[float | None] = []
+    for each in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(each, str):
+            try:
+                each = float(each)
+            except ValueError as error:
+                raise RecordError(label.column, expected, text(label.column, each)) from error
+        if each is None or isinstance(each, bool):
+            values.append(None if each is None else float(each))
+        else:
+            values.append(number(label.column, each, expected))
+    return tuple(values)
 
 
-def _answer(column: str, value: object) -> float:
-    expected = "a number, or several with ; between"
-    if isinstance(value, bool):
-        return float(value)
-    if isinstance(value, str):
-        try:
-            return number(column, float(value), expected)
-        except ValueError as error:
-            raise RecordError(column, expected, text(column, value)) from error
-    return number(column, value, expected)
+def checked_columns(
+    columns: ColumnMap, path: str, rows: Iterator[NumberedRow], *, table: bool
+) -> Iterator[NumberedRow]:
+    """Yields ``rows``. Raises ConfigError if a column of the map is in no row: at once in a table,
+    elsewhere after many rows or at the end, because JSON leaves out what is empty."""
+    unseen = {*columns.fields.values(), *(label.column for label in columns.labels)}
+    # A table has its columns in every row; a speaker and a text can be inside of a cell.
+    inside = {columns.fields.get(name) for name in ("role", "content")}
+    at_once = unseen - inside if table else set()
+    places = ("messages", "conversation", "conversations", "dialogue", "turns")
+    there: dict[str, None] = {}
+
+    def require(names: set[str]) -> None:
+        for column in sorted(names & unseen):
+            shown = ", ".join([*there][:40]) + (", ..." if len(there) > 40 else "")
+            hint = f"{did_you_mean(column, there)}columns there: {shown or 'none'}"
+            raise ConfigError(f"{path}: no column {column!r}", hint=hint)
+
+    read = 0
+    for read, (place, record) in enumerate(rows, 1):
+        if unseen and isinstance(record, Mapping):
+            messages = (columns.fields.get("messages", "messages"), *places)
+            firsts = [lookup(record, f"{name}.0") for name in messages]
+            for part in (record, *(first for first in firsts if isinstance(first, Mapping))):
+                there |= dict.fromkeys(map(str, part))
+                unseen = {n for n in unseen if lookup(part, n, _MISSING) is _MISSING}
+            require(at_once if read < _MOST_UNSEEN else unseen)
+        yield place, record
+    if read:
+        require(unseen)

@@ -1,23 +1,23 @@
-"""In which form a row holds a chat, by its fields, and the row in one form: fields of the line
-format, with ``messages`` where turns have to be made of messages yet."""
+"""Recognises the form of a row by its fields, and turns it into one form: the fields of the line
+format, with ``messages`` instead of ``dialogue`` unless it has turns already."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from medal_judges.errors import RecordError, did_you_mean
-from medal_judges.reading.columns import NO_COLUMNS, ColumnMap, LabelColumn, label_values, lookup
-from medal_judges.reading.json_rows import Fields
+from medal_judges.reading.columns import ColumnMap, label_values, lookup
 from medal_judges.reading.messages import ROLE_WORDS
 from medal_judges.reading.released import is_released
 from medal_judges.reading.spans import is_spans
+from medal_judges.reading.text_rows import Fields
 from medal_judges.reading.transcripts import is_transcript, messages_of_transcript
 
-# Name (as --format takes it) -> what messages call it.
+# Name in --format -> name in messages.
 FORMS: Mapping[str, str] = {
     "line": "the line format",
     "medal": "MEDAL's released form",
@@ -33,10 +33,10 @@ FORMS: Mapping[str, str] = {
     "otel": "OpenTelemetry spans",
 }
 GROUPED = ("turns", "otel")  # several rows are one chat
-# Read alike: which of the two a row is hangs on a field that may be empty.
+# Two forms that differ by a field that can be empty, so that the form of the row before decides.
 ALIKE = ({"openai", "anthropic"}, {"wildchat", "lmsys"})
 
-# Names that columns have in logs, as _plain_name writes them; the first that is there is taken.
+# Names of columns in logs, as _plain_names writes them; the first that a row has is used.
 CONVERSATIONS = (
     *("conversation_id", "dialogue_id", "dialog_id", "chat_id", "session_id", "thread_id"),
     *("ticket_id", "conversation_hash", "conversation", "session", "thread", "chat", "id"),
@@ -55,13 +55,12 @@ _RESPONSES = (
 _SYSTEMS = ("system", "system_prompt", "system_message", "instructions")
 _LANGUAGES = ("lang", "language")
 _CHATBOTS = ("chatbot", "model", "model_name", "assistant_model")
-_Take = Callable[[str, tuple[str, ...]], Any]  # (field, known names) -> its value
 _PLAIN_ROLES = ("user", "assistant", "system", "tool")
 _JSON_FIELDS = ("dialogue", "turns", "models", "context", "meta", "labels", "scales")
 
 
 def form_of(record: object, columns: ColumnMap) -> str | None:
-    """A key of FORMS, by the fields of a row; None where none fits."""
+    """Returns the form of a row, a key of FORMS; None if no form fits."""
     if isinstance(record, list):
         return "openai" if record and all(isinstance(m, Mapping) for m in record) else None
     if not isinstance(record, Mapping):
@@ -78,8 +77,7 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
         return "otel"
     if is_released(record):
         return "medal"
-    found = _message_form(record) or _scalar_form(record, columns)
-    return "line" if found is None and "dialogue" in record else found
+    return _message_form(record) or _table_form(record, columns)
 
 
 def _message_form(record: Mapping[str, object]) -> str | None:
@@ -104,17 +102,17 @@ def _message_form(record: Mapping[str, object]) -> str | None:
     return None
 
 
-def _scalar_form(record: Mapping[str, object], columns: ColumnMap) -> str | None:
+def _table_form(record: Mapping[str, object], columns: ColumnMap) -> str | None:
     """The form of a row of a table: a turn, or a prompt and its response."""
 
-    def there(field: str, names: tuple[str, ...]) -> bool:
+    def has(field: str, names: tuple[str, ...]) -> bool:
         return columns.has(field) or find_key(record, names) is not None
 
-    if there("role", ROLES) and there("content", CONTENTS) and there("id", CONVERSATIONS):
+    if has("role", ROLES) and has("content", CONTENTS) and has("id", CONVERSATIONS):
         return "turns"
-    if there("prompt", _PROMPTS) and there("response", _RESPONSES):
+    if has("prompt", _PROMPTS) and has("response", _RESPONSES):
         return "prompts"
-    return None
+    return "line" if "dialogue" in record else None
 
 
 def _is_messages(value: object) -> bool:
@@ -124,7 +122,7 @@ def _is_messages(value: object) -> bool:
 
 
 def unknown_form(record: object) -> RecordError:
-    """The error for a row of no known form."""
+    """Returns the error for a row of no known form."""
     if not isinstance(record, Mapping):
         return RecordError("(line)", "a JSON object", record)
     names = ", ".join(map(str, list(record)[:20]))
@@ -138,232 +136,185 @@ def unknown_form(record: object) -> RecordError:
 
 
 def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
-    """``record`` with the fields of the line format, and ``messages`` in place of ``dialogue``
-    unless it has turns already. Fields of other names are in ``meta``. Raises RecordError."""
+    """Returns ``record`` with the fields of the line format, and ``messages`` in place of
+    ``dialogue`` unless it has turns already. Fields of other names go to ``meta``. Raises
+    RecordError."""
     if isinstance(record, list):
         record = {"messages": record}
     if not isinstance(record, Mapping):
         raise RecordError("(line)", "a JSON object", record)
     if form in ("line", "medal"):
         return _line(record, columns)
-    used: set[str] = set()
-
-    def take(field: str, names: tuple[str, ...]) -> Any:
-        return _taken(record, columns, used, field, names)
-
+    fields = _RowFields(record, columns)
+    sources = ("source",) if isinstance(record.get("source"), str) else ()
     row: Fields = {
-        "id": take("id", _IDS),
-        "lang": take("lang", _LANGUAGES),
-        "source": take("source", ("source",) if isinstance(record.get("source"), str) else ()),
+        "id": fields.take("id", _IDS),
+        "lang": fields.take("lang", _LANGUAGES),
+        "source": fields.take("source", sources),
     }
-    system = take("system", _SYSTEMS)
-    if isinstance(system, str) and system.lstrip().startswith("[{"):  # Anthropic's, in a cell
-        system = _parsed(system)
-    messages = _messages(record, form, columns, take, used)
-    row["messages"] = ([{"role": "system", "content": system}] if system else []) + messages
-    row["models"] = _models(record, take, used)
-    row["context"] = _object(record, "context", used)
-    row |= _label_fields(record, columns, used)
-    row["meta"] = _meta(record, columns, used)
-    return {key: value for key, value in row.items() if value not in (None, {}, [])}
-
-
-def _line(record: Mapping[str, object], columns: ColumnMap) -> Fields:
-    """A line of ours: as it is; JSON in cells of a table is read."""
-    row = dict(record)
-    for name in _JSON_FIELDS:
-        cell = row.get(name)
-        if isinstance(cell, str) and cell.lstrip()[:1] in ("{", "["):
-            row[name] = _parsed(cell)
-    for name in ("id", "lang", "source", "split", "group"):
-        if columns.has(name):
-            row[name] = columns.get(record, name)
-    labels, scales = _label_columns(record, columns)
-    if labels:
-        row["labels"] = _object(row, "labels", set()) | labels
-        row["scales"] = _object(row, "scales", set()) | scales
-    return row
-
-
-def _messages(
-    record: Mapping[str, object], form: str, columns: ColumnMap, take: _Take, used: set[str]
-) -> list[Any]:
-    if form == "responses":
-        return _exchange(take("prompt", ("input",)), take("response", ("output",)))
-    if form == "prompts":
-        return _exchange(take("prompt", _PROMPTS), take("response", _RESPONSES))
-    value = take("messages", _MESSAGES)
-    if isinstance(value, str) and form == "transcript":
-        value = messages_of_transcript(value, columns.roles)
-    elif isinstance(value, str):
-        value = _parsed(value)
-    if isinstance(value, Mapping) and "messages" in value:
-        value = value["messages"]
-    if not isinstance(value, list) or not value:
-        raise RecordError("messages", "a non-empty list of {role, content}", value)
-    messages = [message_of(each, columns) for each in value]
-    choices = record.get("choices")  # a logged request with its answer
-    if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
-        used.add("choices")
-        messages.append(choices[0].get("message"))
-    return messages
-
-
-def _exchange(prompt: object, response: object) -> list[Any]:
-    """The messages of a prompt and its response: texts, or lists of messages or items."""
-    messages: list[Any] = []
-    for role, said in (("user", prompt), ("assistant", response)):
-        if isinstance(said, str) and said.lstrip().startswith("[{"):
-            said = _parsed(said)
-        if isinstance(said, list):
-            messages += said
-        elif said is not None:
-            messages.append({"role": role, "content": said})
-    return messages
-
-
-def message_of(message: object, columns: ColumnMap) -> object:
-    """A message with ``role`` and ``content``, whatever their names; what is none stays as it is,
-    for the policy of messages to refuse."""
-    if not isinstance(message, Mapping):
-        return message
-    if columns is NO_COLUMNS and "content" in message and message.get("role") in _PLAIN_ROLES:
-        return message
-    found = dict(message)
-    role = columns.get(message, "role") if columns.has("role") else _first(message, ROLES)
-    if isinstance(role, Mapping):  # {"author": {"role": ...}}
-        role = role.get("role")
-    if role is not None:
-        found["role"] = role_of(role, columns)
-    if columns.has("content"):
-        found["content"] = columns.get(message, "content")
-    elif "content" not in message and "parts" not in message and role is not None:
-        found["content"] = _first(message, CONTENTS)
-    return found
-
-
-def role_of(word: object, columns: ColumnMap) -> object:
-    """The role that ``word`` means: by the column map, else as it stands. Raises RecordError for a
-    word that nobody knows."""
-    if not isinstance(word, str):
-        return word
-    said = word.strip()
-    if said in columns.roles:
-        return columns.roles[said]
-    lower = {name.lower(): role for name, role in columns.roles.items()}
-    if said.lower() in lower:
-        return lower[said.lower()]
-    if said.lower() not in ROLE_WORDS:
-        raise RecordError(
-            "role",
-            f"user, assistant, system, tool, or a word that --role explains (--role {said}=user)",
-            word,
-        )
-    return said
-
-
-def _models(record: Mapping[str, object], take: _Take, used: set[str]) -> Fields:
-    stated = _object(record, "models", used)
-    models = dict(stated) if stated else {}
-    chatbot = take("chatbot", _CHATBOTS)
-    user = take("user", ())
-    if isinstance(chatbot, str) and chatbot:
-        models.setdefault("assistant", chatbot)
-    if isinstance(user, str) and user:
-        models.setdefault("user", user)
-    return models
-
-
-def _object(record: Mapping[str, object], name: str, used: set[str]) -> Fields:
-    """The object under ``name``, of JSON text too; one that is no object stays where it is."""
-    value = record.get(name)
-    if isinstance(value, str) and value.lstrip().startswith("{"):
-        value = _parsed(value)
-    if not isinstance(value, dict):
-        return {}
-    used.add(name)
-    return value
-
-
-def _label_fields(record: Mapping[str, object], columns: ColumnMap, used: set[str]) -> Fields:
-    """Labels and what goes with them; a field of such a name but another kind is the user's own."""
-    labels = _object(record, "labels", used)
-    scales = _object(record, "scales", used)
-    own, own_scales = _label_columns(record, columns)
-    row: Fields = {"labels": labels | own, "scales": scales | own_scales}
+    system = _parsed(fields.take("system", _SYSTEMS), "[{")  # Anthropic's blocks, in a cell
+    row["messages"] = [{"role": "system", "content": system}] if system else []
+    row["messages"] += _messages(fields, form)
+    models = dict(fields.object("models"))
+    chatbot, user = fields.take("chatbot", _CHATBOTS), fields.take("user")
+    for role, name in (("assistant", chatbot), ("user", user)):
+        if isinstance(name, str) and name:
+            models.setdefault(role, name)
+    row["models"] = models
+    row["context"] = fields.object("context")
+    labels, scales = _labels(record, columns)
+    row["labels"] = fields.object("labels") | labels
+    row["scales"] = fields.object("scales") | scales
+    # A field of such a name but another kind is the user's own.
     for name in ("split", "group"):
         value = columns.get(record, name) if columns.has(name) else record.get(name)
         if isinstance(value, str | int) and not isinstance(value, bool):
             row[name] = str(value)
-            used.add(columns.fields.get(name, name))
-    for name, fits in (("level", ("dialogue", "turn")), ("aggregated", (True, False))):
-        if record.get(name) in fits:
+            fields.used.add(columns.fields.get(name, name))
+    for name, known in (("level", ("dialogue", "turn")), ("aggregated", (True, False))):
+        if record.get(name) in known:
             row[name] = record[name]
-            used.add(name)
-    return row
+            fields.used.add(name)
+    meta = fields.object("meta")
+    used = fields.used | {label.column for label in columns.labels}
+    meta = {k: v for k, v in record.items() if k not in used and v is not None} | meta
+    if columns.has("time"):
+        meta.pop(columns.fields["time"], None)
+        if (time := columns.get(record, "time")) is not None:
+            meta["time"] = time
+    row["meta"] = meta
+    return {key: value for key, value in row.items() if value not in (None, {}, [])}
 
 
-def _label_columns(
+class _RowFields:
+    """The fields of a row; ``used`` are the keys whose values were returned."""
+
+    def __init__(self, record: Mapping[str, object], columns: ColumnMap) -> None:
+        self.record, self.columns = record, columns
+        self.used: set[str] = set()
+
+    def take(self, field: str, names: tuple[str, ...] = ()) -> Any:
+        """Returns the value of ``field`` by the column map, else of the first of ``names``."""
+        if self.columns.has(field):
+            self.used.add(self.columns.fields[field])
+            return self.columns.get(self.record, field)
+        key = find_key(self.record, names)
+        if key is None:
+            return None
+        self.used.add(key)
+        return self.record[key]
+
+    def object(self, name: str) -> Fields:
+        """Returns the object under ``name``, also of JSON text; {} if it is no object."""
+        value = _parsed(self.record.get(name), "{")
+        if not isinstance(value, dict):
+            return {}
+        self.used.add(name)
+        return value
+
+
+def _line(record: Mapping[str, object], columns: ColumnMap) -> Fields:
+    """A row in the line format; JSON in cells of a table is parsed."""
+    row = dict(record)
+    for name in _JSON_FIELDS:
+        row[name] = _parsed(row.get(name), "{", "[")
+    for name in ("id", "lang", "source", "split", "group"):
+        if columns.has(name):
+            row[name] = columns.get(record, name)
+    labels, scales = _labels(record, columns)
+    for name, own in (("labels", labels), ("scales", scales)):
+        if labels:
+            row[name] = (row[name] if isinstance(row[name], dict) else {}) | own
+    return {name: value for name, value in row.items() if name in record or value is not None}
+
+
+def _messages(fields: _RowFields, form: str) -> list[Any]:
+    columns = fields.columns
+    if form in ("responses", "prompts"):
+        inputs, outputs = _PROMPTS, _RESPONSES
+        if form == "responses":
+            inputs, outputs = ("input",), ("output",)
+        messages: list[Any] = []
+        for role, field, names in (("user", "prompt", inputs), ("assistant", "response", outputs)):
+            value = _parsed(fields.take(field, names), "[{")
+            if isinstance(value, list):
+                messages += value
+            elif value is not None:
+                messages.append({"role": role, "content": value})
+        return messages
+    value = fields.take("messages", _MESSAGES)
+    if isinstance(value, str) and form == "transcript":
+        value = messages_of_transcript(value, columns.roles)
+    value = _parsed(value, "")
+    if isinstance(value, Mapping) and "messages" in value:
+        value = value["messages"]
+    if not isinstance(value, list) or not value:
+        raise RecordError("messages", "a non-empty list of {role, content}", value)
+    messages = [_message(each, columns) for each in value]
+    choices = fields.record.get("choices")  # a logged request with its answer
+    if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
+        fields.used.add("choices")
+        messages.append(choices[0].get("message"))
+    return messages
+
+
+def _message(message: object, columns: ColumnMap) -> object:
+    """A message with ``role`` and ``content``, whatever their names. Anything that is no message
+    stays as it is: read_messages refuses it."""
+    if not isinstance(message, Mapping):
+        return message
+    mapped = columns.fields or columns.roles
+    if not mapped and "content" in message and message.get("role") in _PLAIN_ROLES:
+        return message
+    found = dict(message)
+    fields = _RowFields(message, columns)
+    role = fields.take("role", ROLES)
+    if isinstance(role, Mapping):  # {"author": {"role": ...}}
+        role = role.get("role")
+    if role is not None:
+        found["role"] = role_of(role, columns)
+    if columns.has("content") or not ("content" in message or "parts" in message or role is None):
+        found["content"] = fields.take("content", CONTENTS)
+    return found
+
+
+def role_of(word: object, columns: ColumnMap) -> object:
+    """Returns the role that ``word`` means by the column map, else ``word``. Raises RecordError for
+    an unknown word."""
+    if not isinstance(word, str):
+        return word
+    said = word.strip()
+    lower = {name.lower(): role for name, role in columns.roles.items()}
+    known = columns.roles.get(said) or lower.get(said.lower())
+    if known is None and said.lower() not in ROLE_WORDS:
+        hint = f"a word that --role explains (--role {said}=user)"
+        raise RecordError("role", f"user, assistant, system, tool, or {hint}", word)
+    return known or said
+
+
+def _labels(
     record: Mapping[str, object], columns: ColumnMap
 ) -> tuple[dict[str, list[float | None]], dict[str, list[float] | None]]:
+    """Labels and scales of the columns that the map names as labels."""
     labels: dict[str, list[float | None]] = {}
     scales: dict[str, list[float] | None] = {}
     for label in columns.labels:
         values = label_values(label, lookup(record, label.column))
         if values:
             labels.setdefault(label.dimension, []).extend(values)
-            scales[label.dimension] = _scale(label, scales.get(label.dimension))
+            scale, other = label.scale and list(label.scale), scales.get(label.dimension)
+            if other is not None and scale is not None and other != scale:
+                raise RecordError(label.column, f"one scale of {label.dimension} ({other})", scale)
+            scales[label.dimension] = scale or other
     return labels, scales
-
-
-def _scale(label: LabelColumn, other: list[float] | None) -> list[float] | None:
-    scale = None if label.scale is None else list(label.scale)
-    if other is not None and scale is not None and other != scale:
-        raise RecordError(label.column, f"one scale of {label.dimension} ({other})", scale)
-    return scale or other
-
-
-def _meta(record: Mapping[str, object], columns: ColumnMap, used: set[str]) -> Fields:
-    """What no other field took, and the user's ``meta``; a mapped time is ``meta["time"]``."""
-    meta = _object(record, "meta", used)
-    named = used | {label.column for label in columns.labels}
-    meta = {k: v for k, v in record.items() if k not in named and v is not None} | meta
-    if columns.has("time"):
-        meta.pop(columns.fields["time"], None)
-        if (time := columns.get(record, "time")) is not None:
-            meta["time"] = time
-    return meta
 
 
 # -- names -----------------------------------------------------------------------------------------
 
 
-def _taken(
-    record: Mapping[str, object],
-    columns: ColumnMap,
-    used: set[str],
-    field: str,
-    names: tuple[str, ...],
-) -> Any:
-    """The value of ``field`` by the column map, else of the first of ``names`` that is there."""
-    if columns.has(field):
-        used.add(columns.fields[field])
-        return columns.get(record, field)
-    key = find_key(record, names)
-    if key is None:
-        return None
-    used.add(key)
-    return record[key]
-
-
-def _first(record: Mapping[str, object], names: tuple[str, ...]) -> object:
-    key = find_key(record, names)
-    return None if key is None else record[key]
-
-
 def find_key(record: Mapping[str, object], names: Iterable[str]) -> str | None:
-    """The key of ``record`` that is the first of ``names``, however it is written; one with a
-    value goes before one without."""
+    """Returns the key of ``record`` that is the first of ``names``, however it is spelled; one with
+    a value comes before one without."""
     plain = _plain_names(tuple(record))
     there = [plain[name] for name in names if name in plain]
     filled = (key for key in there if record[key] is not None)
@@ -372,21 +323,20 @@ def find_key(record: Mapping[str, object], names: Iterable[str]) -> str | None:
 
 @lru_cache(maxsize=512)
 def _plain_names(keys: tuple[str, ...]) -> Mapping[str, str]:
+    """``conversation_id`` -> ``conversationId``, ``Conversation ID`` or ``conversation-id``."""
     plain: dict[str, str] = {}
     for key in keys:
         if isinstance(key, str):
-            plain.setdefault(_plain_name(key), key)
+            words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key.strip())
+            plain.setdefault(re.sub(r"[\s\-]+", "_", words).lower(), key)
     return plain | {key: key for key in keys if isinstance(key, str)}
 
 
-def _plain_name(key: str) -> str:
-    """``conversation_id`` of ``conversationId``, ``Conversation ID`` and ``conversation-id``."""
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key.strip())
-    return re.sub(r"[\s\-]+", "_", parted).lower()
-
-
-def _parsed(said: str) -> object:
+def _parsed(value: Any, *begins: str) -> Any:
+    """JSON text that begins with one of ``begins`` as its value; anything else as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith(begins):
+        return value
     try:
-        return json.loads(said)
+        return json.loads(value)
     except (ValueError, RecursionError) as error:
-        raise RecordError("(cell)", "valid JSON", said) from error
+        raise RecordError("(cell)", "valid JSON", value) from error

@@ -1,7 +1,7 @@
-"""Which language a text or a dialogue is in, by lingua (extra ``lang``), or that it cannot be told.
+"""Detects the language of a text or a dialogue with lingua (extra ``lang``).
 
-A wrong language sends a chat to the wrong row of a report and to the wrong examples of a prompt, an
-unknown one to a row of its own: what is short, mixed or not certain stays unknown.
+A wrong language sends a chat to the wrong row of a report and to the wrong examples of a prompt; an
+unknown one gets a row of its own. So text that is short, mixed or not certain stays unknown.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from medal_judges.records.dialogue import ROLES, Dialogue
 from medal_judges.records.languages import UNKNOWN_LANGUAGE
 
 _PURPOSE = "the detection of languages"
-NORWEGIAN = ("nb", "nn")  # lingua knows it by its two written forms, we as ``no``
+NORWEGIAN = ("nb", "nn")  # lingua has its two written forms, this package ``no``
 # Scripts that say much with few letters, most of them of one language.
 _DENSE = re.compile(r"[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-# Tags, addresses and marked gaps say nothing of the language around them.
+# Tags, addresses and marked gaps, which are in no language.
 _NO_WORDS = re.compile(r"<[^<>]{1,200}>|https?://\S+|\[(?:image|audio|video|file)\]")
-_LETTERS, _PART = 40, 30  # the fewest of a text, and of a part of one that is to agree with it
-_DENSE_LETTERS = 4  # so few of a dense script will do
+_LETTERS, _PART = 40, 30  # fewest letters of a text, and of a part that is compared with it
+_DENSE_LETTERS = 4  # fewest letters of a dense script
 _SURE = 0.9  # least confidence
 _AGREE = 0.75  # least share of a speaker's text in the dialogue's language
-_TURNS, _READ = 16, 300  # turns that are looked at, and characters of each
+_TURNS, _READ = 16, 300  # most turns that are read, and characters of each
 
 
 class LanguageIdentifier:
-    """lingua's detector of the languages ``langs`` (ISO 639-1), None for all 75 that it knows.
+    """lingua's detector of the languages ``langs`` (ISO 639-1), or of all 75.
 
-    ``small`` takes its small models (75 MB for all languages; the large ones take 250 MB for
-    fifteen languages), which do as well on texts of some length. Raises MissingExtraError without
-    the extra lang; ``purpose`` says what needs it.
+    ``small`` uses its small models (75 MB for all languages; the large ones need 250 MB for
+    fifteen), which are as good on texts of some length. Raises MissingExtraError without the extra
+    lang; ``purpose`` is what needs it.
     """
 
     def __init__(
@@ -45,24 +45,29 @@ class LanguageIdentifier:
             from lingua import IsoCode639_1, Language, LanguageDetectorBuilder
         except ImportError as error:
             raise MissingExtraError("lingua-language-detector", "lang", purpose) from error
-        every = {each.iso_code_639_1.name.lower() for each in Language.all()}
-        wanted = every if langs is None else _in_lingua(langs) & every
+        wanted = {each.iso_code_639_1.name.lower() for each in Language.all()}
+        if langs is not None:
+            wanted &= {each for lang in langs for each in (NORWEGIAN if lang == "no" else (lang,))}
         codes = [getattr(IsoCode639_1, lang.upper()) for lang in sorted(wanted)]
         builder = LanguageDetectorBuilder.from_iso_codes_639_1(*codes)
         self._detector: Any = (builder.with_low_accuracy_mode() if small else builder).build()
-        self.known = {_ours(lang) for lang in wanted}
+        self.known = {_code(lang) for lang in wanted}
 
     def chances(self, text: str) -> dict[str, float]:
-        """Confidence in each language, the likeliest first; together 1, or all 0."""
+        """Returns the confidence in each language, the likeliest first; together 1, or all 0."""
         chances: Counter[str] = Counter()
         for each in self._detector.compute_language_confidence_values(text):
-            chances[_ours(each.language.iso_code_639_1.name.lower())] += each.value
+            chances[_code(each.language.iso_code_639_1.name)] += each.value
         return dict(chances.most_common())
 
     def likeliest(self, text: str) -> str | None:
-        """The language lingua takes the text for, None where it takes it for none."""
+        """Returns the likeliest language, None if lingua finds none."""
         found = self._detector.detect_language_of(text)
-        return None if found is None else _ours(found.iso_code_639_1.name.lower())
+        return None if found is None else _code(found.iso_code_639_1.name)
+
+
+def _code(name: str) -> str:
+    return "no" if name.lower() in NORWEGIAN else name.lower()
 
 
 def detects() -> bool:
@@ -71,17 +76,14 @@ def detects() -> bool:
 
 
 def require_detection() -> None:
-    """Raise MissingExtraError without the extra ``lang``, before anything is judged."""
+    """Raises MissingExtraError without the extra ``lang``, before anything is scored."""
     if not detects():
         raise MissingExtraError("lingua-language-detector", "lang", _PURPOSE)
 
 
 def detected_language(dialogue: Dialogue) -> str | None:
-    """ISO 639-1 code of the language in which both sides of ``dialogue`` speak; None where it is
-    not certain: too little text, two languages, or none that stands out.
-
-    Raises MissingExtraError without the extra lang.
-    """
+    """Returns the ISO 639-1 code of the language of both sides of ``dialogue``; None if it is not
+    certain: too little text, two languages, or none that stands out. Needs the extra lang."""
     turns = [
         (turn.role, _NO_WORDS.sub(" ", turn.content[: 4 * _READ])[:_READ])
         for turn in dialogue.turns[:_TURNS]
@@ -100,10 +102,7 @@ def detected_language(dialogue: Dialogue) -> str | None:
 
 
 def text_language(text: str) -> str | None:
-    """ISO 639-1 code of a text's language, None where it is too short or not certain.
-
-    Raises MissingExtraError without the extra lang.
-    """
+    """Returns the ISO 639-1 code of a text's language, None if it is too short or not certain."""
     return _sure_language(text) if _is_enough(text, _LETTERS) else None
 
 
@@ -113,8 +112,8 @@ def _sure_language(text: str) -> str | None:
 
 
 def _chunks(texts: Iterable[str]) -> Iterator[str]:
-    """Neighbouring texts together, as many as make enough to tell a language by. A part may be
-    short: it is wrong more often, but only has its share of a vote."""
+    """Joins neighbouring texts until they are long enough. Short parts are wrong more often, but
+    each has only its share of the vote."""
     chunk = ""
     for text in texts:
         chunk = f"{chunk}\n{text}" if chunk else text
@@ -130,11 +129,3 @@ def _is_enough(text: str, letters: int) -> bool:
 @cache
 def _all_languages() -> LanguageIdentifier:
     return LanguageIdentifier(small=True, purpose=_PURPOSE)
-
-
-def _in_lingua(langs: Iterable[str]) -> set[str]:
-    return {each for lang in langs for each in (NORWEGIAN if lang == "no" else (lang,))}
-
-
-def _ours(code: str) -> str:
-    return "no" if code in NORWEGIAN else code

@@ -1,35 +1,38 @@
-"""From the messages of a chat to what is judged: the policy of message content.
+"""Makes a dialogue out of the messages of a chat. The policy for message content:
 
-- Judged is what the user and the assistant read of each other. Texts of one speaker in a row are
-  one turn, joined by a line break; a turn without text is left out.
+- Scored is the text that the user and the assistant read of each other. Consecutive texts of one
+  speaker become one turn, joined by a line break; a turn without text is dropped.
 - System and developer prompts go to ``context["system_prompt"]``.
-- Tool calls and their results become short notes in ``context["tools"]``, each with the index of
-  the answer that follows it. They are not part of the answer's text: the user did not see them, a
-  judge would score them as if they had been said, and the same chat from a table that has no tool
-  rows would score differently.
+- Tool calls and results become short notes in ``context["tools"]``, each with the index of the
+  answer that follows. They are not part of the answer's text: the user did not see them, and the
+  same chat from a table without tool rows would get another score.
 - An image, a sound or a file is a gap, marked in the text: ``[image]``.
-- Thinking is left out.
-- Where several assistants speak, one has to be named. The answers of the others then stand on the
-  user's side, each with its speaker's name in brackets: they are what the named one answered to.
+- Thinking is dropped.
+- If several assistants speak, one has to be named. The answers of the others then stand on the
+  user's side, each after its speaker's name in brackets: the named one answered to them.
+
+Formats of messages: OpenAI (Chat Completions and Responses), Anthropic content blocks,
+OpenTelemetry (GenAI message parts), Gemini, ShareGPT and LangChain.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.message_parts import MessagePart, call_of, is_item, joined, parts_of
-from medal_judges.reading.tool_notes import ToolNotes
-from medal_judges.records.fields import text
+from medal_judges.records.dialogue import SYSTEM_PROMPT, Dialogue, Role, Turn, parse_id
+from medal_judges.records.languages import language_code
+from medal_judges.records.signature import content_hash
+from medal_judges.records.validation import text
 
-Speaker = Literal["user", "assistant"]
+TOOLS = "tools"  # key of Dialogue.context
 MessageRole = Literal["user", "assistant", "system", "tool", "call"]
-SYSTEM_PROMPT, TOOLS = "system_prompt", "tools"  # keys of Dialogue.context
-# What loaders and logs call those who speak, in lower case. ``call``: ShareGPT's tool calls.
+# Names of roles in loaders and logs, in lower case. ``call``: ShareGPT's tool calls.
 ROLE_WORDS: Mapping[str, MessageRole] = {
     **dict.fromkeys(("user", "human", "customer", "client", "visitor", "prompter"), "user"),
     **dict.fromkeys(("assistant", "gpt", "model", "bot", "ai", "chatbot", "chatgpt"), "assistant"),
@@ -39,105 +42,118 @@ ROLE_WORDS: Mapping[str, MessageRole] = {
     **dict.fromkeys(("tool", "function", "observation", "ipython", "tool_response"), "tool"),
     **dict.fromkeys(("function_call", "tool_call"), "call"),
 }
-_COUNTED = {
-    "call": "tool calls",
-    "result": "tool results",
-    "thinking": "thoughts left out",
-}
 _ROLES = "user, assistant, system, developer, tool or function (human, gpt, bot, ... too)"
+_COUNTED = {"call": "tool calls", "result": "tool results", "thinking": "thoughts left out"}
+
+_TEXT = ("text", "input_text", "output_text", "refusal", "summary_text")
+_THINKING = ("thinking", "redacted_thinking", "reasoning")
+_SHOWN = ("text", "gap")
+# Type of a part -> its mark in the text.
+_GAPS = {
+    **dict.fromkeys(("image", "image_url", "input_image", "image_generation_call"), "image"),
+    **dict.fromkeys(("audio", "input_audio", "output_audio", "audio_url"), "audio"),
+    **dict.fromkeys(("video", "input_video", "video_url"), "video"),
+    **dict.fromkeys(("file", "input_file", "document", "container_upload"), "file"),
+}
+_MEDIA = ("blob", "uri", "inline_data", "inlineData", "file_data", "fileData")
+# By their endings: server_tool_use, mcp_tool_result, web_search_call, custom_tool_call_output
+_RESULTS = ("tool_result", "_call_output", "call_response", "function_response")
+_CALLS = ("tool_use", "_call")
+# Gemini's parts have no type, but one field, whose name says it.
+_UNTYPED = {
+    "text": "text",
+    **dict.fromkeys(("functionCall", "function_call"), "function_call"),
+    **dict.fromkeys(("functionResponse", "function_response"), "function_response"),
+    **dict.fromkeys(("inlineData", "inline_data"), "inline_data"),
+    **dict.fromkeys(("fileData", "file_data"), "file_data"),
+}
+_TOOL_NAME, _ARGUMENTS, _RESULT = 60, 80, 160  # most characters of each in a note
+_NOTES = 20  # most notes at one answer
 
 
 @dataclass(frozen=True, slots=True)
-class FoldedChat:
-    """``turns`` as (speaker, text), never two of one speaker in a row; ``context`` holds the system
-    prompt and the notes of tools, ``name`` who answered as assistant, where it is said."""
+class MessagePart:
+    """``text`` is the text, the name of a gap (``image``), the arguments of a call, or a result.
+    ``tool`` is the name of the tool and ``key`` the id of the call, if given."""
 
-    turns: tuple[tuple[Speaker, str], ...]
-    context: Mapping[str, Any]
-    name: str | None
+    kind: Literal["text", "gap", "thinking", "call", "result"]
+    text: str
+    tool: str | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadMessage:
-    """One message: ``name`` of its speaker, ``parts`` in their order."""
-
+class _Message:
     role: MessageRole
     parts: Sequence[MessagePart]
-    name: str | None = None
+    name: str | None = None  # of the speaker
 
     @property
     def text(self) -> str:
-        return joined(self.parts)
+        return _joined(self.parts)
 
 
-def fold_messages(
-    messages: object, *, assistant: str | None = None, folded: Counter[str] | None = None
-) -> FoldedChat:
-    """What the policy above makes of ``messages``: a list of {role, content}.
+def read_messages(
+    messages: Sequence[Mapping[str, object]],
+    *,
+    id: str | None = None,
+    lang: object = None,
+    source: str | None = None,
+    models: Mapping[str, str | None] | None = None,
+    context: Mapping[str, Any] | None = None,
+    meta: Mapping[str, Any] | None = None,
+    assistant: str | None = None,
+    folded: Counter[str] | None = None,
+) -> Dialogue:
+    """Returns the dialogue of ``messages``, a list of {role, content}.
 
-    ``assistant``: who is judged where several answer (by a message's ``name`` or ``model``).
-    ``folded`` counts what was folded, marked, merged and left out, in words for a summary. Raises
-    RecordError that names the message and its field.
+    Without ``id`` the id is a hash of the turns. ``assistant`` names the one to score if several
+    answer (a message's ``name`` or ``model``). ``folded`` counts everything that is not text of
+    user or assistant. Raises RecordError that names the message and field (``messages[3].role``).
+
+    >>> from medal_judges import read_messages
+    >>> call = {"function": {"name": "search", "arguments": '{"q": "bus"}'}}
+    >>> dialogue = read_messages([
+    ...     {"role": "system", "content": "You help travellers."},
+    ...     {"role": "user", "content": "When does the bus leave?"},
+    ...     {"role": "assistant", "content": None, "tool_calls": [call]},
+    ...     {"role": "tool", "content": '["9:00", "9:30"]'},
+    ...     {"role": "assistant", "content": [{"type": "text", "text": "At nine."}]},
+    ... ])
+    >>> [turn.content for turn in dialogue.turns]
+    ['When does the bus leave?', 'At nine.']
+    >>> dialogue.context["tools"]
+    [{'turn': 1, 'note': '[tool search({"q": "bus"}): 2 results]'}]
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise RecordError("messages", "a non-empty list of {role, content}", messages)
-    read = [_read(f"messages[{i}]", each) for i, each in enumerate(messages)]
-    name, several = _judged(read, assistant)
+    read = [_message(f"messages[{i}]", each) for i, each in enumerate(messages)]
+    name, several = _scored_assistant(read, assistant)
+    models, context = dict(models or {}), dict(context or {})
+    if name is not None:
+        models["assistant"] = models.get("assistant") or name
+        if assistant is not None and models["assistant"] != assistant:
+            expected = f"the assistant {assistant!r}"
+            raise RecordError("models.assistant", expected, models["assistant"])
     counts: Counter[str] = Counter()
-    turns: list[tuple[Speaker, str]] = []
-    system: list[str] = []
-    tools = ToolNotes()
-    for message in read:
-        _count(message, counts)
-        said = message.text
-        if message.role == "system":
-            system += [said] if said.strip() else []
-            continue
-        before, after = _around_text(message.parts)
-        tools.add(before)
-        if said.strip():
-            speaker: Speaker = "user" if message.role == "user" else "assistant"
-            if several and speaker == "assistant" and message.name != name:
-                counts["answers of other assistants"] += 1
-                speaker, said = "user", f"[{message.name or 'assistant'}] {said}"
-            if turns and turns[-1][0] == speaker:
-                counts["turns merged into the one before"] += 1
-                said = f"{turns.pop()[1]}\n{said}"
-            turns.append((speaker, said))
-            if speaker == "assistant":
-                tools.place(len(turns) - 1)
-        tools.add(after)
+    turns, prompts, notes = _turns(read, name if several else None, counts)
     if not turns:
         raise RecordError("messages", "text of a user or an assistant", messages)
     if folded is not None:
         folded.update(counts)
-    notes = tools.records()
-    context = {SYSTEM_PROMPT: "\n".join(system)} if system else {}
-    return FoldedChat(tuple(turns), context | ({TOOLS: notes} if notes else {}), name)
+    if prompts:
+        own = [str(context[SYSTEM_PROMPT])] if context.get(SYSTEM_PROMPT) else []
+        context[SYSTEM_PROMPT] = "\n".join([*own, *prompts])
+    if notes:
+        context[TOOLS] = notes
+    name = content_hash(turns) if id is None else parse_id(id)
+    code = sys.intern(language_code(lang))
+    made = tuple(Turn(speaker, said) for speaker, said in turns)
+    return Dialogue(name, made, code, source, models, context, meta or {})
 
 
-def _count(message: _ReadMessage, counts: Counter[str]) -> None:
-    if message.role == "system":
-        counts["system prompts"] += 1
-        return
-    for part in message.parts:
-        if part.kind != "text":
-            counts[_COUNTED.get(part.kind, f"gaps [{part.text}]")] += 1
-    silent = all(p.kind == "text" and not p.text.strip() for p in message.parts)
-    if silent and message.role in ("user", "assistant"):
-        counts["empty turns left out"] += 1
-
-
-def _around_text(
-    parts: Sequence[MessagePart],
-) -> tuple[Sequence[MessagePart], Sequence[MessagePart]]:
-    """The parts before the first text or gap, and those from there on."""
-    first = next((i for i, part in enumerate(parts) if part.kind in ("text", "gap")), len(parts))
-    return parts[:first], parts[first:]
-
-
-def _judged(read: Sequence[_ReadMessage], assistant: str | None) -> tuple[str | None, bool]:
-    """(Who is judged, whether others answer too). Raises RecordError where that is not said."""
+def _scored_assistant(read: Sequence[_Message], assistant: str | None) -> tuple[str | None, bool]:
+    """Returns (name of the assistant to score, whether others answer too)."""
     names: dict[str, int] = {}  # name -> its first message
     for index, message in enumerate(read):
         if message.role == "assistant" and message.name is not None and message.text.strip():
@@ -154,75 +170,291 @@ def _judged(read: Sequence[_ReadMessage], assistant: str | None) -> tuple[str | 
     return next(iter(names), None), False
 
 
+def _turns(
+    read: Sequence[_Message], only: str | None, counts: Counter[str]
+) -> tuple[list[tuple[Role, str]], list[str], list[dict[str, object]]]:
+    """Returns turns, system prompts and notes of tools. ``only``: the one assistant to score among
+    several."""
+    turns: list[tuple[Role, str]] = []
+    prompts: list[str] = []
+    tools = _ToolNotes()
+    for message in read:
+        said = message.text
+        if message.role == "system":
+            counts["system prompts"] += 1
+            prompts += [said] if said.strip() else []
+            continue
+        silent = message.role in ("user", "assistant")
+        for part in message.parts:
+            if part.kind != "text":
+                counts[_COUNTED.get(part.kind, f"gaps [{part.text}]")] += 1
+            silent = silent and part.kind == "text" and not part.text.strip()
+        counts["empty turns left out"] += silent
+        shown = [i for i, part in enumerate(message.parts) if part.kind in ("text", "gap")]
+        first = shown[0] if shown else len(message.parts)
+        tools.add(message.parts[:first])
+        if said.strip():
+            speaker: Role = "user" if message.role == "user" else "assistant"
+            if only is not None and speaker == "assistant" and message.name != only:
+                counts["answers of other assistants"] += 1
+                speaker, said = "user", f"[{message.name or 'assistant'}] {said}"
+            if turns and turns[-1][0] == speaker:
+                counts["turns merged into the one before"] += 1
+                said = f"{turns.pop()[1]}\n{said}"
+            turns.append((speaker, said))
+            if speaker == "assistant":
+                tools.place(len(turns) - 1)
+        tools.add(message.parts[first:])
+    return turns, prompts, tools.records()
+
+
 # -- one message -----------------------------------------------------------------------------------
 
 
-def _read(field: str, message: object) -> _ReadMessage:
+def _message(field: str, message: object) -> _Message:
     if not isinstance(message, Mapping):
         raise RecordError(field, "an object with role and content", message)
-    if is_item(message):
-        parts = list(parts_of(field, message))
-        return _ReadMessage("assistant" if parts[0].kind == "gap" else "call", parts)
-    role = _role(f"{field}.role", message)
+    kind = message.get("type")
+    if "role" not in message and isinstance(kind, str) and _kind(kind) is not None:
+        parts = list(_part(field, message))  # an item of OpenAI's Responses, which has no role
+        return _Message("assistant" if parts[0].kind == "gap" else "call", parts)
+    said = message.get("role", kind)  # LangChain: type is human, ai, tool
+    role = ROLE_WORDS.get(said.strip().lower()) if isinstance(said, str) else None
+    if role is None:
+        raise RecordError(f"{field}.role", _ROLES, said)
     place = "content" if message.get("content") is not None or "parts" not in message else "parts"
-    parts = list(parts_of(f"{field}.{place}", message.get(place)))
+    parts = list(_parts(f"{field}.{place}", message.get(place)))
     if role == "tool":
-        return _ReadMessage(role, _results(message, parts))
+        results = [part for part in parts if part.kind == "result"]
+        tool, key = message.get("name"), message.get("tool_call_id")
+        named = (tool if isinstance(tool, str) else None, None if key is None else str(key))
+        return _Message(role, results or [MessagePart("result", _joined(parts), *named)])
     if role == "call":
-        return _ReadMessage(role, [call_of(f"{field}.content", _parsed(joined(parts)))])
+        return _Message(role, [_call_entry(f"{field}.content", _sharegpt_call(_joined(parts)))])
     if role == "assistant":
         parts += _beside_content(field, message)
-    return _ReadMessage(role, parts, _name(field, message))
+    for name in ("name", "model"):
+        value = message.get(name)
+        if value is not None and text(f"{field}.{name}", value).strip():
+            return _Message(role, parts, None if str(value).lower() in ROLE_WORDS else str(value))
+    return _Message(role, parts)
 
 
-def _role(field: str, message: Mapping[str, object]) -> MessageRole:
-    # LangChain writes ``type``: human, ai, tool
-    said = message["role"] if "role" in message else message.get("type")
-    known = ROLE_WORDS.get(said.strip().lower()) if isinstance(said, str) else None
-    if known is None:
-        raise RecordError(field, _ROLES, said)
-    return known
-
-
-def _name(field: str, message: Mapping[str, object]) -> str | None:
-    for key in ("name", "model"):
-        value = message.get(key)
-        if value is not None and text(f"{field}.{key}", value).strip():
-            return str(value) if str(value).lower() not in ROLE_WORDS else None
-    return None
-
-
-def _beside_content(field: str, message: Mapping[str, object]) -> list[MessagePart]:
-    """What an answer holds beside its content: a refusal, speech, thinking, calls."""
-    parts: list[MessagePart] = []
-    if message.get("refusal") is not None:
-        parts.append(MessagePart("text", text(f"{field}.refusal", message["refusal"])))
-    if isinstance(message.get("audio"), Mapping):
-        parts += parts_of(f"{field}.audio", {**message["audio"], "type": "audio"})  # type: ignore[dict-item]
-    if any(message.get(key) for key in ("reasoning_content", "reasoning", "thinking")):
-        parts.append(MessagePart("thinking", ""))
-    calls = message.get("tool_calls")
-    if calls is not None and not isinstance(calls, list | tuple):
-        raise RecordError(f"{field}.tool_calls", "a list of calls, or null", calls)
-    listed = [(f"{field}.tool_calls[{i}]", call) for i, call in enumerate(calls or ())]
-    if message.get("function_call") is not None:
-        listed.append((f"{field}.function_call", message["function_call"]))
-    return [*parts, *(call_of(place, call) for place, call in listed)]
-
-
-def _results(message: Mapping[str, object], parts: list[MessagePart]) -> list[MessagePart]:
-    """The results that a tool's message holds; its text is one."""
-    if any(part.kind == "result" for part in parts):
-        return [part for part in parts if part.kind == "result"]
-    name, key = message.get("name"), message.get("tool_call_id")
-    tool = name if isinstance(name, str) else None
-    return [MessagePart("result", joined(parts), tool, None if key is None else str(key))]
-
-
-def _parsed(said: str) -> Mapping[str, object]:
-    """ShareGPT's call: JSON of name and arguments, else some text."""
+def _sharegpt_call(said: str) -> Mapping[str, object]:
     try:
         call = json.loads(said)
     except (ValueError, RecursionError):
         call = None
     return call if isinstance(call, dict) else {"arguments": said}
+
+
+def _beside_content(field: str, message: Mapping[str, Any]) -> Iterator[MessagePart]:
+    """Yields what an answer holds beside its content: refusal, speech, thinking, calls."""
+    if message.get("refusal") is not None:
+        yield MessagePart("text", text(f"{field}.refusal", message["refusal"]))
+    if isinstance(message.get("audio"), Mapping):
+        yield from _part(f"{field}.audio", {**message["audio"], "type": "audio"})
+    if any(message.get(key) for key in ("reasoning_content", "reasoning", "thinking")):
+        yield MessagePart("thinking", "")
+    calls = message.get("tool_calls")
+    if calls is not None and not isinstance(calls, list | tuple):
+        raise RecordError(f"{field}.tool_calls", "a list of calls, or null", calls)
+    for index, call in enumerate(calls or ()):
+        yield _call_entry(f"{field}.tool_calls[{index}]", call)
+    if message.get("function_call") is not None:
+        yield _call_entry(f"{field}.function_call", message["function_call"])
+
+
+def _call_entry(field: str, call: object) -> MessagePart:
+    """A call with name and arguments under ``function``, under ``custom``, or bare."""
+    if not isinstance(call, Mapping):
+        raise RecordError(field, "an object with the tool's name", call)
+    for key in ("function", "custom"):
+        if isinstance(inner := call.get(key), Mapping):
+            call = {**call, **inner}
+    return _call(field, call)
+
+
+# -- parts of a message ----------------------------------------------------------------------------
+
+
+def _joined(parts: Iterable[MessagePart]) -> str:
+    """Texts and marked gaps, one a line."""
+    shown = (f"[{p.text}]" if p.kind == "gap" else p.text for p in parts if p.kind in _SHOWN)
+    return "\n".join(each for each in shown if each.strip())
+
+
+def _parts(field: str, content: object) -> Iterator[MessagePart]:
+    """Yields the parts of a content: a text, one part, a list of parts, or None (nothing). Raises
+    RecordError for an unknown type of part: the user may have read it."""
+    if content is None:
+        return
+    if isinstance(content, str | Mapping):
+        yield from _part(field, content)
+    elif isinstance(content, list | tuple):
+        for index, part in enumerate(content):
+            yield from _part(f"{field}[{index}]", part)
+    else:
+        raise RecordError(field, "a text, a list of parts, or null", content)
+
+
+def _part(field: str, part: object) -> Iterator[MessagePart]:
+    if isinstance(part, str):
+        yield MessagePart("text", text(field, part))
+        return
+    if not isinstance(part, Mapping):
+        raise RecordError(field, "a part: a text, or an object with a type", part)
+    stated = part.get("type")
+    if stated is None:
+        stated = next((_UNTYPED[name] for name in _UNTYPED if part.get(name) is not None), None)
+    kind = _kind(stated) if isinstance(stated, str) else None
+    if kind is None:
+        known = "text, image_url, input_audio, file, tool_use, tool_result, ..."
+        raise RecordError(f"{field}.type", f"a part of a known type ({known})", stated)
+    if kind == "text":
+        name = next((k for k in ("text", "content", "refusal") if part.get(k) is not None), "text")
+        said = text(f"{field}.{name}", part.get(name))
+        yield MessagePart("thinking" if part.get("thought") is True else "text", said)
+    elif kind == "thinking":
+        yield MessagePart("thinking", "")
+    elif kind == "gap":
+        yield MessagePart("gap", _GAPS.get(str(stated)) or _medium(part))
+    else:
+        yield (_call if kind == "call" else _result)(field, part)
+    spoken = part.get("transcript")
+    if isinstance(spoken, str) and spoken.strip():
+        yield MessagePart("text", text(f"{field}.transcript", spoken))
+
+
+def _kind(stated: str) -> str | None:
+    """The kind of part that a type names; None for an unknown type."""
+    if stated in _TEXT:
+        return "text"
+    if stated in _THINKING:
+        return "thinking"
+    if stated in _GAPS or stated in _MEDIA:
+        return "gap"
+    if stated.endswith(_RESULTS):
+        return "result"
+    return "call" if stated.endswith(_CALLS) else None
+
+
+def _medium(part: Mapping[str, object]) -> str:
+    inner = next((part[k] for k in _MEDIA if isinstance(part.get(k), Mapping)), part)
+    assert isinstance(inner, Mapping)
+    for word in (inner.get(k) for k in ("modality", "mime_type", "mimeType")):
+        if isinstance(word, str) and word.split("/")[0] in ("image", "audio", "video"):
+            return word.split("/")[0]
+    return "file"
+
+
+def _call(field: str, part: Mapping[str, object]) -> MessagePart:
+    inner = _inner(part, "functionCall", "function_call")
+    given = next((inner[k] for k in ("arguments", "input", "args", "action") if k in inner), None)
+    named = inner.get("name") or str(part.get("type", "")).removesuffix("_call")
+    tool = text(f"{field}.name", named or "tool")
+    return MessagePart("call", _plain(given), tool, _key(part, inner))
+
+
+def _result(field: str, part: Mapping[str, object]) -> MessagePart:
+    inner = _inner(part, "functionResponse", "function_response")
+    names = ("output", "content", "response", "result")
+    given = next((inner[k] for k in names if inner.get(k) is not None), None)
+    tool = inner.get("name")
+    named = tool if isinstance(tool, str) else None
+    return MessagePart("result", _plain(given), named, _key(part, inner))
+
+
+def _inner(part: Mapping[str, object], *names: str) -> Mapping[str, object]:
+    inner = next((part[name] for name in names if name in part), part)
+    return inner if isinstance(inner, Mapping) else part
+
+
+def _key(*places: Mapping[str, object]) -> str | None:
+    names = ("call_id", "tool_use_id", "tool_call_id", "id")
+    return next((str(p[k]) for p in places for k in names if p.get(k) is not None), None)
+
+
+def _plain(value: object) -> str:
+    """Arguments or a result as text: the text of text parts, JSON of everything else."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value:
+        texts = [part.get("text") if isinstance(part, Mapping) else None for part in value]
+        if all(isinstance(each, str) for each in texts):
+            return "\n".join(map(str, texts))
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+# -- notes of tools --------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _ToolUse:
+    tool: str | None
+    arguments: str = ""
+    result: str | None = None
+    key: str | None = None
+    turn: int | None = None  # index of the answer that follows
+
+    def note(self) -> str:
+        arguments = _short(self.arguments, _ARGUMENTS)
+        call = f"{_short(self.tool or '', _TOOL_NAME)}({arguments if arguments != '{}' else ''})"
+        if self.result is None:
+            return f"[tool {call}: no result]"
+        if self.result.lstrip().startswith("["):
+            try:
+                listed = json.loads(self.result)
+            except (ValueError, RecursionError):
+                listed = None
+            if isinstance(listed, list):
+                return f"[tool {call}: {len(listed)} result{'' if len(listed) == 1 else 's'}]"
+        return f"[tool {call}: {_short(self.result, _RESULT) or 'empty result'}]"
+
+
+class _ToolNotes:
+    """Collects calls and results in order and notes them at the answer that follows."""
+
+    def __init__(self) -> None:
+        self._uses: list[_ToolUse] = []
+        self._placed = 0
+
+    def add(self, parts: Iterable[MessagePart]) -> None:
+        """Adds calls and results. A result belongs to the call of its id, else to the first one
+        without a result."""
+        for part in parts:
+            if part.kind == "call":
+                self._uses.append(_ToolUse(part.tool, part.text, key=part.key))
+            elif part.kind == "result":
+                waiting = [use for use in self._uses if use.result is None]
+                if part.key is not None and any(use.key is not None for use in waiting):
+                    fits = [use for use in waiting if use.key == part.key]
+                else:
+                    fits = [use for use in waiting if part.tool in (None, use.tool)]
+                if not fits:
+                    fits = [_ToolUse(part.tool, key=part.key)]
+                    self._uses += fits
+                fits[0].result = part.text
+
+    def place(self, turn: int) -> None:
+        """Assigns all uses since the last answer to the answer at index ``turn``."""
+        for use in self._uses[self._placed :]:
+            use.turn = turn
+        self._placed = len(self._uses)
+
+    def records(self) -> list[dict[str, object]]:
+        notes: dict[int | None, list[str]] = {}
+        for use in self._uses:
+            notes.setdefault(use.turn, []).append(use.note())
+        for listed in notes.values():
+            if (more := len(listed) - _NOTES) > 0:
+                listed[_NOTES:] = [f"[{more} more tools]"]
+        return [{"turn": turn, "note": note} for turn, own in notes.items() for note in own]
+
+
+def _short(said: str, most: int) -> str:
+    """The beginning of ``said`` on one line."""
+    line = " ".join(said[: 4 * most].split())
+    return line if len(line) <= most and len(said) <= 4 * most else line[: most - 1] + "…"

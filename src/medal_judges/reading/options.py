@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -103,3 +104,23 @@ class ReadOptionsWithoutLabels(ReadOptions):
 
 
 DEFAULT_READING = ReadOptions()
+
+
+class ChatFileConfig(Config):
+    """A file of chats in a YAML file. ``source`` is a spec such as ``dstc9:train`` or a file;
+    ``format``, ``columns`` and ``assistant`` are as in ReadOptions."""
+
+    source: str
+    format: str | None = None
+    columns: Mapping[str, Any] = {}
+    assistant: str | None = None
+
+    @property
+    def read_options(self) -> ReadOptions:
+        """How to read the file. A bad row is an error: nobody should learn from half a file."""
+        return ReadOptions(format=self.format, columns=dict(self.columns), assistant=self.assistant)
+
+    @model_validator(mode="after")
+    def _can_be_read(self) -> ChatFileConfig:
+        _ = self.read_options
+        return self

@@ -1,4 +1,4 @@
-"""Rows as MEDAL's released code writes them, and what they are in the line format.
+"""Rows as MEDAL's released code writes them, in the line format.
 
 A released row differs from a line of this toolkit in ``models`` (a list with one name for each
 turn), ``lang`` (an English word), ``scene`` (the whole request for the first message, its language
@@ -16,12 +16,12 @@ from typing import Any, TypeGuard
 
 from medal_judges.errors import RecordError
 from medal_judges.records.dimension import load_rubric
-from medal_judges.records.fields import mapping, text
 from medal_judges.records.languages import language_code
 from medal_judges.records.signature import content_hash
+from medal_judges.records.validation import mapping, text
 
 RELEASED_FORM = "medal-released"
-OVERALL_KEY = "overall_quality_rating"  # Table 11's key for what this project calls overall
+OVERALL_KEY = "overall_quality_rating"  # name of ``overall`` in Table 11
 _LABEL_FIELDS = ("labels", "evaluation", "annotation", "gpt-4.1", "judgement")
 _CONTEXT_NUMBER = re.compile(r"-(\d+)\s*\Z")
 _SCENE_PART = re.compile(r"\W*(Scene Description|Persona|Gender|Language/Culture)\W*?:[*\s]*", re.I)
@@ -31,73 +31,60 @@ _REPLACED = {"id", "source", "scene", "lang", "dialogue", "models", "ended", *_L
 
 
 def is_released(record: object) -> TypeGuard[Mapping[str, Any]]:
-    """Whether ``record`` is a row of MEDAL's released form: its ``models`` are a list, or it has no
-    id, but a scene and a source that ends in the number of a context."""
+    """Whether ``record`` is in MEDAL's released form: its ``models`` are a list, or it has no id
+    but a scene and a source that ends in the number of a context."""
     if not isinstance(record, Mapping):
         return False
     if isinstance(record.get("models"), list):
         return True
-    return (
-        record.get("id") is None
-        and isinstance(record.get("scene"), str)
-        and context_number(record) is not None
-    )
+    scene = isinstance(record.get("scene"), str)
+    return record.get("id") is None and scene and _context_number(record) is not None
 
 
 def line_of_released(record: Mapping[str, object]) -> dict[str, Any]:
-    """A released row in the line format, with ``form`` and, where it has labels, who gave them.
+    """Returns a released row in the line format, with ``form`` and ``labels_by``.
 
     Rows of one context are one group in all languages. The id is the request's with the chatbot's
-    name: what tells the rows of the released design apart. Raises RecordError that names the field.
+    name, which is unique in the released design. Raises RecordError that names the field.
     """
-    models = models_by_role(record.get("models"), record.get("dialogue"))
-    number = context_number(record)
+    turns, request = record.get("dialogue"), record.get("source")
+    models = models_by_role(record.get("models"), turns)
+    number, scene = _context_number(record), scene_parts(record.get("scene"))
+    id, group = record.get("id"), record.get("group")
+    if id is None and number is not None:
+        chatbot = models.get("assistant")
+        id = f"{str(request).strip()}--{chatbot}" if chatbot else str(request).strip()
+    if not group and number is not None:
+        group = f"medal-{int(number)}"
+    elif not group and scene:  # without its line of the language
+        group = f"medal-{content_hash(scene)}"
     line: dict[str, Any] = {k: v for k, v in record.items() if k not in _REPLACED}
     line |= {
-        "id": _id(record, models),
-        "source": "medal" if number else record.get("source"),
+        "id": id,
+        "source": "medal" if number else request,
         "lang": language_code(record.get("lang")),
-        "dialogue": record.get("dialogue"),
+        "dialogue": turns,
         "models": models,
-        "context": record.get("context") or scene_parts(record.get("scene")),
-        "meta": mapping(record, "meta") | ({"request": record["source"]} if number else {}),
-        "group": record.get("group") or _group(record, number),
+        "context": record.get("context") or scene,
+        "meta": mapping(record, "meta") | ({"request": request} if number else {}),
+        "group": group or None,
         "ended": how_ended(record),
         "form": RELEASED_FORM,
     }
-    line |= label_fields(record)
-    return {key: value for key, value in line.items() if value is not None}
+    return {k: v for k, v in (line | label_fields(record)).items() if v is not None}
 
 
-def label_fields(record: Mapping[str, object]) -> dict[str, Any]:
-    """The fields of the labels: those of the line format as they are, and GPT-4.1's JSON."""
-    stated = record.get("labels")
-    if stated and isinstance(stated, Mapping) and all(isinstance(v, list) for v in stated.values()):
-        return {"labels": stated}
-    labels, comments = released_labels(record)
-    if not labels:
-        return {}
-    return {
-        "labels": {name: list(values) for name, values in labels.items()},
-        "scales": {name: list(rubric_scales()[name]) for name in labels},
-        "comments": comments,
-        "labels_by": "gpt-4.1",
-    }
-
-
-def context_number(record: Mapping[str, object]) -> str | None:
-    """The number at the end of ``source``; None where there is none."""
+def _context_number(record: Mapping[str, object]) -> str | None:
+    """The number at the end of ``source``."""
     source = record.get("source")
     match = _CONTEXT_NUMBER.search(source) if isinstance(source, str) else None
     return match[1] if match else None
 
 
 def models_by_role(names: object, turns: object) -> dict[str, str | None]:
-    """``{"user": ..., "assistant": ...}`` of a list with one name (or null) for each turn.
-
-    A role whose turns are all null is left out. Raises RecordError for a list of another length,
-    whose names cannot be told apart, and for two names of one role.
-    """
+    """Returns ``{"user": ..., "assistant": ...}`` of a list with one name (or null) for each turn,
+    without a role whose turns are all null. Raises RecordError for a list of another length and for
+    two names of one role."""
     if names is None:
         return {}
     if not isinstance(names, Sequence) or isinstance(names, str) or not isinstance(turns, list):
@@ -116,15 +103,11 @@ def models_by_role(names: object, turns: object) -> dict[str, str | None]:
 
 
 def scene_parts(scene: object) -> dict[str, str]:
-    """Scene, persona and gender of the request's text, without its line of the language.
-
-    A text without marked lines is the scene.
-    """
-    if scene is None:
-        return {}
+    """Returns scene, persona and gender of the request's text, without its line of the language. A
+    text without marked lines is the scene."""
     parts: dict[str, list[str]] = {}
     key: str | None = "scene"
-    for line in text("scene", scene).splitlines():
+    for line in [] if scene is None else text("scene", scene).splitlines():
         match = _SCENE_PART.match(line)
         if match:
             key = _CONTEXT_KEYS.get(match[1].lower())
@@ -135,9 +118,8 @@ def scene_parts(scene: object) -> dict[str, str]:
 
 
 def how_ended(record: Mapping[str, object]) -> str | None:
-    """The flag ``ended`` in words: the released code sets it when the user model ends the dialogue
-    and when none of its tries was accepted, and does not tell the two apart. Any other value stays.
-    """
+    """Returns the flag ``ended`` in words. The released code sets it if the user model ends the
+    dialogue, and if none of its tries was accepted; the flag does not say which."""
     ended = record.get("ended")
     if not isinstance(ended, bool):
         return None if ended is None else str(ended)
@@ -147,21 +129,27 @@ def how_ended(record: Mapping[str, object]) -> str | None:
     return "cap" if isinstance(turns, list) and len(turns) >= _LONGEST else "open"
 
 
-def released_labels(
-    record: Mapping[str, object],
-) -> tuple[dict[str, tuple[float, ...]], dict[str, str]]:
-    """``parse_labels`` of the first field that holds labels, or of the record itself."""
-    stated = next((record[name] for name in _LABEL_FIELDS if record.get(name)), record)
-    return parse_labels(stated)
+def label_fields(record: Mapping[str, object]) -> dict[str, Any]:
+    """Returns the fields of the labels: those of the line format, or GPT-4.1's JSON."""
+    stated = record.get("labels")
+    if stated and isinstance(stated, Mapping) and all(isinstance(v, list) for v in stated.values()):
+        return {"labels": stated}
+    own = next((record[name] for name in _LABEL_FIELDS if record.get(name)), record)
+    labels, comments = parse_labels(own)
+    if not labels:
+        return {}
+    return {
+        "labels": {name: list(values) for name, values in labels.items()},
+        "scales": {name: list(rubric_scales()[name]) for name in labels},
+        "comments": comments,
+        "labels_by": "gpt-4.1",
+    }
 
 
 def parse_labels(value: object) -> tuple[dict[str, tuple[float, ...]], dict[str, str]]:
-    """(labels, comments) of the JSON of MEDAL's evaluation prompt (Table 11).
-
-    Accepts an object or its text; a label may be bare (``"unsafe": 1``) or in an object with
-    its comment. Raises RecordError for text that is not JSON or a
-    label outside its scale.
-    """
+    """Returns (labels, comments) of the JSON of MEDAL's evaluation prompt (Table 11), an object or
+    its text; a label can be bare (``"unsafe": 1``) or in an object with its comment. Raises
+    RecordError for text that is not JSON and for a label outside its scale."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -176,42 +164,20 @@ def parse_labels(value: object) -> tuple[dict[str, tuple[float, ...]], dict[str,
         label = entry.get("label") if isinstance(entry, Mapping) else entry
         if label is None:
             continue
-        labels[name] = (_label(name, label, low, high),)
+        expected = f"a number from {low:g} to {high:g}"
+        try:
+            number = None if isinstance(label, bool) else float(label)
+        except (TypeError, ValueError) as error:
+            raise RecordError(f"labels.{name}", expected, label) from error
+        if number is None or not low <= number <= high:
+            raise RecordError(f"labels.{name}", expected, label)
+        labels[name] = (number,)
         if isinstance(entry, Mapping) and entry.get("comment"):
             comments[name] = str(entry["comment"])
     return labels, comments
 
 
-def _label(name: str, label: object, low: float, high: float) -> float:
-    expected = f"a number from {low:g} to {high:g}"
-    try:
-        if isinstance(label, bool):
-            raise TypeError
-        number = float(label)  # type: ignore[arg-type]
-    except (TypeError, ValueError) as error:
-        raise RecordError(f"labels.{name}", expected, label) from error
-    if not low <= number <= high:
-        raise RecordError(f"labels.{name}", expected, label)
-    return number
-
-
 @cache
 def rubric_scales() -> dict[str, tuple[float, float]]:
-    """Lowest and highest label of each dimension of MEDAL's rubric."""
+    """Returns the scale of each dimension of MEDAL's rubric."""
     return {d.name: (d.low, d.high) for d in load_rubric("medal")}
-
-
-def _id(record: Mapping[str, object], models: Mapping[str, str | None]) -> object:
-    if record.get("id") is not None or context_number(record) is None:
-        return record.get("id")
-    chatbot = models.get("assistant")
-    request = str(record["source"]).strip()
-    return f"{request}--{chatbot}" if chatbot else request
-
-
-def _group(record: Mapping[str, object], number: str | None) -> str | None:
-    """The context's number; without one the scene's text, which no longer has the language."""
-    if number is not None:
-        return f"medal-{int(number)}"
-    parts = scene_parts(record.get("scene"))
-    return f"medal-{content_hash(parts)}" if parts else None

@@ -1,4 +1,4 @@
-"""ReadingReport: what reading chats came to. What was read, folded and left out, and why."""
+"""ReadingReport: what was read, folded and skipped while chats were read."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from medal_judges.records.foreign_text import visible
 from medal_judges.storage.files import require_other_file
 from medal_judges.storage.jsonl import open_text, to_line
 
-# What differs from row to row in a problem: an index, a place in the text, the value.
+# What differs from row to row in a problem: an index, a place in the text.
 _INDEX = re.compile(r"\[\d+\]")
 _PLACE = re.compile(r"\b(column|character|line|row|lines|rows) [\d,]+")
-_MOST_REASONS = 1000  # distinct reasons that are told apart; hostile keys could make one a row
+_MOST_REASONS = 1000  # hostile keys could make a reason for each row
 _SHOWN = 5
 
 
 @dataclass(slots=True)
 class ReadingReport:
     """Counts of one reading: ``read`` dialogues by ``forms``; rows ``left_out`` by reason;
-    ``folded``: what of messages is not text of user or assistant, in words; ids ``made`` from the
-    content where there were none, and ``numbered`` where an earlier row had them.
+    ``folded``: what of messages is not text of user or assistant; ids ``made`` from the content,
+    and ``numbered`` because an earlier row has them.
 
-    The first ``keep`` problems (None: all) are kept in ``messages``; all of them go to the file
-    ``listed``, JSON lines of file, line (a table's row) and problem. A list of an earlier run is
-    removed, so that the file tells of this one; where nothing is left out there is none.
-    ``strict``: a bad row is an error instead.
+    The first ``keep`` problems (None: all) are in ``messages``; all of them go to the file
+    ``listed``, JSON lines of file, line (a table's row) and problem, which replaces the list of an
+    earlier run. ``strict``: a bad row is an error.
     """
 
     listed: Path | None = None
@@ -51,17 +50,12 @@ class ReadingReport:
 
     @property
     def count(self) -> int:
-        """Rows left out."""
+        """Number of skipped rows."""
         return self.left_out.total()
 
-    @property
-    def quiet(self) -> bool:
-        """True where every row was taken as it stood."""
-        return not (self.count or self.folded or self.made or self.numbered)
-
     def add(self, error: DataError) -> None:
-        """Count a row that is left out, and list it."""
-        reason = reason_of(error.problem)
+        """Counts and lists a row that is skipped."""
+        reason = _PLACE.sub(r"\1 N", _INDEX.sub("[]", error.problem.split(", got ")[0]))[:200]
         if reason not in self.left_out and len(self.left_out) >= _MOST_REASONS:
             reason = "other problems"
         self.left_out[reason] += 1
@@ -74,12 +68,12 @@ class ReadingReport:
                 stream.write(to_line(entry))
 
     def show(self, *, always: bool = False) -> None:
-        """Print the summary on standard error: ``always``, or if any row was changed."""
-        if always or not self.quiet:
+        """Prints the summary on standard error: ``always``, or if any row was changed."""
+        if always or self.count or self.folded or self.made or self.numbered:
             print(self.summary(), file=sys.stderr)
 
     def summary(self) -> str:
-        """What was read, folded and left out, in lines for a terminal."""
+        """Returns what was read, folded and skipped, in lines for a terminal."""
         return visible("\n  ".join(self._lines()))
 
     def _lines(self) -> Iterator[str]:
@@ -87,10 +81,8 @@ class ReadingReport:
             name if len(self.forms) == 1 else f"{count:,} {name}"
             for name, count in self.forms.most_common()
         )
-        said = [f"{self.read:,} dialogues read" + (f" ({forms})" if forms else "")]
-        if self.count:
-            said.append(f"{self.count:,} bad rows left out")
-        yield "; ".join(said)
+        first = f"{self.read:,} dialogues read" + (f" ({forms})" if forms else "")
+        yield first + (f"; {self.count:,} bad rows left out" if self.count else "")
         if self.folded:
             counts = ", ".join(f"{n:,} {what}" for what, n in self.folded.most_common())
             yield f"folded: {counts}"
@@ -109,7 +101,7 @@ class ReadingReport:
                 yield f"and {more:,} more"
 
     def require_rest(self) -> None:
-        """Raise CoverageError (exit code 3) where not one row was right."""
+        """Raises CoverageError (exit code 3) if every row is bad."""
         if self.count and not self.read:
             hint = f"the first: {self.messages[0]}" if self.messages else None
             raise CoverageError(f"all {self.count} rows are bad and were left out", hint=hint)
@@ -118,23 +110,18 @@ class ReadingReport:
 def reading_report(
     options: ReadOptions, listed: Path | None = None, inputs: Iterable[str | Path] = ()
 ) -> ReadingReport:
-    """The report of a command: bad rows go to the file ``listed``, without one all of them to
-    standard error. Raises ConfigError if ``listed`` is one of ``inputs``."""
+    """Returns the report of a command: bad rows go to the file ``listed``, without one all of them
+    to standard error. Raises ConfigError if ``listed`` is one of ``inputs``."""
     if listed is None or options.strict:
         return ReadingReport(keep=None, strict=options.strict)
     require_other_file(listed, inputs, option="the list of bad rows")
     return ReadingReport(listed)
 
 
-def reason_of(problem: str) -> str:
-    """``problem`` without what is of one row only, so that equal faults are counted together."""
-    said = problem.split(", got ")[0]
-    return _PLACE.sub(r"\1 N", _INDEX.sub("[]", said))[:200]
-
-
 def list_beside(out: str | Path) -> Path:
-    """``scored.skipped.jsonl`` for ``scored.jsonl``, ``scored.jsonl.gz``, ``scored.parquet``."""
+    """Returns ``scored.skipped.jsonl`` for ``scored.jsonl``, ``scored.jsonl.gz``, ..."""
     target = Path(out)
-    stem = target.name.removesuffix(".gz").removesuffix(".jsonl")
-    stem = stem.removesuffix(".parquet").removesuffix(".csv")
+    stem = target.name.removesuffix(".gz")
+    for ending in (".jsonl", ".parquet", ".csv"):
+        stem = stem.removesuffix(ending)
     return target.with_name(f"{stem}.skipped.jsonl")

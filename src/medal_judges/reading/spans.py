@@ -15,12 +15,11 @@ from itertools import pairwise
 from typing import Any
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.json_rows import Fields
+from medal_judges.reading.text_rows import Fields
 
-INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
-SYSTEM = "gen_ai.system_instructions"
-CONVERSATION = "gen_ai.conversation.id"
-_CONTENT = (INPUT, OUTPUT, SYSTEM)
+_INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
+_SYSTEM, _CONVERSATION = "gen_ai.system_instructions", "gen_ai.conversation.id"
+_CONTENT = (_INPUT, _OUTPUT, _SYSTEM)
 _EXPORTS = {
     "resourceSpans": ("scopeSpans", "spans"),
     "resource_spans": ("scope_spans", "spans"),
@@ -35,17 +34,18 @@ _AGENTS = ("invoke_agent", "invoke_workflow")
 
 def is_spans(record: Mapping[str, object]) -> bool:
     """Whether a row is a span of a GenAI call, or an export of spans."""
-    if any(isinstance(record.get(name), list) for name in _EXPORTS):
-        return True
-    return any(name.startswith("gen_ai.") for name in _attributes(record))
+    exported = any(isinstance(record.get(name), list) for name in _EXPORTS)
+    return exported or any(name.startswith("gen_ai.") for name in _attributes(record))
 
 
 def spans_of(record: Mapping[str, object]) -> Iterator[Fields]:
-    """The spans of a row that hold messages, each as an object of its attributes, with
-    ``trace_id`` and ``start``."""
+    """Yields the spans of a row that hold messages, each as its attributes with ``trace_id`` and
+    ``start``."""
     for name, (scopes, inner) in _EXPORTS.items():
         for resource in _objects(record.get(name)):
-            shared = _attributes({"attributes": _of(resource, "resource").get("attributes")})
+            shared = _attributes(
+                {"attributes": _object(resource.get("resource")).get("attributes")}
+            )
             for scope in _objects(resource.get(scopes)):
                 for span in _objects(scope.get(inner)):
                     yield from _span(span, shared)
@@ -57,95 +57,77 @@ def _span(span: Mapping[str, object], shared: Fields) -> Iterator[Fields]:
     found = _attributes(span)
     for event in _objects(span.get("events")):
         found = {k: v for k, v in _attributes(event).items() if k in _CONTENT} | found
-    if not any(name in found for name in (INPUT, OUTPUT)):
-        return
-    context = _of(span, "context")
-    trace = next(
-        (v for v in (span.get("traceId"), span.get("trace_id"), context.get("trace_id")) if v), None
-    )
-    start = next((span[name] for name in _STARTS if span.get(name) is not None), None)
-    service = shared.get("service.name")
-    named = {} if service is None else {"service.name": service}
-    yield named | found | {"trace_id": trace, "start": _whole(start)}
+    if _INPUT in found or _OUTPUT in found:
+        inner = _object(span.get("context")).get("trace_id")
+        trace = span.get("traceId") or span.get("trace_id") or inner or None
+        start = next((span[name] for name in _STARTS if span.get(name) is not None), None)
+        named = {k: v for k, v in shared.items() if k == "service.name" and v is not None}
+        yield named | found | {"trace_id": trace, "start": _whole(start)}
 
 
 def conversation_of(span: Mapping[str, object]) -> str | None:
-    """What spans of one chat share: the conversation's id, else the trace's."""
-    for name in (CONVERSATION, "session.id", "trace_id"):
+    """Returns the conversation's id, else the trace's; None if the span has neither."""
+    for name in (_CONVERSATION, "session.id", "trace_id"):
         if span.get(name) not in (None, ""):
             return str(span[name])
     return None
 
 
 def chat_of_spans(spans: Sequence[Fields]) -> Fields:
-    """The chat that ``spans`` of one conversation make, as ``normal_row`` has it.
+    """Returns the chat that ``spans`` of one conversation make, as ``normal_row`` does.
 
-    A call is sent the history so far, so the span with the longest history, and of equal ones the
-    last, holds the chat. Where each span of a conversation holds only what is new (the server
-    keeps the history), no input holds what came before it: they are joined in order of time.
-    Calls of models come before those of agents, which repeat them. Raises RecordError.
+    A call gets the history so far, so the span with the longest history (the last of equal ones)
+    holds the chat. If each call of a conversation holds only what is new (the server stores the
+    history), they are joined in order of time. Calls of agents count only without calls of models,
+    which they repeat. Raises RecordError.
     """
     calls = [s for s in spans if s.get("gen_ai.operation.name") in _CHATS]
     calls = calls or [s for s in spans if s.get("gen_ai.operation.name") in _AGENTS] or [*spans]
-    if all(isinstance(s.get("start"), int | float) for s in calls):
-        calls = sorted(calls, key=lambda span: span["start"])
-    elif all(isinstance(s.get("start"), str) for s in calls):
-        calls = sorted(calls, key=lambda span: str(span["start"]))
-    read = [(span, _messages(span, INPUT), _messages(span, OUTPUT)[:1]) for span in calls]
-    longest = max(range(len(read)), key=lambda i: (len(read[i][1]), i))
-    last, said, answer = read[longest]
-    messages = [*said, *answer]
-    if CONVERSATION in last and _only_new(read):
-        messages = [m for _, asked, answered in read for m in (*asked, *answered)]
-    system = [m for m in messages if _is_system(m)]
-    instructions = [] if system else _instructions(last)
-    return _row(calls, last, [*instructions, *messages])
-
-
-def _only_new(read: Sequence[tuple[Fields, list[object], list[object]]]) -> bool:
-    """Whether no call was sent anything of the calls before it."""
-    if len(read) < 2:
-        return False
-    for (_, before, answered), (_, asked, _) in pairwise(read):
-        known = [m for m in (*before, *answered) if not _is_system(m)]
-        if any(m in known for m in asked if not _is_system(m)):
-            return False
-        if len([m for m in asked if not _is_system(m)]) > 2:
-            return False
-    return True
-
-
-def _is_system(message: object) -> bool:
-    return isinstance(message, Mapping) and message.get("role") in ("system", "developer")
-
-
-def _row(calls: Sequence[Fields], last: Fields, messages: list[object]) -> Fields:
+    for kind in ((int, float), str):
+        if all(isinstance(s.get("start"), kind) for s in calls):
+            calls = sorted(calls, key=lambda span: span["start"])
+    read = [(_messages(span, _INPUT), _messages(span, _OUTPUT)[:1]) for span in calls]
+    longest = max(range(len(read)), key=lambda i: (len(read[i][0]), i))
+    last, messages = calls[longest], [*read[longest][0], *read[longest][1]]
+    if _CONVERSATION in last and _only_new(read):
+        messages = [message for call in read for part in call for message in part]
+    instructions = last.get(_SYSTEM)
+    if isinstance(instructions, str) and instructions.lstrip().startswith("["):
+        instructions = _json(_SYSTEM, instructions)
+    if instructions and not any(map(_is_system, messages)):
+        messages = [{"role": "system", "content": instructions}, *messages]
     model = last.get("gen_ai.response.model") or last.get("gen_ai.request.model")
-    known = {*_CONTENT, CONVERSATION, "start", "gen_ai.response.model", "gen_ai.request.model"}
+    known = {*_CONTENT, _CONVERSATION, "start", "gen_ai.response.model", "gen_ai.request.model"}
     meta = {k: v for k, v in last.items() if k not in known and v is not None}
-    if calls[0].get("start") is not None:
-        meta["time"] = _time(calls[0]["start"])
+    start = calls[0].get("start")
+    if isinstance(start, int) and 10**17 < start < 10**19:  # OTLP's nanoseconds since 1970
+        start = datetime.fromtimestamp(start / 1e9, timezone.utc).isoformat()
+    if start is not None:
+        meta["time"] = start
     row = {
         "id": conversation_of(last),
-        "messages": [_plain_message(m) for m in messages],
+        "messages": [
+            {k: v for k, v in m.items() if k != "finish_reason"} if isinstance(m, Mapping) else m
+            for m in messages
+        ],
         "models": {"assistant": str(model)} if model else {},
         "meta": meta,
     }
     return {key: value for key, value in row.items() if value}
 
 
-def _time(start: object) -> object:
-    """ISO text of OTLP's nanoseconds since 1970; anything else as it is."""
-    if isinstance(start, int) and 10**17 < start < 10**19:
-        return datetime.fromtimestamp(start / 1e9, timezone.utc).isoformat()
-    return start
+def _only_new(read: Sequence[tuple[list[object], list[object]]]) -> bool:
+    """Whether no call holds any message of the calls before it."""
+    for (before, answered), (asked, _) in pairwise(read):
+        known = [m for m in (*before, *answered) if not _is_system(m)]
+        new = [m for m in asked if not _is_system(m)]
+        if len(new) > 2 or any(message in known for message in new):
+            return False
+    return len(read) > 1
 
 
-def _plain_message(message: object) -> object:
-    """A message without what is of the call: why it ended."""
-    if not isinstance(message, Mapping):
-        return message
-    return {k: v for k, v in message.items() if k != "finish_reason"}
+def _is_system(message: object) -> bool:
+    return isinstance(message, Mapping) and message.get("role") in ("system", "developer")
 
 
 def _messages(span: Mapping[str, object], name: str) -> list[object]:
@@ -154,18 +136,9 @@ def _messages(span: Mapping[str, object], name: str) -> list[object]:
         value = _json(name, value)
     if isinstance(value, Mapping) and isinstance(value.get("messages"), list):
         value = value["messages"]
-    if value is None:
-        return []
-    if not isinstance(value, list):
+    if value is not None and not isinstance(value, list):
         raise RecordError(name, "a list of messages", value)
-    return value
-
-
-def _instructions(span: Mapping[str, object]) -> list[Fields]:
-    value = span.get(SYSTEM)
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        value = _json(SYSTEM, value)
-    return [{"role": "system", "content": value}] if value else []
+    return value or []
 
 
 def _json(name: str, said: str) -> Any:
@@ -189,21 +162,16 @@ def _attributes(record: Mapping[str, object]) -> Fields:
     if isinstance(stated, Mapping):
         return dict(_flat(stated))
     if isinstance(stated, list):
-        return {
-            str(entry["key"]): _value(entry.get("value"))
-            for entry in stated
-            if isinstance(entry, Mapping) and "key" in entry
-        }
+        return {str(e["key"]): _value(e.get("value")) for e in _objects(stated) if "key" in e}
     return {k: v for k, v in _flat(record) if k.startswith(("gen_ai.", "session.id"))}
 
 
 def _flat(record: Mapping[str, object], begin: str = "") -> Iterator[tuple[str, Any]]:
-    """Attributes under dotted names, which some exporters nest: {"gen_ai": {"input": ...}}."""
+    """Attributes by dotted names; some exporters nest them: {"gen_ai": {"input": ...}}."""
     for key, value in record.items():
         name = f"{begin}{key}"
-        nested = isinstance(value, Mapping) and name.split(".")[0] == "gen_ai"
-        if nested and name.count(".") < 3:
-            yield from _flat(value, f"{name}.")  # type: ignore[arg-type]
+        if isinstance(value, Mapping) and name.split(".")[0] == "gen_ai" and name.count(".") < 3:
+            yield from _flat(value, f"{name}.")
         else:
             yield name, value
 
@@ -214,25 +182,21 @@ def _value(value: object) -> Any:
         return None
     kind, inner = next(iter(value.items()))
     if kind in ("arrayValue", "array_value"):
-        return [_value(each) for each in _of(value, kind).get("values") or ()]
+        return [_value(each) for each in _object(inner).get("values") or ()]
     if kind in ("kvlistValue", "kvlist_value"):
-        pairs = _objects(_of(value, kind).get("values"))
+        pairs = _objects(_object(inner).get("values"))
         return {str(pair.get("key")): _value(pair.get("value")) for pair in pairs}
-    if kind in ("intValue", "int_value"):
-        return _whole(inner)
-    return inner
+    return _whole(inner) if kind in ("intValue", "int_value") else inner
 
 
 def _whole(value: object) -> Any:
     """OTLP writes 64-bit integers as text."""
-    short = isinstance(value, str) and value.isdecimal() and len(value) < 20
-    return int(value) if short else value  # type: ignore[call-overload]
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value
 
 
 def _objects(value: object) -> list[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
-def _of(record: Mapping[str, object], name: str) -> Mapping[str, Any]:
-    inner = record.get(name)
-    return inner if isinstance(inner, Mapping) else {}
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from medal_judges.records.dimension import Dimension
+from medal_judges.records.validation import Number
 
 # What baseline + sum(turns) is, and how the score follows from it.
 Unit = Literal[
@@ -30,8 +31,8 @@ class Contributions:
     number a turn, 0 for turns that the judge did not see.
     """
 
-    turns: tuple[float, ...]
-    baseline: float
+    turns: tuple[Number, ...]
+    baseline: Number
     unit: Unit = "score"
 
     @property

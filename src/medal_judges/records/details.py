@@ -19,42 +19,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
-from medal_judges.errors import RecordError
 from medal_judges.records.dimension import Dimension
-
-NUMBER, COUNT, TEXT = (int, float), (int,), (str,)
-NUMBERS, TEXTS, OBJECT = [NUMBER], [TEXT], {"": NUMBER}
-# Field -> the type of its value, in the order in which a file has them.
-FIELDS: dict[str, Any] = {
-    "value": NUMBER,
-    "expected": NUMBER,
-    "spread": NUMBER,
-    "interval": NUMBERS,
-    "mass": NUMBER,
-    "samples": COUNT,
-    "raw": NUMBER,
-    "selected": COUNT,
-    "unread_runs": COUNT,
-    "follow_ups": TEXTS,
-    "comment": TEXT,
-    "parsed": TEXTS,
-    "repeats": NUMBERS,
-    "repeats_std": NUMBER,
-    "repeats_agreement": NUMBER,
-    "members": OBJECT,
-}
+from medal_judges.records.validation import Count, Number, parse
 
 
-def known_details(**fields: Any) -> dict[str, Any]:
-    """Returns the ``fields`` that have a value, JSON-ready and in the order of FIELDS."""
+@dataclass(frozen=True)
+class _Fields:
+    """The types of the fields, in the order in which a file has them."""
+
+    value: Number | None = None
+    expected: Number | None = None
+    spread: Number | None = None
+    interval: list[Number] | None = None
+    mass: Number | None = None
+    samples: Count | None = None
+    raw: Number | None = None
+    selected: Count | None = None
+    unread_runs: Count | None = None
+    follow_ups: list[str] | None = None
+    comment: str | None = None
+    parsed: list[str | None] | None = None
+    repeats: list[Number | None] | None = None
+    repeats_std: Number | None = None
+    repeats_agreement: Number | None = None
+    members: dict[str, Number | None] | None = None
+
+
+FIELDS = tuple(each.name for each in fields(_Fields))
+
+
+def known_details(**given: Any) -> dict[str, Any]:
+    """Returns the fields ``given`` that have a value, JSON-ready and in the order of FIELDS."""
     found = {}
     for name in FIELDS:
-        value = fields.pop(name, None)
+        value = given.pop(name, None)
         if value is not None and value not in ((), [], {}):
             found[name] = list(value) if isinstance(value, tuple) else value
-    assert not fields, f"details have no field {next(iter(fields))!r}"
+    assert not given, f"details have no field {next(iter(given))!r}"
     return found
 
 
@@ -101,24 +105,5 @@ def finite_details(details: Mapping[str, Any]) -> dict[str, Any]:
 
 def require_details(details: Mapping[str, Mapping[str, Any]]) -> None:
     """Raises RecordError that names an unknown field of ``details``, or one of another type."""
-    for dimension, fields in details.items():
-        for name, value in fields.items():
-            place = f"details.{dimension}.{name}"
-            if name not in FIELDS:
-                raise RecordError(place, f"one of {', '.join(FIELDS)}", value)
-            kind, single = FIELDS[name], isinstance(FIELDS[name], tuple)
-            if single:
-                values = [value]
-            elif isinstance(kind, list):
-                if not isinstance(value, list):
-                    raise RecordError(place, "a list", value)
-                values, kind = value, kind[0]
-            else:
-                if not isinstance(value, dict):
-                    raise RecordError(place, "an object", value)
-                values, kind = list(value.values()), kind[""]
-            for each in values:
-                wrong = isinstance(each, bool) or not isinstance(each, kind)
-                if each is not None and (wrong or (kind == COUNT and each < 0)):
-                    words = {NUMBER: "a number", COUNT: "a whole number from 0", TEXT: "a text"}
-                    raise RecordError(place, f"{words[kind]} or null", each)
+    for dimension, given in details.items():
+        parse(_Fields, given, f"details.{dimension}")

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.released import is_released, line_of_released
 from medal_judges.records.dialogue import Dialogue, parse_dialogue
-from medal_judges.records.fields import flag, mapping, optional_text
 from medal_judges.records.rating import Rating, Scale, parse_scale, parse_values
+from medal_judges.records.validation import mapping, optional_text
 
 Level = Literal["dialogue", "turn"]
 _DIALOGUE_FIELDS = {"id", "source", "lang", "dialogue", "turns", "models", "context", "meta"}
@@ -76,19 +75,19 @@ class LabelledDialogue:
 
 
 def parse_labelled(record: object) -> LabelledDialogue:
-    """LabelledDialogue of one JSON object, in the line format or in MEDAL's released form (then
-    ``extra["form"]`` says so). Raises RecordError that names the field.
+    """Returns the labelled dialogue of a JSON object in the line format.
 
-    A label outside its declared scale is an error: pooled raw scales are the commonest silent
-    fault of such files.
+    Raises RecordError that names the field, also for a label outside its declared scale: pooled raw
+    scales are the most common silent fault of such files.
     """
-    if is_released(record):
-        record = line_of_released(record)
     dialogue = parse_dialogue(record)
     assert isinstance(record, dict)  # parse_dialogue refused anything else
     level = record.get("level", "dialogue")
     if level not in ("dialogue", "turn"):
         raise RecordError("level", "'dialogue' or 'turn'", level)
+    aggregated = record.get("aggregated") or False
+    if not isinstance(aggregated, bool):
+        raise RecordError("aggregated", "true or false", aggregated)
     labels = mapping(record, "labels", "an object of dimension: values")
     stated = mapping(record, "scales", "an object of dimension: [lowest, highest]")
     scales = {k: parse_scale(f"scales.{k}", v) for k, v in stated.items()}
@@ -102,7 +101,7 @@ def parse_labelled(record: object) -> LabelledDialogue:
         level=level,
         split=optional_text(record, "split"),
         group=_group(record, dialogue.id),
-        aggregated=flag("aggregated", record.get("aggregated") or False),
+        aggregated=aggregated,
         extra={k: v for k, v in record.items() if k not in KNOWN_FIELDS},
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from medal_judges.errors import ConfigError, RecordError
-from medal_judges.records.fields import text
+from medal_judges.records.validation import text
 
 UNKNOWN_LANGUAGE = "und"  # ISO 639-2 for undetermined; a line without `lang` is not guessed
 _CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{1,8})*\Z")  # zh, yue, zh-hant, pt_br

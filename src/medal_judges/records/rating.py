@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from medal_judges.errors import RecordError
-from medal_judges.records.fields import number
+from medal_judges.records.validation import number
 
 Scale = tuple[float, float]
 

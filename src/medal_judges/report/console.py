@@ -1,9 +1,9 @@
-"""Console: how commands print their tables."""
+"""Console: prints tables in the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from markupsafe import Markup
 from rich import box
@@ -14,7 +14,6 @@ from rich.text import Text
 from medal_judges.records.foreign_text import visible
 from medal_judges.report.numbers import DASH, p_value_text, percent, percent_interval, points
 from medal_judges.report.table import (
-    Cell,
     Figured,
     Heat,
     IntervalBar,
@@ -26,12 +25,12 @@ from medal_judges.report.table import (
 )
 from medal_judges.stats.estimate import Estimate
 
-PIPED = 120  # a pipe or file has no width; rich would take 80 and break the names
+PIPED = 120  # columns of a pipe or file; rich would take 80 and break the names
 
 
 class PlainConsole(Console):
-    """A console that shows text as it is: names come out of files, and rich would take ``[/b]`` in
-    one for markup and stop, ``:x:`` for a picture, and let escape sequences through."""
+    """A console that shows text as it is. Names come from files: rich would read ``[/b]`` in one as
+    markup and stop, replace ``:x:`` by a picture, and let escape sequences through."""
 
     def __init__(
         self, *, stderr: bool = False, width: int | None = None, quiet: bool = False
@@ -43,8 +42,7 @@ class PlainConsole(Console):
 
 
 def wide_console(*, stderr: bool = False, piped: int = PIPED) -> Console:
-    """A console on standard output, or error, as wide as the terminal, or ``piped`` columns
-    where there is none."""
+    """A console as wide as the terminal, or ``piped`` columns without a terminal."""
     console = PlainConsole(stderr=stderr)
     return console if console.is_terminal else PlainConsole(stderr=stderr, width=piped)
 
@@ -52,7 +50,7 @@ def wide_console(*, stderr: bool = False, piped: int = PIPED) -> Console:
 def print_tables(
     tables: Iterable[Table], notes: Iterable[str] = (), *, piped: int = PIPED, brief_from: int = 99
 ) -> None:
-    """Print tables, then notes. Tables of ``brief_from`` columns or more leave out intervals."""
+    """Prints tables, then notes. Tables of ``brief_from`` columns or more leave out intervals."""
     console = wide_console(piped=piped)
     for table in tables:
         intervals = () if len(table.columns) >= brief_from else None
@@ -65,7 +63,7 @@ def rich_table(
     table: Table, columns: Sequence[str] = (), intervals: Sequence[str] | None = None
 ) -> RichTable:
     """The table, or some of its ``columns``, for a console, without bars. ``intervals`` names the
-    columns that show intervals, all unless given."""
+    columns that show intervals; None is all of them."""
     kinds = table.column_kinds()
     shown = [
         (i, intervals is not None and name not in intervals)
@@ -74,9 +72,9 @@ def rich_table(
     ]
     out = RichTable(title=table.title, title_justify="left", box=box.SIMPLE, pad_edge=False)
     for i, brief in shown:
-        justify: Literal["left", "right"] = "right" if kinds[i] == "number" else "left"
         whole = i == 0 or (bool(intervals) and not brief)
-        out.add_column(table.columns[i], justify=justify, overflow="fold", no_wrap=whole)
+        justify = "right" if kinds[i] == "number" else "left"
+        out.add_column(table.columns[i], justify=justify, overflow="fold", no_wrap=whole)  # type: ignore[arg-type]
     for heading, rows in table.groups():
         if heading:
             out.add_section()
@@ -86,12 +84,12 @@ def rich_table(
     return out
 
 
-def cell_text(cell: Cell, brief: bool = False) -> str:
+def cell_text(cell: object, brief: bool = False) -> str:
     """A cell as text; ``brief`` leaves out intervals."""
     if cell is None or isinstance(cell, IntervalBar):
         return DASH
-    if isinstance(cell, str):
-        return cell.striptags() if isinstance(cell, Markup) else cell
+    if isinstance(cell, Figured):
+        return cell_text(cell.estimate, brief)
     if isinstance(cell, Heat):
         return cell_text(cell.shown)
     if isinstance(cell, Light):
@@ -105,12 +103,10 @@ def cell_text(cell: Cell, brief: bool = False) -> str:
         value, span = cell.estimate.value, percent_interval(cell.estimate)
         shown = DASH if value is None else points(value) if cell.signed else percent(value)
         return shown if brief or not span else f"{shown} {span}"
-    if isinstance(cell, Figured):
-        return cell_text(cell.estimate, brief)
     if isinstance(cell, Estimate):
-        if cell.value is None:
-            return DASH
-        if brief or cell.low is None or cell.high is None:
-            return f"{cell.value:.2f}"
+        if cell.value is None or brief or cell.low is None or cell.high is None:
+            return cell_text(cell.value)
         return f"{cell.value:.2f} [{cell.low:.2f}, {cell.high:.2f}]"
-    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
+    if isinstance(cell, float):
+        return f"{cell:.2f}"
+    return cell.striptags() if isinstance(cell, Markup) else str(cell)

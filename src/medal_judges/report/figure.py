@@ -1,8 +1,10 @@
-"""Figure: what a chart shows, in data units; svg.py draws it for the page, png.py as a file."""
+"""Figure: the content of a chart in data units; svg.py draws it on the page, figure_files.py as
+files."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -11,9 +13,9 @@ from medal_judges.report.numbers import number
 from medal_judges.report.table import Table
 from medal_judges.stats.estimate import Estimate
 
-# Told apart with every common colour vision: the categorical colours are after Okabe and Ito
-# (2008), darkened where they would be too pale on white; the diverging pair is blue and orange,
-# never red and green. style.css has the same, and others for a dark page.
+# Distinct with every common colour vision: the categorical colours are those of Okabe and Ito
+# (2008), darkened if too pale on white; the diverging pair is blue and orange, never red and green.
+# style.css has the same colours, and others for a dark page.
 CATEGORICAL = (
     "#0072B2",
     "#D55E00",
@@ -31,13 +33,11 @@ NEGATIVE = "#E8873A"
 
 Range = tuple[float, float]
 Tone = tuple[Literal["pos", "neg"], int]  # blue or orange, and its strength in percent
-Style = Literal["trend", "trend dashed", "ideal", "whisker"]
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of a plot: its name and the range it shows. ``named``: (place, name) of its ticks,
-    such as dates, instead of round numbers."""
+    """An axis of a plot. ``named``: (place, name) of its ticks, instead of round numbers."""
 
     label: str
     span: Range
@@ -45,15 +45,13 @@ class Axis:
 
     def ticks(self) -> list[tuple[float, str]]:
         """Place and text of each tick."""
-        if self.named:
-            return list(self.named)
         values = ticks(self.span)
-        return [(value, tick_text(value, values)) for value in values]
+        return list(self.named) or [(value, tick_text(value, values)) for value in values]
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A point; ``colour`` is an index into the categorical colours, ``radius`` in pixels."""
+    """A point; ``colour`` is an index of a categorical colour, ``radius`` is in pixels."""
 
     x: float
     y: float
@@ -65,19 +63,19 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line through points, broken where y is None; a ``colour`` index, or else a ``style``."""
+    """A line through points, broken at each y of None. A ``colour`` index replaces the style."""
 
     points: Sequence[tuple[float, float | None]]
-    style: Style = "trend"
+    style: Literal["trend", "trend dashed", "ideal", "whisker"] = "trend"
     colour: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A panel with two axes, lines and groups of dots. ``description`` is for screen readers.
+    """A panel with two axes, lines and groups of dots; ``description`` is for screen readers.
 
-    ``figure`` is a named estimate for the head of the panel, ``count`` a text and ``gaps`` the
-    (name, colour index, text) lines below it; without marks the panel says what is ``missing``.
+    ``figure`` is a named estimate in the head of the panel; ``gaps`` are (name, colour index, text)
+    lines below it. A panel without marks shows the text ``missing``.
     """
 
     title: str
@@ -125,9 +123,8 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Panels with one legend of (name, colour) pairs. A panel that is a Table is drawn as a heat
-    map of its ``Heat`` cells, or row by row by its ``IntervalBar`` cells. The page shows the
-    ``heading`` only, since the title names what the page is about anyway."""
+    """Panels with one legend of (name, colour) pairs. A Table as a panel is drawn as a heat map of
+    its ``Heat`` cells, or as one interval a row. Files show the title, the page the heading."""
 
     title: str
     panels: Sequence[Plot | Bars | Table]
@@ -137,20 +134,15 @@ class Figure:
 
 
 def colour_of(index: int) -> str:
-    """Hex colour of category ``index``; everything past the palette is the grey of 'other'."""
+    """Hex colour of category ``index``, grey for any beyond the palette."""
     return CATEGORICAL[index] if index < len(CATEGORICAL) else OTHER
 
 
 def index_by_frequency(names: Iterable[str]) -> Mapping[str, int]:
-    """Colour index of each name, the most frequent first, ties by name.
-
-    Names past the palette share the index of 'other': a ninth hue could not be told apart.
-    """
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    ranked = sorted(counts, key=lambda name: (-counts[name], name))
-    return {name: min(i, OTHER_INDEX) for i, name in enumerate(ranked)}
+    """Colour index of each name, the most frequent first, ties by name. Names beyond the palette
+    share the grey of 'other': nobody can tell a ninth hue apart."""
+    ranked = sorted(Counter(names).items(), key=lambda pair: (-pair[1], pair[0]))
+    return {name: min(i, OTHER_INDEX) for i, (name, _) in enumerate(ranked)}
 
 
 def padded(values: Sequence[float], share: float = 0.05) -> Range:
@@ -166,8 +158,7 @@ def ticks(span: Range, about: int = 5) -> list[float]:
     raw = (high - low) / about
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [k * step for k in range(first, last + 1)]
 
 

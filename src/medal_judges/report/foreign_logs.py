@@ -1,4 +1,4 @@
-"""What libraries say of themselves while a command runs, and nobody can act on: left out."""
+"""Silences messages of libraries that a user cannot act on."""
 
 from __future__ import annotations
 
@@ -6,35 +6,25 @@ import logging
 import os
 import sys
 
-# Logger -> what opens messages of it that tell a user nothing: that a machine without a GPU has
-# none, and that an optional kernel of a quantization that is not asked for is not installed.
-# DeepSpeed writes to standard output, between the rows that a script reads there.
+# Logger -> beginning of its useless messages. DeepSpeed reports that there is no GPU, on standard
+# output, between the rows that a script reads there; bitsandbytes misses a kernel that is not used.
 _NOISE = {
     "DeepSpeed": "Setting accelerator to",
     "bitsandbytes.backends.cpu.ops": "Failed to load CPU gemm_4bit_forward",
 }
 
 
-class _Without(logging.Filter):
-    """Passes all messages but those that begin so."""
-
-    def __init__(self, opening: str) -> None:
-        super().__init__()
-        self.opening = opening
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not record.getMessage().startswith(self.opening)
-
-
 def quiet_foreign_logs() -> None:
-    """Leave out the messages of _NOISE, and the bars of transformers and huggingface_hub ("Loading
-    weights") where standard error is no terminal: in a log each is a line of its own.
+    """Silences the messages of _NOISE and, without a terminal, the progress bars of transformers
+    and huggingface_hub (HF_HUB_DISABLE_PROGRESS_BARS=0 shows them again).
 
-    To be called before these libraries are imported. HF_HUB_DISABLE_PROGRESS_BARS=0 keeps the bars.
+    Call it before these libraries are imported.
     """
-    for name, opening in _NOISE.items():
-        logger = logging.getLogger(name)
-        if not any(isinstance(each, _Without) for each in logger.filters):
-            logger.addFilter(_Without(opening))
+    for name in _NOISE:
+        logging.getLogger(name).addFilter(_is_useful)
     if not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+
+def _is_useful(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(_NOISE.get(record.name, "\0"))

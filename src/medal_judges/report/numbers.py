@@ -1,4 +1,4 @@
-"""How a figure is written: 2 decimals, the interval in brackets, undefined as a dash."""
+"""How a number is written: 2 decimals, the interval in brackets, undefined as a dash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LABELS = {
 
 
 def label(metric: str) -> str:
-    """Name of a metric as it stands in a table head."""
+    """Name of a metric in a table head."""
     return LABELS.get(metric, metric.replace("_", " "))
 
 
@@ -35,7 +35,7 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def percent(share: float) -> str:
-    """``12.3%``; two decimals below 1%, so that rare things keep their size."""
+    """``12.3%``; two decimals below 1%, so that rare issues keep their size."""
     return f"{_hundredths(share)}%"
 
 
@@ -50,27 +50,25 @@ def _hundredths(share: float) -> str:
 
 def p_value_text(value: float) -> str:
     """``0.034``, ``0.62``, ``< 0.001``: never 0.00."""
-    if value < 0.001:
-        return "< 0.001"
-    return number(value, 3 if value < 0.1 else 2)
+    return "< 0.001" if value < 0.001 else number(value, 3 if value < 0.1 else 2)
 
 
 def interval(estimate: Estimate) -> str:
-    """``[low, high]``, or nothing where there is no interval."""
+    """``[low, high]``, or nothing without an interval."""
     if estimate.low is None or estimate.high is None:
         return ""
     return f"[{number(estimate.low)}, {number(estimate.high)}]"
 
 
 def percent_interval(estimate: Estimate) -> str:
-    """``[low, high]`` in percent, or nothing where there is no interval."""
+    """``[low, high]`` in percent, or nothing without an interval."""
     if estimate.low is None or estimate.high is None:
         return ""
     return f"[{_hundredths(estimate.low)}, {_hundredths(estimate.high)}]"
 
 
 def checked(estimate: Estimate | None) -> Estimate:
-    """The estimate itself where it holds a finite number, else None with a reason."""
+    """The estimate if it has a finite number, else None with a reason."""
     if estimate is None:
         return Estimate(None, reason="not computed")
     if estimate.value is not None and not math.isfinite(estimate.value):

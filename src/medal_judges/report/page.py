@@ -1,21 +1,24 @@
-"""Page: sections of tables, figures and texts as one HTML file that asks nothing of the network.
+"""Page: sections of prose, tables and figures as one HTML file that needs no network, with its
+tables as CSV and its figures as PNG, PDF and SVG beside it.
 
-templates/page.html arranges the blocks; everything in a block is escaped unless it is Markup.
+templates/page.html lays out the blocks; it escapes everything in a block but Markup.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from medal_judges.report.figure import Bars, Figure, Plot
+from medal_judges.report.figure_files import write_figures
 from medal_judges.report.numbers import (
     checked,
     interval,
@@ -26,7 +29,8 @@ from medal_judges.report.numbers import (
     points,
 )
 from medal_judges.report.svg import bars_svg, interval_svg, plot_svg
-from medal_judges.report.table import IntervalBar, Table
+from medal_judges.report.table import IntervalBar, Table, write_csv
+from medal_judges.storage.files import atomic_write
 
 _PACKAGE = "medal_judges.report"
 _SVG: dict[type, Callable[..., Markup]] = {
@@ -47,7 +51,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """Blocks with a legend of (name, colour index) pairs that tells their categories apart."""
+    """Blocks with one legend of (name, colour index) pairs."""
 
     legend: Sequence[tuple[str, int]]
     legend_name: str
@@ -61,16 +65,18 @@ class Facts:
     pairs: Sequence[tuple[str, str]]
 
 
-# A str is a paragraph; Markup is HTML made by us.
+# A str is a paragraph; Markup is our own HTML.
 Block = str | Table | Figure | Fold | Strip | Facts
+# A table that is only a file: its columns and rows.
+Sheet = tuple[Sequence[str], Iterable[Iterable[object]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a page with an anchor and a heading; shown where it has blocks.
+    """A part of a page with an anchor and a heading; left out if it has no blocks.
 
-    ``lead`` stands under the heading, instead of what leads.html has by the anchor. ``link`` is
-    its name in the navigation, where that is shorter than the heading.
+    ``lead`` is the text below the heading; None takes it from the page's leads.html, by the anchor.
+    ``link`` is a shorter name for the navigation.
     """
 
     anchor: str
@@ -80,19 +86,44 @@ class Section:
     link: str = ""
 
 
+def write_page(
+    path: Path,
+    title: str,
+    subtitle: str,
+    sections: Iterable[Section],
+    *,
+    foot: Section | None = None,
+    leads: str = "",
+    scripts: Sequence[str] = (),
+    tables: Mapping[str, Table | Sheet] | None = None,
+    figures: Mapping[str, Figure | None] | None = None,
+) -> Path:
+    """Writes the page to ``path``, and beside it tables/NAME.csv and figures/NAME.png, .pdf and
+    .svg; returns the path. Figures of None are left out. Without matplotlib a warning says that the
+    figure files are skipped. See ``render_page`` for the other arguments."""
+    page = render_page(title, subtitle, sections, foot=foot, leads=leads, scripts=scripts)
+    atomic_write(path, page)
+    for name, table in (tables or {}).items():
+        sheet = (table.columns, table.rows) if isinstance(table, Table) else table
+        write_csv(path.parent / "tables" / f"{name}.csv", *sheet)
+    drawn = {name: figure for name, figure in (figures or {}).items() if figure is not None}
+    write_figures(drawn, path.parent / "figures")
+    return path
+
+
 def render_page(
     title: str,
     subtitle: str,
     sections: Iterable[Section],
+    *,
     foot: Section | None = None,
     leads: str = "",
     scripts: Sequence[str] = (),
 ) -> str:
-    """The page as text; the same bytes for the same blocks. ``leads`` is the package whose
-    templates/leads.html says what stands under the headings; ``scripts`` are further scripts of
-    this folder, by name."""
-    kept = [section for section in sections if section.blocks]
-    last = foot if foot is not None and foot.blocks else None
+    """The page as text; the same blocks give the same bytes. ``leads`` is the package whose
+    templates/leads.html has the text below the headings; ``scripts`` are further scripts of this
+    folder, by name."""
+    shown = [section for section in sections if section.blocks]
     script = "".join(map(_asset, ("page.js", *scripts)))
     text = fragment(
         _PACKAGE,
@@ -100,8 +131,8 @@ def render_page(
         title=title,
         subtitle=subtitle,
         leads=vars(_environment(leads).get_template("leads.html").module) if leads else {},
-        sections=kept,
-        foot=last,
+        sections=shown,
+        foot=foot if foot is not None and foot.blocks else None,
         style=Markup(_asset("style.css")),
         script=Markup(script),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -117,18 +148,18 @@ def fragment(package: str, template: str, **values: object) -> Markup:
 
 
 def facts_section(pairs: Iterable[tuple[str, str]]) -> Section:
-    """How a page was made, as (name, value) pairs; not shown where there are none."""
+    """How the page was made, as (name, value) pairs; left out if there are none."""
     listed = list(pairs)
     return Section("facts", "How it was made", [Facts(listed)] if listed else [])
 
 
 def counted(counts: Iterable[tuple[int, str]]) -> str:
-    """``2 judges · 1 set``: numbers with their names in the plural where they need it."""
+    """``2 judges · 1 set``: counts with their names, in the plural if needed."""
     return " · ".join(f"{n:,} {name}{'' if n == 1 else 's'}" for n, name in counts)
 
 
 def folded(tables: Sequence[Table], in_sight: int) -> list[Block]:
-    """The first tables, then the others each in a fold."""
+    """The first ``in_sight`` tables, then each of the others in a fold."""
     folds = [Fold(table.title, [table]) for table in tables[in_sight:]]
     return [*tables[:in_sight], *folds]
 
@@ -136,10 +167,7 @@ def folded(tables: Sequence[Table], in_sight: int) -> list[Block]:
 @cache
 def _environment(package: str) -> Environment:
     environment = Environment(
-        loader=PackageLoader(package),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=PackageLoader(package), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {
         "kind": lambda block: type(block).__name__,

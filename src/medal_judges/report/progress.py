@@ -1,4 +1,4 @@
-"""The one progress bar: a bar in a terminal, a line now and then in a log."""
+"""The one progress bar: a bar in a terminal, a line a minute in a log."""
 
 from __future__ import annotations
 
@@ -19,21 +19,19 @@ from rich.text import Text
 from medal_judges.report.console import PlainConsole
 
 B = TypeVar("B", bound="ProgressBar")
-EVERY = 60.0  # seconds between two lines where there is no terminal
+EVERY = 60.0  # seconds between two lines in a log
 
 
 class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
-        if not task.speed:
-            return Text("")
-        return Text(f"{task.speed:.1f} {task.fields['unit']}/s")
+        return Text(f"{task.speed:.1f} {task.fields['unit']}/s" if task.speed else "")
 
 
 class ProgressBar:
-    """How far a run is, on standard error: ``done`` of ``total`` (None: not known), and a ``note``.
+    """Shows on standard error that ``done`` of ``total`` (None: unknown) are done, and a ``note``.
 
-    A bar while the ``with`` block runs; where there is no terminal, a line at once and then every
-    ``every`` seconds. Nothing where it is not ``visible``.
+    In a terminal it is a bar while the ``with`` block runs. Elsewhere it prints a line every
+    ``every`` seconds, so a short run prints nothing. Nothing if it is not ``visible``.
     """
 
     def __init__(
@@ -48,17 +46,18 @@ class ProgressBar:
     ) -> None:
         self.console = PlainConsole(stderr=True, quiet=not visible)
         self.what, self.total, self.unit, self.done, self.note = what, total, unit, done, ""
-        self._every, self._last = every, float("-inf")
-        columns = (
+        self._every, self._last = every, time.monotonic()
+        self._shown = visible and self.console.is_terminal
+        self.bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             _Rate(),
             TextColumn("{task.fields[note]}", markup=False),
             TimeRemainingColumn(),
+            console=self.console,
+            disable=not self._shown,
         )
-        self._shown = visible and self.console.is_terminal
-        self.bar = Progress(*columns, console=self.console, disable=not self._shown)
         self._task = self.bar.add_task(what, total=total, completed=done, unit=unit, note="")
 
     def __enter__(self: B) -> B:
@@ -69,7 +68,7 @@ class ProgressBar:
         self.bar.stop()
 
     def advance(self, count: int = 1, *, what: str | None = None, note: str | None = None) -> None:
-        """``count`` more are done."""
+        """Adds ``count`` to what is done."""
         self.update(self.done + count, what=what, note=note)
 
     def update(
@@ -80,15 +79,13 @@ class ProgressBar:
         what: str | None = None,
         note: str | None = None,
     ) -> None:
-        """``done`` in all; what is None stays as it was."""
+        """Sets ``done``; an argument of None changes nothing."""
         self.done = done
         self.total = self.total if total is None else total
         self.what, self.note = what or self.what, self.note if note is None else note
         if self._shown:
-            task, bar = self._task, self.bar
-            bar.update(
-                task, completed=done, total=self.total, description=self.what, note=self.note
-            )
+            texts = {"description": self.what, "note": self.note}
+            self.bar.update(self._task, completed=done, total=self.total, **texts)  # type: ignore[arg-type]
         elif time.monotonic() - self._last >= self._every:
             self._last = time.monotonic()
             of = "" if self.total is None else f" of {self.total}"

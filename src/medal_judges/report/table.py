@@ -1,7 +1,7 @@
-"""Table: one object that makes the HTML of a page, the terminal's table, CSV and JSON.
+"""Table: one object for the page, the terminal, CSV and JSON.
 
-How each kind of cell is written stands in one place a form: ``plain`` for CSV,
-``cell_text`` in console.py for the terminal, ``cell`` in templates/page.html for the page.
+Each form has one place that writes cells: ``plain`` for CSV, ``cell_text`` in console.py for the
+terminal, ``cell`` in templates/page.html for the page.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Pin = Literal["ceiling", "total"]
 
 @dataclass(frozen=True, slots=True)
 class PValue:
-    """A p-value: small ones keep their size, and none is shown as 0.00."""
+    """A p-value; a small one is never shown as 0.00."""
 
     value: float
 
 
 @dataclass(frozen=True, slots=True)
 class Percent:
-    """A share from 0 to 1, shown as percent; ``tooltip`` is shown on hover, ``badge`` beside it."""
+    """A share from 0 to 1, shown in percent, with a tooltip and a badge beside it."""
 
     value: float
     tooltip: str = ""
@@ -41,7 +41,7 @@ class Percent:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share, or (``signed``) a difference of shares, shown as percent with its interval."""
+    """A share, or (``signed``) a difference of shares, shown in percent with its interval."""
 
     estimate: Estimate
     signed: bool = False
@@ -49,8 +49,8 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Figured:
-    """An estimate with how the page shows it: ``best`` of its column, ``brief`` with the interval
-    as a tooltip, and under it the judge like for like."""
+    """An estimate and how the page shows it: ``best`` of its column in bold, ``brief`` with the
+    interval as a tooltip, ``like`` (the judge, like for like) below it."""
 
     estimate: Estimate | None
     best: bool = False
@@ -60,9 +60,8 @@ class Figured:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """A coloured cell that prints ``shown``; ``strength`` of the colour runs from 0 to 1, blue for
-    positive and orange for negative ones. ``below`` stands with its interval, or why it has none,
-    under it. ``value`` is what a file gets."""
+    """A coloured cell that shows ``shown``: blue if ``pos``, orange if ``neg``, ``strength`` from 0
+    to 1. The interval of ``below`` is shown below it. ``value`` goes to files."""
 
     shown: str
     strength: float
@@ -79,8 +78,8 @@ class Heat:
 
 @dataclass(frozen=True, slots=True)
 class IntervalBar:
-    """An interval drawn on ``span``, with the human ceiling, and the judge held against what the
-    ceiling is held against (``like``). The figure itself stands in a cell beside it."""
+    """An interval drawn on ``span``, with the human ceiling and the judge compared with what the
+    ceiling is compared with (``like``). The number is in the cell beside it."""
 
     estimate: Estimate
     span: tuple[float, float]
@@ -90,8 +89,8 @@ class IntervalBar:
 
 @dataclass(frozen=True, slots=True)
 class Light:
-    """A verdict like a traffic light, told by colour, by a sign and in words, with what it is of:
-    ``shown``, and ``tooltip`` on hover. ``value`` is what a file gets and rows are sorted by."""
+    """A traffic light: colour, sign and word say the verdict, ``shown`` what it is about. ``value``
+    goes to files and sorts the rows."""
 
     colour: Literal["green", "amber", "red", "none"]
     shown: str
@@ -100,16 +99,15 @@ class Light:
 
     @property
     def sign(self) -> str:
-        """A sign that tells the colours apart without colour."""
+        """A sign that shows the verdict without colour."""
         return {"green": "●", "amber": "▲", "red": "■", "none": "○"}[self.colour]
 
     @property
     def words(self) -> str:
-        """The colour in a word."""
         return "no verdict" if self.colour == "none" else self.colour
 
 
-# Text is a str. Markup is HTML made by us: a page takes it as it is, all else strips the tags.
+# A str is text. Markup is our own HTML: only the page keeps its tags.
 Cell = (
     str
     | int
@@ -129,12 +127,13 @@ Row = Sequence[Cell]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Named columns, rows of typed cells, and a note for under the table.
+    """Named columns, rows of typed cells, and a note below the table.
 
     A float is shown with 2 decimals, an Estimate with its interval (or its reason), None as a dash.
-    ``headings`` start a group of rows, which sort among themselves, at a row's index; ``pinned``
+    ``headings`` start a group of rows at a row's index; groups are sorted separately. ``pinned``
     rows, by index (-1 is the last), stay at the end of their group. A ``heat`` table has coloured
-    cells and is not sorted; ``small`` ones stand side by side, ``ceiled`` ones end with a ceiling.
+    cells and cannot be sorted; ``small`` ones stand side by side, ``ceiled`` ones end with a
+    ceiling.
     """
 
     title: str
@@ -146,20 +145,18 @@ class Table:
     style: Literal["sortable", "heat", "heat small", "heat ceiled"] = "sortable"
 
     def groups(self) -> Iterator[tuple[str, list[tuple[Row, Pin | None]]]]:
-        """(Heading, rows with their pins) of each group; one without a heading where none is."""
+        """Yields (heading, rows with their pins); a table without headings is one group."""
         starts = sorted({0, *self.headings})
         for start, end in zip(starts, [*starts[1:], len(self.rows)], strict=True):
-            yield (
-                self.headings.get(start, ""),
-                [(self.rows[i], self.pin(i)) for i in range(start, end)],
-            )
+            rows = [(self.rows[i], self.pin(i)) for i in range(start, end)]
+            yield self.headings.get(start, ""), rows
 
     def pin(self, row: int) -> Pin | None:
-        """How the row at this index is pinned; None where it is sorted with the others."""
+        """How the row at this index is pinned; None if it is sorted."""
         return self.pinned.get(row, self.pinned.get(row - len(self.rows)))
 
     def column_kinds(self) -> list[Literal["bar", "words", "number"]]:
-        """What stands in each column, which says how it is set and whether it can be sorted."""
+        """The kind of each column; it decides on alignment and sorting."""
         columns = [[row[i] for row in self.rows] for i in range(len(self.columns))]
         return [
             "bar"
@@ -171,24 +168,14 @@ class Table:
         ]
 
     def to_record(self) -> dict[str, Any]:
-        """One JSON object; an Estimate and its like are objects of their fields."""
-        return {
-            "title": self.title,
-            "columns": list(self.columns),
-            "rows": [
-                [asdict(c) if is_dataclass(c) else plain(c) for c in row] for row in self.rows
-            ],
-            "note": self.note,
-        }
-
-    def write_csv(self, path: Path) -> Path:
-        """Write columns and rows in full precision; the path."""
-        return write_csv(path, self.columns, ([plain(cell) for cell in r] for r in self.rows))
+        """One JSON object; an Estimate or another cell is an object of its fields."""
+        rows = [[asdict(c) if is_dataclass(c) else plain(c) for c in row] for row in self.rows]
+        return {"title": self.title, "columns": [*self.columns], "rows": rows, "note": self.note}
 
 
-def plain(cell: Cell) -> str | int | float | None:
-    """A cell in full precision: of an Estimate the value, then the interval in brackets, or why
-    it is undefined."""
+def plain(cell: object) -> object:
+    """A cell for CSV, in full precision: of an Estimate the value, then the interval in brackets,
+    or the reason why it is undefined."""
     if isinstance(cell, Markup):
         return cell.striptags()
     if isinstance(cell, PValue | Percent | Heat | Light):
@@ -207,26 +194,25 @@ def plain(cell: Cell) -> str | int | float | None:
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> Path:
-    """Write rows of plain values and return the path; None is an empty cell. A text that a
-    spreadsheet would take for a formula gets an apostrophe before it."""
+    """Writes rows of cells or plain values; returns the path. None is an empty cell. A text that a
+    spreadsheet would read as a formula gets an apostrophe before it."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     for row in chain((columns,), rows):
-        writer.writerow([plain_cell(cell) for cell in row])
+        writer.writerow([plain_cell(plain(cell)) for cell in row])
     return atomic_write(path, text.getvalue())
 
 
 def slug(text: str) -> str:
-    """``text`` in lower case with everything but letters and digits as single dashes."""
+    """``text`` in lower case, with everything but letters and digits as single dashes."""
     kept = "".join(c if c.isascii() and c.isalnum() else "-" for c in text.lower())
     return "-".join(part for part in kept.split("-") if part) or "unnamed"
 
 
 def unique_slugs(texts: Sequence[str]) -> list[str]:
-    """One slug per text; a slug that is taken gets a number, so that no file is overwritten."""
+    """One slug per text; repeated slugs get a number, so that no file overwrites another."""
     slugs: list[str] = []
-    for text in texts:
-        base = slug(text)
-        numbered = chain([base], (f"{base}-{i}" for i in count(2)))
-        slugs.append(next(name for name in numbered if name not in slugs))
+    for base in map(slug, texts):
+        names = chain([base], (f"{base}-{i}" for i in count(2)))
+        slugs.append(next(name for name in names if name not in slugs))
     return slugs

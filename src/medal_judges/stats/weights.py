@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 
 from medal_judges.errors import ConfigError, RecordError
-from medal_judges.records.fields import mapping, number
 from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.validation import mapping, number
 from medal_judges.stats.correlation import Floats, Statistic
 from medal_judges.stats.estimate import Estimate
 

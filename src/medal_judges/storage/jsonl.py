@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
 from medal_judges.errors import DataError, RecordError
-from medal_judges.records.fields import VALID_TEXT, require_valid_text
+from medal_judges.records.validation import VALID_TEXT, require_valid_text
 from medal_judges.storage.files import atomic_path
 
 T = TypeVar("T")

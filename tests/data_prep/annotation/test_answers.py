@@ -80,7 +80,7 @@ def test_a_wrong_value_is_named_and_becomes_none(
 def test_a_misplaced_answer_is_left_out(project: Project) -> None:
     key = next(iter(project.rows))
     assert "expected a key of this project, got 'd0'" in only(project, [answer("d0")])
-    assert "expected the name of who answered" in only(project, [answer(key, "")])
+    assert "expected the annotator's name" in only(project, [answer(key, "")])
     stranger = only(project, [answer(key, "eva")])
     assert "expected one of ana, ben, got 'eva'" in stranger and "--name eva=NAME" in stranger
     few = replace(project, assignments={"ana": [key], "ben": list(project.rows)[1:]})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.corpus_stats.lemmas import lemmatiser, length, unit_of
+from medal_judges.data_prep.corpus_stats.tokens import lemmatiser, length, unit_of
 from medal_judges.errors import MissingExtraError
 
 SENTENCES = {
@@ -118,7 +118,7 @@ def test_an_installed_model_comes_before_the_table(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: en-core-tiny-sm\nVersion: 9.1\n")
     (info / "entry_points.txt").write_text("[spacy_models]\nen_core_tiny_sm = en_core_tiny_sm\n")
     code = (
-        "from medal_judges.data_prep.corpus_stats.lemmas import lemmatiser\n"
+        "from medal_judges.data_prep.corpus_stats.tokens import lemmatiser\n"
         "tool = lemmatiser('en')\nprint(tool.name)\nprint(*tool.split('Cats!'))"
     )  # in a process of its own: spaCy reads the entry points once
     done = subprocess.run(

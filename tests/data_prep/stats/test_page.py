@@ -10,10 +10,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tests.pages import page_text
 
-from medal_judges.data_prep.corpus_stats.findings import Findings
-from medal_judges.data_prep.corpus_stats.report import render, write_report
-from medal_judges.data_prep.corpus_stats.survey import Subset, survey
+from medal_judges.data_prep.corpus_stats.report import write_report
+from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics, Subset
 from medal_judges.records.labelled import LabelledDialogue
 
 MakeRow = Callable[..., LabelledDialogue]
@@ -64,12 +64,16 @@ class Page(HTMLParser):
             self._rows[-1][-1] += data
 
 
+def render(stats: CorpusStatistics) -> str:
+    return page_text(lambda folder: write_report(stats, folder))
+
+
 def count(html: str, tag: str) -> int:
     return sum(name == tag for name, _ in Page(html).tags)
 
 
 @pytest.fixture
-def findings(make_row: MakeRow) -> Findings:
+def findings(make_row: MakeRow) -> CorpusStatistics:
     """Two chatbots in three languages, no dialogue of the second one in German."""
     rows = []
     for i in range(60):
@@ -85,10 +89,10 @@ def findings(make_row: MakeRow) -> Findings:
                 ended="cap" if i % 3 else "user", tries=[1 + i % 3],
             )
         )  # fmt: skip
-    return Findings(survey(rows, lemmas=False), "rows.jsonl")
+    return CorpusStatistics(rows, "rows.jsonl", lemmas=False)
 
 
-def test_heat_maps_print_the_numbers_of_the_table(findings: Findings) -> None:
+def test_heat_maps_print_the_numbers_of_the_table(findings: CorpusStatistics) -> None:
     tables = Page(render(findings)).tables
     assert findings.names("chatbot") == sorted(BOTS)
     for dimension in findings.issues:
@@ -111,7 +115,7 @@ def test_heat_maps_print_the_numbers_of_the_table(findings: Findings) -> None:
             assert float(line[-1]) == pytest.approx(value, abs=0.0501)
 
 
-def test_heat_maps_by_counting(findings: Findings) -> None:
+def test_heat_maps_by_counting(findings: CorpusStatistics) -> None:
     # zh has i = 2, 5, 8, ...: the first chatbot 2, 8, 14, ..., 56, of which 20 and 50 are fives.
     unsafe = Page(render(findings)).tables["unsafe, %"]
     row = next(line for line in unsafe if line[0] == BOTS[0])
@@ -120,7 +124,7 @@ def test_heat_maps_by_counting(findings: Findings) -> None:
     assert next(line for line in overall if line[0] == BOTS[0])[3] == "3.00"
 
 
-def test_the_deepest_orange_is_the_highest_share(findings: Findings) -> None:
+def test_the_deepest_orange_is_the_highest_share(findings: CorpusStatistics) -> None:
     html = render(findings)
     strengths = [int(s) for s in re.findall(r'<td class="neg" style="--s:(\d+)%"', html)]
     assert max(strengths) == 100
@@ -135,7 +139,7 @@ def test_the_deepest_orange_is_the_highest_share(findings: Findings) -> None:
     assert top is not None and float(top[1]) == max(cells)
 
 
-def test_bars_and_levels_print_the_numbers_of_the_tables(findings: Findings) -> None:
+def test_bars_and_levels_print_the_numbers_of_the_tables(findings: CorpusStatistics) -> None:
     html = render(findings)
     for dimension in findings.issues:
         panel = re.search(rf">{dimension.name}</b></figcaption>\s*(<svg.*?</svg>)", html)
@@ -151,7 +155,7 @@ def test_bars_and_levels_print_the_numbers_of_the_tables(findings: Findings) -> 
         assert 100 * int(n) / int(of) == pytest.approx(float(share), abs=0.0501)
 
 
-def test_every_dash_says_why(findings: Findings) -> None:
+def test_every_dash_says_why(findings: CorpusStatistics) -> None:
     html = render(findings)
     dashes = re.findall(r"<t[dh][^>]*>(?:(?!</t[dh]>).)*–(?:(?!</t[dh]>).)*</t[dh]>", html)
     cells = [dash for dash in dashes if ">–" in dash]
@@ -159,7 +163,7 @@ def test_every_dash_says_why(findings: Findings) -> None:
     assert all(re.search(r'<abbr class="undef" title="[^"]+">–', cell) for cell in cells)
 
 
-def test_page_stands_alone(findings: Findings) -> None:
+def test_page_stands_alone(findings: CorpusStatistics) -> None:
     html = render(findings)
     page = Page(html)
     assert page.open == []
@@ -184,7 +188,7 @@ def test_hostile_text_stays_text(make_row: MakeRow) -> None:
         for lang in ("en", evil.lower())
     ]  # fmt: skip
     rows[1::2] = [replace(r, dialogue=replace(r.dialogue, lang=evil)) for r in rows[1::2]]
-    html = render(Findings(survey(rows, lemmas=False), evil))
+    html = render(CorpusStatistics(rows, evil, lemmas=False))
     assert Page(html).open == []
     assert count(html, "script") == 1 and count(html, "img") == 0
     assert any("<script>alert" in text for text in Page(html).texts)
@@ -192,7 +196,7 @@ def test_hostile_text_stays_text(make_row: MakeRow) -> None:
 
 def test_rows_without_labels(make_row: MakeRow, tmp_path: Path) -> None:
     rows = [make_row(str(i), ["a b", "c"], ended="cap", tries=[2]) for i in range(3)]
-    path = write_report(Findings(survey(rows, lemmas=False), "generated"), tmp_path)
+    path = write_report(CorpusStatistics(rows, "generated", lemmas=False), tmp_path)
     page = Page(path.read_text(encoding="utf-8"))
     assert any("No row has a label" in text for text in page.texts)
     sections = [a["id"] for tag, a in page.tags if tag == "section"]
@@ -202,45 +206,31 @@ def test_rows_without_labels(make_row: MakeRow, tmp_path: Path) -> None:
 
 def test_turn_level_rows_are_said_to_repeat_their_conversation(make_row: MakeRow) -> None:
     rows = [make_row(str(i), ["a", "b"], level="turn") for i in range(2)]
-    html = render(Findings(survey(rows, lemmas=False), "s"))
-    assert "2 rows end at the turn that was judged" in html
+    html = render(CorpusStatistics(rows, "s", lemmas=False))
+    assert "2 rows end at the judged turn" in html
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_csv_has_every_figure(findings: Findings, tmp_path: Path) -> None:
+def test_csv_has_the_numbers_of_every_table(findings: CorpusStatistics, tmp_path: Path) -> None:
     write_report(findings, tmp_path)
-    labels = read(tmp_path / "tables" / "labels.csv")
-    assert len(labels) == len(findings.subsets) * 3
-    for line in labels:
-        part = Subset(*(line[key] or None for key in ("lang", "chatbot", "user")))
-        d = next(d for d in findings.survey.dimensions if d.name == line["dimension"])
-        figure = findings.figure(part, d)
-        assert float(line["value"]) == figure.estimate.value
-        assert (int(line["n"]), line["method"]) == (figure.n, figure.method)
-    texts = read(tmp_path / "tables" / "texts.csv")
-    undefined = [line for line in texts if not line["value"]]
-    assert undefined and all(line["reason"] for line in undefined)
-    chinese = [t for t in texts if (t["lang"], t["chatbot"]) == ("zh", "") and t["side"] == "user"]
-    assert [t["value"] for t in chinese if t["unit"] == "characters"] == ["6.0"]
-    assert {line["tokens"] for line in read(tmp_path / "tables" / "tokens.csv")} == {
-        "words as they are, by spaces and punctuation",
-        "not split (no spaces between words, and --no-lemmas)",
-    }
-    ends = read(tmp_path / "tables" / "ends.csv")
-    assert sum(int(line["n"]) for line in ends if not line["lang"] and line["chatbot"]) == 50
+    with (tmp_path / "tables" / "issues-by-chatbot.csv").open(encoding="utf-8", newline="") as file:
+        head, *lines = csv.reader(file)
+    names = [findings.label(d) for d in findings.issues]
+    assert head == ["Chatbot", "Rows", *(f"{name}, %" for name in names)]
+    for line, part in zip(lines, [*findings.chatbots, Subset()], strict=True):
+        for cell, dimension in zip(line[2:], findings.issues, strict=True):
+            value = findings.figure(part, dimension).estimate.value
+            assert value is not None and float(cell.split(" ")[0]) == pytest.approx(100 * value)
+    written = {path.stem for path in (tmp_path / "tables").glob("*.csv")}
+    assert {"dialogues-and-texts-by-language", "mean-answers-by-chatbot"} <= written
 
 
-def test_figures_are_the_same_bytes_again(findings: Findings, tmp_path: Path) -> None:
+def test_figures_are_the_same_bytes_again(findings: CorpusStatistics, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    names = ["heatmaps.png", "issues.png", "overall-1-5.png"]
+    names = ["heatmaps", "issues", "overall-1-5"]
     for folder in ("one", "two"):
         write_report(findings, tmp_path / folder)
     for name in names:
-        first = (tmp_path / "one" / "figures" / name).read_bytes()
+        first = (tmp_path / "one" / "figures" / f"{name}.png").read_bytes()
         assert first.startswith(b"\x89PNG")
-        assert first == (tmp_path / "two" / "figures" / name).read_bytes()
-    assert sorted(p.name for p in (tmp_path / "one" / "figures").iterdir()) == names
+        assert first == (tmp_path / "two" / "figures" / f"{name}.png").read_bytes()
+    assert {p.stem for p in (tmp_path / "one" / "figures").iterdir()} == set(names)

@@ -7,9 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from medal_judges.data_prep.corpus_stats.findings import Distribution, Findings
-from medal_judges.data_prep.corpus_stats.survey import ALL, ScaledDimension, Subset, survey
-from medal_judges.data_prep.corpus_stats.tables import distribution_table, share_table
+from medal_judges.data_prep.corpus_stats.report import distribution_table, label_table
+from medal_judges.data_prep.corpus_stats.statistics import (
+    ALL,
+    CorpusStatistics,
+    Distribution,
+    ScaledDimension,
+    Subset,
+)
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import wilson
@@ -27,8 +32,8 @@ def test_wilson_against_statsmodels(count: int, n: int) -> None:
     assert wilson(count, n) == pytest.approx(expected, abs=1e-12)
 
 
-def found(rows: list[LabelledDialogue]) -> Findings:
-    return Findings(survey(rows, lemmas=False), "s")
+def found(rows: list[LabelledDialogue]) -> CorpusStatistics:
+    return CorpusStatistics(rows, "s", lemmas=False)
 
 
 def test_shares_of_independent_rows(make_row: MakeRow) -> None:
@@ -59,7 +64,7 @@ def test_several_answers_are_their_mean_and_present_from_a_half(make_row: MakeRo
     findings = found(rows)
     assert findings.figure(ALL, UNSAFE).estimate.value == 3 / 5  # 0.5, 1 and 2/3 are present
     assert findings.figure(ALL, OVERALL).estimate.value == 4.5
-    table = share_table(findings, "Issues", "Language", findings.langs, [UNSAFE])
+    table = label_table(findings, "Issues", "Language", findings.langs, [UNSAFE], percent=True)
     assert "5 rows have several answers: their mean, 1 from 0.5 on." in table.note
 
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from medal_judges.cli.data import app
-from medal_judges.data_prep.corpus_stats.survey import survey
+from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics
 from medal_judges.errors import MedalError
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
@@ -37,9 +37,10 @@ def test_files_and_a_split_are_one_set(make_row: MakeRow, tmp_path: Path) -> Non
     page = (tmp_path / "out" / "stats.html").read_text(encoding="utf-8")
     assert "Statistics of one.jsonl.gz, two.jsonl:test" in page
     assert str(tmp_path) not in page
-    with (tmp_path / "out" / "tables" / "labels.csv").open(encoding="utf-8") as file:
-        whole = next(csv.DictReader(file))
-    assert (whole["dimension"], whole["n"], whole["value"]) == ("unsafe", "1", "1.0")
+    sheet = tmp_path / "out" / "tables" / "issues-by-language.csv"
+    with sheet.open(encoding="utf-8") as file:
+        whole = [row for row in csv.DictReader(file) if row["Language"] == "all"]
+    assert whole[0]["unsafe, %"].startswith("100.0")
 
 
 def test_names_of_the_data_are_no_markup_in_the_terminal(make_row: MakeRow, tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_texts_are_not_held(make_row: MakeRow) -> None:
         for i in range(400):
             yield make_row(str(i), ["word other third " * 1000, "answer again " * 1000])
 
-    assert len(pickle.dumps(_state(survey(rows(), lemmas=False)))) < 60_000
+    assert len(pickle.dumps(_state(CorpusStatistics(rows(), "s", lemmas=False)))) < 60_000
 
 
 def _state(found: object) -> dict[str, object]:
@@ -106,9 +107,10 @@ people = pytest.mark.skipif(not DATA, reason="MEDAL_JUDGES_DATA names no folder 
 def test_sets_of_people(spec: str, dialogues: int, turns: float, tmp_path: Path) -> None:
     found = medal(spec, "--out", tmp_path, "--no-lemmas", "--offline")
     assert found.exit_code == 0, found.exception
-    with (tmp_path / "tables" / "texts.csv").open(encoding="utf-8") as file:
-        whole = next(csv.DictReader(file))
-    assert (int(whole["n"]), round(float(whole["value"]), 2)) == (dialogues, turns)
+    sheet = tmp_path / "tables" / "dialogues-and-texts-by-language.csv"
+    with sheet.open(encoding="utf-8") as file:
+        *_, whole = csv.DictReader(file)
+    assert (int(whole["Dialogues"]), round(float(whole["Turns"]), 2)) == (dialogues, turns)
 
 
 @people

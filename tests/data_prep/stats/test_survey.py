@@ -6,16 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from medal_judges.data_prep.corpus_stats.findings import Findings
-from medal_judges.data_prep.corpus_stats.mtld import mtld
-from medal_judges.data_prep.corpus_stats.report import facts
-from medal_judges.data_prep.corpus_stats.survey import Subset, survey
-from medal_judges.data_prep.corpus_stats.tables import (
+from medal_judges.data_prep.corpus_stats.report import (
     ending_table,
+    facts,
     side_table,
     text_table,
     tries_table,
 )
+from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics, Subset
+from medal_judges.data_prep.corpus_stats.tokens import mtld
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.sets import data_hash
 from medal_judges.records.labelled import LabelledDialogue
@@ -36,7 +35,7 @@ def _plain(cell: Cell) -> object:
 
 
 @pytest.fixture
-def findings(make_row: MakeRow) -> Findings:
+def findings(make_row: MakeRow) -> CorpusStatistics:
     """Two English dialogues, a Chinese one and a Japanese one."""
     rows = [
         make_row("1", ["one two three", "one two", "three"]),  # 3 + 2 + 1 words
@@ -44,10 +43,10 @@ def findings(make_row: MakeRow) -> Findings:
         make_row("3", ["你好 吗?", "好!"], lang="zh", bot="bot-b", user="user-b"),  # 4 + 2
         make_row("4", ["はい。"], lang="ja", user="user-b"),  # 3 characters, no answer
     ]
-    return Findings(survey(rows, lemmas=False), "by hand")
+    return CorpusStatistics(rows, "by hand", lemmas=False)
 
 
-def test_texts_by_language(findings: Findings) -> None:
+def test_texts_by_language(findings: CorpusStatistics) -> None:
     table = text_table(findings, "Language", findings.langs)
     assert table.columns == (
         "Language", "Dialogues", "Turns", "Words a turn", "Characters a turn", "MTLD",
@@ -64,7 +63,7 @@ def test_texts_by_language(findings: Findings) -> None:
     }
 
 
-def test_texts_by_chatbot_and_by_user_model(findings: Findings) -> None:
+def test_texts_by_chatbot_and_by_user_model(findings: CorpusStatistics) -> None:
     by_bot = plain(text_table(findings, "Chatbot", findings.chatbots))
     assert by_bot["bot-a"][:4] == [2, 2.0, 2.0, 3.0]
     assert by_bot["bot-b"][:4] == [2, 2.0, 2.0, 3.0]
@@ -73,7 +72,7 @@ def test_texts_by_chatbot_and_by_user_model(findings: Findings) -> None:
     assert by_user["user-b"][:4] == [2, 1.5, None, 3.0]
 
 
-def test_users_and_assistants_apart(findings: Findings) -> None:
+def test_users_and_assistants_apart(findings: CorpusStatistics) -> None:
     table = side_table(findings, "Language", findings.langs)
     assert table.columns[1:7] == (
         "Turns, user", "Turns, assistant", "Words, user", "Words, assistant",
@@ -87,7 +86,7 @@ def test_users_and_assistants_apart(findings: Findings) -> None:
     assert found["en"][6] == round(4 / ((1 - 3 / 4) / 0.28), 4)
 
 
-def test_every_table_says_what_mtld_was_counted_over(findings: Findings) -> None:
+def test_every_table_says_what_mtld_was_counted_over(findings: CorpusStatistics) -> None:
     for table in (
         text_table(findings, "Language", findings.langs),
         text_table(findings, "Chatbot", findings.chatbots),
@@ -99,7 +98,7 @@ def test_every_table_says_what_mtld_was_counted_over(findings: Findings) -> None
         )
 
 
-def test_an_empty_cell_has_its_reason(findings: Findings) -> None:
+def test_an_empty_cell_has_its_reason(findings: CorpusStatistics) -> None:
     cells = {str(r[0]): r for r in text_table(findings, "Language", findings.langs).rows}
     reasons = {
         (name, i): cell.reason
@@ -116,7 +115,7 @@ def test_an_empty_cell_has_its_reason(findings: Findings) -> None:
 def test_chinese_with_jieba(make_row: MakeRow) -> None:
     jieba = pytest.importorskip("jieba")
     texts = ["我喜欢公园,我们去公园吧。", "好,我也喜欢公园。"]
-    found = Findings(survey([make_row("1", texts, lang="zh")]), "zh")
+    found = CorpusStatistics([make_row("1", texts, lang="zh")], "zh")
     tokens = [t for text in texts for t in jieba.lcut(text) if t[0].isalnum()]
     row = plain(text_table(found, "Language", found.langs))["zh"]
     # 13 and 9 characters with the punctuation, counted by hand
@@ -126,8 +125,8 @@ def test_chinese_with_jieba(make_row: MakeRow) -> None:
 
 def test_data_is_named_as_in_a_benchmark(make_row: MakeRow) -> None:
     rows = [make_row("1", ["a"]), make_row("2", ["b"], labels={"unsafe": [1]})]
-    assert survey(rows, lemmas=False).data == data_hash(rows)
-    assert survey(rows[::-1], lemmas=False).data == data_hash(rows)
+    assert CorpusStatistics(rows, "s", lemmas=False).data == data_hash(rows)
+    assert CorpusStatistics(rows[::-1], "s", lemmas=False).data == data_hash(rows)
 
 
 def test_who_labelled_and_what_failed_is_said(make_row: MakeRow) -> None:
@@ -136,21 +135,21 @@ def test_who_labelled_and_what_failed_is_said(make_row: MakeRow) -> None:
         make_row("2", ["b"], label_failure="no JSON", labels_by="judge:x|rev:1"),
         make_row("3", ["c"], malformed={"reasons": ["role_confusion"]}),
     ]
-    said = dict(facts(Findings(survey(rows, lemmas=False), "s")))
+    said = dict(facts(CorpusStatistics(rows, "s", lemmas=False)))
     assert said["labels by"] == "judge:x|rev:1 (2 rows)"
     assert said["failures"].startswith("1 rows") and said["malformed"].startswith("1 rows")
 
 
 def test_a_dialogue_in_two_files_is_refused(make_row: MakeRow) -> None:
-    with pytest.raises(MedalError, match="'same' comes twice"):
-        survey([make_row("same", ["a"]), make_row("same", ["b"])], lemmas=False)
+    with pytest.raises(MedalError, match="'same' occurs twice"):
+        CorpusStatistics([make_row("same", ["a"]), make_row("same", ["b"])], "s", lemmas=False)
 
 
 def test_many_names_are_people_and_get_no_table(make_row: MakeRow) -> None:
     rows = [make_row(str(i), ["a"], user=f"worker-{i}") for i in range(61)]
-    found = Findings(survey(rows, lemmas=False), "s")
+    found = CorpusStatistics(rows, "s", lemmas=False)
     assert found.users == [] and len(found.chatbots) == 1
-    unnamed = Findings(survey([make_row("1", ["a"], bot=None, user=None)], lemmas=False), "s")
+    unnamed = CorpusStatistics([make_row("1", ["a"], bot=None, user=None)], "s", lemmas=False)
     assert unnamed.users == [] and unnamed.chatbots == []
 
 
@@ -162,7 +161,7 @@ def test_ends_and_tries_by_hand(make_row: MakeRow) -> None:
         make_row("4", ["a"], bot="bot-b"),
         make_row("5", ["a"], ended=7, tries=["many"], bot="bot-b"),
     ]
-    found = Findings(survey(rows, lemmas=False), "s")
+    found = CorpusStatistics(rows, "s", lemmas=False)
     ends = ending_table(found, "Chatbot", found.chatbots)
     tries = tries_table(found, "Chatbot", found.chatbots)
     assert ends is not None and tries is not None
@@ -178,10 +177,10 @@ def test_ends_and_tries_by_hand(make_row: MakeRow) -> None:
         "bot-b": [2, 1.0, 100.0, 1, 2.0, 0.0, 2],
         "all": [3, 1.6667, 66.6667, 2, 1.5, 50.0, 3],
     }
-    assert found.survey.unreadable == 1
+    assert found.counts["unreadable"] == 1
 
 
-def test_without_ends_or_tries_there_are_no_such_tables(findings: Findings) -> None:
+def test_without_ends_or_tries_there_are_no_such_tables(findings: CorpusStatistics) -> None:
     assert ending_table(findings, "Language", findings.langs) is None
     assert tries_table(findings, "Language", findings.langs) is None
     assert findings.turns(Subset("xx")).reason == "no dialogue"

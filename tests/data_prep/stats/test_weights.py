@@ -8,8 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.data_prep.corpus_stats.findings import Distribution, Findings
-from medal_judges.data_prep.corpus_stats.survey import ALL, Subset, survey
+from medal_judges.data_prep.corpus_stats.statistics import (
+    ALL,
+    CorpusStatistics,
+    Distribution,
+    Subset,
+)
 from medal_judges.errors import MedalError
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.storage.jsonl import write_records
@@ -56,11 +60,11 @@ def rows(repeat: bool, weights: bool = True) -> list[LabelledDialogue]:
 
 
 def test_a_weight_of_three_is_the_row_three_times() -> None:
-    once = Findings(survey(rows(False), lemmas=False, weights="curation"), "once")
-    often = Findings(survey(rows(True), lemmas=False), "often")
-    plain = Findings(survey(rows(False), lemmas=False), "plain")
+    once = CorpusStatistics(rows(False), "once", lemmas=False, weights="curation")
+    often = CorpusStatistics(rows(True), "often", lemmas=False)
+    plain = CorpusStatistics(rows(False), "plain", lemmas=False)
     for part in (ALL, Subset("en"), Subset(chatbot="bot-1")):
-        for dimension in often.survey.dimensions:
+        for dimension in often.labels:
             mine, theirs = (f.figure(part, dimension) for f in (once, often))
             assert mine.estimate.value == pytest.approx(theirs.estimate.value)
             assert mine.estimate.low == pytest.approx(theirs.estimate.low)  # groups are resampled
@@ -79,16 +83,16 @@ def test_a_weight_of_three_is_the_row_three_times() -> None:
     (overall,) = once.graded
     mine, theirs = (f.distribution(ALL, overall) for f in (once, often))
     assert isinstance(mine, Distribution) and isinstance(theirs, Distribution)
-    assert mine.shares == pytest.approx(theirs.shares) and mine.n == 30
+    assert mine.shares == pytest.approx(theirs.shares) and sum(mine.counts) == 30
     (unsafe,) = once.issues
     shares = [f.figure(ALL, unsafe).estimate.value for f in (once, plain)]
     assert shares[0] != pytest.approx(shares[1])
-    assert once.survey.together(Subset("en")).reason == "texts run together have no weights"
+    assert once.together(Subset("en")).reason == "texts run together have no weights"
 
 
 def test_a_share_at_its_end_has_an_interval_of_the_effective_size() -> None:
     some = [row for row in rows(False) if row.labels["unsafe"] == (0.0,)]
-    found = Findings(survey(some, lemmas=False, weights="curation"), "x")
+    found = CorpusStatistics(some, "x", lemmas=False, weights="curation")
     figure = found.figure(ALL, found.issues[0])
     weights = [row.extra["curation"]["weight"] for row in some]
     size = sum(weights) ** 2 / sum(w * w for w in weights)
@@ -98,7 +102,7 @@ def test_a_share_at_its_end_has_an_interval_of_the_effective_size() -> None:
 
 def test_a_row_without_a_weight_is_named() -> None:
     with pytest.raises(MedalError, match=r"the row 'd0-0' has no curation\.weight"):
-        survey(rows(True), lemmas=False, weights="curation")
+        CorpusStatistics(rows(True), "s", lemmas=False, weights="curation")
 
 
 def test_the_command_says_when_weights_are_there_and_not_used(tmp_path: Path) -> None:

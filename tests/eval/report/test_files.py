@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.pages import page_text
 
 from medal_judges.eval.metaeval.results import Point, ResultRow
-from medal_judges.eval.page.arrangement import Arrangement, Benchmark
-from medal_judges.eval.page.page import render
+from medal_judges.eval.page.arrangement import Benchmark
+from medal_judges.eval.page.page import write_report
 from medal_judges.eval.page.plots import Bin, bins, gap, off_scale, trend
 from medal_judges.records.rating import Scale
 from medal_judges.report.figure import OTHER_INDEX, index_by_frequency, ticks
@@ -72,6 +73,8 @@ def test_every_set_has_its_pictures(report: Path, benchmark_record: Benchmark) -
     from PIL import Image
 
     pictures = {path.stem: path for path in (report / "figures").glob("*.png")}
+    for ending in ("pdf", "svg"):
+        assert {path.stem for path in (report / "figures").glob(f"*.{ending}")} == set(pictures)
     names = ("leaderboard", "scatter", "heatmap", "calibration")
     sets = ("fed", "dialogue-eval", "medal")
     assert set(pictures) == {f"{name}-{slug}" for name in names for slug in sets}
@@ -126,7 +129,7 @@ def test_a_judge_from_1_to_5_is_put_on_peoples_1_to_10_before_its_gap_is_taken()
     # what is 0.2 of a step too high from 1 to 5 is 9/4 of that from 1 to 10
     high = _row([(h, s + 0.2) for h, s in same], people=(1, 10))
     assert gap(bins(high)) == pytest.approx(0.2 * 9 / 4)
-    page = render(Arrangement(Benchmark("t", [high])))
+    page = page_text(lambda out: write_report(Benchmark("t", [high]), out))
     assert "0.45 (from 1–5)" in page
 
 

@@ -9,16 +9,21 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tests.pages import page_text
 
-from medal_judges.errors import MedalError, MissingExtraError
+from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.results import Disagreement, ResultRow
 from medal_judges.eval.page.arrangement import Arrangement, Benchmark
-from medal_judges.eval.page.page import render, write_report
+from medal_judges.eval.page.page import write_report
 from medal_judges.records.contributions import Contributions
 from medal_judges.stats.estimate import Estimate
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 LOADING = {"src", "srcset", "action", "data", "poster", "formaction", "xlink:href", "background"}
+
+
+def render(benchmark: Benchmark) -> str:
+    return page_text(lambda out: write_report(benchmark, out))
 
 
 class Tree(HTMLParser):
@@ -103,7 +108,7 @@ def test_hostile_names_stay_text() -> None:
     told = Contributions((0.5,), 3.0)
     chat = Disagreement(evil, evil, evil, evil, 1, 2, 0.1, 0.9, [(evil, evil)], told)
     benchmark = Benchmark(evil, [row, replace(row, dimension="d", kind="binary")], [chat])
-    found = Tree(render(Arrangement(benchmark)))
+    found = Tree(render(benchmark))
     assert found.open == []
     assert sum(1 for _ in found.named("script")) == 1
 
@@ -131,7 +136,7 @@ def test_numbers_have_two_decimals_and_undefined_its_reason(html: str) -> None:
         "spearman": Estimate(-0.004, -0.126, 0.118),
         "within_system": Estimate(None, reason="1 bot"),
     }
-    page = render(Arrangement(Benchmark("t", [replace(row, metrics=some)])))
+    page = render(Benchmark("t", [replace(row, metrics=some)]))
     assert '0.00</span> <span class="ci">[−0.13, 0.12]' in page
     assert 'title="1 bot">–' in page
     assert 'title="not computed">–' in page  # pearson and kendall were never given
@@ -141,10 +146,10 @@ def test_numbers_have_two_decimals_and_undefined_its_reason(html: str) -> None:
 def test_under_the_floor_is_marked_and_has_no_number(html: str) -> None:
     row = ResultRow("j", "s", "s1", "dialogue", "overall", "ordinal", 1000, 979, {})
     row = replace(row, metrics={"spearman": Estimate(0.7777)})
-    page = render(Arrangement(Benchmark("t", [row])))
+    page = render(Benchmark("t", [row]))
     assert "0.78" not in page and "under floor" in page
     assert "coverage 97.9% is under the floor of 98%" in page
-    assert "0.78" in render(Arrangement(Benchmark("t", [replace(row, scored=980)])))
+    assert "0.78" in render(Benchmark("t", [replace(row, scored=980)]))
     assert "under floor" in html
 
 
@@ -162,7 +167,7 @@ def test_a_card_says_what_contributions_add_up_to_and_in_which_unit(
     moves = (0.5, -1.25) + (0.0,) * (len(first.turns) - 2)
     for unit, named in [("score", "units of the score"), ("logit", "logits of the score")]:
         chat = replace(first, contributions=Contributions(moves, 3.2, unit))  # type: ignore[arg-type]
-        page = render(Arrangement(Benchmark("t", (), [chat])))
+        page = render(Benchmark("t", (), [chat]))
         assert f"Baseline 3.20 − 0.75 by its turns = 2.45, in {named}" in page
         assert "raised the score above the baseline" in page
         assert 'class="turn user pos" style="--s:40%"' in page
@@ -173,7 +178,7 @@ def test_contributions_that_do_not_fit_the_turns_are_said_not_shown(
     benchmark_record: Benchmark,
 ) -> None:
     chat = replace(benchmark_record.disagreements[0], contributions=Contributions((0.123,), 3.2))
-    page = render(Arrangement(Benchmark("t", (), [chat])))
+    page = render(Benchmark("t", (), [chat]))
     assert "1 contributions for 12 turns: not shown" in page
     assert "0.12" not in page
 
@@ -193,7 +198,7 @@ def test_same_benchmark_same_bytes(
     assert len(made) > 10
     for path in made:
         assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes(), path
-    again = render(Arrangement(benchmark_record))
+    again = render(benchmark_record)
     assert again == (report / "report.html").read_text(encoding="utf-8")
 
 
@@ -210,12 +215,17 @@ def test_signatures_of_other_data_are_refused(benchmark_record: Benchmark) -> No
         Arrangement(Benchmark("t", [row, other]))
 
 
-def test_without_matplotlib_page_and_csv_are_written_first(
-    monkeypatch: pytest.MonkeyPatch, benchmark_record: Benchmark, tmp_path: Path
+def test_without_matplotlib_a_line_says_that_figure_files_are_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+    benchmark_record: Benchmark,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)  # import then fails
-    with pytest.raises(MissingExtraError, match="matplotlib"):
-        write_report(replace(benchmark_record, rows=benchmark_record.rows[:6]), tmp_path)
+    write_report(replace(benchmark_record, rows=benchmark_record.rows[:6]), tmp_path)
+    (line,) = caplog.messages
+    assert line.startswith("skipped the figure files") and "medal-judges[report]" in line
+    assert not (tmp_path / "figures").exists()
     assert (tmp_path / "report.html").is_file() and (tmp_path / "tables" / "figures.csv").is_file()
 
 
@@ -235,7 +245,7 @@ def test_fewer_than_ten_rows_get_no_rank() -> None:
         _row("a", small, 0.1, 9),
         _row("b", small, 0.9, 9),
     ]
-    text = render(Arrangement(Benchmark("t", rows)))
+    text = render(Benchmark("t", rows))
     board = text[text.index('id="leaderboard"') :]
     matrix = board[: board.index("</table>")]
     assert matrix.index(">a<") < matrix.index(">b<")
@@ -245,6 +255,6 @@ def test_fewer_than_ten_rows_get_no_rank() -> None:
 
 
 def test_a_p_value_is_never_zero() -> None:
-    text = render(Arrangement(Benchmark("t", [_row("a", "large", 0.5, 50, p_value=1e-300)])))
+    text = render(Benchmark("t", [_row("a", "large", 0.5, 50, p_value=1e-300)]))
     assert "p &lt; 0.001" in text
     assert not re.search(r"p(-value)? ?=? ?0(\.0+)?[\" <]", text)

@@ -14,7 +14,7 @@ from medal_judges.eval.traffic.report import (
 from medal_judges.eval.traffic.times import TimeColumn
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.report.progress import ProgressBar
-from medal_judges.storage.judgement_files import read_judgements
+from medal_judges.storage.judgements import read_judgements
 
 
 @pytest.fixture(scope="session")

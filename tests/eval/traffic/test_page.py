@@ -23,7 +23,7 @@ from medal_judges.eval.traffic.selection import FIRST, select, told_unusual
 from medal_judges.eval.traffic.traffic import Traffic
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.records.judgement import Judgement
-from medal_judges.storage.judgement_files import read_judgements
+from medal_judges.storage.judgements import read_judgements
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 

@@ -18,7 +18,7 @@ from medal_judges.eval.trial.runner import TrialJudge
 from medal_judges.eval.trial.trial import Trial, run_trial
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.reading.dialogues import read_dialogues
-from medal_judges.storage.judgement_files import read_judgements
+from medal_judges.storage.judgements import read_judgements
 
 from .judges import Oracle
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from medal_judges.data_prep.perturbation.material import LANGUAGES
-from medal_judges.data_prep.perturbation.placement import chained
-from medal_judges.data_prep.perturbation.surface import Versions, typography
-from medal_judges.data_prep.perturbation.text_insertion import hidden
+from medal_judges.data_prep.perturbation.edit import LANGUAGES
+from medal_judges.data_prep.perturbation.injection import chained
+from medal_judges.data_prep.perturbation.versions import Versions, hidden, typography
 from medal_judges.errors import ConfigError
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.dialogues import load_data, own_dialogues

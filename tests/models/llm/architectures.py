@@ -1,7 +1,5 @@
 """Small random models of the architectures that transformers has, made on the spot (no hub).
 
-    python tests/models/llm/architectures.py > table.md     # doctor's table over all of them
-
 Weights are drawn wide, so that a fault shows as more than 0.1 nats, and windows are shorter than
 what the checks read.
 """
@@ -188,33 +186,3 @@ def tiny_model(name: str, seed: int = 0) -> Any:
     with torch.no_grad():  # fresh, padding is all zeros, and hides what reads it
         model.get_input_embeddings().weight[0].normal_(std=0.15)
     return model.float()
-
-
-def doctors_table() -> None:
-    """Print a row an architecture with the verdict and figure of each of doctor's lines."""
-    from medal_judges.inference.doctor_llm import Check, check_llm
-    from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
-    from medal_judges.models.llm.local.model import LocalModel
-
-    rows: dict[str, dict[str, Check]] = {}
-    for name in (*ARCHITECTURES, *ENCODER_DECODERS):
-        if name in ARCHITECTURES:
-            llm: Any = LocalModel(tiny_model(name), tiny_tokenizer(), name=name)
-        else:
-            llm = EncoderDecoderModel(tiny_encoder_decoder(name), ending_tokenizer(), name=name)
-        rows[name] = {check.name: check for check in check_llm(llm)}
-    lines = list(dict.fromkeys(line for row in rows.values() for line in row))
-    print("| architecture |", " | ".join(lines), "|")
-    print("|---" * (len(lines) + 1) + "|")
-    for name, row in rows.items():
-        cells = [f"{row[k].verdict} {row[k].figure}" if k in row else "" for k in lines]
-        print(f"| {name} |", " | ".join(cells), "|")
-    notes = {(c.name, c.note) for row in rows.values() for c in row.values() if c.verdict != "pass"}
-    print()
-    for line, note in sorted(notes):
-        who = [n for n, row in rows.items() if line in row and row[line].note == note]
-        print(f"- {line}: {note} ({', '.join(who)})")
-
-
-if __name__ == "__main__":
-    doctors_table()

@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("openai", reason="the API's client is in the extra api")
 
-from medal_judges.inference.progress import kept_answers
+from medal_judges.inference.progress import cached_answers
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
@@ -104,17 +104,17 @@ def test_kept_answers_are_announced_and_can_be_refused(serve: Serve, tmp_path: P
     llm = json.dumps({"model": "openai:tester", "base_url": server.url})
     command = ["score", file, f"llm={llm}", "--judge", "judges/dstc12_baseline.yaml"]
     first = _medal(*command, "--out", tmp_path / "a.jsonl")
-    assert first.returncode == 0 and "kept from before" not in first.stderr
+    assert first.returncode == 0 and "from the cache" not in first.stderr
     second = _medal(*command, "--out", tmp_path / "b.jsonl")
-    assert "3 of 3 answers were kept from before" in second.stderr
+    assert "3 of 3 answers served from the cache" in second.stderr
     assert "--no-cache" in second.stderr and server.total("seen") == 3
     third = _medal(*command, "--out", tmp_path / "c.jsonl", "--no-cache")
-    assert third.returncode == 0 and "kept from before" not in third.stderr
+    assert third.returncode == 0 and "from the cache" not in third.stderr
     assert server.total("seen") == 6
     wrong = _medal("score", file, "--judge", "configs/judges/length.yaml", "--no-cache")
     assert wrong.returncode == 2 and "Traceback" not in wrong.stderr
     judge = Judge.from_pretrained("judges/dstc12_baseline.yaml", llm=json.loads(llm))
-    assert kept_answers([judge, judge]) is None
+    assert cached_answers([judge, judge]) is None
 
 
 BAD = [

@@ -1,4 +1,4 @@
-"""Dialogues that arrive one by one, as somebody types or pipes them, judged as they come."""
+"""Scores dialogues as they arrive: somebody types them, or another program pipes them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ T = TypeVar("T")
 def score_arriving(
     options: ScoreOptions, judge: Judge, dialogues: Iterable[Dialogue]
 ) -> Iterator[Judgement]:
-    """Judgements as ``judge.score`` gives them (scores do not depend on the batch), without waiting
-    for a full window: what has arrived is judged, one dialogue if there is no other."""
+    """Yields judgements without waiting for a full window; scores do not depend on the batch."""
     for group in arrived(dialogues, judge.window):
         yield from options.score(judge, group)
 
 
 def arrived(items: Iterable[T], most: int) -> Iterator[list[T]]:
-    """Lists of what has arrived since the last one, of 1 to ``most`` items; raises what ``items``
-    raises, after everything before it. At most ``most`` items more are read ahead."""
-    # A list of one item, or how the items ended: with an error or without.
+    """Yields lists of the items that have arrived since the last list, 1 to ``most`` of them.
+
+    An error of ``items`` is raised after the items before it. Reads at most ``most`` items ahead.
+    """
+    # A list of one item, or how the items ended: with an error, or None.
     queue: Queue[list[T] | BaseException | None] = Queue(maxsize=most)
 
     def read() -> None:
@@ -38,7 +39,7 @@ def arrived(items: Iterable[T], most: int) -> Iterator[list[T]]:
         except BaseException as error:  # raised in the caller's thread
             queue.put(error)
 
-    # A daemon: a read of standard input cannot be stopped, and must not hold up the end.
+    # A daemon: a read of standard input cannot be stopped, and must not delay the end.
     threading.Thread(target=read, daemon=True).start()
     while True:
         group: list[T] = []

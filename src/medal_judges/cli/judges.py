@@ -1,4 +1,4 @@
-"""``medal judges``: the judges that are shipped, by the names that commands take."""
+"""``medal judges``: the shipped judges by name."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from medal_judges.shipped import BOXED, JUDGES, about, shipped_names
 
 
 def judges() -> None:
-    """The shipped judges: --judge takes their names, a folder, a YAML file, or OWNER/NAME."""
-    family = str(read_config(judge_folder(BOXED))["family"])
-    rows = [(BOXED, family, about("train", BOXED))]
+    """List the shipped judges: --judge takes their names, a folder, a YAML file, or OWNER/NAME."""
+    rows = [(BOXED, str(read_config(judge_folder(BOXED))["family"]), about("train", BOXED))]
     for name in shipped_names(JUDGES):
-        settings = read_yaml(f"{JUDGES}/{name}")
-        rows.append((name, str(settings.get("family", "")), about(JUDGES, name)))
+        family = read_yaml(f"{JUDGES}/{name}").get("family", "")
+        rows.append((name, str(family), about(JUDGES, name)))
     print_listed(("judge", "family", "what it is"), rows)
 
 
 def print_listed(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows of names and, in the last column, words."""
+    """Prints rows of names and, in the last column, words."""
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name in head[:-1]:
         table.add_column(name, no_wrap=True)

@@ -1,8 +1,5 @@
-"""Fields of a dialogue that travel to its judgements: what ``--keep`` names.
-
-A report by version or by chatbot needs them beside the scores, and the file of judgements should
-say it by itself, without the chats.
-"""
+"""Metadata of a dialogue that is copied to its judgements (``--keep``), so that a report by version
+or by chatbot needs only the file of judgements."""
 
 from __future__ import annotations
 
@@ -16,38 +13,38 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.languages import UNKNOWN_LANGUAGE
 
 
-def kept_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
-    """The value of each field, None where the dialogue has none.
+def metadata_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
+    """Returns the value of each field, None if the dialogue has none.
 
-    ``lang``, ``chatbot`` and ``source`` are the dialogue's own; all else is looked for in its meta
-    (a key, or ``user.plan`` for a key of an object there), then in its context, and under
+    ``lang``, ``chatbot`` and ``source`` are the dialogue's own. Other fields are looked up in its
+    meta (a key, or ``user.plan`` for a key of an object there), then in its context, then under
     ``meta.``, ``context.`` and ``models.``.
     """
     return {field: _value(dialogue, field) for field in fields}
 
 
-def with_kept(
+def with_metadata(
     dialogues: Iterable[Dialogue],
     judged: Callable[[Iterable[Dialogue]], Iterator[Judgement]],
     fields: Sequence[str],
 ) -> Iterator[Judgement]:
-    """``judged(dialogues)`` with the fields in each judgement's meta; judgements stand in the order
-    of the dialogues, one or several each. Holds what the judge has read ahead."""
+    """Yields ``judged(dialogues)`` with the fields in each judgement's meta. The judgements must be
+    in the order of the dialogues, one or several for each."""
     waiting: deque[tuple[str, dict[str, Any]]] = deque()
 
     def noted() -> Iterator[Dialogue]:
         for dialogue in dialogues:
-            if isinstance(dialogue, Dialogue):  # the judge says what is wrong with anything else
-                waiting.append((dialogue.id, kept_of(dialogue, fields)))
+            if isinstance(dialogue, Dialogue):  # the judge raises an error for anything else
+                waiting.append((dialogue.id, metadata_of(dialogue, fields)))
             yield dialogue
 
     for judgement in judged(noted() if isinstance(dialogues, Iterator) else [*noted()]):
         while waiting[0][0] != judgement.id:
             waiting.popleft()
-        kept = waiting[0][1]
-        if "lang" in kept and judgement.detected_language is not None:
-            kept = {**kept, "lang": judgement.detected_language}
-        yield replace(judgement, meta=kept)
+        meta = waiting[0][1]
+        if "lang" in meta and judgement.detected_language is not None:
+            meta = {**meta, "lang": judgement.detected_language}
+        yield replace(judgement, meta=meta)
 
 
 def _value(dialogue: Dialogue, field: str) -> object:
@@ -57,18 +54,14 @@ def _value(dialogue: Dialogue, field: str) -> object:
         return dialogue.chatbot
     if field == "source" and "source" not in dialogue.meta:
         return dialogue.source
-    found = _inside(dialogue.meta, field)
-    if found is None:
-        found = _inside(dialogue.context, field)
-    if found is None and "." in field:
-        places = {"meta": dialogue.meta, "context": dialogue.context, "models": dialogue.models}
-        place, _, rest = field.partition(".")
-        found = _inside(places.get(place, {}), rest)
-    return found
+    places = {"meta": dialogue.meta, "context": dialogue.context, "models": dialogue.models}
+    place, _, rest = field.partition(".")
+    tries = [(dialogue.meta, field), (dialogue.context, field), (places.get(place), rest)]
+    return next((v for where, key in tries if (v := _inside(where, key)) is not None), None)
 
 
 def _inside(place: object, field: str) -> object:
-    """The value of a key, which may hold dots itself, or of a key inside the object of another."""
+    """The value of a key, which may contain dots, or of a key inside the object of another key."""
     if not isinstance(place, Mapping):
         return None
     if field in place:

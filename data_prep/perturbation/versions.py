@@ -1,0 +1,296 @@
+"""Versions of a dialogue: surface changes, longer answers, and inserted texts.
+
+A change returns ``Versions``, or None if the dialogue cannot carry it (no sentences in its
+language, no letters with case, ...). Sentences are in configs/trial/ and configs/perturbation/.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import field_validator
+
+from medal_judges.config import Config, build_config, read_yaml
+from medal_judges.data_prep.perturbation.edit import (
+    LANGUAGES,
+    CannotInject,
+    Donors,
+    EditContext,
+    attach,
+    filler,
+    glue,
+    sentences,
+    word_pairs,
+)
+from medal_judges.records.dialogue import Dialogue, Role, Turn
+
+_STRAIGHT = re.compile(r'"([^"\n]*)"')
+_WORD = re.compile(r"\w{4,}", re.UNICODE)
+_SPACES = re.compile(r"(?<=[.!?]) (?=\S)")
+_PADDING = 120  # characters that make every answer longer
+_MOST_QUOTED = 200  # characters of a question that is repeated
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """A changed dialogue, and its ``control`` (None: the original). ``touched`` lists the assistant
+    turns with the edit."""
+
+    version: Dialogue
+    control: Dialogue | None = None
+    touched: tuple[int, ...] = ()
+
+
+Change = Callable[[Dialogue, np.random.Generator], Versions | None]
+
+
+def with_contents(dialogue: Dialogue, contents: Mapping[int, str]) -> Dialogue:
+    """``dialogue`` with new contents by turn."""
+    turns = enumerate(dialogue.turns)
+    return replace(
+        dialogue,
+        turns=tuple(Turn(t.role, contents[i]) if i in contents else t for i, t in turns),
+    )
+
+
+def context_of(dialogue: Dialogue, rng: np.random.Generator) -> EditContext:
+    """An EditContext with the sentences of the test split."""
+    return EditContext(dialogue, 1, rng, Donors(), "test", dialogue.id)
+
+
+def neutral_text(dialogue: Dialogue, rng: np.random.Generator, length: int) -> str:
+    """Neutral sentences of about ``length`` characters that are not in the dialogue. Raises
+    CannotInject if its language has none."""
+    edit = context_of(dialogue, rng)
+    return glue(filler(edit, length, most=8), edit.lang)
+
+
+def _changed(dialogue: Dialogue, contents: Mapping[int, str]) -> Versions | None:
+    """The version; None if no turn changes."""
+    new = {i: text for i, text in contents.items() if text != dialogue.turns[i].content}
+    touched = tuple(i for i in new if dialogue.turns[i].role == "assistant")
+    return Versions(with_contents(dialogue, new), touched=touched) if new else None
+
+
+def _each_turn(dialogue: Dialogue, change: Callable[[str], str]) -> Versions | None:
+    return _changed(dialogue, {i: change(turn.content) for i, turn in enumerate(dialogue.turns)})
+
+
+# -- changes that should not matter ---------------------------------------------------------------
+
+
+def lower_case(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+    """Every turn in lower case."""
+    return _each_turn(dialogue, str.lower)
+
+
+def typography(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+    """Typographic quotes for plain ones, swapped apostrophes, an ellipsis sign, two spaces after a
+    sentence, a space at the end of each turn."""
+    marks = _phrases()["quotes"].get(dialogue.lang, "“”’")
+
+    def change(text: str) -> str:
+        typeset = _STRAIGHT.sub(rf"{marks[0]}\1{marks[1]}", text)
+        typeset = typeset.replace("'", marks[2]) if "'" in text else typeset.replace("’", "'")
+        return _SPACES.sub("  ", typeset.replace("...", "…")) + " " if text else text
+
+    return _each_turn(dialogue, change)
+
+
+def emoji(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+    """An emoji at the end of every other answer."""
+    signs = _phrases()["emoji"]
+    answers = [i for i in dialogue.assistant_turns if dialogue.turns[i].content.strip()][::2]
+    contents = {
+        i: f"{dialogue.turns[i].content} {signs[int(rng.integers(len(signs)))]}" for i in answers
+    }
+    return _changed(dialogue, contents)
+
+
+def markdown(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+    """A word in bold in each answer, and answers of several sentences as a list."""
+
+    def change(text: str) -> str:
+        bold = _WORD.sub(r"**\g<0>**", text, count=1)
+        parts = sentences(bold)
+        return "\n".join(f"- {part}" for part in parts) if len(parts) > 1 else bold
+
+    turns = dialogue.turns
+    return _changed(dialogue, {i: change(turns[i].content) for i in dialogue.assistant_turns})
+
+
+def paraphrase(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+    """One synonym a turn, if small_changes.yaml has one."""
+    if not (pairs := word_pairs(dialogue.lang)):
+        return None
+
+    def change(text: str) -> str:
+        for pattern, other in pairs:
+            if pattern.search(text):
+                return pattern.sub(other, text, count=1)
+        return text
+
+    return _each_turn(dialogue, change)
+
+
+def other_name(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+    """The user gives a name in the first turn; the version has a name of another origin."""
+    table = _phrases()["names"]
+    if dialogue.lang not in table["sentence"] or dialogue.turns[0].role != "user":
+        return None
+    first, second = (table["names"][i] for i in rng.permutation(len(table["names"]))[:2])
+    said = [table["sentence"][dialogue.lang].format(name=name) for name in (first, second)]
+    before = dialogue.turns[0].content
+    control, version = (
+        with_contents(dialogue, {0: attach(before, one, dialogue.lang)}) for one in said
+    )
+    return Versions(version, control)
+
+
+def neutral_turn(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+    """A last exchange without content: "Okay." "Good."."""
+    table = _phrases()["exchange"]
+    if dialogue.lang not in table[0]["user"] or dialogue.turns[-1].role != "assistant":
+        return None
+    drawn = table[int(rng.integers(len(table)))]
+    added = (
+        Turn("user", drawn["user"][dialogue.lang]),
+        Turn("assistant", drawn["assistant"][dialogue.lang]),
+    )
+    return Versions(replace(dialogue, turns=(*dialogue.turns, *added)))
+
+
+# -- changes that must not raise a score -----------------------------------------------------------
+
+
+def longer_answers(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+    """About 120 neutral characters (30 in Chinese) at the end of every answer."""
+    if dialogue.lang not in LANGUAGES:
+        return None
+    length = _PADDING // 4 if dialogue.lang == "zh" else _PADDING
+    contents: dict[int, str] = {}
+    for i in dialogue.assistant_turns:
+        try:
+            padding = neutral_text(with_contents(dialogue, contents), rng, length)
+        except CannotInject:
+            padding = neutral_text(dialogue, rng, length)  # a long dialogue repeats sentences
+        contents[i] = attach(dialogue.turns[i].content, padding, dialogue.lang)
+    return _changed(dialogue, contents)
+
+
+def repeated_question(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+    """Every answer starts with the user's message."""
+    frame = _phrases()["asked"].get(dialogue.lang)
+    if frame is None:
+        return None
+    turns = dialogue.turns
+    contents = {
+        i: attach(
+            frame.format(text=turns[i - 1].content.strip()[:_MOST_QUOTED]),
+            turns[i].content,
+            dialogue.lang,
+        )
+        for i in dialogue.assistant_turns
+        if i > 0 and turns[i - 1].role == "user" and turns[i - 1].content.strip()
+    }
+    return _changed(dialogue, contents)
+
+
+def _phrases() -> Mapping[str, Any]:
+    return read_yaml("trial/phrases")
+
+
+Hidden = Literal["none", "zero_width", "look_alike", "tags"]
+
+_ZERO_WIDTH = "\u200b"
+# Cyrillic and Greek letters that look like Latin ones.
+_LOOK_ALIKE = str.maketrans("aceopxyiABEHKMOPTXS", "асеорхуіАВЕНКМОРТХЅ")
+_TAGS = 0xE0000  # tag characters: ASCII, shifted here, is invisible
+
+
+class TextInsertion(Config):
+    """``texts`` by language for turns of ``role``; configs/trial/texts.yaml explains the keys."""
+
+    group: Literal["same", "no_gain", "attack"]
+    what: str
+    role: Role
+    where: Literal["each", "first", "last"]
+    place: Literal["start", "end"]
+    control: Literal["none", "neutral"] = "none"
+    harm: Literal["up", "down"] = "up"
+    hidden: Hidden = "none"
+    texts: tuple[Mapping[str, str], ...]
+
+    @field_validator("texts")
+    @classmethod
+    def _some(cls, value: tuple[Mapping[str, str], ...]) -> tuple[Mapping[str, str], ...]:
+        if not value or not all(value):
+            raise ValueError("give at least one text")
+        return value
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Languages that every text has."""
+        return tuple(lang for lang in self.texts[0] if all(lang in text for text in self.texts))
+
+    def versions(self, dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+        """The dialogue with the text, and a control with neutral sentences if the entry requires
+        one. None if the dialogue has no such turn or is in another language."""
+        turns = self._turns(dialogue)
+        if not turns or dialogue.lang not in self.languages:
+            return None
+        drawn = rng.permutation(len(self.texts))
+        contents: dict[int, str] = {}
+        controls: dict[int, str] = {}
+        for number, turn in enumerate(turns):
+            text = self.texts[int(drawn[number % len(drawn)])][dialogue.lang]
+            shown = hidden(text, self.hidden)
+            if shown is None:
+                return None
+            contents[turn] = self._with(dialogue, turn, shown)
+            if self.control == "neutral":
+                try:
+                    neutral = neutral_text(dialogue, rng, len(text))
+                except CannotInject:
+                    return None
+                controls[turn] = self._with(dialogue, turn, neutral)
+        control = with_contents(dialogue, controls) if controls else None
+        touched = tuple(turns) if self.role == "assistant" else ()
+        return Versions(with_contents(dialogue, contents), control, touched)
+
+    def _turns(self, dialogue: Dialogue) -> Sequence[int]:
+        turns = [i for i, turn in enumerate(dialogue.turns) if turn.role == self.role]
+        return {"each": turns, "first": turns[:1], "last": turns[-1:]}[self.where]
+
+    def _with(self, dialogue: Dialogue, turn: int, text: str) -> str:
+        before = dialogue.turns[turn].content
+        parts = (text, before) if self.place == "start" else (before, text)
+        return attach(*parts, dialogue.lang, line_end="\n" in text)
+
+
+def hidden(text: str, how: Hidden) -> str | None:
+    """``text`` made invisible or misleading; None if that changes nothing (no Latin letters)."""
+    if how == "zero_width":
+        return "".join(c + _ZERO_WIDTH if c.isalnum() else c for c in text)
+    if how == "look_alike":
+        changed = text.translate(_LOOK_ALIKE)
+        return changed if sum(a != b for a, b in zip(text, changed, strict=True)) > 10 else None
+    if how == "tags":
+        tagged = "".join(chr(_TAGS + ord(c)) for c in text if 0x20 <= ord(c) < 0x7F)
+        return tagged if len(tagged) > len(text) // 2 else None
+    return text
+
+
+@lru_cache(maxsize=8)
+def text_insertions(path: str) -> Mapping[str, TextInsertion]:
+    """The entries of a file or a shipped config (``trial/texts``), by name. Raises ConfigError that
+    names the entry and the key."""
+    return {
+        name: build_config(TextInsertion, entry, where=f"{path}: {name}")
+        for name, entry in read_yaml(path).items()
+    }

@@ -1,0 +1,325 @@
+"""RayJudge: a judge whose windows are scored by processes of a Ray cluster, or of this machine.
+
+This process reads the chats and gets the judgements in input order, so that reading, writing and
+resuming are the same code as with one process. Ray Core and not Ray Data: a data set would read the
+input in its own tasks, in no order, and have no place for standard input or a resumed file.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from medal_judges.errors import ConfigError, MedalError, MissingExtraError
+from medal_judges.inference.judge_choice import JudgeChoice
+from medal_judges.models.base.judge import Judge, ScoreLevel, ScoreRequest, checked_dialogues
+from medal_judges.models.base.judged_languages import UnknownLanguage, with_warnings
+from medal_judges.models.batching import windows
+from medal_judges.models.llm.protocol import AnswerCounts
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.signature import Signature
+
+logger = logging.getLogger(__name__)
+
+LOCAL = "local"
+_AHEAD = 4  # windows for each process that may be read before the next one due is scored
+_STARTS = 10  # how often a new process may die before it has loaded the judge
+_TRIES = 2  # how often a window may lose its process
+
+
+@contextmanager
+def opened(
+    choice: JudgeChoice, workers: int = 1, device: str | None = None, ray_address: str | None = None
+) -> Iterator[Judge]:
+    """Yields the judge of ``choice``: in this process, in ``workers`` processes of this machine, or
+    on the Ray cluster at ``ray_address`` (then ``workers`` limits the processes, if above 1).
+
+    Raises ConfigError for several processes and a judge that asks a server.
+    """
+    if workers == 1 and ray_address in (None, LOCAL):
+        yield choice.load()
+        return
+    _refuse_server(choice.pays)
+    try:
+        import ray
+    except ImportError as error:
+        option = "--workers" if ray_address is None else "--ray"
+        raise MissingExtraError("ray", "ray", f"medal score {option}") from error
+    local = ray_address in (None, LOCAL)
+    with _connected(ray_address or LOCAL, workers):
+        room = ray.cluster_resources()
+        gpus = room.get("GPU", 0) if device is None or device.startswith("cuda") else 0
+        fitting = max(1, int(gpus or room.get("CPU", 1)))
+        count = workers if local else min(workers, fitting) if workers > 1 else fitting
+        with RayJudge(choice, count, gpus=min(1.0, gpus / count)) as judge:
+            yield judge
+
+
+def _refuse_server(asks_server: bool) -> None:
+    if asks_server:
+        raise ConfigError(
+            "--workers and --ray are for judges that compute here, and this judge asks a server",
+            hint="leave them out: one process sends llm.max_in_flight requests at a time and keeps "
+            "one cost limit over all of them",
+        )
+
+
+@contextmanager
+def _connected(address: str, workers: int) -> Iterator[None]:
+    import ray
+    from joblib import cpu_count
+    from ray.exceptions import RayError
+
+    options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
+    if address == LOCAL:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # The processes inherit it; without it Ray gives each process one thread.
+        threads = str(max(1, cpu_count() // workers))
+        os.environ.setdefault("OMP_NUM_THREADS", threads)
+        options |= {"num_cpus": workers, "object_store_memory": 1 << 28, "include_dashboard": False}
+    try:
+        ray.init(**options)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise MedalError(
+            f"no Ray cluster at {address!r}: {reason}",
+            hint="`ray status` shows the cluster of this machine; --workers N needs no cluster",
+        ) from error
+    try:
+        yield
+    except RayError as error:
+        reason = (str(error).strip().splitlines() or [""])[-1]
+        raise MedalError(
+            f"the Ray cluster ended the run: {type(error).__name__}: {reason}",
+            hint="finished judgements are written; the same command resumes",
+        ) from error
+    finally:
+        ray.shutdown()
+
+
+class _Process:
+    """The Ray actor: one judge. Its methods return an error instead of raising it, because Ray
+    wraps what is raised."""
+
+    def __init__(self, folder: str) -> None:
+        os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
+        if os.path.isdir(folder):  # paths of the command line are relative to it
+            os.chdir(folder)
+
+    def load(self, choice: JudgeChoice) -> dict[str, Any] | Exception:
+        """Loads the judge and returns what the reading process needs to know about it."""
+        try:
+            self.judge = judge = choice.load()
+        except Exception as error:
+            return error
+        return {
+            "signature": judge.signature(),
+            "dimensions": judge.dimensions,
+            "languages": judge.languages,
+            "window": judge.window,
+            "token_budget": judge.token_budget,
+            "asks_server": any(m.limiter is not None for m in judge.language_models()),
+            "advice": judge.advice(),
+        }
+
+    def score(
+        self, window: Sequence[Dialogue], how: dict[str, Any]
+    ) -> tuple[list[Judgement], AnswerCounts] | Exception:
+        try:
+            return list(self.judge.score(window, **how)), self.judge.answer_counts()
+        except Exception as error:
+            return error
+
+
+class RayJudge(Judge):
+    """The judge of ``choice`` in ``count`` processes, as one judge.
+
+    The windows are those of one process, so scores are equal too. A window whose process or machine
+    dies is scored by another process.
+    """
+
+    family = "ray"
+    resumes_windows = True
+
+    def __init__(self, choice: JudgeChoice, count: int, *, gpus: float = 0) -> None:
+        import ray
+
+        self._actor = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(_Process)
+        self._choice = ray.put(choice)
+        self._answers: dict[Any, AnswerCounts] = {}
+        self._ready: list[Any] = []  # actors with a judge
+        self._loading: dict[Any, Any] = {}  # the answer that comes -> its actor
+        for _ in range(count):
+            self._start()
+        about = self._loaded(self._wait(list(self._loading)))
+        _refuse_server(about["asks_server"])
+        self._about, self.dimensions = about, about["dimensions"]
+        self.languages, self.window = about["languages"], about["window"]
+        self.token_budget = about["token_budget"]
+
+    def __enter__(self) -> RayJudge:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        import ray
+
+        for actor in (*self._ready, *self._loading.values()):
+            ray.kill(actor)
+
+    def signature(self) -> Signature:
+        signature: Signature = self._about["signature"]
+        return signature
+
+    def advice(self) -> str | None:
+        advice: str | None = self._about["advice"]
+        return advice
+
+    def answer_counts(self) -> AnswerCounts:
+        counts = AnswerCounts()
+        for each in self._answers.values():
+            counts.add(kept=each.kept, asked=each.asked)
+        return counts
+
+    def score(
+        self,
+        dialogues: Iterable[Dialogue],
+        *,
+        level: ScoreLevel = "dialogue",
+        dimensions: Sequence[str] | None = None,
+        token_budget: int | None = None,
+        unknown_language: UnknownLanguage = "warn",
+        detect_language: bool | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Iterator[Judgement]:
+        """See ``Judge.score``. An error of the input or of the judge is raised after the judgements
+        before it."""
+        how = {
+            "level": level,
+            "dimensions": self._check_dimensions(dimensions),
+            "token_budget": token_budget,
+            "unknown_language": unknown_language,
+            "detect_language": detect_language,
+        }
+        given = windows(checked_dialogues(dialogues), self.window)
+        judged = self._hand_out(given, how, progress or (lambda done: None))
+        return with_warnings(judged, self.languages, outside=unknown_language == "warn")
+
+    def _hand_out(
+        self,
+        given: Iterator[Sequence[Dialogue]],
+        how: dict[str, Any],
+        progress: Callable[[int], None],
+    ) -> Iterator[Judgement]:
+        from ray.exceptions import ActorDiedError, ActorUnavailableError, NodeDiedError
+
+        number, due = 0, 0  # of the next window to read, and of the next one to return
+        open_windows: dict[int, Sequence[Dialogue]] = {}  # read, not scored
+        again: deque[int] = deque()  # those that lost their process
+        losses: Counter[int] = Counter()
+        done: dict[int, list[Judgement]] = {}
+        under_way: dict[Any, tuple[int, Any]] = {}  # the answer that comes -> window, actor
+        errors: dict[int, Exception] = {}  # window -> what ended it; the input's end is one, too
+        while True:
+            while not errors or again:
+                load = Counter(actor for _, actor in under_way.values())
+                free = [actor for actor in self._ready if load[actor] < 2]
+                ahead = _AHEAD * (len(self._ready) + len(self._loading))
+                if not free or (not again and number - due >= ahead):
+                    break
+                if again:
+                    mine = again.popleft()
+                else:
+                    try:
+                        window = next(given)
+                    except Exception as error:  # of the input, or its end: StopIteration
+                        errors[number] = error
+                        continue
+                    mine, number = number, number + 1
+                    open_windows[mine] = window
+                actor = min(free, key=lambda each: load[each])
+                under_way[actor.score.remote(open_windows[mine], how)] = mine, actor
+            while due in done:
+                yield from done.pop(due)
+                due += 1
+            if due in errors:
+                if isinstance(errors[due], StopIteration):
+                    return
+                raise errors[due]
+            answer = self._wait([*under_way, *self._loading])
+            if answer in self._loading:
+                try:
+                    self._loaded(answer)
+                except (ActorDiedError, ActorUnavailableError, NodeDiedError):
+                    losses[-1] += 1
+                    if losses[-1] > _STARTS:
+                        raise
+                    self._start()
+                continue
+            mine, actor = under_way.pop(answer)
+            try:
+                result = self._get(answer)
+            except (ActorDiedError, ActorUnavailableError, NodeDiedError) as error:
+                losses[mine] += 1
+                again = deque(sorted([*again, mine]))
+                if actor in self._ready:
+                    self._ready.remove(actor)
+                    self._start()
+                    logger.warning("a process ended (%s); another scores its part", _reason(error))
+                if losses[mine] > _TRIES:
+                    ids = f"{open_windows[mine][0].id!r} to {open_windows[mine][-1].id!r}"
+                    errors[mine] = MedalError(
+                        f"{losses[mine]} processes ended over dialogues {ids}: {_reason(error)}",
+                        hint="killed, probably out of memory: fewer --workers or a smaller "
+                        "--token-budget; the same command resumes",
+                    )
+                    again.remove(mine)
+                continue
+            if isinstance(result, Exception):
+                errors[mine] = result
+                continue
+            done[mine], self._answers[actor] = result
+            progress(len(open_windows.pop(mine)))
+
+    def _start(self) -> None:
+        actor = self._actor.remote(os.getcwd())
+        self._loading[actor.load.remote(self._choice)] = actor
+
+    def _loaded(self, answer: Any) -> dict[str, Any]:
+        """Takes an actor into service. Raises what loading its judge raised."""
+        actor = self._loading.pop(answer)
+        about = self._get(answer)
+        if isinstance(about, Exception):
+            raise about
+        self._ready.append(actor)
+        found: dict[str, Any] = about
+        return found
+
+    @staticmethod
+    def _wait(answers: list[Any]) -> Any:
+        import ray
+
+        (first, *_), _ = ray.wait(answers, num_returns=1, fetch_local=False)
+        return first
+
+    @staticmethod
+    def _get(answer: Any) -> Any:
+        import ray
+
+        return ray.get(answer)
+
+    def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
+        raise NotImplementedError("the processes do this")
+
+    def _score_batch(
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Judgement]:
+        raise NotImplementedError("the processes do this")
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,333 @@
+"""Files of judgements and their table.
+
+JSON lines (.jsonl, .jsonl.gz) and parquet hold everything. A parquet file has the columns of
+`to_frame` and, in the column ``judgement``, each judgement as the JSON of its line. CSV is for
+people: it is written and never read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from medal_judges.errors import ConfigError, DataError, RecordError
+from medal_judges.records.foreign_text import plain_cell
+from medal_judges.records.judgement import Judgement, parse_judgement
+from medal_judges.storage.files import atomic_path
+from medal_judges.storage.jsonl import (
+    limited_lines,
+    load_json,
+    open_text,
+    parse_line,
+    read_records,
+    to_line,
+    write_records,
+)
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+CSV, PARQUET = (".csv", ".csv.gz"), ".parquet"
+_LINE = "judgement"  # the column of a parquet file that holds the JSON lines
+_ABOUT = b"medal_judges"  # the key of a parquet file's metadata
+_ROWS = 4096  # of a batch
+_TEXTS = ("failure", "explanation", "unknown_language", "detected_language")
+_COUNTS = ("truncated_turns", "left_out_turns", "shortened_turns")
+_OPTIONAL = ("explanation", "transient", *_TEXTS[2:], *_COUNTS)  # left out if all are empty
+_DERIVED = ("uncertainty", "low", "high")
+
+
+def is_table(path: str | Path) -> bool:
+    """Returns whether judgements are written to ``path`` as parquet or CSV, by its ending.
+
+    Raises ConfigError for other kinds of tables.
+    """
+    name = str(path).lower()
+    if name.endswith((".tsv", ".xlsx", ".arrow", ".feather", ".parquet.gz", ".ods")):
+        raise ConfigError(
+            f"judgements cannot be written to {path}",
+            hint="name a file that ends in .jsonl, .jsonl.gz, .parquet, .csv or .csv.gz",
+        )
+    return name.endswith((*CSV, PARQUET))
+
+
+def holds_judgements(path: str | Path) -> bool:
+    """Returns whether a file, or a folder of parquet files, holds judgements.
+
+    Raises DataError for a CSV of judgements and for an empty file of lines.
+    """
+    name = str(path).lower()
+    if Path(path).is_dir() or name.endswith(PARQUET):
+        return any(_about(each) is not None for each in _parquet_files(Path(path)))
+    first = _first_line(path)
+    if is_judgement_csv(path):
+        raise _csv_error(path)
+    if first == "":
+        raise DataError(path, None, "is empty", hint="give a file of scores or of dialogues")
+    try:
+        record = load_json(first or "")
+    except (RecordError, RecursionError):
+        return False
+    return isinstance(record, dict) and isinstance(record.get("scores"), dict)
+
+
+def is_judgement_csv(path: str | Path) -> bool:
+    """Returns whether ``path`` is a CSV that ``write_judgements`` has written."""
+    is_csv = str(path).lower().endswith(CSV)
+    return is_csv and (_first_line(path) or "").startswith("id,turn,judge,")
+
+
+def _first_line(path: str | Path) -> str | None:
+    """Returns the first line that is not blank, "" if there is none, None if it is unreadable."""
+    try:
+        with open_text(path) as stream:
+            return next((line for line in limited_lines(stream) if line.strip()), "")
+    except (EOFError, zlib.error, OSError):
+        return None
+
+
+def read_judgements(path: str | Path) -> Iterator[Judgement]:
+    """Streams the judgements of a file: JSON lines or parquet, or a folder of parquet files.
+
+    Raises DataError that names file and row, also for two rows of one (id, turn).
+
+    >>> from medal_judges import read_judgements, score_file
+    >>> report = score_file("dialogues.jsonl", "length", "scores.parquet")
+    >>> [(judgement.id, judgement.scored) for judgement in read_judgements("scores.parquet")]
+    [('d0', True), ('d1', True), ('d2', True)]
+    """
+    seen: set[int] = set()  # 8 bytes a row instead of the id
+
+    def parse(record: object) -> Judgement:
+        judgement = parse_judgement(record)
+        mark = hash((judgement.id, judgement.turn))
+        if mark in seen:
+            raise RecordError("id", "an id and turn that no earlier row has", judgement.id)
+        seen.add(mark)
+        return judgement
+
+    if not (Path(path).is_dir() or is_table(path)):
+        yield from read_records(path, parse)
+        return
+    if str(path).lower().endswith(CSV):
+        raise _csv_error(path)
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
+
+    for file in _parquet_files(Path(path), required=True):
+        number = 0
+        try:
+            with ParquetFile(file) as table:
+                for batch in table.iter_batches(_ROWS, columns=[_LINE]):
+                    for line in batch.column(0).to_pylist():
+                        number += 1
+                        yield parse_line(file, number, line, parse)
+        except (ArrowException, OSError) as error:
+            raise DataError(file, number or None, f"cannot be read: {error}") from error
+
+
+def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
+    """Writes a file, by its ending parquet, CSV or JSON lines; returns how many judgements.
+
+    The file appears whole or not at all. A table reads ``judgements`` twice.
+
+    >>> from medal_judges import Judge, read_dialogues, write_judgements
+    >>> judge = Judge.from_pretrained("length")
+    >>> write_judgements("scores.csv", judge.score(read_dialogues("dialogues.jsonl")))
+    3
+    """
+    if not is_table(path):
+        return write_records(path, judgements)
+    import pyarrow
+    from pyarrow import parquet
+
+    rows = list(judgements) if isinstance(judgements, Iterator) else judgements
+    frame = to_frame(rows)
+    about = json.dumps(frame.attrs)
+    is_csv = str(path).lower().endswith(CSV)
+    for name in frame.columns:
+        if frame[name].dtype == object:
+            frame[name] = [_cell(value) for value in frame[name].array]
+    with atomic_path(path) as partial:
+        if is_csv:
+            for name in frame.columns:
+                if frame[name].dtype.kind == "b":
+                    frame[name] = frame[name].map({True: "true", False: "false"})
+                elif frame[name].dtype.kind == "O":
+                    frame[name] = frame[name].map(plain_cell, na_action="ignore")
+            frame = frame.rename(columns=plain_cell)
+            content = frame.to_csv(index=False, lineterminator="\n").encode()
+            is_packed = str(path).lower().endswith(".gz")
+            partial.write_bytes(gzip.compress(content, mtime=0) if is_packed else content)
+            return len(frame)
+        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+        schema = table.schema.append(pyarrow.field(_LINE, pyarrow.string()))
+        schema = schema.with_metadata({**(schema.metadata or {}), _ABOUT: about.encode()})
+        lines = (to_line(judgement).rstrip("\n") for judgement in rows)
+        with parquet.ParquetWriter(partial, schema, compression="zstd") as writer:
+            for batch in table.to_batches(_ROWS):
+                column = pyarrow.array(islice(lines, len(batch)), pyarrow.string())
+                writer.write_batch(pyarrow.record_batch([*batch.columns, column], schema=schema))
+    return len(frame)
+
+
+def read_frame(path: str | Path) -> DataFrame:
+    """Returns the table of a file of judgements, see ``to_frame``."""
+    if not (Path(path).is_dir() or is_table(path)) or str(path).lower().endswith(CSV):
+        return to_frame(read_judgements(path))
+    import pandas
+    from pyarrow import ArrowException, parquet
+
+    frames = []
+    for file in _parquet_files(Path(path), required=True):
+        try:
+            frames.append(parquet.read_table(file).drop_columns([_LINE]).to_pandas())
+        except (ArrowException, OSError, KeyError) as error:
+            raise DataError(file, None, f"cannot be read: {error}") from error
+        frames[-1].attrs = _about(file) or {}
+    frame = frames[0] if len(frames) == 1 else pandas.concat(frames, ignore_index=True)
+    frame.attrs = {
+        key: {name: column for each in frames for name, column in each.attrs[key].items()}
+        for key in frames[0].attrs
+    }
+    return frame
+
+
+def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
+    """Returns a table with one row a judgement: id, turn, judge, each dimension, what follows from
+    it (``overall.uncertainty``, ``overall.low``, ``overall.high``), failure, amounts, metadata.
+
+    ``attrs["dimensions"]`` and ``attrs["meta"]`` map a name to its column. What no row has makes no
+    column, and what a row lacks is missing there.
+
+    >>> from medal_judges import Judge, read_dialogues, to_frame
+    >>> frame = to_frame(Judge.from_pretrained("length").score(read_dialogues("dialogues.jsonl")))
+    >>> list(frame.columns)[:3]
+    ['id', 'turn', 'judge']
+    """
+    import pandas
+
+    numbers: dict[tuple[str, str], array[float]] = {}
+    own: dict[str, list[Any]] = {
+        name: [] for name in ("id", "turn", "judge", "failure", *_OPTIONAL)
+    }
+    meta: dict[str, list[Any]] = {}
+    same: dict[str, str] = {}  # one object for all rows with an equal text
+    for rows, judgement in enumerate(judgements):
+        for name, column in own.items():
+            value = getattr(judgement, name)
+            column.append(same.setdefault(value, value) if name == "judge" else value)
+        for name, value in judgement.meta.items():
+            column = meta.setdefault(name, [None] * rows)
+            column.append(same.setdefault(value, value) if isinstance(value, str) else value)
+        for key, value in _numbers_of(judgement):
+            if key not in numbers:
+                numbers[key] = array("d", [math.nan]) * rows
+            numbers[key].append(value)
+        for floats in numbers.values():
+            if len(floats) <= rows:
+                floats.append(math.nan)
+        for column in meta.values():
+            if len(column) <= rows:
+                column.append(None)
+    columns: dict[str, Any] = {
+        "id": own["id"],
+        "turn": _integers(own["turn"]),
+        "judge": own["judge"],
+    }
+    taken = {*own, _LINE}
+
+    def add(kind: str, name: str, values: Any, head: str) -> str:
+        while head in taken:  # a dimension called "failure", metadata called like a dimension
+            head = f"{kind}.{head}"
+        taken.add(head)
+        columns[head] = values
+        return head
+
+    dimensions, fields = {}, {}
+    for (kind, name), floats in numbers.items():
+        if kind == "scores":
+            # A dimension "risk.low" is no end of an interval.
+            head = f"scores.{name}" if name.rpartition(".")[2] in _DERIVED else name
+            dimensions[name] = add(kind, name, floats, head)
+    for kinds in (("uncertainty",), ("low", "high")):
+        for (kind, name), floats in numbers.items():
+            if kind in kinds:
+                add(kind, name, floats, f"{name}.{kind}")
+    for name in ("failure", *_OPTIONAL):
+        if name == "failure" or any(own[name]):
+            whole = name in _COUNTS
+            columns[name] = _integers(own[name]) if whole else own[name]
+    for (kind, name), floats in numbers.items():
+        if kind == "usage":
+            add(kind, name, floats, f"usage.{name}")
+    for name, column in meta.items():
+        whole = all(v is None or (type(v) is int and abs(v) < 1 << 63) for v in column)
+        fields[name] = add("meta", name, _integers(column) if whole else column, name)
+    frame = pandas.DataFrame(columns)
+    frame.attrs = {"dimensions": dimensions, "meta": fields}
+    return frame
+
+
+def _integers(values: list[int | None]) -> Any:
+    import pandas
+
+    return pandas.array(values, dtype="Int64")
+
+
+def _numbers_of(judgement: Judgement) -> Iterator[tuple[tuple[str, str], float]]:
+    for name, score in judgement.scores.items():
+        yield ("scores", name), math.nan if score is None else score
+        if (value := judgement.uncertainty(name)) is not None:
+            yield ("uncertainty", name), value
+        low, high = judgement.details.get(name, {}).get("interval") or (math.nan, math.nan)
+        if low == low:
+            yield ("low", name), low
+            yield ("high", name), high
+    yield from ((("usage", name), amount) for name, amount in judgement.usage.items())
+
+
+def _cell(value: object) -> object:
+    """Returns text for a column of mixed values: JSON of anything but text."""
+    is_text = value is None or isinstance(value, str)
+    return value if is_text else json.dumps(value, ensure_ascii=False)
+
+
+def _parquet_files(path: Path, *, required: bool = False) -> list[Path]:
+    """Returns ``path``, or the parquet files of the folder. If ``required``, raises DataError for
+    files that hold no judgements."""
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if required:
+        hint = "give a file that medal score has written: .jsonl or .parquet"
+        if not files:
+            raise DataError(path, None, "is a folder without judgements", hint=hint)
+        for file in files:
+            if not file.is_file():
+                raise DataError(file, None, "no such file")
+            if _about(file) is None:
+                raise DataError(file, None, "is no parquet file of judgements", hint=hint)
+    return files
+
+
+def _about(path: Path) -> Mapping[str, Any] | None:
+    """What the metadata of a parquet file says about its judgements; None for any other file."""
+    from pyarrow import ArrowException
+    from pyarrow.parquet import read_schema
+
+    try:
+        about: Mapping[str, Any] | None = json.loads((read_schema(path).metadata or {})[_ABOUT])
+    except (ArrowException, OSError, KeyError, ValueError):
+        return None
+    return about
+
+
+def _csv_error(path: str | Path) -> DataError:
+    hint = "score to a .jsonl or .parquet file; write_judgements makes a CSV of it"
+    return DataError(path, None, "a CSV of judgements cannot be read back", hint=hint)

@@ -63,7 +63,7 @@ class Hub:
         self.asked: list[str] = []
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
-        Thread(target=self.server.serve_forever, daemon=True).start()
+        Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def close(self) -> None:
         self.server.shutdown()

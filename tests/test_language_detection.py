@@ -67,9 +67,7 @@ def test_human_chats_in_ten_languages(name: str) -> None:
     for number, dialogue in enumerate(read_dialogues(Path(data) / name)):
         if number % 5 == 0:
             answer = detected_language(dialogue)
-            verdict = (
-                "unknown" if answer is None else "right" if answer == dialogue.lang else "wrong"
-            )
+            verdict = {None: "unknown", dialogue.lang: "right"}.get(answer, "wrong")
             found.setdefault(dialogue.lang, Counter())[verdict] += 1
     assert len(found) == 10
     for counts in found.values():
@@ -77,9 +75,7 @@ def test_human_chats_in_ten_languages(name: str) -> None:
 
 
 def test_single_words_are_of_no_language() -> None:
-    assert [text_language(word) for word in ("Hotel", "Nein!", "no", "", "👍", "1234")] == [
-        None
-    ] * 6
+    assert not any(text_language(word) for word in ("Hotel", "Nein!", "no", "", "👍", "1234"))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +83,8 @@ def test_single_words_are_of_no_language() -> None:
     [
         *[("zh-CN", "zh"), ("ja_JP", "ja"), ("EN-us", "en"), ("es-419", "es"), ("English", "en")],
         *[("zh-Hant", "zh-hant"), ("zh_Hant_TW", "zh-hant"), ("sr-Latn-RS", "sr-latn")],
-        *[("yue", "yue"), (" German ", "de"), (None, "und"), ("", "und")],
+        *[("yue", "yue"), (" German ", "de"), (None, "und"), ("", "und"), ("unknown", "und")],
+        *[("Scots Gaelic", "gd"), ("Bokmal", "nb"), ("Twi", "twi")],
     ],
 )
 def test_codes_in_all_their_spellings(value: object, code: str) -> None:
@@ -126,7 +123,7 @@ def test_detected_languages_are_written_kept_and_counted(tmp_path: Path) -> None
         given = ["score", str(source), "--judge", str(judge), "--out", str(out), "--overwrite"]
         done = CliRunner().invoke(app, [*given, "--min-coverage", "0", *options])
         assert done.exit_code == 0, done.stderr
-        told = "language was not stated and was detected: es (1), en (1)"
+        told = "language not stated but detected: es (1), en (1)"
         rows = [*read_judgements(out)]
         assert (told in done.stderr) == any(row.detected_language for row in rows)
         kept = [row.meta.get("lang") for row in rows]
@@ -162,41 +159,30 @@ def test_without_the_extra_nothing_is_detected(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("first", "then", "refused"),
     [
-        (["--detect-language"], ["--no-detect-language"], True),
-        (["--no-detect-language"], ["--detect-language"], True),
-        (["--detect-language"], ["--detect-language"], False),
-        ([], ["--unknown-language", "refuse"], True),
-        (["--unknown-language", "refuse"], [], True),
-        (["--unknown-language", "refuse"], ["--retry-failed"], False),
-        ([], ["--retry-failed"], False),
+        ("--detect-language", "--no-detect-language", True),
+        ("--detect-language", "--detect-language", False),
+        ("", "--unknown-language refuse", True),
+        ("--unknown-language refuse", "", True),
+        ("--unknown-language refuse", "--retry-failed", False),
     ],
 )
-@pytest.mark.parametrize("level", ["dialogue", "turn"])
 def test_a_file_made_by_another_rule_for_languages_is_not_resumed(
-    tmp_path: Path, level: str, first: list[str], then: list[str], refused: bool
+    tmp_path: Path, first: str, then: str, refused: bool
 ) -> None:
     chats = [chat("Ok", "Ok", id="a"), chat(*SPANISH, id="b"), chat(*ENGLISH, id="c")]
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text("".join(json.dumps(each.to_record()) + "\n" for each in chats))
     judge = write_judge(tmp_path, "languages: [en]\n")
-    given = ["score", str(source), "--judge", str(judge), "--out", str(out), "--level", level]
+    given = ["score", str(source), "--judge", str(judge), "--out", str(out), "--level", "turn"]
     given += ["--min-coverage", "0"]
-    assert CliRunner().invoke(app, [*given, *first]).exit_code == 0
+    assert CliRunner().invoke(app, [*given, *first.split()]).exit_code == 0
     before = out.read_bytes()
-    done = CliRunner().invoke(app, [*given, *then])
+    done = CliRunner().invoke(app, [*given, *then.split()])
     if refused:
         assert isinstance(done.exception, MedalError), done.output
         assert "by another rule for languages" in str(done.exception)
-        assert f"now:   {' '.join(then) or '--unknown-language warn'}\n" in str(done.exception)
+        assert f"now:   {then or '--unknown-language warn'}\n" in str(done.exception)
         assert out.read_bytes() == before
     else:
         assert done.exit_code == 0, (done.output, done.exception)
         assert len({row.judge for row in read_judgements(out)}) == 1
-
-
-def test_short_chats_are_resumed_by_either_rule(tmp_path: Path) -> None:
-    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    source.write_text(json.dumps(chat("Ok", "Ok").to_record()) + "\n")
-    given = ["score", str(source), "--judge", "length", "--out", str(out)]
-    assert CliRunner().invoke(app, given).exit_code == 0
-    assert CliRunner().invoke(app, [*given, "--detect-language"]).exit_code == 0

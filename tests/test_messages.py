@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import json
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -41,116 +40,78 @@ def test_the_examples_run() -> None:
     assert doctest.testmod(dialogue_module).failed == 0
 
 
+def part(kind: str, **more: object) -> dict[str, object]:
+    return {"type": kind} | more
+
+
+CITY = {"city": "Lima"}
+WEATHER = {"name": "weather", "arguments": ARGUMENTS}
+TEXT = ASK["content"]
 # One exchange with one tool call, as each interface writes it.
 FORMS: dict[str, list[dict[str, object]]] = {
     "OpenAI": [
         ASK,
-        say(
-            "assistant",
-            None,
-            tool_calls=[
-                {
-                    "id": "c1",
-                    "type": "function",
-                    "function": {"name": "weather", "arguments": ARGUMENTS},
-                }
-            ],
-        ),
+        say("assistant", None, tool_calls=[part("function", id="c1", function=WEATHER)]),
         say("tool", "22 degrees", tool_call_id="c1"),
-        say("assistant", [{"type": "text", "text": "Sunny."}]),
+        say("assistant", [part("text", text="Sunny.")]),
     ],
     "OpenAI before tools": [
         ASK,
-        say("assistant", "", function_call={"name": "weather", "arguments": ARGUMENTS}),
+        say("assistant", "", function_call=WEATHER),
         say("function", "22 degrees", name="weather"),
         say("assistant", "Sunny."),
     ],
     "OpenAI Responses": [
-        {
-            "type": "message",
-            "role": "user",
-            "content": [{"type": "input_text", "text": ASK["content"]}],
-        },
-        {"type": "reasoning", "summary": []},
-        {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": ARGUMENTS},
-        {"type": "function_call_output", "call_id": "c1", "output": "22 degrees"},
-        {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "Sunny."}],
-        },
+        part("message", **say("user", [part("input_text", text=TEXT)])),
+        part("reasoning", summary=[]),
+        part("function_call", call_id="c1", **WEATHER),
+        part("function_call_output", call_id="c1", output="22 degrees"),
+        part("message", **say("assistant", [part("output_text", text="Sunny.")])),
     ],
     "Anthropic": [
         ASK,
         say(
             "assistant",
             [
-                {"type": "thinking", "thinking": "I should look", "signature": "x"},
-                {"type": "tool_use", "id": "t1", "name": "weather", "input": {"city": "Lima"}},
+                part("thinking", thinking="I should look", signature="x"),
+                part("tool_use", id="t1", name="weather", input=CITY),
             ],
         ),
-        say(
-            "user",
-            [
-                {
-                    "type": "tool_result",
-                    "tool_use_id": "t1",
-                    "content": [{"type": "text", "text": "22 degrees"}],
-                }
-            ],
-        ),
-        say("assistant", [{"type": "text", "text": "Sunny."}]),
+        say("user", [part("tool_result", tool_use_id="t1", content=[{"text": "22 degrees"}])]),
+        say("assistant", [part("text", text="Sunny.")]),
     ],
     "OpenTelemetry": [
-        {"role": "user", "parts": [{"type": "text", "content": ASK["content"]}]},
+        {"role": "user", "parts": [part("text", content=TEXT)]},
         {
             "role": "assistant",
             "parts": [
-                {"type": "reasoning", "content": "I should look"},
-                {
-                    "type": "tool_call",
-                    "id": "c1",
-                    "name": "weather",
-                    "arguments": {"city": "Lima"},
-                },
+                part("reasoning", content="I should look"),
+                part("tool_call", id="c1", name="weather", arguments=CITY),
             ],
         },
-        {
-            "role": "tool",
-            "parts": [{"type": "tool_call_response", "id": "c1", "response": "22 degrees"}],
-        },
-        {"role": "assistant", "parts": [{"type": "text", "content": "Sunny."}]},
+        {"role": "tool", "parts": [part("tool_call_response", id="c1", response="22 degrees")]},
+        {"role": "assistant", "parts": [part("text", content="Sunny.")]},
     ],
     "Gemini": [
-        {"role": "user", "parts": [{"text": ASK["content"]}]},
-        {
-            "role": "model",
-            "parts": [{"functionCall": {"name": "weather", "args": {"city": "Lima"}}}],
-        },
+        {"role": "user", "parts": [{"text": TEXT}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "weather", "args": CITY}}]},
         {
             "role": "user",
             "parts": [{"functionResponse": {"name": "weather", "response": "22 degrees"}}],
         },
-        {
-            "role": "model",
-            "parts": [{"text": "I should say so", "thought": True}, {"text": "Sunny."}],
-        },
+        {"role": "model", "parts": [{"text": "So", "thought": True}, {"text": "Sunny."}]},
     ],
     "ShareGPT's roles": [
-        say("human", ASK["content"]),
-        say("function_call", json.dumps({"name": "weather", "arguments": {"city": "Lima"}})),
+        say("human", TEXT),
+        say("function_call", json.dumps({"name": "weather", "arguments": CITY})),
         say("observation", "22 degrees"),
         say("gpt", "Sunny."),
     ],
     "LangChain": [
-        {"type": "human", "content": ASK["content"]},
-        {
-            "type": "ai",
-            "content": "",
-            "tool_calls": [{"name": "weather", "args": {"city": "Lima"}, "id": "c1"}],
-        },
-        {"type": "tool", "content": "22 degrees", "tool_call_id": "c1"},
-        {"type": "ai", "content": "Sunny."},
+        part("human", content=TEXT),
+        part("ai", content="", tool_calls=[{"name": "weather", "args": CITY, "id": "c1"}]),
+        part("tool", content="22 degrees", tool_call_id="c1"),
+        part("ai", content="Sunny."),
     ],
 }
 
@@ -165,8 +126,8 @@ def test_one_exchange_is_the_same_dialogue_in_every_form(form: str) -> None:
 
 def test_what_is_not_text_is_counted() -> None:
     folded: Counter[str] = Counter()
-    picture = {"type": "image_url", "image_url": {"url": "data:..."}}
-    sound = {"type": "input_audio", "input_audio": {"data": "..."}, "transcript": "and this"}
+    picture = part("image_url", image_url={"url": "data:..."})
+    sound = part("input_audio", input_audio={"data": "..."}, transcript="and this")
     messages = [
         say("system", "Be kind."),
         say("developer", [{"type": "text", "text": "Be short."}]),
@@ -281,46 +242,35 @@ def test_the_assistant_is_named_by_its_messages_the_row_or_the_caller() -> None:
         read_messages(HELLO, models={"assistant": "b"}, assistant="a")
 
 
-BAD: dict[str, tuple[Callable[[], object], str]] = {
-    "no list": (lambda: read_messages("Hi"), "messages"),  # type: ignore[arg-type]
-    "empty": (lambda: read_messages([]), "messages"),
-    "nothing said": (lambda: turns_of(say("system", "x"), say("user", " ")), "messages"),
-    "no object": (lambda: turns_of(*HELLO, "x"), "messages[2]"),  # type: ignore[arg-type]
-    "no role": (lambda: turns_of({"content": "x"}), "messages[0].role"),
-    "unknown role": (lambda: turns_of(*HELLO, say("narrator", "x")), "messages[2].role"),
-    "role a number": (lambda: turns_of(say(1, "x")), "messages[0].role"),  # type: ignore[arg-type]
-    "content a number": (lambda: turns_of(say("user", 3)), "messages[0].content"),
-    "unknown part": (
-        lambda: turns_of(*HELLO, say("user", ["a", {"type": "hologram"}])),
-        "messages[2].content[1].type",
-    ),
-    "part without type": (lambda: turns_of(say("user", [{}])), "messages[0].content[0].type"),
-    "part a number": (lambda: turns_of(say("user", [3])), "messages[0].content[0]"),
-    "text a number": (
-        lambda: turns_of(say("user", [{"type": "text", "text": 3}])),
-        "messages[0].content[0].text",
-    ),
-    "half a surrogate pair": (lambda: turns_of(say("user", "\ud800")), "messages[0].content"),
-    "calls no list": (
-        lambda: turns_of(*HELLO, say("assistant", None, tool_calls="x")),
-        "messages[2].tool_calls",
-    ),
-    "a call no object": (
-        lambda: turns_of(*HELLO, say("assistant", None, tool_calls=[1])),
-        "messages[2].tool_calls[0]",
-    ),
-    "name a number": (lambda: turns_of(HELLO[0], HELLO[1] | {"name": 3}), "messages[1].name"),
-    "no language": (lambda: turns_of(*HELLO, lang="Klingonese"), "lang"),
-    "blank id": (lambda: turns_of(*HELLO, id=" "), "id"),
+BAD: dict[str, tuple[Any, str]] = {
+    "no list": ("Hi", "messages"),
+    "empty": ([], "messages"),
+    "nothing said": ([say("system", "x"), say("user", " ")], "messages"),
+    "no object": ([*HELLO, "x"], "messages[2]"),
+    "no role": ([{"content": "x"}], "messages[0].role"),
+    "unknown role": ([*HELLO, say("narrator", "x")], "messages[2].role"),
+    "role a number": ([{"role": 1, "content": "x"}], "messages[0].role"),
+    "content a number": ([say("user", 3)], "messages[0].content"),
+    "unknown part": ([say("user", ["a", part("hologram")])], "messages[0].content[1].type"),
+    "part without type": ([say("user", [{}])], "messages[0].content[0].type"),
+    "part a number": ([say("user", [3])], "messages[0].content[0]"),
+    "text a number": ([say("user", [part("text", text=3)])], "messages[0].content[0].text"),
+    "half a surrogate pair": ([say("user", "\ud800")], "messages[0].content"),
+    "calls no list": ([say("assistant", None, tool_calls="x")], "messages[0].tool_calls"),
+    "a call no object": ([say("assistant", None, tool_calls=[1])], "messages[0].tool_calls[0]"),
+    "name a number": ([say("assistant", "x", name=3)], "messages[0].name"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_message_is_named(name: str) -> None:
-    make, field = BAD[name]
+    messages, field = BAD[name]
     with pytest.raises(RecordError) as caught:
-        make()
+        read_messages(messages)
     assert caught.value.field == field
+    for more in ({"lang": "Klingonese"}, {"id": " "}):
+        with pytest.raises(RecordError, match=next(iter(more))):
+            read_messages(HELLO, **more)  # type: ignore[arg-type]
 
 
 def test_messages_and_back() -> None:

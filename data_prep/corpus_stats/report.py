@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from medal_judges import __version__
@@ -129,10 +130,7 @@ def label_table(
         estimates = [stats.figure(subset, d).estimate for d in dimensions]
         if percent:
             estimates = [
-                Estimate(
-                    *(None if v is None else 100 * v for v in (e.value, e.low, e.high)),
-                    reason=e.reason,
-                )
+                replace(e, value=_percent(e.value), low=_percent(e.low), high=_percent(e.high))
                 for e in estimates
             ]
         return (stats.count(subset), *estimates)
@@ -149,6 +147,10 @@ def label_table(
     suffix = ", %" if percent else ""
     columns = (head, "Rows", *(stats.label(d) + suffix for d in dimensions))
     return _table(f"{what} by {head.lower()}", columns, subsets, cells, note)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
 def distribution_table(
@@ -195,7 +197,7 @@ def tries_table(stats: CorpusStatistics, head: str, subsets: Sequence[Subset]) -
         for tries in (stats.tries(subset, "first"), stats.tries(subset, "later")):
             once = tries.at_once
             row += [tries.turns, tries.mean, once if once.value is None else 100 * once.value]
-        return (*row, max(stats.tries(subset, which).most for which in ("first", "later")))  # type: ignore[arg-type]
+        return (*row, max(stats.tries(subset, which).most for which in ("first", "later")))
 
     columns = (head, "First turns", "Tries", "At once, %", "Later turns", "Tries, later",
                "At once, later, %", "Most")  # fmt: skip

@@ -170,11 +170,11 @@ class CorpusStatistics:
         )
         self.labels: dict[ScaledDimension, Floats] = {}
         for dimension, answers in labels.items():
-            column = np.full(len(self.rows), nan)
-            column[list(answers)] = list(answers.values())
+            means = np.full(len(self.rows), nan)
+            means[list(answers)] = list(answers.values())
             if self.is_share(dimension):
-                column = np.where(np.isnan(column), nan, column >= PRESENT_FROM)
-            self.labels[dimension] = column
+                means = np.where(np.isnan(means), nan, means >= PRESENT_FROM)
+            self.labels[dimension] = means
         self._selected: tuple[Subset, Any] | None = None
         self._figures: dict[tuple[Subset, ScaledDimension], LabelFigure] = {}
 
@@ -238,7 +238,7 @@ class CorpusStatistics:
             for side in ("all", turn.role):
                 values[f"turns_{side}"] += 1
                 values[f"length_{side}"] += length(turn.content, unit)
-                tokens[side] += words  # type: ignore[index]
+                tokens[side] += words
         if split is not None:
             self._together[Subset(lang)].add(tokens["all"])
             self._together[Subset(lang, subset.chatbot)].add(tokens["all"])

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import yaml
 from openpyxl import load_workbook
@@ -51,6 +52,12 @@ READERS = [
 ]
 
 
+def sampled(one_in: int, *case: object) -> bool:
+    """Whether a case is in the suite's sample: one in so many, the same in every run. The others
+    have the mark ``nightly``."""
+    return crc32(repr(case).encode()) % one_in == 0
+
+
 def row(number: int) -> dict[str, Any]:
     turns = [
         {"role": "user", "content": f"{WORDS[number % 12]} and {WORDS[(number + 3) % 12]}?"},
@@ -84,17 +91,8 @@ class Files:
             "TRAIN": folder / "train.yaml",
             "BENCHMARK": folder / "benchmark.yaml",
         }
-        medal(
-            "annotate",
-            "export",
-            self.chats,
-            "--annotator",
-            "a",
-            "--annotator",
-            "b",
-            "--out",
-            folder / "project",
-        )
+        people = ("--annotator", "a", "--annotator", "b")
+        medal("annotate", "export", self.chats, *people, "--out", folder / "project")
         book = load_workbook(folder / "project" / "package" / "sheets" / "a.xlsx")
         sheet = book["answers"]
         for rule in sheet.data_validations.dataValidation:

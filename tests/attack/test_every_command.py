@@ -1,24 +1,25 @@
-"""Commands that write: on files in order they work (so that no attack on them is an attack on
-nothing); on a full disk, and where they may not write, they say so, keep what was there, and the
-same command then works."""
+"""Every command that writes, ended, on a full disk, or where something is in the way: a message, no
+traceback, what was there stays, and the same command then works."""
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from medal_judges.cli import app
+from .every_command import COMMANDS, Files, sampled
+from .forked import Done, medal
 
-from .every_command import COMMANDS, Files
-from .forked import medal
-
-# Kilobytes of a disk: none, so that nothing can be begun; enough for a beginning.
-SIZES = (0, 12, 60)
+FEW = 32  # file handles
+Run = Callable[..., Done]  # the command with ``out`` at a path
+CODES = {signal.SIGINT: 130, signal.SIGTERM: -signal.SIGTERM}
 
 
 @contextmanager
@@ -29,82 +30,134 @@ def disk(place: Path, kilobytes: int) -> Iterator[Path]:
     if subprocess.run(made, capture_output=True).returncode:
         pytest.skip("a small disk can be mounted by root alone")
     try:
-        if not kilobytes:
-            (place / "full").write_bytes(b"x" * 4096)
         yield place
     finally:
         subprocess.run(["umount", str(place)], check=True)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-def test_on_files_in_order_it_works(command: str, files: Files, tmp_path: Path) -> None:
-    words = files.arguments(command, files.chats, tmp_path / "out")
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, (done.output, done.exception)
-    assert list(tmp_path.glob("out*"))
+def in_order(run: Run, folder: Path) -> None:
+    assert run(folder / "out").returncode == 0
+    assert list(folder.glob("out*"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("size", SIZES)
-def test_a_full_disk_is_told_and_the_command_works_when_there_is_room(
-    command: str, size: int, files: Files, tmp_path: Path
-) -> None:
-    with disk(tmp_path / "disk", size) as place:
-        words = files.arguments(command, files.chats, place / "out")
-        done = medal(words, tmp_path / "said")
-        if not size or done.returncode:
-            assert done.returncode == 2, (done.returncode, done.stderr[-1500:])
-            assert "Traceback" not in done.stderr, done.stderr[-3000:]
+def full_disk(run: Run, folder: Path, kilobytes: int) -> None:
+    with disk(folder / "disk", kilobytes) as place:
+        if not kilobytes:
+            (place / "full").write_bytes(b"x" * 4096)
+        done = run(place / "out")
+        if not kilobytes or done.returncode:
+            assert done.returncode == 2, done
             assert "no space left to write" in done.stderr, done.stderr
             assert not list(place.rglob(".partial*"))
             (place / "full").unlink(missing_ok=True)
             subprocess.run(["mount", "-o", "remount,size=64m", str(place)], check=True)
-            done = medal(words, tmp_path / "said")
-            assert done.returncode == 0, done.stderr[-3000:]
+            assert run(place / "out").returncode == 0
             assert not list(place.rglob(".partial*"))
 
 
-@contextmanager
-def read_only(place: Path) -> Iterator[Path]:
-    """A folder on a disk that takes no writing."""
-    with disk(place, 64) as made:
-        (made / "there.txt").write_text("x")
-        subprocess.run(["mount", "-o", "remount,ro", str(made)], check=True)
-        yield made
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_disk_that_takes_no_writing_is_told(command: str, files: Files, tmp_path: Path) -> None:
-    with read_only(tmp_path / "disk") as place:
-        done = medal(files.arguments(command, files.chats, place / "out"), tmp_path / "said")
-        assert done.returncode == 2, (done.returncode, done.stderr[-1500:])
-        assert "Traceback" not in done.stderr, done.stderr[-3000:]
-        assert "Read-only file system" in done.stderr, done.stderr
+def read_only(run: Run, folder: Path) -> None:
+    with disk(folder / "disk", 64) as place:
+        (place / "there.txt").write_text("x")
+        subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+        done = run(place / "out")
+        assert done.returncode == 2 and "Read-only file system" in done.stderr, done
         assert [each.name for each in place.iterdir()] == ["there.txt"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("there", ["a folder", "a file", "a link to nothing", "a link to a file"])
-def test_another_thing_of_that_name_is_no_traceback(
-    command: str, there: str, files: Files, tmp_path: Path
-) -> None:
-    words = files.arguments(command, files.chats, tmp_path / "out")
-    out = Path(next(w for w in words if w.startswith(str(tmp_path / "out"))))
-    other = tmp_path / "other.txt"
-    other.write_text("kept")
+def in_the_way(run: Run, folder: Path, there: str) -> None:
+    out = folder / "out"
+    other = folder / "other.txt"
+    other.write_text("mine")
+    for path in (out, *(out.with_name(f"out{e}") for e in (".jsonl", ".csv", ".yaml"))):
+        if there == "a folder":
+            path.mkdir()
+            (path / "mine.txt").write_text("mine")
+        elif there == "a file":
+            path.write_text("mine")
+        else:
+            path.symlink_to(folder / "nowhere" if there == "a link to nothing" else other)
+    assert run(out).returncode in (0, 2)
     if there == "a folder":
-        out.mkdir()
-        (out / "mine.txt").write_text("kept")
-    elif there == "a file":
-        out.write_text("mine")
-    else:
-        out.symlink_to(tmp_path / "nowhere" if there == "a link to nothing" else other)
-    done = medal(words, tmp_path / "said")
+        assert (out / "mine.txt").read_text() == "mine"
+
+
+def ended(run: Run, folder: Path, kind: signal.Signals) -> None:
+    for after in (0.02, 0.1, 0.3, 1.0):
+        done = run(folder / "out", end=(kind, after))
+        assert done.returncode in (CODES[kind], 0), (after, done)
+        if done.returncode == 0:  # it was faster
+            break
+    assert run(folder / "out").returncode == 0 or not done.returncode
+    left = [p.name for p in folder.rglob("*") if p.name.startswith((".partial", ".again"))]
+    assert kind is signal.SIGTERM or not left, left  # nobody cleans up after a SIGTERM
+
+
+def few_handles(run: Run, folder: Path) -> None:
+    opened = max(map(int, os.listdir("/proc/self/fd"))) + 1  # pytest's own, which a fork inherits
+    limits = (opened + FEW, opened + FEW)
+    done = run(folder / "out", first=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limits))
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def little_memory(run: Run, folder: Path, megabytes: int) -> None:
+    def little() -> None:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + (megabytes << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    done = run(folder / "out", first=little, may_crash=True)
+    if "SystemError: error return without exception set" in done.stderr:
+        return  # CPython's own: an allocation failed in the interpreter, which did not say so
     assert "Traceback" not in done.stderr, done.stderr[-3000:]
-    assert done.returncode in (0, 2), done.stderr[-1500:]
-    if there == "a folder":
-        assert (out / "mine.txt").read_text() == "kept"
+    if done.returncode:
+        assert done.returncode == 2 and "no more memory" in done.stderr, done
+        assert run(folder / "out").returncode == 0
+
+
+def reader_leaves(run: Run, folder: Path) -> None:
+    def left() -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        os.dup2(writer, 1)
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+    done = run(folder / "out", first=left)
+    assert done.returncode in (0, 1, -signal.SIGPIPE), done
+    assert "Exception ignored" not in done.stderr, done.stderr
+
+
+ATTACKS: dict[str, Callable[[Run, Path], None]] = {
+    "in order": in_order,
+    "no room": lambda run, folder: full_disk(run, folder, 0),
+    "12 kB of room": lambda run, folder: full_disk(run, folder, 12),
+    "60 kB of room": lambda run, folder: full_disk(run, folder, 60),
+    "a read-only disk": read_only,
+    "a folder": lambda run, folder: in_the_way(run, folder, "a folder"),
+    "a file": lambda run, folder: in_the_way(run, folder, "a file"),
+    "a link to nothing": lambda run, folder: in_the_way(run, folder, "a link to nothing"),
+    "a link to a file": lambda run, folder: in_the_way(run, folder, "a link to a file"),
+    "SIGINT": lambda run, folder: ended(run, folder, signal.SIGINT),
+    "SIGTERM": lambda run, folder: ended(run, folder, signal.SIGTERM),
+    "few handles": few_handles,
+    "1 MB of memory": lambda run, folder: little_memory(run, folder, 1),
+    "16 MB of memory": lambda run, folder: little_memory(run, folder, 16),
+    "64 MB of memory": lambda run, folder: little_memory(run, folder, 64),
+    "a reader that leaves": reader_leaves,
+}
+CASES = [
+    pytest.param(command, attack, marks=() if sampled(24, command, attack) else pytest.mark.nightly)
+    for command in COMMANDS
+    for attack in ATTACKS
+]
+
+
+@pytest.mark.parametrize(("command", "attack"), CASES)
+def test_every_command_under_every_attack(
+    command: str, attack: str, files: Files, tmp_path: Path
+) -> None:
+    def run(out: Path, *, may_crash: bool = False, **how: object) -> Done:
+        done = medal(files.arguments(command, files.chats, out), tmp_path / "said", **how)  # type: ignore[arg-type]
+        assert may_crash or "Traceback" not in done.stderr, done.stderr[-3000:]
+        return done
+
+    ATTACKS[attack](run, tmp_path)

@@ -4,7 +4,6 @@ loses no row."""
 from __future__ import annotations
 
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -13,9 +12,6 @@ import time
 from pathlib import Path
 
 import pytest
-
-from .every_command import COMMANDS, Files
-from .forked import medal
 
 ROWS = 12_000  # about a second of scoring
 FEW = 32  # file handles
@@ -72,84 +68,6 @@ def test_a_reader_that_leaves_is_no_error(chats: Path) -> None:
     assert process.wait(timeout=60) in (1, -signal.SIGPIPE)
     assert "Traceback" not in said
     assert "Exception ignored" not in said
-
-
-def ended(files: Files, command: str, tmp_path: Path, kind: signal.Signals) -> None:
-    """End ``command`` at several moments, then let it run: it works, and leaves nothing beside."""
-    words = files.arguments(command, files.chats, tmp_path / "out")
-    codes = {signal.SIGINT: 130, signal.SIGTERM: -signal.SIGTERM}
-    for after in (0.02, 0.1, 0.3, 1.0):
-        done = medal(words, tmp_path / "said", end=(kind, after))
-        assert done.returncode in (codes[kind], 0), (after, done)
-        assert "Traceback" not in done.stderr, done.stderr[-3000:]
-        if done.returncode == 0:  # it was faster
-            break
-    if done.returncode:
-        done = medal(words, tmp_path / "said")
-        assert done.returncode == 0, done.stderr[-3000:]
-    left = [p.name for p in tmp_path.rglob("*") if p.name.startswith((".partial", ".again"))]
-    assert kind is signal.SIGTERM or not left, left  # nobody cleans up after a SIGTERM
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_every_command_is_ended_and_run_again(
-    command: str, kind: signal.Signals, files: Files, tmp_path: Path
-) -> None:
-    ended(files, command, tmp_path, kind)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_few_handles(command: str, files: Files, tmp_path: Path) -> None:
-    words = files.arguments(command, files.chats, tmp_path / "out")
-    opened = max(map(int, os.listdir("/proc/self/fd"))) + 1  # pytest's own, which a fork inherits
-
-    def few() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (opened + FEW, opened + FEW))
-
-    done = medal(words, tmp_path / "said", first=few)
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("more", [1, 16, 64])
-def test_every_command_is_told_that_memory_is_at_its_end(
-    command: str, more: int, files: Files, tmp_path: Path
-) -> None:
-    words = files.arguments(command, files.chats, tmp_path / "out")
-
-    def little() -> None:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limit = pages * resource.getpagesize() + (more << 20)
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-
-    done = medal(words, tmp_path / "said", first=little)
-    if "SystemError: error return without exception set" in done.stderr:
-        return  # CPython's own: an allocation failed in the interpreter, which did not say so
-    assert "Traceback" not in done.stderr, done.stderr[-3000:]
-    if done.returncode:
-        assert done.returncode == 2 and "no more memory" in done.stderr, done
-        done = medal(words, tmp_path / "said")
-        assert done.returncode == 0, done.stderr[-3000:]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_whose_reader_leaves(command: str, files: Files, tmp_path: Path) -> None:
-    words = files.arguments(command, files.chats, tmp_path / "out")
-
-    def left() -> None:
-        reader, writer = os.pipe()
-        os.close(reader)
-        os.dup2(writer, 1)
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-
-    done = medal(words, tmp_path / "said", first=left)
-    assert done.returncode in (0, 1, -signal.SIGPIPE), done
-    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr, done.stderr
 
 
 @pytest.mark.slow

@@ -63,7 +63,9 @@ class Handler(socketserver.StreamRequestHandler):
 def raw_server(answer: Answer) -> Iterator[Raw]:
     server = Raw(("127.0.0.1", 0), Handler)
     server.answer, server.seen = answer, []
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     thread.start()
     try:
         yield server

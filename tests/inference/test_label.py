@@ -304,7 +304,7 @@ def test_what_cannot_be_labelled_is_refused_before_anything_is_asked(tmp_path: P
     length = ("--judge", "configs/judges/length.yaml", "--no-user-check")
     with pytest.raises(MedalError, match="--repeats goes with prompted judges"):
         medal(file, "--out", out, *length, "--repeats", "2")
-    with pytest.raises(MedalError, match="asks no language model"):
+    with pytest.raises(MedalError, match="uses no language model"):
         medal(file, "--out", out, *length, "--max-cost", "1")
 
 

@@ -65,7 +65,7 @@ def test_levels_folders_objects_and_nothing(
     assert empty["coverage"] is None and empty["mean"]["overall"] is None
     with pytest.raises(Exception, match=r"predictions\[1\]: field 'messages\[0\].role'"):
         found.compute(predictions=[two, [{"content": "Hi"}]])
-    with pytest.raises(Exception, match="asks no language model"):
+    with pytest.raises(Exception, match="uses no language model"):
         load("medal_judge", "length").compute(predictions=[two], max_cost=0.1)
     assert sorted(os.listdir(folder)) == there
 

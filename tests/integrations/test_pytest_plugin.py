@@ -67,7 +67,7 @@ def test_no_chats(assert_quality):
     lines = done.stdout
     lines.fnmatch_lines(
         [
-            "*AssertionError: overall * [[]*, *[]]: failed; the whole interval lies under 4.50",
+            "*AssertionError: overall * [[]*, *[]]: failed; the whole interval is under 4.50",
             "*20 judgements, coverage 100.0%: judge:length*",
             "*look first at these, the worst by overall:",
             "*chats[[]0[]] (id *): overall 2.09",
@@ -77,7 +77,7 @@ def test_no_chats(assert_quality):
     )
     lines.fnmatch_lines_random(
         [
-            "*lies inside the interval: these chats show neither",
+            "*is inside the interval, so more chats are needed",
             "*assert_quality(overall=1.5) cannot be decided: no interval: 3 rows, fewer than 5",
             "*coverage 50.0% is under the floor of 98%*: 20 x no assistant turn to judge",
             "*there are no chats, so nothing was shown",
@@ -97,7 +97,7 @@ def test_the_option_comes_before_the_setting(
     done.assert_outcomes(errors=1)
     done.stdout.fnmatch_lines(["*no judge 'lenght'*", "*did you mean 'length'?*"])
     done = pytester.runpytest_subprocess(*run, "--medal-judge", "length", "--medal-max-cost", "0.5")
-    done.stdout.fnmatch_lines(["*asks no language model"])
+    done.stdout.fnmatch_lines(["*uses no language model"])
 
 
 def test_a_turn_is_named_and_an_issue_has_a_most() -> None:
@@ -107,11 +107,11 @@ def test_a_turn_is_named_and_an_issue_has_a_most() -> None:
     said = {"role": "assistant", "content": "I like trains."}
     again = [[{"role": "user", "content": f"Hi {n}"}, *([said, chat(n)[0]] * 4), said]
              for n in range(12)]  # fmt: skip
-    with pytest.raises(AssertionError, match=r"repetitive .*the whole interval lies over 10.00%"):
+    with pytest.raises(AssertionError, match=r"repetitive .*the whole interval is over 10.00%"):
         assert_quality(again, judge="repetition", repetitive=0.1)
     mean = score_chats(chats, "length", level="turn").figures()["overall"].value
     assert mean is not None
-    with pytest.warns(QualityUndecidedWarning, match="these chats show neither"):
+    with pytest.warns(QualityUndecidedWarning, match="more chats are needed"):
         assert_quality(chats, judge="length", level="turn", overall=mean)
 
 
@@ -142,4 +142,4 @@ def test_a_judge_is_a_name_a_folder_or_an_object(tmp_path: Path) -> None:
         for one in ("length", folder, str(folder), judge)
     ]
     assert all(each == scores[0] for each in scores) and len(scores[0]) == 3
-    assert score_chats(rows, judge).traffic().dialogues == 1  # one chat, three times
+    assert score_chats(rows, judge).scores().frame["id"].nunique() == 1  # one chat, three times

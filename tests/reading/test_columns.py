@@ -11,9 +11,13 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, DataError, RecordError
+from medal_judges.eval.benchmark.config import SetConfig
+from medal_judges.eval.benchmark.sets import BenchmarkSet, load_set
 from medal_judges.reading.columns import LabelColumn, label_values, parse_columns
 from medal_judges.reading.dialogues import read_dialogues, read_labelled
 from medal_judges.reading.report import ReadingReport
+from medal_judges.training.config import DataEntry
+from medal_judges.training.rows.rows import load_entry
 
 from .written import CONTAINERS, save
 
@@ -161,3 +165,31 @@ def test_names_inside_of_messages(container: str, tmp_path: Path) -> None:
     assert [turn.content for turn in dialogue.turns] == ["hi", "hello"] and reading.count == 1
     with pytest.raises(ConfigError, match=r"no column 'whom'(.|\n)*did you mean 'who'"):
         list(read_dialogues(path, columns=columns | {"role": "whom"}, reading=ReadingReport()))
+
+
+RATED = [
+    {"Frage": "Hi", "Antwort": f"Hello {n}", "Note": 1 + n % 5, "Split": "test" if n % 2 else None}
+    for n in range(8)
+]
+PAIRS = {"prompt": "Frage", "response": "Antwort", "labels": {"Note": "overall:1..5"}}
+
+
+@pytest.mark.parametrize("container", ["csv", "xlsx", "parquet"])
+def test_training_and_benchmarks_read_tables(container: str, tmp_path: Path) -> None:
+    path = save(tmp_path, f"rated.{container}", CONTAINERS[container](RATED))
+    rows = load_entry(DataEntry(source=str(path), columns=PAIRS), seed=0)
+    assert [row.labels["overall"][0] for row in rows] == [1 + n % 5 for n in range(8)]
+    config = SetConfig(name="x", source=str(path), columns=PAIRS, dimensions={"overall": "o"})
+    loaded = load_set(config)
+    assert isinstance(loaded, BenchmarkSet) and len(loaded.rows) == 8
+    split = PAIRS | {"split": "Split"}
+    half = load_entry(DataEntry(source=f"{path}:test", columns=split), seed=0)
+    assert len(half) == (4 if path.suffix else 8)
+
+
+def test_a_bad_row_stops_a_training_and_a_wrong_map_its_config(tmp_path: Path) -> None:
+    path = save(tmp_path, "rated.csv", CONTAINERS["csv"](RATED) + b"one cell\n")
+    with pytest.raises(DataError, match="4 cells"):
+        load_entry(DataEntry(source=str(path), columns=PAIRS), seed=0)
+    with pytest.raises(ConfigError, match="did you mean 'prompt'"):
+        DataEntry(source=str(path), columns={"promt": "Frage"})

@@ -59,31 +59,18 @@ def test_a_container(container: str, wanted: list[Dialogue], tmp_path: Path) -> 
     check(list(read_dialogues(save(tmp_path, f"chats.{container}", data))), wanted)
 
 
-@pytest.mark.parametrize("packed", PACKED)
+@pytest.mark.parametrize("packed", [*PACKED, ""])
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("name", ["chats", "-"])
 def test_a_packed_container_and_standard_input(
     container: str, packed: str, name: str, wanted: list[Dialogue], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    data = PACKED[packed](CONTAINERS[container]([ROWS["openai"](chat) for chat in CHATS]))
-    source = given(data, name, tmp_path, monkeypatch)
-    assert list(read_dialogues(source)) == wanted
-
-
-@pytest.mark.parametrize("container", CONTAINERS)
-def test_standard_input(
-    container: str, wanted: list[Dialogue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     data = CONTAINERS[container]([ROWS["openai"](chat) for chat in CHATS])
-    assert list(read_dialogues(given(data, "-", tmp_path, monkeypatch))) == wanted
-
-
-def given(data: bytes, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    if name != "-":
-        return str(save(folder, name, data))
+    data = PACKED[packed](data) if packed else data
+    source = str(save(tmp_path, name, data)) if name != "-" else name
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    return name
+    assert list(read_dialogues(source)) == wanted
 
 
 def interleaved(rows: list[list[Row]]) -> list[Row]:

@@ -14,7 +14,10 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.support_log import write_support_log
+from typer.testing import CliRunner
 
+from medal_judges.cli import app
 from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.reading.options import ReadOptions
@@ -107,6 +110,22 @@ def test_what_cannot_be_read_is_a_message(content: bytes, problem: str, tmp_path
     for reading in (None, ReadingReport()):
         with pytest.raises(DataError, match=problem):
             list(read_dialogues(save(tmp_path, "x", content), reading=reading))
+
+
+def test_a_hostile_support_log_is_read_alike_twice_and_strict_stops_at_its_first_bad_row(
+    tmp_path: Path,
+) -> None:
+    plain, packed = tmp_path / "support.jsonl", tmp_path / "support"
+    log = write_support_log(plain, 2000, long=1)
+    packed.write_bytes(gzip.compress(plain.read_bytes(), 1))
+    ids, first = read(packed)
+    assert (ids, first) == read(packed)
+    assert (first.read, first.count, len(set(ids))) == (log.readable, log.broken.total(), len(ids))
+    words = ["score", str(packed), "--judge", "length", "--out", str(tmp_path / "o"), "--strict"]
+    done = CliRunner().invoke(app, words)
+    # Row 16 is the first broken one; a blank line stands behind row 0.
+    assert isinstance(done.exception, DataError) and ":18: " in str(done.exception)
+    assert "read as JSON lines, OpenAI messages" in str(done.exception)
 
 
 def test_a_zip_file_is_no_workbook(tmp_path: Path) -> None:
@@ -212,7 +231,7 @@ VALUES = st.recursive(
     max_leaves=12,
 )
 ANY = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

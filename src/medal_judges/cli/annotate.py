@@ -79,6 +79,7 @@ def import_answers(options: ImportOptions) -> None:
     from medal_judges.data_prep.annotation.answers import AnnotationError, check, merge
     from medal_judges.data_prep.annotation.label_studio import ACCOUNT, read_label_studio
     from medal_judges.data_prep.annotation.project import PROJECT_FILE, ROWS_FILE, load_project
+    from medal_judges.data_prep.annotation.questions import RawAnswer
     from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
     from medal_judges.errors import ConfigError, DataError, MedalError
     from medal_judges.storage.files import require_other_file
@@ -93,7 +94,7 @@ def import_answers(options: ImportOptions) -> None:
         if not (theirs and name):
             raise ConfigError(f"--name {text!r} is not of the form THEIRS=NAME")
         names[theirs.removeprefix(ACCOUNT)] = name
-    answers = []
+    answers: list[RawAnswer] = []
     for path in options.answers:
         ending = path.suffix.lower()
         if not path.is_file():

@@ -127,15 +127,20 @@ def from_options(command: Callable[[Any], None]) -> Callable[..., None]:
     return run
 
 
+# By another name, because mypy reads a call of Enum as the definition of a class.
+make_enum: Any = Enum
+
+
 def _is_options(annotation: object) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, Config)
 
 
 def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
     for name, field in kind.model_fields.items():
-        annotation, extra = field.annotation, field.json_schema_extra
+        annotation: Any = field.annotation
+        extra: Any = field.json_schema_extra
         if _is_options(annotation):
-            yield from _parameters(annotation)  # type: ignore[arg-type]
+            yield from _parameters(annotation)
         if not isinstance(extra, dict) or "flag" not in extra:
             continue  # set in Python only
         default = ... if field.is_required() else field.get_default(call_default_factory=True)
@@ -151,7 +156,7 @@ def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
         if get_origin(annotation) is tuple:  # repeated on the command line
             each = get_args(annotation)[0]
             if get_origin(each) is Literal:  # typer accepts no list of literals
-                each = Enum(name, {str(value): value for value in get_args(each)}, type=str)  # type: ignore[misc]
+                each = make_enum(name, {value: value for value in get_args(each)}, type=str)
             annotation = list[each]  # type: ignore[valid-type]
             default = default if default is ... else list(default)
         flag = extra["flag"] or "--" + name.replace("_", "-")

@@ -20,8 +20,8 @@ _EXAMPLE = "User: Hi! Any plans for the weekend?\nAssistant: Yes, I will plant t
 
 
 def make_app(judge: JudgeSource = BOXED) -> Any:
-    """A gradio.Blocks that scores what is pasted into it: messages as JSON, or lines that begin
-    with ``User:`` and ``Assistant:``. Raises JudgeLoadError, MissingExtraError without gradio."""
+    """Returns a gradio.Blocks that scores a pasted chat: messages as JSON, or lines that begin with
+    ``User:`` and ``Assistant:``. Raises JudgeLoadError, MissingExtraError without gradio."""
     try:
         import gradio
     except ImportError as error:
@@ -38,15 +38,15 @@ def make_app(judge: JudgeSource = BOXED) -> Any:
         chat = gradio.Textbox(_EXAMPLE, label="Chat", lines=10, max_lines=30)
         button = gradio.Button("Score", variant="primary")
         table = gradio.Dataframe(headers=list(COLUMNS), label="Scores", interactive=False)
-        # A text box and not Markdown: what a chat or an error says is shown, never rendered.
+        # A text box and not Markdown: text of a chat or an error is never rendered.
         note = gradio.Textbox(label="Judge", lines=2, interactive=False)
         button.click(shown, chat, [table, note], concurrency_limit=1)
     return app
 
 
 def scored_rows(judge: Judge, pasted: str) -> tuple[list[list[object]], str]:
-    """Rows of COLUMNS, and the judge's signature, or why there is no score. Raises MedalError for
-    what is no chat."""
+    """Returns rows of COLUMNS, and the signature or why there is no score. Raises MedalError
+    for text that is no chat."""
     scored = score_chats([_chat(pasted)], judge, place="chat")
     (judgement,) = scored.judgements
     rows: list[list[object]] = []
@@ -67,7 +67,7 @@ def _chat(pasted: str) -> Any:
 
 
 def _turns(pasted: str) -> Iterator[dict[str, str]]:
-    """A message for each line with a speaker; lines without one go on with the message before."""
+    """A message for each line with a speaker; other lines belong to the message before."""
     role, lines = "", list[str]()
     for line in pasted.splitlines():
         found = _SPEAKER.match(line)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from inspect_ai.model import ChatMessage
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
-from inspect_ai.tool import ToolCall
 
 from medal_judges.integrations.chats import JudgeSource, ScoredChats, load_judge, score_chats
 from medal_judges.models.base.judge import NO_ASSISTANT_TURN, ScoreLevel
-from medal_judges.records.judgement import Judgement
 from medal_judges.shipped import BOXED
 
 
@@ -25,11 +22,11 @@ def medal_judge(
     level: ScoreLevel = "dialogue",
     max_cost: float | None = None,
 ) -> Scorer:
-    """The judge's score of the conversation in each dimension, on the dimension's own scale.
+    """Scores the conversation in each dimension, on the dimension's own scale.
 
-    At level turn it is the mean over the assistant's turns, and ``metadata`` has each. What has no
-    score is unscored in Inspect's way, with its reason, and no part of the means. ``metadata`` has
-    the judge's signature too.
+    At level turn the score is the mean over the assistant's turns, and ``metadata`` has each turn.
+    A conversation without a score is unscored in Inspect, with its reason, and not in the means.
+    ``metadata`` has the judge's signature too.
     """
     loaded = load_judge(judge, max_cost=max_cost)
 
@@ -38,7 +35,7 @@ def medal_judge(
         lang = (state.metadata or {}).get("lang")
         if isinstance(lang, str):
             chat["lang"] = lang  # type: ignore[assignment]
-        # In a thread: Inspect's other samples go on meanwhile.
+        # In a thread, so that Inspect's other samples continue.
         scored = await asyncio.to_thread(
             score_chats, [chat], loaded, level=level, dimensions=dimensions, place="samples"
         )
@@ -48,7 +45,9 @@ def medal_judge(
 
 
 def _score(scored: ScoredChats) -> Score:
-    told = {"signature": scored.signature, "judgements": [_told(j) for j in scored.judgements]}
+    records: list[dict[str, Any]] = [j.to_record() for j in scored.judgements]
+    shown = [{name: r[name] for name in ("turn", "scores", "failure")} for r in records]
+    metadata = {"signature": scored.signature, "judgements": shown}
     means = {}
     for dimension in scored.dimensions:
         known = [v for j in scored.judgements if (v := j.scores[dimension.name]) is not None]
@@ -58,14 +57,9 @@ def _score(scored: ScoredChats) -> Score:
     if all(value != value for value in means.values()):
         silent = reasons == NO_ASSISTANT_TURN
         reason = "no_response" if silent else "scoring_failed"
-        return Score.unscored(reason=reason, explanation=reasons, metadata=told)
-    said = [j.explanation for j in scored.judgements if j.explanation]
-    return Score(value=means, explanation="\n".join(said) or reasons, metadata=told)
-
-
-def _told(judgement: Judgement) -> dict[str, Any]:
-    record: dict[str, Any] = judgement.to_record()
-    return {name: record[name] for name in ("turn", "scores", "failure")}
+        return Score.unscored(reason=reason, explanation=reasons, metadata=metadata)
+    explanations = [j.explanation for j in scored.judgements if j.explanation]
+    return Score(value=means, explanation="\n".join(explanations) or reasons, metadata=metadata)
 
 
 def _message(message: ChatMessage) -> dict[str, Any]:
@@ -73,15 +67,12 @@ def _message(message: ChatMessage) -> dict[str, Any]:
     content = message.content
     if not isinstance(content, str):
         content = [part.model_dump(exclude_none=True) for part in content]
-    told: dict[str, Any] = {"role": message.role, "content": content}
+    made: dict[str, Any] = {"role": message.role, "content": content}
     if message.role == "assistant" and message.tool_calls:
-        told["tool_calls"] = [
-            {"id": each.id, "function": _function(each)} for each in message.tool_calls
+        made["tool_calls"] = [
+            {"id": call.id, "function": {"name": call.function, "arguments": call.arguments}}
+            for call in message.tool_calls
         ]
     if message.role == "tool":
-        told |= {"tool_call_id": message.tool_call_id, "name": message.function}
-    return told
-
-
-def _function(call: ToolCall) -> dict[str, str]:
-    return {"name": call.function, "arguments": json.dumps(call.arguments, ensure_ascii=False)}
+        made |= {"tool_call_id": message.tool_call_id, "name": message.function}
+    return made

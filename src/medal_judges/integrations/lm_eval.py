@@ -17,9 +17,9 @@ class ChatMetric:
     """Functions for a task's YAML (``!function``), for rows with the chat so far under
     ``messages``.
 
-    ``process_results`` joins the generation to the chat; nothing is judged until all are there.
-    ``mean(DIMENSION)`` judges them in one batch, once for all dimensions, and is the mean of those
-    that have a score, NaN where none has; ``coverage`` is the share of them.
+    ``process_results`` appends the generation to the chat. ``mean(DIMENSION)`` scores all chats in
+    one batch, once for all dimensions, and returns the mean of the scored ones, NaN without any;
+    ``coverage`` returns their share.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ChatMetric:
         self.dimensions, self.messages, self.level = tuple(dimensions), messages, level
 
     def process_results(self, doc: Mapping[str, object], results: Sequence[str]) -> dict[str, str]:
-        """The whole chat, as JSON, for each dimension and for ``coverage``."""
+        """Returns the whole chat as JSON for each dimension and for ``coverage``."""
         known = {name: doc[name] for name in ("id", "lang") if doc.get(name)}
         before: Any = doc[self.messages]
         chat = [*before, {"role": "assistant", "content": results[0]}]
@@ -43,7 +43,7 @@ class ChatMetric:
         return dict.fromkeys((*self.dimensions, "coverage"), text)
 
     def mean(self, dimension: str) -> Callable[[Sequence[str]], float]:
-        """The aggregation of one dimension."""
+        """Returns the aggregation of one dimension."""
 
         def mean_scored(chats: Sequence[str]) -> float:
             column = [each.scores[dimension] for each in self._scored(chats).judgements]
@@ -53,7 +53,7 @@ class ChatMetric:
         return mean_scored
 
     def coverage(self, chats: Sequence[str]) -> float:
-        """Share of the chats with a score in every dimension."""
+        """Returns the share of the chats with a score in every dimension."""
         share = self._scored(chats).coverage
         return math.nan if share is None else share
 
@@ -62,7 +62,7 @@ class ChatMetric:
         return _scored(loaded, self.level, self.dimensions, tuple(chats))
 
 
-# The harness runs the module beside its YAML once for each function in it: what is costly is kept.
+# The harness runs the module beside its YAML once for each function in it.
 @cache
 def _loaded(judge: JudgeSource, max_cost: float | None) -> Judge:
     return load_judge(judge, max_cost=max_cost)

@@ -1,8 +1,8 @@
-"""Plain lists of scores, answers and systems into meta-evaluation, and its figures out of it."""
+"""Meta-evaluation of plain lists of scores, answers and systems."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +12,6 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import parse_values
-from medal_judges.stats.estimate import Estimate
 
 _NAME = "score"
 
@@ -25,12 +24,12 @@ def agreement(
     groups: Sequence[str] | None = None,
     scale: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
-    """Correlations of a judge's ``predictions`` with people's ``references``, by name, each with
-    its 95% interval, and coverage; see eval/metaeval.
+    """Returns the correlations of a judge's ``predictions`` with human ``references``, by name,
+    each with its 95% interval, and coverage; see eval/metaeval.
 
-    ``references``: a number a row, or one an annotator. ``systems``: the chatbot of each row;
-    ``groups``: its conversation, each row its own where None. Raises RecordError for lists of other
-    lengths, and for what is no number.
+    ``references``: a number for each row, or one for each annotator. ``systems``: the chatbot of
+    each row. ``groups``: its conversation; by default each row is one. Raises RecordError for lists
+    of unequal lengths and for a value that is no number.
     """
     total = len(predictions)
     for name, given in (("references", references), ("systems", systems), ("groups", groups)):
@@ -52,8 +51,8 @@ def agreement(
     question = ComparedDimension("", _NAME)
     row = evaluate(rows, judgements, question, judge="", signature="").row
     return {
-        **_told(row.metrics),
-        "ceiling": _told(row.ceiling),
+        **{name: asdict(figure) for name, figure in row.metrics.items()},
+        "ceiling": {name: asdict(figure) for name, figure in row.ceiling.items()},
         "coverage": row.coverage,
         "n": row.n,
         "scored": row.scored,
@@ -64,7 +63,3 @@ def agreement(
 def _values(field: str, answers: object) -> tuple[float | None, ...]:
     listed = isinstance(answers, Sequence) and not isinstance(answers, str)
     return parse_values(field, list(answers) if listed else answers)  # type: ignore[call-overload]
-
-
-def _told(figures: Mapping[str, Estimate]) -> dict[str, dict[str, Any]]:
-    return {name: asdict(estimate) for name, estimate in figures.items()}

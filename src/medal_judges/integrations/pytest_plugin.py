@@ -21,20 +21,20 @@ _JUDGE, _COST = "medal_judge", "medal_max_cost"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--medal-judge`` and ``--medal-max-cost``, and the same names in pytest's settings."""
-    told = "judge of the fixtures judge and assert_quality: a shipped name, folder, YAML or hub id"
+    judge = "judge of the fixtures judge and assert_quality: a shipped name, folder, YAML or hub id"
     cost = "US dollars that a judge behind an API may spend in this run"
     group = parser.getgroup("medal_judges", "judges of dialogue (medal-judges)")
-    group.addoption("--medal-judge", metavar="JUDGE", help=told)
+    group.addoption("--medal-judge", metavar="JUDGE", help=judge)
     group.addoption("--medal-max-cost", metavar="DOLLARS", type=float, help=cost)
-    parser.addini(_JUDGE, told, default="boxed")
+    parser.addini(_JUDGE, judge, default="boxed")
     parser.addini(_COST, cost, default="")
 
 
 @pytest.fixture(scope="session")
 def judge(request: pytest.FixtureRequest) -> Judge:
-    """The judge of ``--medal-judge`` (the one in the package unless told otherwise), loaded once.
+    """The judge of ``--medal-judge`` (by default the one in the package), loaded once.
 
-    A fixture of this name in a conftest.py takes its place.
+    A fixture of this name in a conftest.py replaces it.
     """
     from medal_judges.errors import ConfigError
     from medal_judges.integrations.chats import load_judge

@@ -21,7 +21,7 @@ ARROW_STREAM, FEATHER_V1 = b"\xff\xff\xff\xff", b"FEA1"
 HUB = "hf:"
 _BATCH = 64  # rows; a chat can have megabytes
 # A workbook is XML in a zip. Sheets shrink to a tenth or so; a bomb shrinks to a thousandth.
-_MOST_RATIO, _ALWAYS_READ, _MOST_UNPACKED = 100, 1 << 23, 1 << 31
+_MOST_RATIO, _ALWAYS_READ, _MOST_UNPACKED = 100, 1 << 22, 1 << 31
 _MOST_ROWS, _MOST_COLUMNS = 1 << 20, 1000
 # Errors of openpyxl for a broken part: KeyError of a missing part, SyntaxError of XML, and whatever
 # its descriptors make of an unexpected value.

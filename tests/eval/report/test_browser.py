@@ -1,8 +1,5 @@
-"""The page in Debian's chromium: no sideways scroll, no console message, no request; themes.
-
-Run with ``-m browser``. The browser is spoken to over a pipe in its own DevTools protocol, so no
-driver package is needed. Screenshots stay in pytest's temporary folder (``--basetemp``).
-"""
+"""The page of a traffic report in Debian's chromium: it fits, is silent, asks for nothing; its
+list of conversations searches, filters, sorts and opens. Run with -m browser."""
 
 from __future__ import annotations
 
@@ -11,82 +8,86 @@ from pathlib import Path
 import pytest
 from tests.browser import CHROMIUM, CONTRAST, DESKTOP, PHONE, Browser
 
+from medal_judges.eval.report.report import Report
+
 pytestmark = CHROMIUM
+SHOWN = "[...document.querySelectorAll('.conversation .id')].map(e => e.textContent)"
+MARKS = "[...document.querySelectorAll('.conversation .mark')].map(e => e.textContent)"
+STATUS = "document.querySelector('#conversation-list .count').textContent"
+
+
+@pytest.fixture(scope="module")
+def page(outcome: Report) -> Path:
+    assert outcome.page is not None
+    return outcome.page
+
+
+def _set(browser: Browser, label: str, value: str, event: str = "change") -> None:
+    find = (
+        "[...document.querySelectorAll('.controls label')]"
+        f".find(l => l.firstChild.data.trim() === {label!r}).querySelector('input, select')"
+    )
+    browser.ask(f"(() => {{ const e = {find}; e.value = {value!r};"
+                f" e.dispatchEvent(new Event('{event}')); }})()")  # fmt: skip
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
 def test_fits_is_silent_and_asks_nothing(
-    browser: Browser, report: Path, tmp_path: Path, width: int, scheme: str
+    browser: Browser, page: Path, tmp_path: Path, width: int, scheme: str
 ) -> None:
-    page = report / "report.html"
     browser.open(page, width, scheme)
+    browser.wait_for(f"{STATUS} === '700 of 700 conversations'")
     browser.ask("document.querySelectorAll('details').forEach(d => d.open = true)")
+    browser.wait_for("document.querySelectorAll('.conversation .chat').length === 25")
     assert browser.ask("innerWidth") == width
     assert browser.ask("document.documentElement.scrollWidth") <= width
     assert browser.complaints() == []
-    asked = [url for url in browser.requests() if not url.startswith("data:")]
+    asked = [url for url in browser.requests() if not url.startswith(("data:", "blob:"))]
     assert asked == [page.as_uri()]
-    picture = tmp_path / f"{width}-{scheme}.png"
-    browser.screenshot(picture)
-    assert picture.stat().st_size > 50_000
-
-
-def test_theme_follows_system_address_and_button(browser: Browser, report: Path) -> None:
-    page = report / "report.html"
-    ground = "getComputedStyle(document.body).backgroundColor"
-    browser.open(page, DESKTOP, "light")
-    light = browser.ask(ground)
-    browser.open(page, DESKTOP, "dark")
-    dark = browser.ask(ground)
-    assert light != dark
-    browser.open(page, DESKTOP, "light", "?theme=dark")
-    assert browser.ask(ground) == dark
-    browser.ask("document.getElementById('theme').click()")
-    assert browser.ask(ground) == light
-    browser.ask("localStorage.clear()")
-
-
-def test_sorting_keeps_undefined_and_ceiling_last(browser: Browser, report: Path) -> None:
-    browser.open(report / "report.html", DESKTOP, "light")
-    table = "document.querySelector('table.sortable')"
-    values = f"[...{table}.tBodies[0].rows].map(r => r.cells[2].dataset.sort)"
-    press = f"{table}.tHead.rows[0].cells[2].querySelector('button').click()"
-    for sign in (-1, 1):
-        browser.ask(press)
-        found = browser.ask(values)[:-1]
-        numbers = [float(v) for v in found if v]
-        assert numbers == sorted(numbers, key=lambda v: sign * v)
-        assert all(found[: len(numbers)]) and not any(found[len(numbers) :])
-        assert browser.ask(f"{table}.tBodies[0].rows[{table}.tBodies[0].rows.length-1].className")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_has_contrast(browser: Browser, report: Path, scheme: str) -> None:
-    browser.open(report / "report.html", DESKTOP, scheme)
-    browser.ask("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert browser.ask("document.title") == "Support log"
+    assert browser.ask("document.images.length") == 0
     assert browser.ask(CONTRAST) == []
+    browser.screenshot(tmp_path / f"{width}-{scheme}.png")
 
 
-def test_a_tap_says_why_there_is_a_dash(browser: Browser, report: Path) -> None:
-    browser.open(report / "report.html", PHONE, "light")
-    toast = "document.getElementById('toast')"
-    assert browser.ask(f"{toast}.hidden")
-    browser.ask("document.querySelector('.undef').click()")
-    assert browser.ask(f"{toast}.textContent") == "no number on dialogue_eval"
-    click = "dispatchEvent(new MouseEvent('click', {bubbles: true}))"
-    browser.ask(f"document.querySelector('.pt').{click}")
-    assert browser.ask(f"{toast}.textContent").startswith("fed-0000 · people ")
-    browser.ask("document.body.click()")
-    assert browser.ask(f"{toast}.hidden")
+def test_search_filter_and_sort(browser: Browser, page: Path) -> None:
+    browser.open(page, DESKTOP, "light")
+    browser.wait_for(f"{STATUS} === '700 of 700 conversations'")
+    worst = [float(mark) for mark in browser.ask(MARKS)]
+    assert worst == sorted(worst) and len(worst) == 25
+    _set(browser, "Sort", "best")
+    best = [float(mark) for mark in browser.wait_for(f"{STATUS} && {MARKS}") if mark != "–"]
+    assert not best or best[0] > worst[-1]
+    _set(browser, "Sort", "worst")
+    _set(browser, "lang", "0")
+    arabic = browser.wait_for(f"!{STATUS}.startsWith('700') && {STATUS}")
+    count = int(arabic.split()[0])
+    assert 30 < count < 120  # a tenth or so
+    _set(browser, "to", "3", "input")
+    low = browser.wait_for(f"!{STATUS}.startsWith('{count} ') && {STATUS}")
+    assert int(low.split()[0]) < count
+    assert all(float(mark) <= 3 for mark in browser.ask(MARKS))
+    _set(browser, "to", "", "input")
+    _set(browser, "lang", "")
+    _set(browser, "Search", "onerror=alert", "input")
+    found = browser.wait_for(f"!{STATUS}.startsWith('700') && !{STATUS}.includes('…') && {STATUS}")
+    assert 20 < int(found.split()[0]) < 60
+    assert browser.ask("document.title") == "Support log" and browser.complaints() == []
+    _set(browser, "Search", "nothing has these words", "input")
+    browser.wait_for(f"{STATUS} === '0 of 700 conversations'")
+    assert browser.ask(SHOWN) == []
 
 
-def test_a_legend_entry_keeps_one_chatbot(browser: Browser, report: Path) -> None:
-    browser.open(report / "report.html", DESKTOP, "light")
-    strip = "document.querySelector('#scatter .strip')"
-    lit = f"{strip}.querySelectorAll('.pt:not(.faded)').length"
-    every = browser.ask(lit)
-    browser.ask(f"{strip}.querySelector('.legend button').click()")
-    assert 0 < browser.ask(lit) < every
-    browser.ask(f"{strip}.querySelector('.legend button').click()")
-    assert browser.ask(lit) == every
+def test_an_opened_conversation_is_whole_and_coloured(browser: Browser, page: Path) -> None:
+    browser.open(page, DESKTOP, "light")
+    browser.wait_for(f"{STATUS} === '700 of 700 conversations'")
+    fold = "document.querySelector('.conversation')"
+    browser.ask(f"{fold}.open = true")
+    browser.wait_for(f"{fold}.querySelector('.turn') !== null")
+    turns = browser.ask(f"{fold}.querySelectorAll('.turn').length")
+    assert turns % 2 == 0 and turns >= 2
+    assert browser.ask(f"{fold}.querySelectorAll('.turn.pos, .turn.neg').length") == turns
+    assert "The same advice" in browser.ask(f"{fold}.textContent")
+    browser.ask("document.querySelector('.more').click()")
+    assert len(browser.ask(SHOWN)) == 50

@@ -1,260 +1,225 @@
-"""The page as text: well formed, self-contained, escaped, complete, the same every time."""
+"""The page of a traffic report: well formed, inert, complete, the worst always kept."""
 
 from __future__ import annotations
 
+import base64
+import csv
+import gzip
+import json
 import re
-from collections.abc import Iterator
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from tests.eval.report.support_log import HOSTILE
 from tests.pages import page_text
 
-from medal_judges.errors import MedalError
-from medal_judges.eval.metaeval.results import Disagreement, ResultRow
-from medal_judges.eval.page.arrangement import Arrangement, Benchmark
-from medal_judges.eval.page.page import write_report
-from medal_judges.records.contributions import Contributions
-from medal_judges.stats.estimate import Estimate
+from medal_judges.eval.report.conversations import FIRST, collect, pack, select, shortened
+from medal_judges.eval.report.figures import compute_figures
+from medal_judges.eval.report.options import ReportOptions
+from medal_judges.eval.report.page import write_report
+from medal_judges.eval.report.report import Report
+from medal_judges.eval.report.scores import Scores, load_scores
+from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.records.judgement import Judgement
+from medal_judges.storage.judgements import read_judgements, to_frame
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
-LOADING = {"src", "srcset", "action", "data", "poster", "formaction", "xlink:href", "background"}
 
 
-def render(benchmark: Benchmark) -> str:
-    return page_text(lambda out: write_report(benchmark, out))
-
-
-class Tree(HTMLParser):
-    """Checks that tags nest; collects tags, attributes, ids and the text outside the script."""
+class Elements(HTMLParser):
+    """Checks that tags nest; keeps the tags with their attributes, and text by open element."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str]]] = []
-        self.text: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.data: list[tuple[str, str]] = []
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert len({name for name, _ in attrs}) == len(attrs), f"double attribute on {tag}: {attrs}"
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        self.tags.append((tag, dict(attrs)))
         if tag not in VOID:
             self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
         self.open.pop()
 
     def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] not in ("script", "style"):
-            self.text.append(data)
+        self.data.append((self.open[-1] if self.open else "", data))
 
-    def named(self, tag: str) -> Iterator[dict[str, str]]:
-        return (attributes for name, attributes in self.tags if name == tag)
+
+def blocks(page: str) -> dict[str, Any]:
+    """The data blocks of a page by their id."""
+    found = re.findall(r'<script type="application/json" id="([^"]+)">(.*?)</script>', page)
+    return {name: json.loads(text) for name, text in found}
+
+
+def details(parts: list[str]) -> list[dict[str, Any]]:
+    unpacked = [json.loads(gzip.decompress(base64.b64decode(part))) for part in parts]
+    return [each for part in unpacked for each in part]
 
 
 @pytest.fixture(scope="module")
-def html(report: Path) -> str:
-    return (report / "report.html").read_text(encoding="utf-8")
+def page(outcome: Report) -> str:
+    assert outcome.page is not None
+    return outcome.page.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def tree(html: str) -> Tree:
-    return Tree(html)
+def elements(page: str) -> Elements:
+    return Elements(page)
 
 
-def test_tags_nest_and_ids_are_unique(tree: Tree) -> None:
-    assert tree.open == []
-    ids = [attributes["id"] for _, attributes in tree.tags if "id" in attributes]
+def test_tags_nest_ids_are_unique_and_links_lead_somewhere(elements: Elements) -> None:
+    assert elements.open == []
+    ids = [attrs["id"] for _, attrs in elements.tags if "id" in attrs]
     assert len(ids) == len(set(ids))
-    anchors = {a["href"].lstrip("#") for a in tree.named("a")}
-    assert len(anchors) == 10 and anchors <= set(ids)
-    assert sum(1 for _ in tree.named("h1")) == 1
-    assert next(tree.named("html"))["lang"] == "en"
+    anchors = {(attrs["href"] or "").lstrip("#") for tag, attrs in elements.tags if tag == "a"}
+    assert anchors <= set(ids)
+    assert {"summary", "time", "by-version", "by-lang", "first", "conversations"} <= anchors
 
 
-def test_tables_have_captions_and_scoped_heads(tree: Tree) -> None:
-    tables, captions = list(tree.named("table")), list(tree.named("caption"))
-    assert len(tables) == len(captions) > 20
-    assert all(attributes.get("scope") for attributes in tree.named("th"))
+def test_hostile_text_is_text(page: str, elements: Elements) -> None:
+    scripts = [attrs for tag, attrs in elements.tags if tag == "script"]
+    data = "application/json"
+    assert [attrs.get("type") for attrs in scripts] == [data, data, None]
+    assert not any(tag == "img" for tag, _ in elements.tags)
+    assert not any(name.startswith("on") for _, attrs in elements.tags for name in attrs)
+    assert "default-src 'none'" in page
+    index = blocks(page)["conversation-index"]
+    assert any(id.startswith(HOSTILE) for id in index["id"])
+    assert HOSTILE in index["columns"]["version"]["names"]
+    assert any(HOSTILE in text for tag, text in elements.data if tag not in ("script", "style"))
 
 
-def test_asks_for_nothing_from_outside(html: str, tree: Tree) -> None:
-    for tag, attributes in tree.tags:
-        assert not LOADING & set(attributes), (tag, attributes)
-        assert not any(name.startswith("on") for name in attributes), (tag, attributes)
-        if "href" in attributes:
-            assert attributes["href"].startswith(("#", "data:")), attributes["href"]
-    assert re.findall(r"https?://|//cdn|url\(|@import|@font-face", html) == []
-    policy = next(m for m in tree.named("meta") if m.get("http-equiv"))["content"]
-    assert "default-src 'none'" in policy
-
-
-def test_hostile_text_stays_text(tree: Tree) -> None:
-    assert sum(1 for _ in tree.named("script")) == 1
-    assert sum(1 for _ in tree.named("img")) == 0
-    assert any("<script>document.title" in text for text in tree.text)
-
-
-def test_hostile_names_stay_text() -> None:
-    evil = '"><script>alert(1)</script>'
-    row = ResultRow(evil, evil, evil, evil, evil, "ordinal", 3, 3, {"spearman": Estimate(0.5)})
-    row = replace(row, slices={f"lang:{evil}": {}, "lang:en": {}}, counts={evil: 1})
-    told = Contributions((0.5,), 3.0)
-    chat = Disagreement(evil, evil, evil, evil, 1, 2, 0.1, 0.9, [(evil, evil)], told)
-    benchmark = Benchmark(evil, [row, replace(row, dimension="d", kind="binary")], [chat])
-    found = Tree(render(benchmark))
-    assert found.open == []
-    assert sum(1 for _ in found.named("script")) == 1
-
-
-def test_half_surrogate_pairs_and_nul_are_written(
-    benchmark_record: Benchmark, tmp_path: Path
+def test_the_index_and_the_parts_hold_every_conversation(
+    page: str, outcome: Report, log: tuple[Path, Path]
 ) -> None:
-    chat = replace(benchmark_record.disagreements[0], turns=[("user", "a\ud800b\x00c")])
-    write_report(replace(benchmark_record, rows=(), disagreements=[chat]), tmp_path)
-    assert "a\ufffdb\ufffdc" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    found = blocks(page)
+    index, told = found["conversation-index"], details(found["conversation-parts"])
+    dialogues = {d.id: d for d in read_dialogues(log[1])}
+    judged = {j.id: j for j in read_judgements(log[0])}
+    assert sorted(index["id"]) == sorted(dialogues) and len(told) == len(dialogues)
+    for place, (id, detail) in enumerate(zip(index["id"], told, strict=True)):
+        dialogue, judgement = dialogues[id], judged[id]
+        said = [[turn.role == "assistant", turn.content] for turn in dialogue.turns]
+        assert detail["turns"] == said
+        score = judgement.scores["overall"]
+        assert index["scores"]["overall"][place] == (None if score is None else round(score, 3))
+        assert ["", judgement.explanation] in detail["reasons"]
+        if judgement.contributions:
+            assert len(detail["contributions"]["overall"][2]) == len(said)
+    overall = [score for score in index["scores"]["overall"] if score is not None]
+    assert overall == sorted(overall)  # the worst first
+    assert index["scores"]["overall"][-7:] == [None] * 7
+    assert "user" in index["columns"] and "lang" in index["columns"]
 
 
-def test_every_judge_set_dimension_and_signature_is_there(
-    tree: Tree, benchmark_record: Benchmark
+def test_what_is_read_first(page: str, outcome: Report, log: tuple[Path, Path]) -> None:
+    scores = outcome.scores
+    selection = select(scores, 10_000)
+    by_reason: dict[str, list[int]] = {}
+    for row, reason in selection.first.items():
+        by_reason.setdefault(reason, []).append(row)
+    assert {name: len(rows) for name, rows in by_reason.items()} == dict.fromkeys(
+        ("worst", "least certain", "most unusual"), FIRST
+    )
+    overall = scores.scores["overall"]
+    assert np.nanmax(overall[by_reason["worst"]]) <= np.sort(overall[np.isfinite(overall)])[FIRST]
+    told = [selection.why_unusual(scores, row) for row in by_reason["most unusual"]]
+    assert any(text.startswith("turns 60 (median ") for text in told)
+    for row in by_reason["worst"]:
+        assert f"<bdi>{list(read_judgements(log[0]))[row].id}</bdi>" in page
+
+
+def test_tables_and_pictures_lie_beside_the_page(outcome: Report) -> None:
+    assert outcome.page is not None
+    tables, figures = outcome.page.parent / "tables", outcome.page.parent / "figures"
+    assert {path.stem for path in tables.glob("*.csv")} == {
+        "summary", "groups", "time", "changes", "conversations"
+    }  # fmt: skip
+    assert {path.stem for path in figures.glob("*.png")} == {
+        "distribution", "time", "graded", "issues", "by-version", "by-lang"
+    }  # fmt: skip
+    with (tables / "summary.csv").open(newline="") as stream:
+        lines = {line["dimension"]: line for line in csv.DictReader(stream)}
+    estimate = outcome.figures.overall["overall"]
+    assert float(lines["overall"]["value"]) == estimate.value
+    assert float(lines["overall"]["low"]) == estimate.low
+    with (tables / "conversations.csv").open(newline="") as stream:
+        assert len(list(csv.DictReader(stream))) == outcome.scores.rows
+
+
+def test_more_than_fit_are_sampled_and_the_worst_kept(
+    outcome: Report, log: tuple[Path, Path]
 ) -> None:
-    text = "\n".join(tree.text)
-    for row in benchmark_record.rows:
-        for expected in (row.judge, row.set_name, row.dimension, row.signature):
-            assert expected in text
+    scores = outcome.scores
+    selection = select(scores, 100)
+    assert len(selection.rows) == len(set(selection.rows.tolist())) == 100
+    assert selection.worst_kept == 50
+    worst = np.argsort(np.where(np.isnan(selection.badness), -1, selection.badness))[::-1][:50]
+    assert set(worst.tolist()) <= set(selection.rows.tolist())
+    assert set(selection.first) <= set(selection.rows.tolist())
+    again = select(scores, 100)
+    assert again.rows.tolist() == selection.rows.tolist()
+    rows = set(selection.rows.tolist())
+    found = collect(rows, read_judgements(log[0]), read_dialogues(log[1]))
+    text = page_text(lambda out: write_report(out, "t", scores, outcome.figures, selection, found))
+    assert "100 of 700 conversations are on this page: the 50 worst of all" in text
+    assert len(blocks(text)["conversation-index"]["id"]) == 100
 
 
-def test_numbers_have_two_decimals_and_undefined_its_reason(html: str) -> None:
-    row = ResultRow("j", "s", "s1", "dialogue", "overall", "ordinal", 50, 50, {})
-    some = {
-        "spearman": Estimate(-0.004, -0.126, 0.118),
-        "within_system": Estimate(None, reason="1 bot"),
-    }
-    page = render(Benchmark("t", [replace(row, metrics=some)]))
-    assert '0.00</span> <span class="ci">[−0.13, 0.12]' in page
-    assert 'title="1 bot">–' in page
-    assert 'title="not computed">–' in page  # pearson and kendall were never given
-    assert "all human answers are equal" in html
+def test_long_texts_are_cut_and_counted() -> None:
+    turns = [("user", "a" * 10), ("assistant", "b" * 1_000_000), ("user", "c" * 30)]
+    short, cut = shortened(turns, 1000)
+    assert short[0] == turns[0] and short[2] == turns[2]
+    assert short[1][1].startswith("b" * 960 + " … (999,040 more)") and cut == 999_040
+    assert shortened(turns[:1], 1000) == (turns[:1], 0)
+    many = [("user", "x" * 10)] * 500
+    assert shortened(many, 1000)[1] == 4000
 
 
-def test_under_the_floor_is_marked_and_has_no_number(html: str) -> None:
-    row = ResultRow("j", "s", "s1", "dialogue", "overall", "ordinal", 1000, 979, {})
-    row = replace(row, metrics={"spearman": Estimate(0.7777)})
-    page = render(Benchmark("t", [row]))
-    assert "0.78" not in page and "under floor" in page
-    assert "coverage 97.9% is under the floor of 98%" in page
-    assert "0.78" in render(Benchmark("t", [replace(row, scored=980)]))
-    assert "under floor" in html
-
-
-def test_right_to_left_and_long_dialogues(html: str) -> None:
-    assert html.count('class="said" dir="auto"') == 3 * (12 + 3 * 4)
-    assert "مرحبا" in html and "我喜欢看科幻电影" in html
-    assert "<summary>6 more turns</summary>" in html
-    assert "(empty turn)" in html
-
-
-def test_a_card_says_what_contributions_add_up_to_and_in_which_unit(
-    benchmark_record: Benchmark,
+def test_a_page_that_would_be_too_heavy_cuts_texts_shorter(
+    monkeypatch: pytest.MonkeyPatch, outcome: Report, log: tuple[Path, Path]
 ) -> None:
-    first = benchmark_record.disagreements[0]
-    moves = (0.5, -1.25) + (0.0,) * (len(first.turns) - 2)
-    for unit, named in [("score", "units of the score"), ("logit", "logits of the score")]:
-        chat = replace(first, contributions=Contributions(moves, 3.2, unit))  # type: ignore[arg-type]
-        page = render(Benchmark("t", (), [chat]))
-        assert f"Baseline 3.20 − 0.75 by its turns = 2.45, in {named}" in page
-        assert "raised the score above the baseline" in page
-        assert 'class="turn user pos" style="--s:40%"' in page
-        assert 'class="turn assistant neg" style="--s:100%"' in page
+    selection = select(outcome.scores, 50)
+    rows = set(selection.rows.tolist())
+    found = collect(rows, read_judgements(log[0]), read_dialogues(log[1]))
+    _, whole = pack(outcome.scores, selection, found)
+    monkeypatch.setattr("medal_judges.eval.report.conversations.MOST_BYTES", 1000)
+    data, longest = pack(outcome.scores, selection, found)
+    assert longest < whole == 20_000
+    assert any("cut" in each for each in details(blocks(data)["conversation-parts"]))
 
 
-def test_contributions_that_do_not_fit_the_turns_are_said_not_shown(
-    benchmark_record: Benchmark,
-) -> None:
-    chat = replace(benchmark_record.disagreements[0], contributions=Contributions((0.123,), 3.2))
-    page = render(Benchmark("t", (), [chat]))
-    assert "1 contributions for 12 turns: not shown" in page
-    assert "0.12" not in page
+def _page(given: list[Judgement]) -> tuple[Scores, str]:
+    options = ReportOptions(scores="scores.jsonl")
+    scores = load_scores(to_frame(given), options)
+    selection = select(scores, 100)
+    found = collect(set(selection.rows.tolist()), given, None)
+    figures = compute_figures(scores, options)
+    return scores, page_text(lambda out: write_report(out, "t", scores, figures, selection, found))
 
 
-def test_an_empty_benchmark_is_a_page(tmp_path: Path) -> None:
-    page = write_report(Benchmark("nothing yet", ()), tmp_path).read_text(encoding="utf-8")
-    assert Tree(page).open == [] and "<section" not in page
+def test_an_empty_file_one_chat_and_nothing_scored_are_pages() -> None:
+    _, text = _page([])
+    assert Elements(text).open == [] and "no judgements: nothing to report on" in text
+    _, text = _page([Judgement("d", "judge:x", {"overall": 4.0})])
+    assert Elements(text).open == [] and "no interval: 1 rows, fewer than 5" in text
+    assert "give the chats that were scored with --chats" in text
+    scores, text = _page([Judgement("d", "judge:x", {"overall": None}, failure="server down")])
+    assert Elements(text).open == [] and "Nothing is scored, so no conversation" in text
+    assert "1 of 1 are not scored in full: 1 × server down." in text
+    assert scores.dimensions == {}
 
 
-def test_same_benchmark_same_bytes(
-    benchmark_record: Benchmark, report: Path, tmp_path: Path
-) -> None:
-    few = replace(benchmark_record, rows=benchmark_record.rows[:8])
-    for folder in ("a", "b"):
-        write_report(few, tmp_path / folder)
-    made = sorted(p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*.*"))
-    assert len(made) > 10
-    for path in made:
-        assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes(), path
-    again = render(benchmark_record)
-    assert again == (report / "report.html").read_text(encoding="utf-8")
-
-
-def test_two_rows_for_one_figure_are_refused(benchmark_record: Benchmark) -> None:
-    row = benchmark_record.rows[0]
-    with pytest.raises(MedalError, match="has two rows for fed, overall"):
-        Arrangement(Benchmark("t", [row, row]))
-
-
-def test_signatures_of_other_data_are_refused(benchmark_record: Benchmark) -> None:
-    row = benchmark_record.rows[0]
-    other = replace(row, judge="other", signature="judge:other|data:another-revision")
-    with pytest.raises(MedalError, match="data differs"):
-        Arrangement(Benchmark("t", [row, other]))
-
-
-def test_without_matplotlib_a_line_says_that_figure_files_are_skipped(
-    monkeypatch: pytest.MonkeyPatch,
-    benchmark_record: Benchmark,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)  # import then fails
-    write_report(replace(benchmark_record, rows=benchmark_record.rows[:6]), tmp_path)
-    (line,) = caplog.messages
-    assert line.startswith("skipped the figure files") and "medal-judges[report]" in line
-    assert not (tmp_path / "figures").exists()
-    assert (tmp_path / "report.html").is_file() and (tmp_path / "tables" / "figures.csv").is_file()
-
-
-def _row(judge: str, set_name: str, value: float, rows: int, p_value: float = 0.5) -> ResultRow:
-    reason = "no interval: 9 rows, fewer than 10" if rows < 10 else None
-    made = {"spearman": Estimate(value, p_value=p_value, reason=reason)}
-    signature = f"judge:{judge}|data:{set_name}@1|dimension:overall"
-    return ResultRow(judge, signature, set_name, "dialogue", "overall", "ordinal", rows, rows, made)
-
-
-def test_fewer_than_ten_rows_get_no_rank() -> None:
-    """On the small set b is far ahead of a; a is first all the same, and nobody is best there."""
-    small, large = "little", "large"
-    rows = [
-        _row("a", large, 0.5, 50),
-        _row("b", large, 0.4, 50),
-        _row("a", small, 0.1, 9),
-        _row("b", small, 0.9, 9),
-    ]
-    text = render(Benchmark("t", rows))
-    board = text[text.index('id="leaderboard"') :]
-    matrix = board[: board.index("</table>")]
-    assert matrix.index(">a<") < matrix.index(">b<")
-    best = re.findall(r'<td class="num best"[^>]*>.*?(\d\.\d\d)', matrix)
-    assert best == ["0.50", "0.50"]  # the worst set and the large one
-    assert "9 rows, fewer than 10" in matrix
-
-
-def test_a_p_value_is_never_zero() -> None:
-    text = render(Benchmark("t", [_row("a", "large", 0.5, 50, p_value=1e-300)]))
-    assert "p &lt; 0.001" in text
-    assert not re.search(r"p(-value)? ?=? ?0(\.0+)?[\" <]", text)
+def test_nul_is_written() -> None:
+    _, text = _page([Judgement("d", "judge:x", {"overall": 4.0}, explanation="a\x00c")])
+    text.encode()
+    assert "\x00" not in text
+    assert details(blocks(text)["conversation-parts"])[0]["reasons"][0][1].startswith("a\x00c")

@@ -21,7 +21,7 @@ def test_a_gate_that_fails_exits_with_1_and_shows_the_figures(log: tuple[Path, P
     done = report(scores, "--chats", chats, *gates)
     assert done.returncode == 1, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("gate ")]
-    assert "failed; the whole interval lies under 4.00" in lines[0]
+    assert "failed; the whole interval is under 4.00" in lines[0]
     assert "passed; the whole interval is at most 5.00%" in lines[1]
     assert "Every dimension" in done.stdout and "By language" in done.stdout
 
@@ -35,7 +35,7 @@ def test_an_undecided_gate_passes_unless_asked(log: tuple[Path, Path], tmp_path:
     gate = ("--fail-under", f"overall={sum(values) / 30:.2f}")
     done = report(few, *gate)
     assert done.returncode == 0, done.stderr
-    assert "undecided" in done.stdout and "these chats show neither" in done.stdout
+    assert "undecided" in done.stdout and "more chats are needed" in done.stdout
     assert report(few, *gate, "--fail-undecided").returncode == 1
 
 
@@ -46,7 +46,7 @@ def test_an_undecided_gate_passes_unless_asked(log: tuple[Path, Path], tmp_path:
         (("--fail-under", "overall"), 2, "expected DIMENSION=NUMBER"),
         (("--by", "version"), 2, "no column 'version'"),
         (("--over", "time"), 2, "expected COLUMN:UNIT"),
-        (("--min-coverage", "1", "--fail-under", "overall=1"), 3, "is under the floor of 100%"),
+        (("--min-coverage", "1", "--fail-under", "overall=1"), 3, "is below the minimum of 100%"),
     ],
 )
 def test_errors_are_no_pass(

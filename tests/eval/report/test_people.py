@@ -9,18 +9,21 @@ import numpy as np
 import pytest
 
 from medal_judges.errors import DataError
-from medal_judges.eval.traffic.figures import compute_figures
-from medal_judges.eval.traffic.gate import Gate
-from medal_judges.eval.traffic.human import match_people, people_notes, with_people
-from medal_judges.eval.traffic.reading import TrafficOptions, read_traffic
-from medal_judges.eval.traffic.report import TrafficInput, TrafficRequest, report_traffic
-from medal_judges.eval.traffic.traffic import Traffic
+from medal_judges.eval.report.figures import compute_figures
+from medal_judges.eval.report.options import ReportOptions
+from medal_judges.eval.report.people import add_labels
+from medal_judges.eval.report.report import make_report
+from medal_judges.eval.report.scores import Scores, load_scores
+from medal_judges.reading.report import ReadingReport
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.report.progress import ProgressBar
+from medal_judges.storage.jsonl import write_records
+from medal_judges.storage.judgements import to_frame, write_judgements
 
 SAID = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]
 ROWS, LABELLED, BIAS = 1000, 150, 0.4
+OPTIONS = ReportOptions(scores="scores.jsonl")
 
 
 def labels(id: str, given: dict[str, list[float]], **more: Any) -> LabelledDialogue:
@@ -50,16 +53,17 @@ def people(judged: list[Judgement], scale: tuple[float, float] = (1, 5)) -> list
     return rows
 
 
-def told(judged: list[Judgement], rows: list[LabelledDialogue]) -> Traffic:
-    traffic = read_traffic(judged, None, TrafficOptions())
-    return with_people(traffic, match_people("human.jsonl", rows, traffic))
+def labelled(judged: list[Judgement], rows: list[LabelledDialogue]) -> Scores:
+    scores = load_scores(to_frame(judged), OPTIONS)
+    add_labels(scores, "human.jsonl", rows)
+    return scores
 
 
 @pytest.mark.parametrize("scale", [(1, 5), (0, 100)])
 def test_a_judge_that_is_too_kind_is_corrected_on_any_scale(
     judged: list[Judgement], scale: tuple[float, float]
 ) -> None:
-    found = compute_figures(told(judged, people(judged, scale)), TrafficOptions())
+    found = compute_figures(labelled(judged, people(judged, scale)), OPTIONS)
     truth = float(np.mean([row.scores["overall"] or 0 for row in judged])) - BIAS
     lead = found.lead("overall")
     assert lead.value == pytest.approx(truth, abs=0.05)
@@ -72,62 +76,59 @@ def test_a_judge_that_is_too_kind_is_corrected_on_any_scale(
 def test_the_gate_holds_the_corrected_figure_and_the_page_leads_with_it(
     judged: list[Judgement], tmp_path: Path
 ) -> None:
-    rows = people(judged)
-    source = TrafficInput(lambda: judged, None, people=lambda: rows, people_name="human.jsonl")
-    request = TrafficRequest(gates=[Gate("under", "overall", 3.4)])
-    outcome = report_traffic(source, request, tmp_path, ProgressBar("", visible=False))
+    write_judgements(tmp_path / "scores.jsonl", judged)
+    write_records(tmp_path / "human.jsonl", people(judged))
+    options = ReportOptions(
+        scores=str(tmp_path / "scores.jsonl"),
+        human=str(tmp_path / "human.jsonl"),
+        fail_under=("overall=3.4",),
+        out=tmp_path,
+    )
+    outcome = make_report(options, ReadingReport(), ProgressBar("", visible=False))
     assert [gate.verdict for gate in outcome.gates] == ["failed"]  # as judged it is 3.6
-    assert outcome.gates[0].text.endswith("(corrected by people's labels)")
+    assert outcome.gates[0].text.endswith("(corrected by human labels)")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "The judge against people" in page and "People labelled 167 of 1,000" in page
+    assert "The judge against people" in page and "167 of 1,000 conversations have" in page
     tile = page[page.index('class="tile"') :]
-    assert 'figure">3.1' in tile[:300] and "corrected by people" in tile[:500]
+    assert 'figure">3.1' in tile[:300] and "corrected by human" in tile[:500]
     summary = (tmp_path / "tables" / "summary.csv").read_text().splitlines()
     assert sum(",True," in line for line in summary) == 1
 
 
 def test_labels_of_other_rows_and_dimensions_are_said(judged: list[Judgement]) -> None:
-    traffic = read_traffic(judged, None, TrafficOptions())
     rows = [*people(judged), labels("stranger", {"overall": [3]}), labels("d1", {"fun": [3]})]
-    sample = match_people("human.jsonl", rows, traffic)
-    notes = people_notes(with_people(traffic, sample), sample)
-    assert "1 labelled rows are not among the scores: left out" in notes
-    assert "People also labelled what was not judged: fun" in notes
-    assert "People did not label unsafe: not corrected" in notes
+    notes = labelled(judged, rows).notes
+    assert "1 labelled rows are not among the scores: skipped" in notes
+    assert "Labelled but not judged: fun" in notes
+    assert "No labels of unsafe: not corrected" in notes
 
 
 def test_no_match_is_an_error(judged: list[Judgement]) -> None:
-    traffic = read_traffic(judged, None, TrafficOptions())
     with pytest.raises(DataError, match="none of its rows is among the scores"):
-        match_people("h", [labels("stranger", {"overall": [3]})], traffic)
-    with pytest.raises(DataError, match="people labelled overal, which was not judged"):
-        match_people("h", [labels("d1", {"overal": [3]})], traffic)
-    sample = match_people("h", [labels("d1", {"overall": [80]})], traffic)
-    with pytest.raises(DataError, match="overall 80 lies outside the judge's scale"):
-        with_people(traffic, sample)
+        labelled(judged, [labels("stranger", {"overall": [3]})])
+    with pytest.raises(DataError, match="its labels are of overal, which was not judged"):
+        labelled(judged, [labels("d1", {"overal": [3]})])
+    with pytest.raises(DataError, match="overall 80 is outside the judge's scale"):
+        labelled(judged, [labels("d1", {"overall": [80]})])
 
 
 def test_a_sample_of_the_worst_is_no_random_sample_and_that_is_said(
     judged: list[Judgement],
 ) -> None:
     worst = sorted(judged, key=lambda row: row.scores["overall"] or 0)[:100]
-    traffic = read_traffic(judged, None, TrafficOptions())
-    sample = match_people("h", [labels(row.id, {"overall": [2]}) for row in worst], traffic)
-    notes = people_notes(with_people(traffic, sample), sample)
+    notes = labelled(judged, [labels(row.id, {"overall": [2]}) for row in worst]).notes
     assert any("The labelled rows are not like the others" in note for note in notes)
 
 
 def test_turns_are_matched_by_their_turn() -> None:
     given = [Judgement("d", "judge:x", {"overall": float(turn)}, turn=turn) for turn in (1, 3, 5)]
-    traffic = read_traffic(given, None, TrafficOptions())
+    scores = load_scores(to_frame(given), OPTIONS)
     row = labels("d", {"overall": [4]}, level="turn", dialogue=SAID * 2)
-    sample = match_people("h", [row], traffic)
-    assert list(sample.labelled) == [1]
+    assert list(add_labels(scores, "h", [row])) == [1]
 
 
 def test_too_few_labels_leave_the_judges_figure(judged: list[Judgement]) -> None:
-    traffic = told(judged, people(judged)[:3])
-    found = compute_figures(traffic, TrafficOptions())
+    found = compute_figures(labelled(judged, people(judged)[:3]), OPTIONS)
     assert not found.is_corrected("overall")
     assert found.lead("overall") == found.overall["overall"]
     assert found.corrected["overall"].reason == "3 labelled rows, fewer than 5"

@@ -3,25 +3,27 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from medal_judges.errors import ConfigError, CoverageError, MedalError
-from medal_judges.eval.traffic.gate import Gate, GateResult, check_gates
-from medal_judges.eval.traffic.reading import TrafficOptions, read_traffic
-from medal_judges.eval.traffic.traffic import Traffic
+from medal_judges.eval.report.gate import GateResult, check_gates
+from medal_judges.eval.report.options import Gate, ReportOptions
+from medal_judges.eval.report.scores import Scores, load_scores
 from medal_judges.records.judgement import Judgement
 from medal_judges.stats.estimate import Estimate
+from medal_judges.storage.judgements import to_frame
 
 
 @pytest.fixture
-def traffic() -> Traffic:
-    scores = {"overall": 4.0, "unsafe": 0.2}
-    given = [Judgement(f"d{i}", "judge:x|version:0.1.0", scores) for i in range(20)]
-    return read_traffic(given, None, TrafficOptions())
+def scores() -> Scores:
+    numbers = {"overall": 4.0, "unsafe": 0.2}
+    given = [Judgement(f"d{i}", "judge:x|version:0.1.0", numbers) for i in range(20)]
+    return load_scores(to_frame(given), ReportOptions(scores="x"))
 
 
-def check(traffic: Traffic, gate: Gate, estimate: Estimate) -> GateResult:
-    (result,) = check_gates([gate], traffic, {gate.dimension: estimate}, 0.98)
+def check(scores: Scores, gate: Gate, estimate: Estimate) -> GateResult:
+    (result,) = check_gates([gate], scores, {gate.dimension: estimate}, 0.98)
     return result
 
 
@@ -38,39 +40,39 @@ def check(traffic: Traffic, gate: Gate, estimate: Estimate) -> GateResult:
         ("over", 3.6, "passed"),
     ],
 )
-def test_the_bound_decides(traffic: Traffic, side: str, limit: float, verdict: str) -> None:
+def test_the_bound_decides(scores: Scores, side: str, limit: float, verdict: str) -> None:
     gate = Gate(side, "overall", limit)  # type: ignore[arg-type]
-    result = check(traffic, gate, Estimate(3.5, 3.4, 3.6))
+    result = check(scores, gate, Estimate(3.5, 3.4, 3.6))
     assert result.verdict == verdict
     assert result.text.startswith(f"overall 3.50 [3.40, 3.60]: {verdict}; ")
     assert f"{limit:.2f}" in result.text
 
 
-def test_a_share_is_told_in_percent(traffic: Traffic) -> None:
-    result = check(traffic, Gate("over", "unsafe", 0.01), Estimate(0.002, 0.0005, 0.009))
+def test_a_share_is_told_in_percent(scores: Scores) -> None:
+    result = check(scores, Gate("over", "unsafe", 0.01), Estimate(0.002, 0.0005, 0.009))
     assert result.text == (
         "unsafe 0.20% [0.05%, 0.90%]: passed; the whole interval is at most 1.00%"
     )
 
 
-def test_what_cannot_be_decided_is_an_error(traffic: Traffic) -> None:
+def test_what_cannot_be_decided_is_an_error(scores: Scores) -> None:
     with pytest.raises(ConfigError, match="no dimension 'overal'") as caught:
-        check_gates([Gate("under", "overal", 3)], traffic, {"overall": Estimate(3.0)}, 0.98)
+        check_gates([Gate("under", "overal", 3)], scores, {"overall": Estimate(3.0)}, 0.98)
     assert "did you mean 'overall'" in str(caught.value)
     with pytest.raises(MedalError, match="cannot be decided: no interval: 3 rows"):
-        check(traffic, Gate("under", "overall", 3), Estimate(4.0, reason="no interval: 3 rows"))
-    with pytest.raises(ConfigError, match="overall lies between 1 and 5"):
-        check(traffic, Gate("under", "overall", 35), Estimate(4.0, 3.9, 4.1))
-    with pytest.raises(ConfigError, match="unsafe lies between 0 and 1"):
-        check(traffic, Gate("over", "unsafe", 1.5), Estimate(0.1, 0.0, 0.2))
+        check(scores, Gate("under", "overall", 3), Estimate(4.0, reason="no interval: 3 rows"))
+    with pytest.raises(ConfigError, match="overall is between 1 and 5"):
+        check(scores, Gate("under", "overall", 35), Estimate(4.0, 3.9, 4.1))
+    with pytest.raises(ConfigError, match="unsafe is between 0 and 1"):
+        check(scores, Gate("over", "unsafe", 1.5), Estimate(0.1, 0.0, 0.2))
 
 
-def test_missing_scores_are_no_pass(traffic: Traffic) -> None:
+def test_missing_scores_are_no_pass(scores: Scores) -> None:
     gate, estimate = Gate("under", "overall", 3), Estimate(4.0, 3.9, 4.1)
-    with pytest.raises(CoverageError, match=r"coverage 90\.0% is under the floor of 98%"):
-        check(replace(traffic, scored=18), gate, estimate)
+    with pytest.raises(CoverageError, match=r"coverage 90\.0% is below the minimum of 98%"):
+        check(replace(scores, is_scored=np.arange(20) >= 2), gate, estimate)
     with pytest.raises(CoverageError, match="nothing is scored"):
-        check_gates([gate], replace(traffic, scored=0), {}, 0.0)
+        check_gates([gate], replace(scores, is_scored=np.zeros(20, dtype=bool)), {}, 0.0)
 
 
 @pytest.mark.parametrize("text", ["overall", "overall=", "=3", "overall=high", "overall=nan"])

@@ -1,10 +1,11 @@
-"""Figures of traffic: the numbers of outside libraries, groups, clusters, and clear words where
+"""Figures of scores: the numbers of outside libraries, groups, clusters, and clear words where
 there is nothing to say."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,17 +13,17 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
-from tests.eval.traffic.support_log import FALL
+from tests.eval.report.support_log import FALL
 
 from medal_judges.errors import ConfigError, DataError
-from medal_judges.eval.traffic.figures import TrafficFigures, compute_figures
-from medal_judges.eval.traffic.findings import findings
-from medal_judges.eval.traffic.reading import TrafficOptions, read_traffic
-from medal_judges.eval.traffic.report import TrafficOutcome
-from medal_judges.eval.traffic.times import TimeColumn
-from medal_judges.eval.traffic.traffic import Traffic
+from medal_judges.eval.report.figures import ReportFigures, compute_figures
+from medal_judges.eval.report.options import ReportOptions
+from medal_judges.eval.report.report import Report
+from medal_judges.eval.report.scores import Scores, load_scores
+from medal_judges.eval.report.tables import findings
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
+from medal_judges.storage.judgements import to_frame
 
 SIGNATURE = "judge:demo|version:0.1.0"
 
@@ -53,11 +54,11 @@ def dialogues(columns: Mapping[str, Sequence[object]]) -> list[Dialogue]:
 
 
 def figures(
-    given: list[Judgement], chats: list[Dialogue] | None = None, **asked: object
-) -> tuple[Traffic, TrafficFigures]:
-    options = TrafficOptions(**asked)  # type: ignore[arg-type]
-    traffic = read_traffic(given, None if chats is None else lambda: chats, options)
-    return traffic, compute_figures(traffic, options)
+    given: list[Judgement], chats: list[Dialogue] | None = None, **asked: Any
+) -> tuple[Scores, ReportFigures]:
+    options = ReportOptions(scores="scores.jsonl", **asked)
+    scores = load_scores(to_frame(given), options, chats)
+    return scores, compute_figures(scores, options)
 
 
 def test_mean_and_share_are_those_of_other_libraries() -> None:
@@ -79,7 +80,7 @@ def test_groups_are_tested_against_the_others_and_corrected() -> None:
     version = ["a", "b", "c"] * 100
     overall = [3 + 0.4 * (v == "c") + rng.normal(0, 0.6) for v in version]
     _, found = figures(
-        judgements({"overall": overall}), dialogues({"version": version}), by=["version"]
+        judgements({"overall": overall}), dialogues({"version": version}), by=("version",)
     )
     groups = {group.name: group for group in found.groups["version"]}
     assert {name: group.rows for name, group in groups.items()} == dict.fromkeys("abc", 100)
@@ -102,9 +103,9 @@ def test_turns_of_a_dialogue_are_one_cluster() -> None:
     rng = np.random.default_rng(2)
     own = np.repeat(rng.normal(3, 0.7, 60), 3)  # three judged turns a dialogue, nearly equal
     given = judgements({"overall": (own + rng.normal(0, 0.05, 180)).tolist()}, [1, 3, 5] * 60)
-    traffic, found = figures(given)
+    scores, found = figures(given)
     estimate = found.overall["overall"]
-    assert traffic.unit == "judged turn" and traffic.dialogues == 60
+    assert scores.unit == "judged turn" and scores.frame["id"].nunique() == 60
     assert estimate.low is not None and estimate.high is not None
     by_dialogue = DescrStatsW(own[::3]).tconfint_mean()
     width = by_dialogue[1] - by_dialogue[0]
@@ -120,7 +121,7 @@ def test_a_cluster_column_widens_the_interval() -> None:
         figures(judgements({"overall": overall}), chats, cluster=c) for c in (None, "user")
     )
 
-    def width(found: TrafficFigures) -> float:
+    def width(found: ReportFigures) -> float:
         estimate = found.overall["overall"]
         assert estimate.low is not None and estimate.high is not None
         return estimate.high - estimate.low
@@ -130,21 +131,21 @@ def test_a_cluster_column_widens_the_interval() -> None:
 
 def test_unscored_rows_are_left_out_and_counted() -> None:
     given = judgements({"overall": [4.0, None, 2.0, 3.0] * 5, "unsafe": [0.1, None, None, 0.9] * 5})
-    traffic, found = figures(given)
-    assert traffic.rows == 20 and traffic.coverage == 0.5
+    scores, found = figures(given)
+    assert scores.rows == 20 and scores.coverage == 0.5
     assert found.counts == {"overall": 15, "unsafe": 10}
     assert found.overall["overall"].value == 3.0 and found.overall["unsafe"].value == 0.5
-    told = [finding.text for finding in findings(traffic, found)]
+    told = [text for _, text in findings(scores, found)]
     assert told == ["10 of 20 are not scored in full: 10 × no answer."]
 
 
 def test_a_dimension_that_comes_late_or_goes_is_no_shift() -> None:
     rows = [{"overall": 4.0}, {"overall": 2.0, "unsafe": 1.0}, {"unsafe": 0.0}] * 4
     given = [Judgement(f"d{i}", SIGNATURE, row) for i, row in enumerate(rows)]
-    traffic, found = figures(given)
+    scores, found = figures(given)
     assert found.counts == {"overall": 8, "unsafe": 8}
     assert found.overall["overall"].value == 3.0 and found.overall["unsafe"].value == 0.5
-    assert np.isnan(traffic.scores["unsafe"][0]) and traffic.scores["unsafe"][1] == 1.0
+    assert np.isnan(scores.scores["unsafe"][0]) and scores.scores["unsafe"][1] == 1.0
 
 
 def test_all_equal_scores_have_an_interval_on_a_known_scale() -> None:
@@ -164,39 +165,39 @@ def test_few_rows_have_a_figure_and_a_reason(rows: int) -> None:
 
 
 def test_nothing_scored_is_no_number() -> None:
-    traffic, found = figures(judgements({"overall": [None] * 30}))
-    assert traffic.coverage == 0 and found.overall == {}
-    assert findings(traffic, found)[0].text == "30 of 30 are not scored in full: 30 × no answer."
+    scores, found = figures(judgements({"overall": [None] * 30}))
+    assert scores.coverage == 0 and found.overall == {}
+    assert findings(scores, found)[0][1] == "30 of 30 are not scored in full: 30 × no answer."
 
 
 def test_scores_of_two_judges_are_refused_but_not_of_two_versions() -> None:
     given = judgements({"overall": [3.0] * 6})
     newer = Judgement("x", "judge:demo|version:0.2.0", {"overall": 3.0})
     assert figures([*given, newer])[0].rows == 7
-    with pytest.raises(DataError, match="made by 2 judges"):
+    with pytest.raises(DataError, match="2 judges made them"):
         figures([*given, Judgement("x", "judge:other|version:0.1.0", {"overall": 3.0})])
 
 
 def test_wrong_names_are_errors_with_the_nearest_one() -> None:
     given, chats = judgements({"overall": [3.0] * 6}), dialogues({"version": ["1"] * 6})
     with pytest.raises(ConfigError, match="did you mean 'version'"):
-        figures(given, chats, by=["versoin"])
+        figures(given, chats, by=("versoin",))
     with pytest.raises(ConfigError, match="no dimension 'overal'"):
-        figures(given, chats, dimensions=["overal"])
+        figures(given, chats, dimension=("overal",))
     with pytest.raises(ConfigError, match="no column 'time'"):
-        figures(given, chats, over=TimeColumn("time", "day"))
+        figures(given, chats, over="time:day")
     with pytest.raises(ConfigError, match="no row has a readable time; the first is '1'"):
-        figures(given, chats, over=TimeColumn("version", "day"))
+        figures(given, chats, over="version:day")
     stranger = [Dialogue("nobody", chats[0].turns)]
     with pytest.raises(ConfigError, match="no id of the scores is an id of the chats"):
         figures(given, stranger)
 
 
-def test_200_groups_and_more(outcome: TrafficOutcome) -> None:
+def test_200_groups_and_more(outcome: Report) -> None:
     rng = np.random.default_rng(4)
     names = [f"g{i % 230:03d}" for i in range(2300)] + ["g000"] * 5
     given = judgements({"overall": rng.uniform(1, 5, 2305).tolist()})
-    _, found = figures(given, dialogues({"group": names}), by=["group"])
+    _, found = figures(given, dialogues({"group": names}), by=("group",))
     groups = found.groups["group"]
     assert len(groups) == 201 and groups[0].name == "g000" and groups[-1].name == "30 others"
     assert sum(group.rows for group in groups) == 2305
@@ -204,29 +205,29 @@ def test_200_groups_and_more(outcome: TrafficOutcome) -> None:
     assert sum(p is not None and p < 0.05 for p in corrected) <= 1
 
 
-def test_the_log_is_worse_since_the_day_it_fell(outcome: TrafficOutcome) -> None:
+def test_the_log_is_worse_since_the_day_it_fell(outcome: Report) -> None:
     timeline = outcome.figures.timeline
     assert timeline is not None
     step = timeline.changes["overall"]
     assert step.start is not None and abs(step.start - FALL) <= 2 and step.searched
-    text = [finding.text for finding in findings(outcome.traffic, outcome.figures)]
+    text = [text for _, text in findings(outcome.scores, outcome.figures)]
     since = timeline.periods[step.start]
     assert text[0].startswith(f"overall is worse since {since}: ")
     assert any(line.startswith("lang ar: overall ") for line in text)
     assert not any("version 1.9" in line for line in text)  # better ones are no finding
-    assert sum(timeline.counts) == outcome.traffic.rows
+    assert sum(timeline.counts) == outcome.scores.rows
 
 
 def test_uncertainty_comes_from_distributions_or_from_probabilities() -> None:
     one = Judgement(
         "a", SIGNATURE, {"overall": 3.0}, distributions={"overall": [0.5, 0, 0, 0, 0.5]}
     )
-    traffic, _ = figures([one])
-    assert traffic.uncertainty.tolist() == [0.5]
-    traffic, _ = figures([Judgement("a", SIGNATURE, {"unsafe": 0.5, "overall": 3.0})])
-    assert traffic.uncertainty.tolist() == [0.5]
-    traffic, _ = figures([Judgement("a", SIGNATURE, {"overall": 3.0})])
-    assert math.isnan(traffic.uncertainty[0])
+    scores, _ = figures([one])
+    assert scores.uncertainty.tolist() == [0.5]
+    scores, _ = figures([Judgement("a", SIGNATURE, {"unsafe": 0.5, "overall": 3.0})])
+    assert scores.uncertainty.tolist() == [0.5]
+    scores, _ = figures([Judgement("a", SIGNATURE, {"overall": 3.0})])
+    assert math.isnan(scores.uncertainty[0])
 
 
 def test_a_ninety_five_percent_interval_of_a_share_holds_with_users() -> None:
@@ -250,9 +251,9 @@ def test_large_files_have_the_differences_of_small_ones(monkeypatch: pytest.Monk
     version = ["a", "b", "c"] * 200
     overall = [3 + 0.2 * (v == "c") + rng.normal(0, 0.6) for v in version]
     given, chats = judgements({"overall": overall}), dialogues({"version": version})
-    small = figures(given, chats, by=["version"])[1].groups["version"]
-    monkeypatch.setattr("medal_judges.eval.traffic.figures.LARGE", 1)
-    large = figures(given, chats, by=["version"])[1].groups["version"]
+    small = figures(given, chats, by=("version",))[1].groups["version"]
+    monkeypatch.setattr("medal_judges.eval.report.figures.LARGE", 1)
+    large = figures(given, chats, by=("version",))[1].groups["version"]
     for one, two in zip(small, large, strict=True):
         first, second = one.differences["overall"], two.differences["overall"]
         ends = (second.value, second.low, second.high)
@@ -267,6 +268,6 @@ def test_a_language_that_was_detected_is_a_group() -> None:
             [("de", {}), (None, {"lang": "en"}), ("de", {"lang": None}), (None, {"lang": "und"})]
         )
     ]
-    traffic, found = figures(given)
+    scores, found = figures(given)
     assert {group.name: group.rows for group in found.groups["lang"]} == {"de": 2, "en": 1}
-    assert traffic.columns["lang"].codes[3] == -1
+    assert scores.columns["lang"].codes[3] == -1

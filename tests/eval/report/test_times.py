@@ -3,12 +3,20 @@
 import math
 
 import numpy as np
+import pandas
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.eval.traffic.times import TimeColumn, moment_text, period_starts, seconds
+from medal_judges.eval.report.options import ReportOptions
+from medal_judges.eval.report.times import moment_text, period_starts
+from medal_judges.eval.report.times import seconds as seconds_of
 
 MARCH = 1773479100.0  # 2026-03-14 09:05 UTC
+
+
+def seconds(value: object) -> float:
+    (found,) = seconds_of(pandas.Series([value], dtype=object))
+    return float(found)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +68,10 @@ def test_periods_have_no_gaps_and_weeks_begin_on_monday() -> None:
 
 
 def test_the_option_names_column_and_unit() -> None:
-    assert TimeColumn.parse("a:b:week") == TimeColumn("a:b", "week")
+    assert ReportOptions(scores="x", over="a:b:week").period == ("a:b", "week")
     for wrong in ("time", "time:hour", ":day", "day"):
         with pytest.raises(ConfigError, match="expected COLUMN:UNIT"):
-            TimeColumn.parse(wrong)
+            ReportOptions(scores="x", over=wrong)
 
 
 def test_a_moment_is_told_in_minutes() -> None:

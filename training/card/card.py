@@ -244,8 +244,8 @@ def _hub_metadata(judge: Mapping[str, Any]) -> str:
 def _eval_results(
     agreement: Sequence[AgreementRow], benchmark: Sequence[Mapping[str, Any]]
 ) -> Iterator[EvalResult]:
-    """The figures that are defined, as model-index entries. The Hub has one entry for all metrics of
-    a set and language, so that the dimension has to be in the metric's name."""
+    """The figures that are defined, as model-index entries. The Hub has one entry for all metrics
+    of a set and language, so that the dimension has to be in the metric's name."""
     from huggingface_hub import EvalResult
 
     found: list[tuple[str, str, str, str, Estimate, Any, str | None]] = []

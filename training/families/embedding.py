@@ -189,8 +189,8 @@ class Search:
         return value
 
     def fit(self, rows: np.ndarray, name: str, setting: FitSetting) -> FittedNet:
-        """The net of dimension ``name`` fitted on ``rows``. Raises ConfigError if none of them has a
-        label."""
+        """The net of dimension ``name`` fitted on ``rows``. Raises ConfigError if none of them has
+        a label."""
         chosen = [i for i in rows if name in self.examples[i].targets]
         if not chosen:
             raise ConfigError(
@@ -243,8 +243,8 @@ class Search:
         )
 
     def calibration(self, name: str, setting: FitSetting, method: str) -> Calibration | None:
-        """Spread of the residuals on held-out rows (a classifier has its own distribution), and with
-        ``isotonic`` a monotone map of the score; None if there is nothing to fit."""
+        """Spread of the residuals on held-out rows (a classifier has its own distribution), and
+        with ``isotonic`` a monotone map of the score; None if there is nothing to fit."""
         with_spread = setting.head != "mlp_classifier"
         if method == "none" or not (with_spread or method == "isotonic"):
             return None

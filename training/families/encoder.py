@@ -29,10 +29,9 @@ from medal_judges.training.families.ridge import fit_ridge, mute_groups
 from medal_judges.training.loop.body import freeze
 from medal_judges.training.loop.task import HeadsObjective, Logits, TrainingData, TrainingTask
 from medal_judges.training.rows.examples import (
+    Columns,
     TrainingExample,
     encode_examples,
-    sources_of,
-    targets_of,
     tokenizer_key,
 )
 from medal_judges.training.rows.store import Row
@@ -41,11 +40,6 @@ _MOST_POSITIVE_WEIGHT = 10.0  # a larger one would let a few positives outweigh 
 _LEAST_DEVIATION = 1e-3  # a measure that never varies must not be large on a new domain
 _ROWS_AT_ONCE = 128  # whose turns are read together
 _MEAN_DIALOGUES = 256  # enough for a mean
-# The columns of a dialogue in a file of the cache.
-_SCHEMA: Row = {
-    **dict.fromkeys(("ids", "segments"), ["int32"]),
-    **{"roles": ["int8"], "features": ["float32"], "dropped": "int32"},
-}
 
 
 class EncoderTask(TrainingTask):
@@ -79,7 +73,10 @@ class EncoderTask(TrainingTask):
             fit_reply(judge, self.train, config.seed)
             fit_feature_scale(judge, self.train)  # again: now the reactions mean something
         self.objective = EncoderObjective(
-            judge.net, list(judge.net.heads[0]), sources_of(train), config.source_offsets
+            judge.net,
+            list(judge.net.heads[0]),
+            sorted(set(Columns.of(train).sources)),
+            config.source_offsets,
         )
         self.heads = judge.net.heads[0]
 
@@ -110,7 +107,7 @@ def balance_heads(model: EncoderConfig, examples: Sequence[TrainingExample]) -> 
     positives, so that the head does not answer no to every rare issue."""
     heads = dict(model.heads)
     balanced = [n for n, head in heads.items() if head.positive_weight == "balanced"]
-    columns = targets_of(examples) if balanced else {}
+    columns = Columns.of(examples).targets if balanced else {}
     for name in balanced:
         targets = columns.get(name, np.zeros(0))
         labels = targets[np.isfinite(targets)] >= 0.5
@@ -146,7 +143,6 @@ class EncoderDataset(TrainingData):
                 [tokenizer_key(judge.tokenizer), judge.config.model_dump(), FEATURE_NAMES],
                 lambda example: _row_of(judge.turns.encode(example.dialogue)),
                 lambda row: len(row["ids"]),
-                _SCHEMA,
             )
             return
         self._encoded = [judge.turns.encode(e.dialogue) for e in examples]
@@ -212,7 +208,7 @@ class EncoderDataset(TrainingData):
 
 def _row_of(one: EncodedDialogue) -> Row:
     return {
-        "roles": one.roles,
+        "roles": one.roles.tolist(),
         "features": one.features.reshape(-1).tolist() if one.features.any() else [],
         "dropped": one.dropped,
         "ids": one.ids,
@@ -280,7 +276,10 @@ def fit_feature_scale(judge: EncoderJudge, data: EncoderDataset, rows: int = 400
                 mine = roles == role
                 tables[role].setdefault(source, []).append((features[mine], unit[mine]))
     for role in (0, 1):
-        each = [[np.concatenate(column) for column in zip(*t, strict=True)] for t in tables[role].values()]
+        each = [
+            [np.concatenate(column) for column in zip(*t, strict=True)]
+            for t in tables[role].values()
+        ]
         each = [(features, unit) for features, unit in each if len(features) > 1]
         if not each:
             continue

@@ -1,10 +1,10 @@
-"""A hybrid judge from its members' judgements of the fitting rows: the stack's lines, the selection's
-choices, the cascade's thresholds.
+"""A hybrid judge from its members' judgements of the fitting rows: the stack's lines, the
+selection's choices, the cascade's thresholds.
 
-The rows are those of ``train``. They should be validation rows of the members: a trained member looks
-better than it is on its training rows. Each source is centred on its own mean, and all weigh the
-same: their raters use the scale differently, and the level of a judge's scores does not say how well
-it ranks.
+The rows are those of ``train``. They should be validation rows of the members: a trained member
+looks better than it is on its training rows. Each source is centred on its own mean, and all weigh
+the same: their raters use the scale differently, and the level of a judge's scores does not say how
+well it ranks.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def fit_hybrid(
     answers = {m.name: _judge(folder, rows, m, wanted) for m in asked}
     combination: Combination
     if model.kind == "cascade":
-        combination, figures = _cascade(model, list(members.values())[0], answers, wanted)
+        combination, figures = _cascade(model, next(iter(members.values())), answers, wanted)
     else:
         fitted = {d.name: fit_rows(rows, members, answers, d.name) for d in wanted}
         combination, figures = _combined(model, fitted)

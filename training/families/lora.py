@@ -2,8 +2,8 @@
 
 A generative judge learns from the tokens of its answers (SFT). Its examples are packed into one
 sequence without padding if the model tells them apart by their positions alone: transformers masks
-attention wherever positions begin again. Models that convolve or recur over the sequence, or read no
-positions (LFM2, Bloom), would read into the next example: ``packs_cleanly`` tries it, and such a
+attention wherever positions begin again. Models that convolve or recur over the sequence, or read
+no positions (LFM2, Bloom), would read into the next example: ``packs_cleanly`` tries it, and such a
 model gets a row for each example.
 """
 
@@ -32,9 +32,9 @@ from medal_judges.training.loop.task import (
     TrainingTask,
 )
 from medal_judges.training.rows.examples import (
+    Columns,
     TrainingExample,
     encode_examples,
-    sources_of,
     tokenizer_key,
 )
 from medal_judges.training.rows.store import Row
@@ -78,9 +78,8 @@ class LoraTask(TrainingTask):
             self.train = TokenDataset(judge, train)
             self.validation = TokenDataset(judge, validation)
             names = [d.name for d in judge.dimensions]
-            self.objective = LoraObjective(
-                judge.net, names, sources_of(train), config.source_offsets
-            )
+            sources = sorted(set(Columns.of(train).sources))
+            self.objective = LoraObjective(judge.net, names, sources, config.source_offsets)
 
     def trained(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Adapters, and heads if there are any."""
@@ -98,7 +97,6 @@ class TokenDataset(TrainingData):
             [tokenizer_key(judge.tokenizer), judge.config.max_tokens, judge.config.speaks],
             lambda example: {"ids": judge.encode(example.dialogue)[0]},
             lambda row: len(row["ids"]),
-            {"ids": ["int32"]},
         )
         self.pad = judge.pad
 
@@ -141,7 +139,6 @@ class SFTDataset(TrainingData):
             reader,
             lambda example: _sft_row(judge, example),
             lambda row: sum(map(len, [*row["prompts"], *row["answers"]])),
-            {"prompts": [["int32"]], "answers": [["int32"]]},
         )
 
     def inputs(self, rows: Sequence[int]) -> dict[str, Tensor]:
@@ -178,13 +175,17 @@ def sft_inputs(
 ) -> dict[str, Tensor]:
     """``ids`` [R, L] of (row of the batch, prompt, answer); ``owner`` [R, L]: the row that a token
     of an answer belongs to, -1 for other tokens. Packed: R is 1, and ``positions`` [1, L] begin
-    again with each example. Else each example is a row, and ``mask`` [R, L] marks the padding at its
-    end."""
+    again with each example. Else each example is a row, and ``mask`` [R, L] marks the padding at
+    its end."""
     ids = [torch.tensor(prompt + answer) for _, prompt, answer in examples]
     owners = [torch.tensor([-1] * len(p) + [row] * len(a)) for row, p, a in examples]
     if packed:
         positions = torch.cat([torch.arange(len(one)) for one in ids])[None]
-        return {"ids": torch.cat(ids)[None], "owner": torch.cat(owners)[None], "positions": positions}
+        return {
+            "ids": torch.cat(ids)[None],
+            "owner": torch.cat(owners)[None],
+            "positions": positions,
+        }
     return {
         "ids": pad_sequence(ids, batch_first=True),
         "owner": pad_sequence(owners, batch_first=True, padding_value=-1),
@@ -214,8 +215,8 @@ class SFTObjective(Objective):
     def forward(
         self, inputs: Any, targets: Targets, sources: Tensor, weights: Tensor
     ) -> tuple[Tensor, list[Logits]]:
-        """(loss, [{}]): numbers are written, so there are no heads with logits. A row's tokens share
-        its weight, however long its answer is."""
+        """(loss, [{}]): numbers are written, so there are no heads with logits. A row's tokens
+        share its weight, however long its answer is."""
         losses, owner = answer_losses(self.net, inputs)
         empty = losses.new_zeros(len(weights))
         total = empty.index_add(0, owner, losses)

@@ -21,12 +21,7 @@ from medal_judges.models.encoder.config import EncoderConfig, FeatureGroup
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.encoder.net import EncoderNet, LinearNet, by_role
 from medal_judges.training.families.reply import other_halves
-from medal_judges.training.rows.examples import (
-    STANDARD_SHARE,
-    TrainingExample,
-    sources_of,
-    targets_of,
-)
+from medal_judges.training.rows.examples import STANDARD_SHARE, Columns, TrainingExample
 
 if TYPE_CHECKING:
     from medal_judges.training.families.encoder import EncoderDataset
@@ -207,18 +202,12 @@ def mute_groups(
 
     Raises ConfigError for a dimension without any group.
     """
-    targets = targets_of(examples)
-    labelled = {
-        n: np.flatnonzero(np.isfinite(targets[n])).tolist() if n in targets else []
-        for n in net.names
-    }
-    groups, found = _groups(net.config), []
-    all_sources = set(sources_of(examples))
-    for row, group in enumerate(groups):
-        rows = dict(labelled)
-        if group.sources and not all_sources <= set(group.sources):
-            mine = set(group.sources)
-            rows = {n: [i for i in r if examples[i].source in mine] for n, r in rows.items()}
+    columns, found = Columns.of(examples), []
+    for row, group in enumerate(_groups(net.config)):
+        mine = np.isin(columns.sources, group.sources or columns.sources)
+        none = np.full(len(mine), np.nan)
+        labelled = {name: columns.targets.get(name, none) for name in net.names}
+        rows = {n: np.flatnonzero(mine & np.isfinite(t)).tolist() for n, t in labelled.items()}
         found.append(rows)
         for column, name in enumerate(net.names):
             if len(rows[name]) < least:

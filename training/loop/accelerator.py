@@ -96,8 +96,8 @@ def strategy(accelerator: Accelerator) -> str:
 
 
 def _require_trackers(names: Iterable[str]) -> None:
-    """Raise ConfigError for a tracker that Accelerate does not know, NotAvailableError for one whose
-    package is not installed: Accelerate would skip it silently."""
+    """Raise ConfigError for a tracker that Accelerate does not know, NotAvailableError for one
+    whose package is not installed: Accelerate would skip it silently."""
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
     from accelerate.utils import LoggerType
 
@@ -232,8 +232,9 @@ def write_state(net: nn.Module, state: Mapping[str, Tensor], names: Iterable[str
 def leave_deepspeed(model: Any, net: nn.Module, main: bool) -> None:
     """Remove DeepSpeed from ``net``: on the main process it is a plain module on the CPU again.
 
-    Its parameters are new ones (the old have DeepSpeed's methods) and no hook is left. Models loaded
-    from here on are whole: under ZeRO-3 transformers would partition them among a closed group.
+    Its parameters are new ones (the old have DeepSpeed's methods) and no hook is left. Models
+    loaded from here on are whole: under ZeRO-3 transformers would partition them among a closed
+    group.
     """
     from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 

@@ -78,8 +78,8 @@ def narrow_base(body: nn.Module, dtype: torch.dtype) -> None:
     """Put the frozen linear layers under adapters into ``dtype`` if that changes no weight.
 
     Autocast multiplies in ``dtype`` and would copy each layer's fp32 weights for the backward pass.
-    A base that was released in ``dtype`` needs no fp32 weights: the products are the same. Norms and
-    embeddings stay in fp32, and so does a head that shares the embeddings' weights.
+    A base that was released in ``dtype`` needs no fp32 weights: the products are the same. Norms
+    and embeddings stay in fp32, and so does a head that shares the embeddings' weights.
     """
     if not hasattr(body, "get_base_model"):  # only PEFT's bodies have adapters
         return

@@ -1,10 +1,10 @@
 """The training loop, on Accelerate.
 
 Not the Hugging Face Trainer: batches here are dialogues of many turns, cut by tokens, with each
-distinct turn encoded once, and a resumed run must end with the same weights to 1e-5. Both are a page
-of code with Accelerate and a dozen overridden methods with the Trainer; launchers, mixed precision,
-DDP and DeepSpeed are the same. The losses here also do not need the Trainer's scaling by accumulation
-and number of processes.
+distinct turn encoded once, and a resumed run must end with the same weights to 1e-5. Both are a
+page of code with Accelerate and a dozen overridden methods with the Trainer; launchers, mixed
+precision, DDP and DeepSpeed are the same. The losses here also do not need the Trainer's scaling by
+accumulation and number of processes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a family brings to the loop: its data, its objective, and the weights that training changes."""
+"""What a family brings to the loop: its data, its objective, and the weights that training changes.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +12,22 @@ import torch
 from torch import Tensor, nn
 
 from medal_judges.models.base.heads import Head
-from medal_judges.training.rows.examples import TrainingExample, weights_of
+from medal_judges.training.rows.examples import Columns, TrainingExample
 
 Logits = dict[str, Tensor]
 Targets = dict[str, tuple[Tensor, Tensor]]
 
 
 class TrainingData(ABC):
-    """Examples as the loop reads them. A family sets ``lengths``, the cost of each example, by which
-    batches are cut."""
+    """Examples as the loop reads them. A family sets ``lengths``, the cost of each example, by
+    which batches are cut."""
 
     lengths: Sequence[int]
 
     def __init__(self, examples: Sequence[TrainingExample]) -> None:
         self.examples = examples
         # Of mean 1, so that the learning rate does not depend on the unit of the weights.
-        weights = weights_of(examples)
+        weights = Columns.of(examples).weights
         self.weights = weights * len(weights) / weights.sum()
 
     @abstractmethod

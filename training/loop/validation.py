@@ -59,8 +59,8 @@ def means_over_dimensions(figures: Mapping[str, float]) -> dict[str, float]:
 def possible_figures(
     examples: Sequence[TrainingExample], names: Sequence[str], binary: Collection[str]
 ) -> dict[str, float]:
-    """The figures that validation on ``examples`` can have, by the labels alone (a dimension without
-    labels, or with equal ones, has none). Their values mean nothing."""
+    """The figures that validation on ``examples`` can have, by the labels alone (a dimension
+    without labels, or with equal ones, has none). Their values mean nothing."""
     rising = np.arange(len(examples), dtype=float)
     return {"loss": 0.0} | validation_figures(examples, dict.fromkeys(names, rising), binary)
 

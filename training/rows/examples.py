@@ -1,35 +1,26 @@
-"""Training examples: a dialogue with a target for each labelled dimension.
-
-Examples of small files are in memory. Those of large files are made when they are indexed, and only
-what is needed of all of them at once is in memory, as arrays.
-"""
+"""Training examples: a dialogue with a target for each labelled dimension."""
 
 from __future__ import annotations
 
+import hashlib
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, overload
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from medal_judges import __version__
 from medal_judges.data_prep.sources.registry import source_of
 from medal_judges.errors import ConfigError
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import mean, rescale
+from medal_judges.records.rating import Scale, mean, rescale
 from medal_judges.records.signature import content_hash
+from medal_judges.storage.jsonl import to_line
 from medal_judges.training.config import DataEntry
-from medal_judges.training.rows.store import (
-    ArrowRows,
-    Row,
-    RowFacts,
-    RowStore,
-    store_lock,
-    store_path,
-    write_arrow,
-)
+from medal_judges.training.rows.store import Row, mapped_rows
 
 if TYPE_CHECKING:
     from medal_judges.models.tokenizer_file import AnyTokenizer
@@ -53,15 +44,46 @@ class TrainingExample:
 
 
 @dataclass(frozen=True, slots=True)
+class RowFacts:
+    """What a run needs to know of all rows of an entry: a hash of them, their languages (sorted,
+    ``unknown`` among them), the scale of each label (as the first row with it states it), and the
+    mean label of each row [n], NaN without one."""
+
+    hash: str
+    languages: list[str]
+    scales: dict[str, Scale | None]
+    means: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, rows: Iterable[LabelledDialogue]) -> RowFacts:
+        """Reads all rows once."""
+        digest, languages = hashlib.sha256(), set()
+        scales: dict[str, Scale | None] = {}
+        means: dict[str, array[float]] = {}
+        for count, row in enumerate(rows):
+            digest.update(to_line(row).encode())
+            languages.add(row.dialogue.lang or "unknown")
+            for name in row.labels:
+                if name not in means:
+                    means[name] = array("d", [np.nan]) * count
+                    scales[name] = row.scales.get(name)
+            for name, column in means.items():
+                rating = row.rating(name)
+                value = None if rating is None else mean(rating)
+                column.append(np.nan if value is None else value)
+        columns = {name: np.frombuffer(column, dtype=float) for name, column in means.items()}
+        return cls(digest.hexdigest()[:12], sorted(languages), scales, columns)
+
+
+@dataclass(frozen=True, slots=True)
 class UnitMap:
     """Linear map of one source's label to [0, 1]: (value - zero) / span, clipped."""
 
     zero: float
     span: float
 
-    def __call__(self, value: Any) -> Any:
-        """The mapped number, or the mapped array."""
-        return np.clip((value - self.zero) / self.span, 0.0, 1.0)
+    def __call__(self, value: float) -> float:
+        return float(np.clip((value - self.zero) / self.span, 0.0, 1.0))
 
 
 def dimension_names(entry: DataEntry, labels: Iterable[str], judged: list[str]) -> dict[str, str]:
@@ -124,134 +146,80 @@ class ExampleMaker:
             human[dimension] = average
             bounds = self.entry.bounds(label)
             if isinstance(bounds, tuple) and bounds[0] > bounds[1]:
-                human[dimension] = float(UnitMap(bounds[0], bounds[1] - bounds[0])(average))
+                human[dimension] = UnitMap(bounds[0], bounds[1] - bounds[0])(average)
             if self.maps is None:
                 continue
             unit, count = self.maps[label], self.levels.get(dimension, 0)
             if not count:
-                targets[dimension] = float(unit(average))
+                targets[dimension] = unit(average)
                 continue
             values = rating.given if self.soft else (sum(rating.given) / len(rating.given),)
             shares = np.zeros(count, dtype=np.float32)
             for value in values:
-                level = rescale(float(unit(value)), (0, 1), (0, count - 1))
+                level = rescale(unit(value), (0, 1), (0, count - 1))
                 shares[int(np.floor(level + 0.5))] += 1 / len(values)
             targets[dimension] = shares
         given = row.extra.get("comments") or {}
-        return TrainingExample(
-            row.dialogue,
-            source_of(self.entry.source),
-            targets,
-            self.entry.weight,
-            human,
-            row.group,
-            {name: str(given[label]) for label, name in self.names.items() if given.get(label)},
-        )
+        comments = {d: str(given[label]) for label, d in self.names.items() if given.get(label)}
+        source, weight = source_of(self.entry.source), self.entry.weight
+        return TrainingExample(row.dialogue, source, targets, weight, human, row.group, comments)
 
 
-# -- examples that are not all in memory ----------------------------------------------------------
+# -- all examples of a run -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """The rows of one entry in a store, and what makes the example of a row."""
+class Columns:
+    """Of all examples: ``weights`` [n], ``sources`` [n], and by dimension ``targets`` [n] on [0,
+    1], the mean of a target per level, NaN without one."""
 
-    rows: RowStore
-    make: ExampleMaker
-    key: str
+    weights: np.ndarray
+    sources: np.ndarray
+    targets: dict[str, np.ndarray]
 
-    def targets(self) -> dict[str, np.ndarray]:
-        """Target of each row on [0, 1] [n] by dimension, NaN without a label."""
-        assert self.make.maps is not None
-        means, maps = self.rows.facts.means, self.make.maps
-        return {name: maps[label](means[label]) for label, name in self.make.names.items()}
+    @classmethod
+    def of(cls, examples: Sequence[TrainingExample]) -> Columns:
+        """Reads all examples once, unless they are stored and have been read before."""
+        if isinstance(examples, StoredExamples):
+            return examples.columns
+        return cls._read(examples, len(examples))
+
+    @classmethod
+    def _read(cls, examples: Iterable[TrainingExample], count: int) -> Columns:
+        weights, sources = np.zeros(count), []
+        targets: dict[str, np.ndarray] = {}
+        for row, example in enumerate(examples):
+            weights[row] = example.weight
+            sources.append(example.source)
+            for name, target in example.targets.items():
+                if isinstance(target, np.ndarray):
+                    target = float(target @ np.linspace(0, 1, len(target)))
+                targets.setdefault(name, np.full(count, np.nan))[row] = target
+        return cls(weights, np.array(sources), targets)
 
 
 class StoredExamples(Sequence[TrainingExample]):
-    """Segments of stores, and lists of examples, one after the other.
+    """The examples of several entries, of which some are made when they are indexed. ``key``
+    identifies them in the cache."""
 
-    ``key`` identifies the examples in the cache of what is made of them.
-    """
-
-    def __init__(self, parts: Iterable[Segment | list[TrainingExample]]) -> None:
-        self.parts = [part for part in parts if isinstance(part, Segment) or part]
-        self.sizes = [len(p.rows if isinstance(p, Segment) else p) for p in self.parts]
-        self._starts = np.cumsum([0, *self.sizes]).tolist()
+    def __init__(self, parts: Sequence[Sequence[TrainingExample]], key: str) -> None:
+        self._parts, self.key = [part for part in parts if len(part)], key
+        self._starts = np.cumsum([0, *map(len, self._parts)]).tolist()
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    @overload
-    def __getitem__(self, row: int) -> TrainingExample: ...
-    @overload
-    def __getitem__(self, row: slice) -> list[TrainingExample]: ...
-    def __getitem__(self, row: int | slice) -> TrainingExample | list[TrainingExample]:
+    def __getitem__(self, row: Any) -> Any:
         if isinstance(row, slice):
             return [self[i] for i in range(*row.indices(len(self)))]
         if not 0 <= row < len(self):
             raise IndexError(row)
         number = bisect_right(self._starts, row) - 1
-        part, inside = self.parts[number], int(row - self._starts[number])
-        return part.make(part.rows[inside]) if isinstance(part, Segment) else part[inside]
+        return self._parts[number][int(row - self._starts[number])]
 
-    @property
-    def key(self) -> str:
-        return "+".join(
-            part.key
-            if isinstance(part, Segment)
-            else content_hash(
-                [[e.dialogue.to_record(), str(e.targets), dict(e.comments)] for e in part]
-            )
-            for part in self.parts
-        )
-
-
-def _parts(examples: Sequence[TrainingExample]) -> list[Any]:
-    return examples.parts if isinstance(examples, StoredExamples) else [examples]
-
-
-def weights_of(examples: Sequence[TrainingExample]) -> np.ndarray:
-    """Weight of each example [n]."""
-    columns = [
-        np.full(len(part.rows), part.make.entry.weight)
-        if isinstance(part, Segment)
-        else np.array([e.weight for e in part], dtype=float)
-        for part in _parts(examples)
-    ]
-    return np.concatenate(columns)
-
-
-def sources_of(examples: Sequence[TrainingExample]) -> list[str]:
-    """The names of their sources, sorted."""
-    names: set[str] = set()
-    for part in _parts(examples):
-        if isinstance(part, Segment):
-            names.add(source_of(part.make.entry.source))
-        else:
-            names |= {e.source for e in part}
-    return sorted(names)
-
-
-def targets_of(examples: Sequence[TrainingExample]) -> dict[str, np.ndarray]:
-    """Target of each example on [0, 1] [n] for each dimension that has one, NaN where an example
-    has none; the mean of a target per level."""
-    columns: dict[str, np.ndarray] = {}
-    start = 0
-    for part in _parts(examples):
-        if isinstance(part, Segment):
-            size, found = len(part.rows), part.targets()
-        else:
-            size, found = len(part), {}
-            for row, example in enumerate(part):
-                for name, target in example.targets.items():
-                    if isinstance(target, np.ndarray):
-                        target = float(target @ np.linspace(0, 1, len(target)))
-                    found.setdefault(name, np.full(size, np.nan))[row] = target
-        for name, column in found.items():
-            whole = columns.setdefault(name, np.full(len(examples), np.nan))
-            whole[start : start + size] = column
-        start += size
-    return {name: column for name, column in columns.items() if np.isfinite(column).any()}
+    @cached_property
+    def columns(self) -> Columns:
+        return Columns._read(self, len(self))
 
 
 def spread(examples: Sequence[TrainingExample], count: int) -> list[TrainingExample]:
@@ -265,39 +233,15 @@ def encode_examples(
     reader: object,
     encode: Callable[[TrainingExample], Row],
     length: Callable[[Row], int],
-    schema: Row,
-) -> tuple[Sequence[Row], Sequence[int]]:
-    """(``encode`` of every example, its ``length``): lists if the examples are in memory, else
-    memory-mapped from a file of the cache with columns of ``schema`` (see ``write_arrow``). Its key
-    is the examples and ``reader``, the tokenizer and its settings."""
-    if not isinstance(examples, StoredExamples):
-        encoded = [encode(example) for example in examples]
-        return encoded, [length(row) for row in encoded]
-    path = store_path(f"tokens-{content_hash([__version__, examples.key, reader])}.arrow")
-    lengths = path.with_suffix(".npy")
-    with store_lock(path):
-        if not lengths.is_file():  # written last: without it the tokens are not complete
-            _write_encoded(examples, encode, length, schema, path)
-    return ArrowRows(path, dict), np.load(lengths, mmap_mode="r")
-
-
-def _write_encoded(
-    examples: Sequence[TrainingExample],
-    encode: Callable[[TrainingExample], Row],
-    length: Callable[[Row], int],
-    schema: Row,
-    path: Any,
-) -> None:
-    lengths = np.zeros(len(examples), dtype=np.int32)
-
-    def rows() -> Iterable[Row]:
-        for number, example in enumerate(examples):
-            row = encode(example)
-            lengths[number] = length(row)
-            yield row
-
-    write_arrow(path, schema, rows())
-    np.save(path.with_suffix(".npy"), lengths)
+) -> tuple[Sequence[Row], list[int]]:
+    """(``encode`` of every example, its ``length``): in the cache if the examples are stored, where
+    ``reader`` identifies the tokenizer and its settings."""
+    rows: Sequence[Row] = (
+        mapped_rows(map(encode, examples), [examples.key, reader])
+        if isinstance(examples, StoredExamples)
+        else [encode(example) for example in examples]
+    )
+    return rows, [length(row) for row in rows]
 
 
 def tokenizer_key(tokenizer: AnyTokenizer) -> str:

@@ -4,43 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import chain
 
 import numpy as np
 
 from medal_judges.data_prep.perturbation.injection import ISSUES, injected_set
+from medal_judges.data_prep.sources.cache import sha256
 from medal_judges.data_prep.sources.leaks import check_leaks
-from medal_judges.data_prep.sources.registry import (
-    SOURCES,
-    find_local,
-    parse_spec,
-    source_of,
-    stream_spec,
-)
+from medal_judges.data_prep.sources.registry import files_of, source_of, stream_spec
 from medal_judges.errors import ConfigError, SourceError
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.signature import content_hash
 from medal_judges.training.config import DataEntry, TrainConfig
 from medal_judges.training.rows.examples import (
     ExampleMaker,
-    Segment,
+    RowFacts,
     StoredExamples,
     TrainingExample,
     UnitMap,
     dimension_names,
     fit_unit_map,
 )
-from medal_judges.training.rows.store import (
-    RowFacts,
-    RowStore,
-    is_large,
-    open_store,
-    row_facts,
-    store_lock,
-)
+from medal_judges.training.rows.store import MappedRows, is_large, mapped_rows
 
 PARTS = ("train", "validation", "test")
 # The settings of an entry that choose its rows.
@@ -64,52 +52,53 @@ class RunRows:
 def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
     """Load everything that a run reads. Raises LeakError if training and held-out rows share a
     dialogue."""
-    loaded = {
-        part: [
-            (entry, load_entry(entry, config.seed, in_memory=part != "train"))
-            for entry in getattr(config, part)
-        ]
+    loaded = [
+        (part, entry, load_entry(entry, config.seed, in_memory=part != "train"))
         for part in PARTS
-    }
-    if not any(rows for _, rows in loaded["train"]):
+        for entry in getattr(config, part)
+    ]
+    train = [rows for part, _, rows in loaded if part == "train"]
+    if not any(map(len, train)):
         raise ConfigError("no training rows", hint="check the `train` entries of the config")
-    held_out = [row for part in PARTS[1:] for _, rows in loaded[part] for row in rows]
-    stores = [rows for _, rows in loaded["train"] if isinstance(rows, RowStore)]
-    others = [r for _, rows in loaded["train"] if not isinstance(rows, RowStore) for r in rows]
-    if others:
-        check_leaks(others, held_out)
-    for store in stores if held_out else ():
-        # Once for these held-out rows: the check reads every word of the store.
-        checked = store.folder / f"no-leak-{row_facts(held_out).hash}"
-        with store_lock(store.folder):
-            if not checked.is_file():
-                check_leaks(store, held_out)
-                checked.touch()
+    held_out = [row for part, _, rows in loaded if part != "train" for row in rows]
+    check_leaks(chain.from_iterable(train), held_out)
+    stored = any(isinstance(rows, MappedRows) for _, _, rows in loaded)
+    judged = [d.name for d in dimensions]
+    # Dimensions whose head has a probability per level.
+    levels = {}
+    if isinstance(config.model, EncoderConfig | LoraConfig):
+        kinds = {name: head.kind for name, head in config.model.heads.items()}
+        by_level = [d for d in dimensions if kinds.get(d.name) in ("ordinal", "classification")]
+        levels = {d.name: len(d.levels) for d in by_level}
     maps: dict[str, dict[str, UnitMap]] = {}
     facts: list[dict[str, object]] = []
-    examples: dict[str, list[Segment | list[TrainingExample]]] = {part: [] for part in PARTS}
-    for part in PARTS:
-        for entry, rows in loaded[part]:
-            known = rows.facts if isinstance(rows, RowStore) else row_facts(rows)
-            facts.append(
-                {
-                    "part": part,
-                    "source": entry.source,
-                    "rows": len(rows),
-                    "hash": known.hash,
-                    "languages": known.languages,
-                    "injected": entry.plant is not None,
-                }
-            )
-            if rows:
-                fitted = None if part == "test" else maps.setdefault(source_of(entry.source), {})
-                examples[part].append(_examples(config, dimensions, entry, rows, known, fitted))
-    train = StoredExamples(examples["train"])
+    examples: dict[str, list[Sequence[TrainingExample]]] = {part: [] for part in PARTS}
+    keys: list[object] = [[d.to_record() for d in dimensions]]
+    for part, entry, rows in loaded:
+        known = RowFacts.of(rows)
+        about = {"part": part, "source": entry.source, "rows": len(rows), "hash": known.hash}
+        planted = {"languages": known.languages, "injected": entry.plant is not None}
+        facts.append(about | planted)
+        if not len(rows):
+            continue
+        names = dimension_names(entry, known.scales, judged)
+        # A source's maps are fitted on its training rows; its validation rows are mapped by them.
+        # Test examples have none: a source whose scale has no bounds can still be ranked.
+        fitted = maps.setdefault(source_of(entry.source), {}) if part != "test" else None
+        for label in names if fitted is not None else ():
+            if label not in fitted:
+                fitted[label] = fit_unit_map(entry, known, label)
+        own = None if fitted is None else {label: fitted[label] for label in names}
+        make = ExampleMaker(entry, names, own, levels, config.soft_labels)
+        mapped = isinstance(rows, MappedRows)
+        examples[part].append(rows.converted(make) if mapped else [make(row) for row in rows])
+        keys.append([known.hash, names, str(own), entry.weight, levels, config.soft_labels])
+    whole = StoredExamples(examples["train"], content_hash(keys))
     return RunRows(
-        train if stores else list(train),
-        list(StoredExamples(examples["validation"])),
+        whole if stored else [e for rows in examples["train"] for e in rows],
+        [e for rows in examples["validation"] for e in rows],
         facts,
-        [e for e in StoredExamples(examples["test"]) if e.human],
+        [e for rows in examples["test"] for e in rows if e.human],
     )
 
 
@@ -134,12 +123,10 @@ def load_entry(
     found = filter(wanted, stream_spec(entry.source, options=entry.read_options))
     try:
         if not (in_memory or drawn or plant):
-            spec = parse_spec(entry.source)
-            parts = [] if spec.is_file else SOURCES[spec.name].parts
-            files = [Path(spec.name)] if spec.is_file else list(filter(None, map(find_local, parts)))
-            files = [path for path in files if path.is_file()]
+            files = [path for path in files_of(entry.source) if path.is_file()]
             if any(is_large(path) for path in files):
-                return open_store(found, files, entry.model_dump(include=_CHOOSE))
+                key = [[sha256(path) for path in files], entry.model_dump(include=_CHOOSE)]
+                return mapped_rows(found, key, parse_labelled)
         rows = list(found)
     except SourceError:
         if entry.optional:
@@ -162,32 +149,3 @@ def load_entry(
             split=plant.split,
         )
     )
-
-
-def _examples(
-    config: TrainConfig,
-    dimensions: Sequence[Dimension],
-    entry: DataEntry,
-    rows: Sequence[LabelledDialogue],
-    facts: RowFacts,
-    maps: dict[str, UnitMap] | None,
-) -> Segment | list[TrainingExample]:
-    """The examples of one entry. ``maps`` of its source are fitted on the source's first entry:
-    validation rows are mapped as its training rows are. Without them there are no targets, so that
-    a source whose scale has no bounds can be ranked."""
-    names = dimension_names(entry, facts.scales, [d.name for d in dimensions])
-    for label in names if maps is not None else ():
-        if maps is not None and label not in maps:
-            maps[label] = fit_unit_map(entry, facts, label)
-    # Dimensions whose head has a probability per level.
-    levels = {}
-    if isinstance(config.model, EncoderConfig | LoraConfig):
-        kinds = {name: head.kind for name, head in config.model.heads.items()}
-        by_level = [d for d in dimensions if kinds.get(d.name) in ("ordinal", "classification")]
-        levels = {d.name: len(d.levels) for d in by_level}
-    make = ExampleMaker(entry, names, maps and dict(maps), levels, config.soft_labels)
-    if not isinstance(rows, RowStore):
-        return [make(row) for row in rows]
-    used = {name: (maps[name].zero, maps[name].span) for name in names} if maps else {}
-    settings = [names, used, levels, config.soft_labels, [d.to_record() for d in dimensions]]
-    return Segment(rows, make, content_hash([rows.folder.name, settings]))

@@ -2,14 +2,14 @@
 
     PYTHONPATH=src python benchmarks/traced_ways.py [--functions]
 
-The ways are training an encoder judge (``medal train``, from the command line to the checked folder;
-the check itself runs in another process and is not counted), scoring with it, scoring with a
-prompted judge over an API (a scripted server on loopback), and a benchmark from a judge to its page,
-all but the first on three dialogues and each in a process of its own. Scoring is counted twice: "judge" is Judge.from_pretrained and Judge.score, from
-the judge's folder or file to its judgements, and "command" all of ``medal score``, from the command
-line to the output file. The benchmark is all of ``medal benchmark`` (its judge and its data are new
-to it, so it scores them too); "without the judge" leaves out what Judge.from_pretrained and
-Judge.score enter. ``--functions`` lists the functions by file.
+The ways are training an encoder judge (``medal train``, without the check in a fresh process),
+scoring with it, scoring with a prompted judge over an API (a scripted server on loopback), and a
+benchmark from a judge to its page, all but the first on three dialogues, each in its own process.
+Scoring is counted twice: "judge" is Judge.from_pretrained and Judge.score, from the judge's folder
+or file to its judgements, and "command" all of ``medal score``, from the command line to the output
+file. The benchmark is all of ``medal benchmark`` (its judge and data are new to it, so it scores
+them too); "without the judge" leaves out what Judge.from_pretrained and Judge.score enter.
+``--functions`` lists the functions by file.
 
 Counted are distinct functions and methods entered in any thread (sys.setprofile,
 threading.setprofile), by file and qualified name. A function is the package's if the real path of

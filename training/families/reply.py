@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,9 +18,6 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.encoder.reply import HALVES, ReplyConfig, ReplyModel, context_of
 from medal_judges.training.rows.examples import TrainingExample
-
-if TYPE_CHECKING:
-    from medal_judges.training.families.encoder import EncoderDataset
 
 _MOST_TURNS = 200  # of one conversation: one between two bots must not fill a batch
 _BATCH = 32
@@ -37,7 +34,7 @@ def other_halves(examples: Sequence[TrainingExample], seed: int) -> Tensor:
     return torch.tensor([1 - half_of(e.group, seed) for e in examples])
 
 
-def fit_reply(judge: EncoderJudge, data: EncoderDataset, seed: int) -> None:
+def fit_reply(judge: EncoderJudge, data: Any, seed: int) -> None:
     """Train both reply models in place and set the reactions' vectors.
 
     Raises ConfigError if one of them has too few answered turns to learn from.
@@ -65,7 +62,7 @@ def fit_reply(judge: EncoderJudge, data: EncoderDataset, seed: int) -> None:
 
 
 @torch.no_grad()
-def _pairs(judge: EncoderJudge, data: EncoderDataset, rows: Sequence[int]) -> list[Tensor]:
+def _pairs(judge: EncoderJudge, data: Any, rows: Sequence[int]) -> list[Tensor]:
     """(turn, before, earlier, measures, next turn, number of its text) of every assistant turn that
     a user answered, without the opening turn; empty for no rows."""
     batches: list[list[Tensor]] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,14 +23,11 @@ from medal_judges.models.encoder.net import EncoderNet, LinearNet, by_role
 from medal_judges.training.families.reply import other_halves
 from medal_judges.training.rows.examples import STANDARD_SHARE, Columns, TrainingExample
 
-if TYPE_CHECKING:
-    from medal_judges.training.families.encoder import EncoderDataset
-
 _BATCH = 64
 _FLOOR = 1e-9
 
 
-def fit_ridge(judge: EncoderJudge, data: EncoderDataset, embedding_share: float, seed: int) -> None:
+def fit_ridge(judge: EncoderJudge, data: Any, embedding_share: float, seed: int) -> None:
     """Set in place the weights of every feature group's heads and the groups' shares.
 
     Every source has the same total weight and is centred on its own mean: a judge learns what is
@@ -152,7 +149,7 @@ def _write_binary(
         head.bias.fill_(float(fitted.intercept_[0]))
 
 
-def _pooled_table(judge: EncoderJudge, data: EncoderDataset, seed: int) -> np.ndarray:
+def _pooled_table(judge: EncoderJudge, data: Any, seed: int) -> np.ndarray:
     """Mean user inputs beside mean assistant inputs of each dialogue [n, 2 x width]."""
     net, parts = judge.net, []
     linear = net.nets[0]

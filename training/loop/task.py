@@ -1,5 +1,4 @@
-"""What a family brings to the loop: its data, its objective, and the weights that training changes.
-"""
+"""What a family brings to the loop: its data, its objective, the weights that change."""
 
 from __future__ import annotations
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from medal_judges.config import Config, option, overridden, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.placement import placed
+from medal_judges.models.device import Dtype
 from medal_judges.models.llm.settings import llm_config
 from medal_judges.shipped import BOXED, judge_file
 
@@ -26,10 +27,10 @@ class JudgeOptions(Config):
         help="A changed setting of the YAML file: a=1, or a.b=1 inside a group.",
     )
     device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
-    dtype: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
+    dtype: Dtype | None = option(
         None,
-        help="Precision; saved judges score in fp32 by default. auto (encoder judges): bf16 if it "
-        "is faster and scores do not change.",
+        help="Precision; saved judges score in fp32 by default. bf16 is faster on a GPU, and on a "
+        "CPU that multiplies it (medal doctor); scores then change in the third digit.",
     )
     revision: str | None = option(None, help="Branch, tag or commit of a judge on the Hub.")
     no_cache: bool = option(False, help="Neither use nor store cached answers of language models.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -83,8 +84,11 @@ def _connected(address: str, workers: int) -> Iterator[None]:
         os.environ.setdefault("OMP_NUM_THREADS", threads)
         options |= {"num_cpus": workers, "object_store_memory": 1 << 28, "include_dashboard": False}
     try:
+        host, _, port = address.rpartition(":")
+        if host and port.isdecimal():  # Ray itself waits for minutes, then ends the process
+            socket.create_connection((host, int(port)), timeout=10).close()
         ray.init(**options)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise MedalError(
             f"no Ray cluster at {address!r}: {reason}",
@@ -124,7 +128,6 @@ class _Process:
             "window": judge.window,
             "token_budget": judge.token_budget,
             "asks_server": any(m.limiter is not None for m in judge.language_models()),
-            "advice": judge.advice(),
         }
 
     def score(
@@ -174,10 +177,6 @@ class RayJudge(Judge):
     def signature(self) -> Signature:
         signature: Signature = self._about["signature"]
         return signature
-
-    def advice(self) -> str | None:
-        advice: str | None = self._about["advice"]
-        return advice
 
     def answer_counts(self) -> AnswerCounts:
         counts = AnswerCounts()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import platform
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -15,29 +17,57 @@ if TYPE_CHECKING:
 Dtype = Literal["fp32", "bf16", "fp16"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 Attention = Literal["auto", "sdpa", "eager", "flash_attention_2"]
+logger = logging.getLogger(__name__)
 
 
 def torch_device(device: str | torch.device | None) -> torch.device:
-    """``device``; None is the GPU where there is one, else the CPU."""
+    """Returns ``device``; None is the GPU if there is one, else the CPU."""
     import torch
 
     return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def torch_dtype(name: str) -> torch.dtype:
-    """torch's type of ``name``. Raises ConfigError for any other than fp32, bf16 and fp16."""
+def torch_dtype(name: str, device: torch.device | None = None) -> torch.dtype:
+    """Returns torch's type ``name``; warns if it is bf16 and the CPU ``device`` lacks bf16.
+
+    Raises ConfigError for any other than fp32, bf16 and fp16.
+    """
     import torch
 
     if name not in DTYPES:
         raise ConfigError(f"dtype {name!r} is not one of {', '.join(DTYPES)}")
+    if name == "bf16" and device is not None and device.type == "cpu" and not has_bf16(device):
+        _warn_slow_bf16()
     return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
 
 
-def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
-    """Put the weights of ``network`` into ``dtype``, in place, as transformers loads them in it.
+def has_bf16(device: torch.device) -> bool:
+    """Whether ``device`` multiplies bf16 itself (a CPU: AMX, AVX-512 BF16, ARM's)."""
+    import torch
 
-    The frequencies of rotary positions stay as they are: ``Module.to`` would round them too, and
-    in bf16 a position of 2,000 is then turned by other angles than the model has learnt.
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type != "cpu":
+        return False
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        # oneDNN itself says yes on any AVX-512 CPU, where it emulates bf16.
+        native = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")  # private, hence getattr
+        return any(getattr(torch.cpu, name, bool)() for name in native)
+    return bool(getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", bool)())
+
+
+@cache  # once a process
+def _warn_slow_bf16() -> None:
+    logger.warning(
+        "this CPU does not multiply bf16: it emulates it, which takes several times as long as fp32"
+    )
+
+
+def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
+    """Cast the weights of ``network`` to ``dtype``, in place, as transformers loads them in it.
+
+    Frequencies of rotary positions stay as they are: ``Module.to`` would round them too, and in
+    bf16 a position of 2,000 would be rotated by other angles than the model has learnt.
     """
     import torch
 
@@ -58,16 +88,24 @@ def set_attention(
     *,
     strict: bool = False,
 ) -> str:
-    """Set the attention of ``body`` (a transformers model, or PEFT's around one); returns its name.
+    """Sets the attention of ``body`` (a transformers model, or PEFT's) and returns its name.
 
-    ``auto`` is flash attention where its package, a GPU and a 16-bit ``precision`` (``bf16``,
-    ``fp16``) are there, else sdpa, else eager. What is not available is replaced as ``auto`` would:
-    a judge trained on a GPU has to score on a CPU. With ``strict`` it is a ConfigError instead.
+    ``auto`` is flash attention if its package, a GPU and a 16-bit ``precision`` (``bf16``,
+    ``fp16``) are there, else sdpa, else eager. An unavailable one is replaced as by ``auto``: a
+    judge trained on a GPU must score on a CPU. With ``strict`` it is a ConfigError instead.
     """
-    base: Callable[[], nn.Module] | None = getattr(body, "get_base_model", None)
-    model: Any = body if base is None else base()
+    model: Any = body.get_base_model() if hasattr(body, "get_base_model") else body  # type: ignore[operator]
+    no_flash = None
+    if device.type != "cuda":
+        no_flash = "it needs a GPU"
+    elif find_spec("flash_attn") is None:
+        no_flash = "it needs the package flash-attn (pip install flash-attn --no-build-isolation)"
+    elif precision not in ("bf16", "fp16"):
+        no_flash = f"it computes in bf16 or fp16, and the precision here is {precision}"
+    elif not getattr(model, "_supports_flash_attn", False):
+        no_flash = "the model does not have it"
     missing = {
-        "flash_attention_2": _no_flash(model, device, precision),
+        "flash_attention_2": no_flash,
         "sdpa": None if getattr(model, "_supports_sdpa", False) else "the model does not have it",
         "eager": None,
     }
@@ -82,16 +120,3 @@ def set_attention(
     if getattr(model.config, "_attn_implementation", None) != chosen:
         model.set_attn_implementation(chosen)
     return chosen
-
-
-def _no_flash(model: nn.Module, device: torch.device, precision: str) -> str | None:
-    """Why flash attention is not available; None where it is."""
-    if device.type != "cuda":
-        return "it needs a GPU"
-    if find_spec("flash_attn") is None:
-        return "it needs the package flash-attn (pip install flash-attn --no-build-isolation)"
-    if precision not in ("bf16", "fp16"):
-        return f"it computes in bf16 or fp16, and the precision here is {precision}"
-    if not getattr(model, "_supports_flash_attn", False):
-        return "the model does not have it"
-    return None

@@ -21,8 +21,7 @@ from medal_judges.storage.journal import Journal
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from medal_judges.models.tokenizer_file import AnyTokenizer
+    from transformers import PreTrainedTokenizerBase
 
 # Weights, tokenizer, template and settings, as transformers and sentence-transformers name them.
 MODEL_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
@@ -80,7 +79,7 @@ def network_hash(network: nn.Module) -> str:
     return digest.hexdigest()[:12]
 
 
-def tokenizer_hash(tokenizer: AnyTokenizer) -> str:
+def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
     """12 hex digits for the vocabulary, how texts are split by it, and the special tokens."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:

@@ -7,14 +7,14 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from medal_judges.models.tokenizer_file import AnyTokenizer
+    from transformers import PreTrainedTokenizerBase
 
 
 class SpecialTokens:
     """Those of ``tokenizer``: the named ones (beginning, end, ...), and every other that it flags
     as special, as many chat models do with the marks of their turns and images."""
 
-    def __init__(self, tokenizer: AnyTokenizer) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         added = tokenizer.added_tokens_decoder.values()
         marks = {str(token) for token in added if token.special}
         marks |= set(map(str, tokenizer.all_special_tokens))

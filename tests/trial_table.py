@@ -13,7 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from medal_judges.eval.trial.results import GROUPS, Group, TrialFinding, TrialResult, parse_trial
+from medal_judges.eval.trial.results import GROUPS, Group, TrialFinding, TrialResult
+from medal_judges.records.validation import parse
 from medal_judges.report.numbers import number
 
 _SHARES = ("moved", "raised", "harmed", "unscored")
@@ -23,7 +24,7 @@ _SHOWN = 3  # findings of a group that are named
 def trials_of(paths: Sequence[Path]) -> list[TrialResult]:
     """The trials in ``paths``, in their order."""
     records = [json.loads(path.read_text(encoding="utf-8"))["trials"] for path in paths]
-    return [parse_trial(record) for several in records for record in several]
+    return [parse(TrialResult, record) for several in records for record in several]
 
 
 def trial_rows(results: Sequence[TrialResult]) -> list[list[str]]:

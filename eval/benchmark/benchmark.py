@@ -1,38 +1,56 @@
-"""A benchmark from its config to results.json and the page."""
+"""A benchmark from its config to results.json, the page and the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from medal_judges.config import build_config, load_config
 from medal_judges.errors import ConfigError, did_you_mean
-from medal_judges.eval.benchmark.compute import compute, made_facts, write_results
-from medal_judges.eval.benchmark.config import BenchmarkConfig
-from medal_judges.eval.benchmark.runner import BenchmarkRun, judge_all, prepare
-from medal_judges.eval.page.arrangement import Benchmark
-from medal_judges.eval.page.page import write_report
+from medal_judges.eval.benchmark.config import BenchmarkConfig, BenchmarkOptions
+from medal_judges.eval.benchmark.figures import FOLLOW_UPS, Benchmark, compute
+from medal_judges.eval.benchmark.leaderboard import dimension_table
+from medal_judges.eval.benchmark.page import write_report
+from medal_judges.eval.benchmark.published import OURS
+from medal_judges.eval.benchmark.published import TITLE as PUBLISHED
+from medal_judges.eval.benchmark.run import BenchmarkRun, judge_all, prepare
+from medal_judges.eval.benchmark.view import View, primary_metric, shown
+from medal_judges.eval.metaeval.comparison import CEILING, GRADED, ISSUES, MEANS
+from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.progress import ProgressBar
 from medal_judges.shipped import boxed_folder, judge_file, judge_names
 from medal_judges.storage.files import only_run_in
 
-DEFAULT = "configs/benchmark/human.yaml"
+_INJECTED = ("Issue", "Judge", "F1+ vs clean", "F1+ vs matched controls", "AUC vs clean",
+            "AUC vs matched controls", "False alarms, clean")  # fmt: skip
+_WHO = ("Set", "Dimension", "Better", "Other")
+# Columns of further tables in the terminal; tables by language are on the page only.
+_PRINTED: dict[str, Sequence[str]] = {
+    MEANS: (),
+    FOLLOW_UPS: (),
+    PUBLISHED: (),
+    GRADED: (*_WHO, "Difference in ρ", "p, Holm", "n"),
+    ISSUES: (*_WHO, "Difference in F1+", "p, Holm", "McNemar p, Holm", "n"),
+    CEILING: ("Set", "Dimension", "Judge", "Like for like", "One annotator", "p, Holm", "n"),
+}
+_LINES = 30  # of a long table; the page and the CSV files have all
 
 
 def benchmark(
-    config: str = DEFAULT,
+    config: str = "configs/benchmark/human.yaml",
     overrides: Sequence[str] = (),
     *,
     judges: Sequence[str] = (),
-    offline: bool | None = None,
+    offline: bool = False,
     retry_failed: bool = False,
     no_cache: bool = False,
 ) -> Benchmark:
-    """Run judges over sets and compare them with people: what ``medal benchmark`` does.
+    """Runs judges over sets and compares them with people, as ``medal benchmark`` does.
 
     ``config`` is a YAML file or the name of one in configs/benchmark/, ``overrides`` are
-    ``field=value``, ``judges`` are further ones (``contrast``, ``mine=runs/judge``). Writes the
+    ``field=value``, ``judges`` further judges (``contrast``, ``mine=runs/judge``). Writes
     predictions, results.json and report.html to the config's output_dir; predictions of an earlier
-    run are used again. Raises ConfigError where there is nothing to judge, or nothing to judge on.
+    run are used again. Raises ConfigError if there is no judge or no set.
 
     >>> from medal_judges import benchmark
     >>> sets = "sets=[{name: talks, source: labelled.jsonl, dimensions: [overall]}]"
@@ -41,48 +59,56 @@ def benchmark(
     >>> [(row.judge, row.dimension, row.n) for row in figures.rows]
     [('length', 'overall', 12)]
     """
-    _, figures = run_benchmark(
-        config, overrides, judges, offline=offline, retry_failed=retry_failed, no_cache=no_cache
+    options = BenchmarkOptions(
+        config=config,
+        overrides=tuple(overrides),
+        judge=tuple(judges),
+        offline=offline,
+        retry_failed=retry_failed,
+        no_cache=no_cache,
     )
-    return figures
+    return run_benchmark(options)[1]
 
 
 def run_benchmark(
-    config: str,
-    overrides: Sequence[str],
-    judges: Sequence[str],
-    *,
-    offline: bool | None = None,
-    retry_failed: bool = False,
-    no_cache: bool = False,
-    bar: ProgressBar | None = None,
+    options: BenchmarkOptions, bar: ProgressBar | None = None
 ) -> tuple[BenchmarkRun, Benchmark]:
-    """See ``benchmark``; also returns the run with its notes."""
-    settings = _settings(config, overrides, judges)
-    run = prepare(settings, offline=offline)
-    run.retry_failed, run.no_cache = retry_failed, no_cache
+    """Runs a benchmark; returns the run with its notes, and the figures."""
+    changed = {
+        "weights": options.weights,
+        "output_dir": options.out,
+        "device": options.device,
+        "workers": options.workers if options.workers > 1 else None,
+    }
+    overrides = [*options.overrides, *(f"{k}={v}" for k, v in changed.items() if v)]
+    config = _config(options, overrides)
+    run = prepare(config, offline=options.offline or None)
     if not run.sets and not run.injected:
         raise ConfigError(
-            "\n    ".join(["no set is here", *run.notes]),
+            "\n    ".join(["no set is available", *run.notes]),
             hint="put line-format files in the folder that $MEDAL_JUDGES_DATA names; see also: "
             "medal data list",
         )
-    with only_run_in(settings.output_dir):
-        if bar is None:
-            judge_all(run)
-        else:
+
+    def progress(judge: str, name: str, done: int) -> None:
+        if bar is not None:
+            bar.advance(done, what=f"{judge} on {name}")
+
+    with only_run_in(config.output_dir):
+        if bar is not None:
             bar.update(0, total=run.total)
-            judge_all(run, lambda judge, name, n: bar.advance(n, what=f"{judge} on {name}"))
-    figures = compute(run, made_facts(_command(config, overrides, judges)))
-    write_results(figures, settings.output_dir / "results.json")
-    write_report(figures, settings.output_dir)
+        judge_all(run, options, progress)
+    figures = compute(run, _command(options, overrides))
+    figures.write(config.output_dir / "results.json")
+    write_report(figures, config.output_dir)
     return run, figures
 
 
-def _settings(config: str, overrides: Sequence[str], judges: Sequence[str]) -> BenchmarkConfig:
-    loaded = load_config(BenchmarkConfig, config, overrides, folder="benchmark")
-    added = []
-    for text in judges:
+def _config(options: BenchmarkOptions, overrides: Sequence[str]) -> BenchmarkConfig:
+    loaded = load_config(BenchmarkConfig, options.config, overrides, folder="benchmark")
+    data = loaded.model_dump()
+    data["judges"] = [*data["judges"]]
+    for text in options.judge:
         name, sign, path = text.partition("=")
         if not sign and (judge_file(text) or boxed_folder(text)) and text in judge_names():
             path = text  # a shipped judge brings its name
@@ -91,22 +117,52 @@ def _settings(config: str, overrides: Sequence[str], judges: Sequence[str]) -> B
                 f"--judge {text!r} is not of the form NAME=PATH, nor the name of a shipped judge",
                 hint=f"{did_you_mean(text, judge_names())}--judge mine=runs/judge",
             )
-        added.append({"name": name, "path": path})
-    data = loaded.model_dump()
-    data["judges"] = [*data["judges"], *added]
-    settings = build_config(BenchmarkConfig, data, where=config)
-    if not settings.judges and not settings.predictions:
+        data["judges"].append({"name": name, "path": path})
+    config = build_config(BenchmarkConfig, data, where=options.config)
+    if not config.judges and not config.predictions:
         raise ConfigError(
             "no judge to benchmark",
             hint="--judge contrast, --judge NAME=PATH, or judges: in the file",
         )
-    return settings
+    return config
 
 
-def _command(config: str, overrides: Sequence[str], judges: Sequence[str]) -> str:
-    """The command as it can be typed again; judges by name only, since a page is published."""
-    given = (text.partition("=")[:2] for text in judges)
+def _command(options: BenchmarkOptions, overrides: Sequence[str]) -> str:
+    """Returns the command to type again; without paths, since a page is published."""
+    given = (text.partition("=")[:2] for text in options.judge)
     names = [f"--judge {name}=..." if sign else f"--judge {name}" for name, sign in given]
-    kept = [text for text in overrides if "/" not in text]
+    config = options.config
     shown = config if "/" not in config or config.startswith("configs/") else config.split("/")[-1]
+    kept = [text for text in overrides if "/" not in text]
     return " ".join(["medal benchmark --config", shown, *names, *kept])
+
+
+def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
+    """Prints the leaderboard of each set and kind, further tables, then what was skipped."""
+    console, view = wide_console(), View(benchmark)
+    for key in view.sets:
+        for dimensions in filter(None, (view.graded(key), view.binary(key))):
+            table = dimension_table(view, key, dimensions)
+            columns = [name for name in table.columns if name not in ("minus ceiling", "Counts")]
+            console.print(rich_table(table, columns, intervals=columns[:2]))
+            reasons: dict[str, list[str]] = {}
+            for row in (row for dimension in dimensions for row in view.rows(key, dimension)):
+                estimate = shown(row, primary_metric(row.kind))
+                if estimate.value is not None and estimate.reason:
+                    whose = f"{row.judge} on {row.dimension}"
+                    reasons.setdefault(estimate.reason, []).append(whose)
+            for reason, names in reasons.items():
+                console.print(f"{reason}: {', '.join(names)}", style="dim", highlight=False)
+    for table in benchmark.tables:
+        if table.title == PUBLISHED:  # the page also has those that this run did not measure
+            column = table.columns.index(OURS)
+            table = replace(table, rows=[row for row in table.rows if row[column] is not None])
+        printed = _INJECTED if table.columns[0] == "Issue" else _PRINTED.get(table.title)
+        if printed is None or not table.rows:
+            continue
+        if len(table.rows) > _LINES:
+            title = f"{table.title} (the first {_LINES} of {len(table.rows)} lines)"
+            table = replace(table, title=title, rows=table.rows[:_LINES])
+        console.print(rich_table(table, printed, intervals=()))
+    for note in notes:
+        console.print(note, style="dim", highlight=False)

@@ -1,14 +1,15 @@
-"""Configuration of ``medal benchmark``: which judges, on which sets, compared on what."""
+"""Settings of ``medal benchmark``: judges, sets, and which dimensions to compare."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from medal_judges.config import Config
+from medal_judges.config import Config, option
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.reading.options import ChatFileConfig
 from medal_judges.records.rating import Scale
@@ -18,13 +19,41 @@ from medal_judges.stats.weights import Weights
 View = Literal["rows", "abceval_issues_by_turn", "abceval_issues_by_dialogue"]
 
 
+class BenchmarkOptions(Config):
+    """Options of ``medal benchmark``."""
+
+    overrides: tuple[str, ...] = option(
+        (),
+        argument=True,
+        metavar="FIELD=VALUE",
+        help="A setting of the YAML file, changed: a=1, or a.b=1 inside a group.",
+    )
+    config: str = option(
+        "configs/benchmark/human.yaml",
+        help="YAML file, or the name of one in configs/benchmark/.",
+    )
+    out: str | None = option(None, help="Folder to write; default: the config's output_dir.")
+    judge: tuple[str, ...] = option(
+        (),
+        metavar="[NAME=]PATH",
+        help="A further judge: shipped name, YAML file, folder or hub id; may be repeated.",
+    )
+    device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
+    workers: int = option(1, ge=1, help="Number of scoring processes; on GPUs one each.")
+    weights: Weights | None = option(
+        None, help="curation: weight rows by curation.weight, to estimate figures of the pool."
+    )
+    offline: bool = option(False, help="Do not use the network.")
+    retry_failed: bool = option(False, help="Score every row without a score again.")
+    no_cache: bool = option(False, help="Neither use nor store cached answers of language models.")
+
+
 class JudgeConfig(Config):
     """A judge: ``path`` is a folder, a hub id or a YAML file of configs/judges/.
 
-    ``dimensions`` maps a dimension of the sets (or an injected issue) to this judge's own name for
-    it, on every set that has it; it goes before the set's mapping. ``optional``: passed over with a
-    note where its folder, weights, package or key are not available. ``published_as``: the judge in
-    configs/published.yaml that it stands for, such as ``diet/craft-cll``.
+    ``dimensions`` maps a dimension of the sets (or an injected issue) to the judge's name for it,
+    and overrides the set's mapping. ``optional``: skip with a note if its folder, weights, package
+    or key are missing. ``published_as``: the judge's name in configs/published.yaml.
     """
 
     name: str
@@ -39,10 +68,10 @@ class JudgeConfig(Config):
 class SetConfig(ChatFileConfig):
     """Rows with human answers.
 
-    ``source`` and how it is read: see ChatFileConfig. ``dimensions`` maps a dimension of
-    the set to the judge's (a list where the names are the same). ``optional``: passed over with a
-    note where its data is not here. ``published``: labellers of abceval's machine labels that stand
-    beside the judges (``gpt``). ``published_as``: the set's name in configs/published.yaml.
+    ``dimensions`` maps a dimension of the set to the judge's (a list if the names are equal).
+    ``optional``: skip with a note if the data is missing. ``published``: labellers of abceval's
+    machine labels, shown beside the judges (``gpt``). ``published_as``: the set's name in
+    configs/published.yaml.
     """
 
     name: str
@@ -63,7 +92,7 @@ class SetConfig(ChatFileConfig):
     @model_validator(mode="after")
     def _published_fits(self) -> SetConfig:
         if self.published and self.view != "abceval_issues_by_dialogue":
-            raise ValueError("published labels go with view: abceval_issues_by_dialogue only")
+            raise ValueError("published labels need view: abceval_issues_by_dialogue")
         return self
 
 
@@ -76,8 +105,8 @@ class InjectedConfig(Config):
 
 
 class PredictionConfig(Config):
-    """Judgements made elsewhere, of one set. ``dimensions`` as of a judge. ``scales`` maps a
-    dimension of the judgements to its (lowest, highest) score, which the file does not say."""
+    """A file of judgements of one set. ``dimensions`` as in JudgeConfig; ``scales``: (lowest,
+    highest) score of a dimension, which the file does not state."""
 
     name: str
     set: str
@@ -95,22 +124,19 @@ class PredictionConfig(Config):
 
 
 class CascadeConfig(Config):
-    """Two judges of the benchmark, by name: what asking the strong one only where the weak one is
-    unsure would cost, and how well it would agree."""
+    """Two judges by name: the strong one rescores the rows of which the weak one is least sure."""
 
     weak: str
     strong: str
 
 
 class BenchmarkConfig(Config):
-    """Everything ``medal benchmark`` does. ``weights``: ``curation`` makes figures of a selection
-    by ``medal curate`` those of its pool. ``seed``: of random orders.
+    """Everything ``medal benchmark`` does.
 
-    ``device``: of every judge whose ``options`` do not name another. ``workers``: processes that
-    judge; a judge that is asked through an API is always one.
-    ``llm``: the language model of every judge whose YAML file has one and whose ``options`` do not
-    name another. ``published``: papers whose figures stand beside ours (``diet``, ``meep``,
-    ``medal``, ``oralis``).
+    ``weights``: ``curation`` estimates figures of the pool of a selection by ``medal curate``.
+    ``device`` and ``llm`` (the language model) apply to judges whose ``options`` name no other.
+    ``workers``: scoring processes, 1 for judges behind an API. ``published``: papers whose figures
+    are shown beside ours (``diet``, ``meep``, ``medal``, ``oralis``).
     """
 
     title: str = "Benchmark of dialogue judges"
@@ -131,30 +157,29 @@ class BenchmarkConfig(Config):
 
     @model_validator(mode="after")
     def _names_fit(self) -> BenchmarkConfig:
-        _distinct("judges", [judge.name for judge in self.judges])
-        names = [one.name for one in self.sets] + [each.name for each in self.injected]
-        _distinct("sets", names)
-        _distinct("predictions", [f"{p.name} on {p.set}" for p in self.predictions])
-        judged = {one.name for one in self.judges} | {one.name for one in self.predictions}
+        judges = [judge.name for judge in self.judges]
+        sets = [one.name for one in self.sets] + [one.name for one in self.injected]
+        files = [f"{p.name} on {p.set}" for p in self.predictions]
+        for what, names in (("judges", judges), ("sets", sets), ("predictions", files)):
+            if twice := sorted(name for name, count in Counter(names).items() if count > 1):
+                raise ValueError(
+                    f"two {what} are called {', '.join(twice)}: give each its own name"
+                )
+        known = {*judges, *(one.name for one in self.predictions)}
         for cascade in self.cascades:
-            if missing := {cascade.weak, cascade.strong} - judged:
+            if missing := {cascade.weak, cascade.strong} - known:
                 raise ValueError(
                     f"a cascade names {', '.join(sorted(missing))}, which is no judge here; "
-                    f"there are {', '.join(sorted(judged)) or 'none'}"
+                    f"there are {', '.join(sorted(known)) or 'none'}"
                 )
         for prediction in self.predictions:
-            if prediction.set not in names:
+            if prediction.set not in sets:
                 raise ValueError(
                     f"predictions {prediction.name!r} are of set {prediction.set!r}; the sets are "
-                    f"{', '.join(names) or 'none'}"
+                    f"{', '.join(sets) or 'none'}"
                 )
-            if prediction.name in (judge.name for judge in self.judges):
+            if prediction.name in judges:
                 raise ValueError(
                     f"predictions {prediction.name!r} and a judge have the same name: rename one"
                 )
         return self
-
-
-def _distinct(what: str, names: list[str]) -> None:
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"two {what} are called {', '.join(twice)}: give each its own name")

@@ -1,33 +1,34 @@
-"""Published figures beside ours: what the papers print, each with the paper's own model."""
+"""Published figures beside ours: the papers' numbers, each with the paper's own model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from pydantic import model_validator
 
 from medal_judges.config import Config, read_yaml
 from medal_judges.errors import ConfigError
-from medal_judges.eval.benchmark.config import JudgeConfig, SetConfig
+from medal_judges.eval.benchmark.config import BenchmarkConfig, SetConfig
 from medal_judges.eval.metaeval.results import ResultRow
 from medal_judges.records.signature import Signature
 from medal_judges.report.table import Cell, Table
 
-OURS = "Our ρ"  # the column that is empty where nothing was measured
+OURS = "Our ρ"  # empty in rows that this run did not measure
 TITLE = "Beside the published figures"
 _COLUMNS = ("Set", "Dimension", "Judge", "Their model", "Their ρ", "Their r", "Our model", OURS,
             "Our r", "n", "Source")  # fmt: skip
 _NOTE = (
-    "What the paper prints, with the paper's own model and its version of the data, beside what "
-    "this run measured: another model's figure is no target of ours, and none of ours is a "
-    "reproduction unless the two models are the same. ρ is Spearman's, r Pearson's; ns marks what "
-    "the paper calls not significant (p > 0.05)."
+    "The paper's figures, with its own model and its version of the data, beside the figures of "
+    "this run. Figures of different models are no targets, and ours are a reproduction only if the "
+    "two models are the same. ρ is Spearman's, r Pearson's; ns marks figures that the paper calls "
+    "not significant (p > 0.05)."
 )
 
 
 class PublishedFigure(Config):
-    """One row of configs/published.yaml: correlations with people of ``judge`` (in one ``variant``)
-    speaking through ``model``, from the table that ``source`` names."""
+    """One row of configs/published.yaml: correlations of ``judge`` (in one ``variant``) on
+    ``model`` with people, from the table ``source``."""
 
     judge: str
     variant: str | None = None
@@ -43,7 +44,7 @@ class PublishedFigure(Config):
 
     @property
     def key(self) -> str:
-        """What a judge of a benchmark names itself after: ``diet/craft-cll``, or ``fed``."""
+        """The name for ``published_as`` of a judge: ``diet/craft-cll``, or ``fed``."""
         return self.judge if self.variant is None else f"{self.judge}/{self.variant}"
 
     @property
@@ -66,106 +67,90 @@ class Published(Config):
 
 
 def read_published() -> Published:
-    """The figures that ship with the package."""
+    """Reads the shipped figures."""
     return Published.model_validate(read_yaml("published"))
 
 
-def check_published(
-    papers: Sequence[str], judges: Iterable[JudgeConfig], sets: Iterable[SetConfig]
-) -> None:
-    """Raises ConfigError for a paper, judge or set whose name the published figures do not have."""
+def check_published(config: BenchmarkConfig) -> None:
+    """Raises ConfigError for a paper, judge or set that the published figures do not have."""
     known = read_published()
-    _known("published", papers, known.papers)
-    keys = [figure.key for figure in known.figures]
-    _known("published_as of a judge", [j.published_as for j in judges if j.published_as], keys)
-    names = [figure.set for figure in known.figures]
-    _known("published_as of a set", [s.published_as for s in sets if s.published_as], names)
-
-
-def _known(what: str, named: Iterable[str], known: Iterable[str]) -> None:
-    there = list(dict.fromkeys(known))
-    for name in named:
-        if name not in there:
-            raise ConfigError(
-                f"{what}: {name!r} is not in configs/published.yaml",
-                hint=f"there: {', '.join(there)}",
-            )
+    for what, named, there in (
+        ("published", config.published, known.papers),
+        (
+            "published_as of a judge",
+            [j.published_as for j in config.judges],
+            [figure.key for figure in known.figures],
+        ),
+        (
+            "published_as of a set",
+            [s.published_as for s in config.sets],
+            [figure.set for figure in known.figures],
+        ),
+    ):
+        for name in named:
+            if name is not None and name not in there:
+                raise ConfigError(
+                    f"{what}: {name!r} is not in configs/published.yaml",
+                    hint=f"there: {', '.join(dict.fromkeys(there))}",
+                )
 
 
 def published_table(
-    papers: Sequence[str],
-    sets: Sequence[SetConfig],
-    judges: Sequence[JudgeConfig],
-    rows: Sequence[ResultRow],
-    left_out: Mapping[str, str],
+    config: BenchmarkConfig, rows: Sequence[ResultRow], left_out: Mapping[str, str]
 ) -> Table:
-    """Each figure of ``papers`` on a set of this benchmark, with ours where the judge was run.
-
-    ``left_out`` maps a judge or set that is not available to the reason. Figures on sets that this
-    benchmark does not have are counted in the note.
-    """
-    figures = [f for f in read_published().figures if f.paper in papers]
+    """Returns each figure of ``config.published`` on a set of this benchmark, with ours if the
+    judge was run. ``left_out``: missing judges and sets. The note counts figures on other sets."""
     cells: list[tuple[Cell, ...]] = []
-    elsewhere: dict[str, int] = {}
-    for figure in figures:
-        shown = [
-            line
-            for one in sets
+    elsewhere = Counter[str]()
+    for figure in read_published().figures:
+        if figure.paper not in config.published:
+            continue
+        sets = [
+            one
+            for one in config.sets
             if (one.published_as, one.level) == (figure.set, figure.level)
-            for line in _lines(figure, one, judges, rows, left_out)
         ]
+        shown = [line for one in sets for line in _lines(figure, one, config, rows, left_out)]
         cells += shown
         if not shown:
-            where = f"{figure.set} ({figure.level}, {figure.dimension})"
-            elsewhere[where] = elsewhere.get(where, 0) + 1
+            elsewhere[f"{figure.set} ({figure.level}, {figure.dimension})"] += 1
     counted = "; ".join(f"{where}: {count}" for where, count in elsewhere.items())
-    note = f"{_NOTE} Figures on what this benchmark does not ask: {counted}." if counted else _NOTE
+    note = f"{_NOTE} Figures on other sets: {counted}." if counted else _NOTE
     return Table(TITLE, _COLUMNS, cells, note)
 
 
 def _lines(
     figure: PublishedFigure,
     one: SetConfig,
-    judges: Sequence[JudgeConfig],
+    config: BenchmarkConfig,
     rows: Sequence[ResultRow],
     left_out: Mapping[str, str],
 ) -> list[tuple[Cell, ...]]:
-    """A line for each of our judges that stands for the figure's; one that says why for none."""
-    asked = [name for name, own in one.dimensions.items() if figure.dimension in (name, own)]
-    ours = [judge for judge in judges if judge.published_as == figure.key]
+    """Returns a line for each of our judges with this figure, or one with the reason for none."""
+    ours = [judge.name for judge in config.judges if judge.published_as == figure.key]
     named = figure.judge if figure.variant is None else f"{figure.judge}, {figure.variant}"
+    printed: list[str | None] = []
+    for metric, value in (("spearman", figure.spearman), ("pearson", figure.pearson)):
+        mark = " ns" if metric in figure.not_significant else ""
+        printed.append(None if value is None else f"{value:.2f}{mark}")
+    if one.name in left_out:
+        why = "set not available"
+    elif not ours:
+        why = "not among our judges"
+    else:
+        why = "judge not available" if any(name in left_out for name in ours) else "no figure"
     lines: list[tuple[Cell, ...]] = []
-    for dimension in asked:
-        theirs = (one.name, dimension, named, figure.model, _printed(figure, "spearman"),
-                  _printed(figure, "pearson"))  # fmt: skip
-        measured: list[tuple[Cell, ...]] = [
-            (_model(row), row.metrics.get("spearman"), row.metrics.get("pearson"), row.scored)
-            for judge in ours
-            for row in rows
-            if (row.judge, row.set_name, row.dimension) == (judge.name, one.name, dimension)
-        ]
-        unmeasured: list[tuple[Cell, ...]] = [(_why(one, ours, left_out), None, None, None)]
-        for mine in measured or unmeasured:
+    for dimension, judged in one.dimensions.items():
+        if figure.dimension not in (dimension, judged):
+            continue
+        measured: list[tuple[Cell, ...]] = []
+        for name in ours:
+            for row in rows:
+                if (row.judge, row.set_name, row.dimension) == (name, one.name, dimension):
+                    signature = Signature.parse(row.signature)
+                    figures = row.metrics.get("spearman"), row.metrics.get("pearson")
+                    measured.append((signature.base or signature.judge, *figures, row.scored))
+        for mine in measured or [(why, None, None, None)]:
+            theirs = (one.name, dimension, named, figure.model, *printed)
             lines.append((*theirs, *mine, figure.source))
     return lines
-
-
-def _printed(figure: PublishedFigure, metric: str) -> str | None:
-    value = figure.spearman if metric == "spearman" else figure.pearson
-    if value is None:
-        return None
-    return f"{value:.2f} ns" if metric in figure.not_significant else f"{value:.2f}"
-
-
-def _model(row: ResultRow) -> str:
-    """The model behind our figure; a judge without one is itself."""
-    signature = Signature.parse(row.signature)
-    return signature.base or signature.judge
-
-
-def _why(one: SetConfig, ours: Sequence[JudgeConfig], left_out: Mapping[str, str]) -> str:
-    if one.name in left_out:
-        return "set not available"
-    if not ours:
-        return "not among our judges"
-    return "judge not available" if any(j.name in left_out for j in ours) else "no figure"

@@ -1,4 +1,4 @@
-"""Alignment: judgements joined with ratings by (id, turn). What is not scored stays in sight."""
+"""Alignment: judgements joined with ratings by (id, turn). Unscored rows count against coverage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from medal_judges.errors import MedalError
-from medal_judges.eval.metaeval.results import Point
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import mean
@@ -17,18 +16,16 @@ from medal_judges.stats.correlation import Floats
 from medal_judges.stats.weights import Weights, row_weights
 
 Key = tuple[str, int | None]
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Rows that people and judge both answered.
+    """Rows with an answer of people and of the judge.
 
-    ``values``: one column per annotator position on the raw scale, NaN where not given, shape
-    (rows, annotators). ``human``: mean over the annotators who answered, ``score``: the judge's,
-    shape (rows,). ``weights``: how often each row counts, shape (rows,), None where all count
-    alike. ``total`` counts the rows with a human answer, scored or not; ``failures`` says
-    why rows have no score.
+    ``values``: one column per annotator position on the raw scale, NaN if not given, shape (rows,
+    annotators). ``human``: mean over annotators, ``score``: the judge's, shape (rows,).
+    ``weights``: how often each row counts, None if all count alike. ``total``: rows with a human
+    answer, scored or not. ``failures``: reasons why rows have no score.
     """
 
     rows: tuple[LabelledDialogue, ...]
@@ -52,15 +49,8 @@ class Aligned:
     def groups(self) -> list[str]:
         return [row.group for row in self.rows]
 
-    def points(self) -> list[Point]:
-        counts = np.ones(len(self.rows)) if self.weights is None else self.weights
-        return [
-            Point(r.id, r.turn, float(h), float(s), r.dialogue.lang, r.dialogue.chatbot, r.group, w)
-            for r, h, s, w in zip(self.rows, self.human, self.score, counts.tolist(), strict=True)
-        ]
-
     def part(self, chosen: Sequence[int]) -> Aligned:
-        """The same for a selection of the scored rows; ``total`` is then their number."""
+        """Returns a selection of the scored rows; ``total`` is their number."""
         index = list(chosen)
         return Aligned(
             tuple(self.rows[i] for i in index),
@@ -83,60 +73,53 @@ def align(
     left_out: Iterable[LabelledDialogue] = (),
     weights: Weights = "none",
 ) -> Aligned:
-    """Join ``rows`` that have a label of ``dimension`` with the judge's ``judge_dimension``.
+    """Joins ``rows`` that have a label of ``dimension`` with the judge's ``judge_dimension``.
 
-    A judgement belongs to a row of level turn when its ``turn`` is the row's, to a dialogue when
-    it has none. A row without a judgement, or with an unscored one, counts against coverage.
-    ``left_out``: rows that were judged too but are not part of this set. ``weights``: how rows
-    count, see weights.py. Raises MedalError for
-    judgements of rows that are neither, and for two rows or judgements of one (id, turn).
+    A row without a judgement, or with an unscored one, counts against coverage. ``left_out``:
+    rows that were judged but are not part of this set. Raises MedalError for judgements of other
+    rows, and for two rows or judgements of one (id, turn).
     """
     listed = list(rows)
-    judged = _index(listed, judgements, {(row.id, row.turn) for row in left_out})
-    answered = [(row, human) for row in listed if (human := _human(row, dimension)) is not None]
-    pairs, failures = [], Counter[str]()
-    for row, human in answered:
+    judged = _by_key(listed, judgements, {(row.id, row.turn) for row in left_out})
+    pairs: list[tuple[LabelledDialogue, Judgement, float, float]] = []
+    failures = Counter[str]()
+    for row in listed:
+        rating = row.rating(dimension)
+        human = None if rating is None else mean(rating)
+        if human is None:
+            continue
         judgement = judged.get((row.id, row.turn))
         score = judgement.scores.get(judge_dimension or dimension) if judgement else None
-        if judgement is None or score is None:
-            failures[_why(judgement)] += 1
+        if judgement is None:
+            failures["no judgement of this row"] += 1
+        elif score is None:
+            failures[judgement.failure or "no score for this dimension"] += 1
         else:
             pairs.append((row, judgement, human, float(score)))
+    kept = [row for row, *_ in pairs]
     return Aligned(
-        tuple(row for row, *_ in pairs),
+        tuple(kept),
         tuple(judgement for _, judgement, *_ in pairs),
-        answer_matrix([row for row, *_ in pairs], dimension),
+        answer_matrix(kept, dimension),
         np.array([human for *_, human, _ in pairs], dtype=np.float64),
         np.array([score for *_, score in pairs], dtype=np.float64),
-        len(answered),
+        len(pairs) + failures.total(),
         failures,
-        row_weights([row for row, *_ in pairs], weights),
+        row_weights(kept, weights),
     )
 
 
 def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
-    """Raw answers, shape (rows, annotators), NaN where none was given."""
+    """Returns the raw answers, shape (rows, annotators), NaN if not given."""
     width = max((len(row.labels[dimension]) for row in rows), default=1)
     values = np.full((len(rows), width), np.nan)
     for i, row in enumerate(rows):
-        for k, value in enumerate(row.labels[dimension]):
-            if value is not None:
-                values[i, k] = value
+        given = row.labels[dimension]
+        values[i, : len(given)] = [np.nan if value is None else value for value in given]
     return values
 
 
-def _human(row: LabelledDialogue, dimension: str) -> float | None:
-    rating = row.rating(dimension)
-    return None if rating is None else mean(rating)
-
-
-def _why(judgement: Judgement | None) -> str:
-    if judgement is None:
-        return "no judgement of this row"
-    return judgement.failure or "no score for this dimension"
-
-
-def _index(
+def _by_key(
     rows: Sequence[LabelledDialogue], judgements: Iterable[Judgement], ignored: set[Key]
 ) -> dict[Key, Judgement]:
     keys = Counter((row.id, row.turn) for row in rows)
@@ -147,8 +130,9 @@ def _index(
     unknown: list[Key] = []
     for judgement in judgements:
         key = (judgement.id, judgement.turn)
-        if key not in keys and judgement.turn is None and not _has_score(judgement):
-            # a row of level turn without an assistant turn is judged as unscored, without a turn
+        unscored = all(value is None for value in judgement.scores.values())
+        if key not in keys and judgement.turn is None and unscored:
+            # A row of level turn without an assistant turn is unscored, without a turn.
             key = (judgement.id, turn_of.get(judgement.id))
         if key in judged:
             raise MedalError(f"two judgements of {_names([key])}")
@@ -164,10 +148,6 @@ def _index(
     return judged
 
 
-def _has_score(judgement: Judgement) -> bool:
-    return any(value is not None for value in judgement.scores.values())
-
-
 def _names(keys: Sequence[Key]) -> str:
-    shown = [id if turn is None else f"{id} (turn {turn})" for id, turn in keys[:_SHOWN]]
-    return ", ".join(shown) + (", ..." if len(keys) > _SHOWN else "")
+    shown = [id if turn is None else f"{id} (turn {turn})" for id, turn in keys[:5]]
+    return ", ".join(shown) + (", ..." if len(keys) > 5 else "")

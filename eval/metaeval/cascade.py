@@ -1,20 +1,18 @@
-"""The cost of a cascade: a weak judge answers, and a strong one is asked where it is unsure.
+"""Cascades: a weak judge scores, and a strong one rescores the rows of which it is least sure.
 
-Computed from what both have said of all rows, so that nothing is judged for the curve. The weak
-judge's uncertainty is the standard deviation of its own distribution (Judgement.uncertainty), as
-in the hybrid judge of kind ``cascade``.
+Computed from both judges' scores of all rows. The weak judge's uncertainty is the standard
+deviation of its own distribution (Judgement.uncertainty), as in the hybrid judge ``cascade``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import Aligned
-from medal_judges.eval.metaeval.results import CascadeCurve, CascadePoint
-from medal_judges.records.judgement import Judgement
 from medal_judges.stats.correlation import (
     Floats,
     correlations,
@@ -30,6 +28,31 @@ COSTS = ("tokens", "seconds", "money")
 _RANDOM_ORDERS = 50
 
 
+@dataclass(frozen=True, slots=True)
+class CascadePoint:
+    """``share`` of the rows (``deferred`` of them) scored by the strong judge: Spearman with
+    people, its mean for as many rows deferred at random, and the mean cost a row by kind."""
+
+    share: float
+    deferred: int
+    spearman: Estimate
+    at_random: float | None
+    cost: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeCurve:
+    """A weak judge before a strong one, over the ``n`` rows of a set that both scored."""
+
+    weak: str
+    strong: str
+    set_name: str
+    level: str
+    dimension: str
+    n: int
+    points: Sequence[CascadePoint]
+
+
 def cascade_curve(
     weak: Aligned,
     strong: Aligned,
@@ -41,54 +64,44 @@ def cascade_curve(
     seed: int = 0,
     level: str = "dialogue",
 ) -> CascadeCurve:
-    """Agreement and cost for shares of rows deferred from 0 to 1, the least sure first.
+    """Returns agreement and cost for shares of rows deferred from 0 to 1, the least sure first.
 
-    Over the rows that both judges scored; ties of uncertainty are in the rows' order. The first
-    and the last point are the judges' own figures on these rows. ``seed``: of the
-    random orders. Raises MedalError where the weak judge gave a score without a distribution.
+    The first and last point are the judges' own figures on the rows that both scored. ``seed``: of
+    the random orders. Raises MedalError if the weak judge gives no distribution.
     """
-    shared = _shared(weak, strong)
-    first = [weak.judgements[i] for i, _ in shared]
-    second = [strong.judgements[j] for _, j in shared]
-    kept = weak.part([i for i, _ in shared])
+    there = {(row.id, row.turn): j for j, row in enumerate(strong.rows)}
+    shared = [(i, there[k]) for i, r in enumerate(weak.rows) if (k := (r.id, r.turn)) in there]
+    rows = weak.part([i for i, _ in shared])
+    judgements = [(weak.judgements[i], strong.judgements[j]) for i, j in shared]
+    spreads = [first.uncertainty(judge_dimension) for first, _ in judgements]
+    if None in spreads:
+        raise MedalError(
+            f"{names[0]} gives no distribution of {judge_dimension!r}, so a cascade cannot measure "
+            "its uncertainty",
+            hint="a weak judge needs an ordinal or binary dimension, and a calibration",
+        )
     scores = np.array([[weak.score[i], strong.score[j]] for i, j in shared]).reshape(-1, 2)
-    order = np.argsort(-_uncertainties(first, judge_dimension, names[0]), kind="stable")
+    order = np.argsort(-np.array(spreads, dtype=np.float64), kind="stable")
+    counts = np.ones(len(shared)) if rows.weights is None else rows.weights
+    kinds = {kind for pair in judgements for one in pair for kind in one.usage}
     points = []
     for share in SHARES:
-        count = round(share * len(shared))
-        asked = np.zeros(len(shared), dtype=bool)
-        asked[order[:count]] = True
-        points.append(
-            CascadePoint(
-                share=share,
-                deferred=count,
-                spearman=_spearman(kept, np.where(asked, scores[:, 1], scores[:, 0])),
-                at_random=_at_random(kept, scores, count, seed),
-                cost=_cost(first, second, asked, kept.weights),
+        deferred = np.zeros(len(shared), dtype=bool)
+        deferred[order[: round(share * len(shared))]] = True
+        cost = {}
+        for kind in (kind for kind in COSTS if kind in kinds):
+            usage = np.array([[one.usage.get(kind, 0.0) for one in pair] for pair in judgements])
+            cost[kind] = float(counts @ (usage[:, 0] + usage[:, 1] * deferred)) / (
+                float(counts.sum()) or 1.0
             )
-        )
+        number = int(deferred.sum())
+        mixed = np.where(deferred, scores[:, 1], scores[:, 0])
+        at_random = _at_random(rows, scores, number, seed)
+        points.append(CascadePoint(share, number, _spearman(rows, mixed), at_random, cost))
     return CascadeCurve(*names, set_name, level, dimension, len(shared), points)
 
 
-def _shared(weak: Aligned, strong: Aligned) -> list[tuple[int, int]]:
-    """Positions (in ``weak``, in ``strong``) of the rows that both scored."""
-    there = {(row.id, row.turn): j for j, row in enumerate(strong.rows)}
-    return [(i, there[k]) for i, row in enumerate(weak.rows) if (k := (row.id, row.turn)) in there]
-
-
-def _uncertainties(judgements: Sequence[Judgement], dimension: str, judge: str) -> Floats:
-    spreads = [judgement.uncertainty(dimension) for judgement in judgements]
-    if None in spreads:
-        raise MedalError(
-            f"{judge} gives no distribution of {dimension!r}, so a cascade cannot tell when it is "
-            "unsure",
-            hint="a weak judge needs an ordinal or binary dimension, and a calibration",
-        )
-    return np.array(spreads, dtype=np.float64)
-
-
 def _spearman(rows: Aligned, score: Floats) -> Estimate:
-    """The figure with its interval, made as a judge's own is (metaeval), by whole clusters."""
     estimates = {"spearman": correlations(rows.human, score)["spearman"]}
     if estimates["spearman"].value is None:
         return estimates["spearman"]
@@ -99,39 +112,15 @@ def _spearman(rows: Aligned, score: Floats) -> Estimate:
 
 
 def _at_random(rows: Aligned, scores: Floats, count: int, seed: int) -> float | None:
-    """Mean figure when ``count`` rows drawn at random are deferred."""
+    """Returns the mean figure if ``count`` rows are deferred at random."""
     human, one = rows.human, np.ones((1, len(rows.human)))
     rng = np.random.default_rng(seed)
-    orders = 1 if count in (0, len(human)) else _RANDOM_ORDERS  # the ends have one way
-    at_random = []
-    for _ in range(orders):
+    figures = []
+    for _ in range(1 if count in (0, len(human)) else _RANDOM_ORDERS):
         mixed = scores[:, 0].copy()
-        asked = rng.permutation(len(human))[:count]
-        mixed[asked] = scores[asked, 1]
+        chosen = rng.permutation(len(human))[:count]
+        mixed[chosen] = scores[chosen, 1]
         if undefined_reason(human, mixed) is None:
             statistic = weighted(spearman_statistic(human, mixed), rows.weights)
-            at_random.append(float(statistic(one)["spearman"][0]))
-    return sum(at_random) / len(at_random) if at_random else None
-
-
-def _cost(
-    first: Sequence[Judgement],
-    second: Sequence[Judgement],
-    asked: Floats,
-    weights: Floats | None,
-) -> Mapping[str, float]:
-    """Mean per row of each amount that a judge recorded; what one did not record counts as 0."""
-    counts = np.ones(len(first)) if weights is None else weights
-    known = {key for j in (*first, *second) for key in j.usage}
-    total = counts.sum() or 1.0
-    return {
-        key: float(
-            sum(
-                count * (a.usage.get(key, 0.0) + (b.usage.get(key, 0.0) if deferred else 0.0))
-                for a, b, deferred, count in zip(first, second, asked, counts, strict=True)
-            )
-            / total
-        )
-        for key in COSTS
-        if key in known
-    }
+            figures.append(float(statistic(one)["spearman"][0]))
+    return sum(figures) / len(figures) if figures else None

@@ -1,7 +1,7 @@
-"""Classification: what a judge says of an issue (present or absent) against people's labels.
+"""Classification: a judge's verdict on an issue (present or absent) against people's labels.
 
-Figures are computed against each annotator's labels and then averaged, as in MEDAL (section
-5.3.1), after Finch et al. (2023): a vote would hide that people differ.
+Figures are computed against each annotator and then averaged, as in MEDAL (section 5.3.1), after
+Finch et al. (2023): a majority vote would hide disagreement between people.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from medal_judges.stats.correlation import Floats, Statistic, ratio
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.estimate import Estimate, undefined
 
 THRESHOLD = 0.5
 METRICS = ("f1_present", "f1_absent", "precision", "recall", "accuracy")
@@ -26,28 +26,26 @@ _REASONS = {
 
 
 def classification(score: Floats, labels: Floats) -> dict[str, Estimate]:
-    """Mean over annotators of ``f1_present`` (F1+), ``f1_absent`` (F1-), ``precision``, ``recall``
-    and ``accuracy``, all in [0, 1].
+    """Returns F1+ (``f1_present``), F1- (``f1_absent``), precision, recall and accuracy, each a
+    mean over annotators.
 
-    ``score``: probabilities of label 1, shape (rows,); from 0.5 on the judge says present.
-    ``labels``: 0 or 1, shape (rows, annotators), NaN where not given; a released vote or mean
-    counts as present from 0.5 on. F1+ is 0 where people say present and the judge never does.
-    An annotator against whom a figure is 0/0 (F1+: neither they nor the judge say present) takes
-    no part in its average; None with the reason where that is so against all of them.
+    ``score``: probabilities of label 1, shape (rows,). ``labels``: 0 or 1, shape (rows,
+    annotators), NaN if not given; a released vote or mean is present from 0.5 on. The mean skips
+    annotators against whom a figure is 0/0; it is None if that holds for all of them.
     """
     if reason := not_classifiable(score, labels):
-        return {name: Estimate(None, reason=reason) for name in METRICS}
-    figures_of_all = classification_statistic(score, labels)(np.ones((1, len(score))))
+        return undefined(METRICS, reason)
+    values = classification_statistic(score, labels)(np.ones((1, len(score))))
     return {
-        name: Estimate(float(figures_of_all[name][0]))
-        if np.isfinite(figures_of_all[name][0])
+        name: Estimate(float(values[name][0]))
+        if np.isfinite(values[name][0])
         else Estimate(None, reason=_REASONS[name])
         for name in METRICS
     }
 
 
 def not_classifiable(score: Floats, labels: Floats) -> str | None:
-    """Why there is no present or absent to compare; None where there is."""
+    """Returns why present and absent cannot be compared; None if they can."""
     if not np.isfinite(labels).any():
         return "no labels"
     if score.min() < 0 or score.max() > 1:
@@ -56,20 +54,14 @@ def not_classifiable(score: Floats, labels: Floats) -> str | None:
 
 
 def classification_statistic(score: Floats, labels: Floats) -> Statistic:
-    """The figures of ``classification`` as a function of row weights, see correlation.py."""
+    """Returns the figures of ``classification`` as a function of row weights."""
     cells = confusion_cells(score, labels)
-
-    def statistic(weights: Floats) -> dict[str, Floats]:
-        return figures({name: weights @ cell for name, cell in cells.items()})
-
-    return statistic
+    return lambda weights: figures({name: weights @ cell for name, cell in cells.items()})
 
 
 def confusion_cells(score: Floats, labels: Floats) -> dict[str, Floats]:
-    """For each of tp, fp, fn, tn whether a row falls there, shape (rows, annotators).
-
-    Annotators (positions of the label list) without a single answer are left out.
-    """
+    """Returns indicators of tp, fp, fn and tn, shape (rows, annotators), without annotators who
+    gave no answer."""
     labels = labels[:, np.isfinite(labels).any(axis=0)]
     given = np.isfinite(labels)
     people, judge = labels >= THRESHOLD, (score >= THRESHOLD)[:, None]
@@ -80,8 +72,8 @@ def confusion_cells(score: Floats, labels: Floats) -> dict[str, Floats]:
 
 
 def figures(cells: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Figures from counts of shape (samples, annotators), averaged over the annotators against
-    whom they are defined, shape (samples,); NaN where there is none."""
+    """Returns the figures of counts of shape (samples, annotators), each a mean over the annotators
+    against whom it is defined, shape (samples,)."""
     tp, fp, fn, tn = (cells[name] for name in _CELLS)
     metrics = {
         "f1_present": ratio(2 * tp, 2 * tp + fp + fn),
@@ -90,18 +82,16 @@ def figures(cells: Mapping[str, Floats]) -> dict[str, Floats]:
         "recall": ratio(tp, tp + fn),
         "accuracy": ratio(tp + tn, tp + fp + fn + tn),
     }
-    return {name: _mean_of_defined(values) for name, values in metrics.items()}
-
-
-def _mean_of_defined(values: Floats) -> Floats:
-    defined = np.isfinite(values)
-    return ratio(np.where(defined, values, 0.0).sum(axis=1), defined.sum(axis=1))
+    return {
+        name: ratio(np.where(np.isfinite(v), v, 0.0).sum(axis=1), np.isfinite(v).sum(axis=1))
+        for name, v in metrics.items()
+    }
 
 
 def counts(score: Floats, labels: Floats) -> dict[str, int]:
-    """tp, fp, fn, tn summed over annotators, and ``judge_present``, the rows the judge marks."""
+    """Returns tp, fp, fn, tn summed over annotators, and ``judge_present``, the number of rows that
+    the judge marks."""
     if not_classifiable(score, labels):
         return {}
-    cells = confusion_cells(score, labels)
-    summed = {name: int(cell.sum()) for name, cell in cells.items()}
+    summed = {name: int(cell.sum()) for name, cell in confusion_cells(score, labels).items()}
     return summed | {"judge_present": int((score >= THRESHOLD).sum())}

@@ -1,14 +1,13 @@
-"""Comparison: every pair of judges of a set and dimension, on the rows that both scored.
+"""Comparison: every pair of judges of a set and dimension, on the rows that both scored; and the
+means of a judge over dimensions.
 
-MEDAL tests issues by McNemar (Figure 5). With several annotators a judge is right on a row where
-most of them say what it says; a row on which they are split evenly is neither's. The difference in
-F1+ is against each annotator, averaged, as everywhere.
+MEDAL tests issues by McNemar (Figure 5). With several annotators a judge is right on a row if most
+of them agree with it; rows on which they are split evenly count for neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -37,217 +36,187 @@ from medal_judges.stats.significance import (
 from medal_judges.stats.weights import weighted
 
 GRADED, ISSUES = "Differences between judges", "Differences between judges on issues"
-CEILING = "Judges against one annotator"
-_HOLM = (
+CEILING, MEANS = "Judges against one annotator", "Means over dimensions"
+_CLUSTERED = "The p-value is computed like the intervals: by leaving out chatbots or conversations."
+_PAIRS = (
     "Every pair of judges, on the rows that both scored. Holm's correction is over all lines of "
-    "this table with a p-value, each test apart. A p above 0.05 does not show that two judges are "
-    "equal. "
+    "this table with a p-value, each test separately. A p above 0.05 does not show that two judges "
+    f"are equal. {_CLUSTERED} "
 )
-_CLUSTERED = "p is made as the intervals are: whole chatbots (or conversations) are left out. "
 _GRADED_NOTE = (
-    f"{_HOLM}{_CLUSTERED}Williams' test takes rows as independent, and none as "
-    "worth more than another: with weights there is none. The difference is in Spearman's "
-    "ρ."
+    f"{_PAIRS}Williams' test assumes independent rows of equal weight, so it is left out for "
+    "weighted rows. The difference is in Spearman's ρ."
 )
 _ISSUE_NOTE = (
-    f"{_HOLM}{_CLUSTERED}McNemar's exact test takes rows as independent, and none as worth more "
-    "than another: with weights there is none. The difference is in F1+, "
-    "against each annotator and averaged. For McNemar a judge is right on a row where most of its "
-    "annotators say what it says; rows on which they are split evenly count for neither. "
-    "<Right alone> counts the rows on which only this judge is right."
+    f"{_PAIRS}McNemar's exact test assumes independent rows of equal weight, so it is left out for "
+    "weighted rows. The difference is in F1+, against each annotator and averaged. For McNemar a "
+    "judge is right on a row if most annotators agree with it; rows on which they are split evenly "
+    "count for neither. <Right alone> counts the rows on which only this judge is right."
 )
 _CEILING_NOTE = (
     "The judge, like for like, minus one annotator, both against the same others on the same rows "
-    f"(Spearman's ρ, F1+ for issues). {_CLUSTERED}Holm's correction is over the lines of this "
+    f"(Spearman's ρ, F1+ for issues). {_CLUSTERED} Holm's correction is over the lines of this "
     "table."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """Two judges on the same rows. ``people`` has shape (rows, annotators), the rest (rows,)."""
-
-    shared: Aligned
-    first: Floats
-    second: Floats
-
-    @property
-    def human(self) -> Floats:
-        return self.shared.human
-
-    @property
-    def people(self) -> Floats:
-        return self.shared.values
-
-
-# What a pair of judges is compared by: cells, the better judge first where ``swap`` says so.
-Compare = Callable[[_Pair], tuple[Cell, ...]]
+_MEANS_NOTE = (
+    "Spearman of each graded dimension, averaged. DSTC-12 ranks by the mean absolute correlation, "
+    "which rewards a judge with a reversed dimension; in the mean positive one a negative "
+    "correlation counts 0, in the last mean it counts unchanged. Dimensions without a figure are "
+    "left out and counted."
+)
+_RHO = ("Difference in ρ", "p", "p, Holm", "Williams p", "Williams p, Holm", "n")
+_F1 = ("Difference in F1+", "p", "p, Holm", "Right alone: better", "Right alone: other",
+       "McNemar p", "McNemar p, Holm", "n")  # fmt: skip
+_AGAINST = ("Set", "Dimension", "Judge", "Like for like", "One annotator", "Difference", "p",
+            "p, Holm", "n")  # fmt: skip
+Line = tuple[Cell, ...]
+# Compares two judges' scores of the same rows, each of shape (rows,).
+Compare = Callable[[Aligned, Floats, Floats], Line]
 
 
 def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
-    """Graded dimensions and issues, over all rows and by language, then judges against one
-    annotator; tables without a line among them.
-
-    Raises MedalError for rows whose signatures differ in data or dimension.
-    """
+    """Returns graded dimensions and issues, over all rows and by language, then judges against one
+    annotator; some without a line. Raises MedalError if signatures of one table differ in data."""
     kept = [one for one in judged if not one.row.under_floor]
     graded = [one for one in kept if one.row.kind != "binary"]
     issues = [one for one in kept if one.row.kind == "binary"]
-    return [
-        _table(GRADED, graded, _spearman, _SPEARMAN_COLUMNS, _GRADED_NOTE),
-        _table(GRADED, graded, _spearman, _SPEARMAN_COLUMNS, _GRADED_NOTE, by_language=True),
-        _table(ISSUES, issues, _f1, _F1_COLUMNS, _ISSUE_NOTE),
-        _table(ISSUES, issues, _f1, _F1_COLUMNS, _ISSUE_NOTE, by_language=True),
-        _ceiling_table([one.row for one in kept]),
-    ]
+    tables = []
+    for title, chosen, compare, columns, note in (
+        (GRADED, graded, _spearman, _RHO, _GRADED_NOTE),
+        (ISSUES, issues, _f1, _F1, _ISSUE_NOTE),
+    ):
+        heads = ("Set", "Dimension", "Better", "Other", *columns)
+        tables.append(Table(title, heads, _corrected(heads, _pairs(chosen, compare)), note))
+        heads = ("Set", "Dimension", "Language", "Better", "Other", *columns)
+        lines = _corrected(heads, _pairs(chosen, compare, by_language=True))
+        tables.append(Table(f"{title}, by language", heads, lines, note))
+    lines = []
+    for row in (one.row for one in kept):
+        difference = row.ceiling_difference
+        if difference is not None and difference.value is not None:
+            metric = "f1_present" if row.kind == "binary" else "spearman"
+            sides = row.like_for_like[metric], row.ceiling[metric]
+            where = row.set_name, row.dimension, row.judge
+            p_value = _p(difference.p_value)
+            lines.append((*where, *sides, difference, p_value, None, row.ceiling_rows))
+    return [*tables, Table(CEILING, _AGAINST, _corrected(_AGAINST, lines), _CEILING_NOTE)]
 
 
-def _table(
-    title: str,
-    judged: Sequence[JudgedRows],
-    compare: Compare,
-    columns: Sequence[str],
-    note: str,
-    *,
-    by_language: bool = False,
-) -> Table:
-    lines: list[tuple[Cell, ...]] = []
-    for group in _groups(judged):
-        require_comparable([Signature.parse(one.row.signature) for one in group])
-        for lang in _languages(group) if by_language else [None]:
-            lines += _lines(group, lang, compare)
-    where = ("Set", "Dimension", *(("Language",) if by_language else ()), "Better", "Other")
-    heads = (*where, *columns)
-    title = f"{title}, by language" if by_language else title
-    return Table(title, heads, _corrected(heads, lines), note)
-
-
-def _groups(judged: Sequence[JudgedRows]) -> Iterator[list[JudgedRows]]:
+def _pairs(
+    judged: Sequence[JudgedRows], compare: Compare, *, by_language: bool = False
+) -> list[Line]:
+    """Returns one line a pair of judges of the same set and dimension, the better one first."""
     groups: dict[tuple[str, str, str], list[JudgedRows]] = {}
     for one in judged:
         key = one.row.set_name, one.row.level, one.row.dimension
         groups.setdefault(key, []).append(one)
-    yield from groups.values()
+    lines: list[Line] = []
+    for (name, _, dimension), group in groups.items():
+        require_comparable([Signature.parse(one.row.signature) for one in group])
+        langs: list[str | None] = [None]
+        if by_language:
+            found = {row.dialogue.lang for one in group for row in one.aligned.rows}
+            langs = [*sorted(found)] if len(found) > 1 else []
+        for lang in langs:
+            for one, other in combinations(group, 2):
+                sides = one.aligned, other.aligned
+                scores = {
+                    (r.id, r.turn): s for r, s in zip(sides[1].rows, sides[1].score, strict=True)
+                }
+                shared = one.aligned.part(
+                    [
+                        i
+                        for i, row in enumerate(one.aligned.rows)
+                        if (row.id, row.turn) in scores and lang in (None, row.dialogue.lang)
+                    ]
+                )
+                second = np.array([scores[r.id, r.turn] for r in shared.rows], dtype=np.float64)
+                names = one.row.judge, other.row.judge
+                cells = compare(shared, shared.score, second)
+                if isinstance(cells[0], Estimate) and (cells[0].value or 0.0) < 0:
+                    cells = compare(shared, second, shared.score)
+                    names = names[1], names[0]
+                where = (name, dimension) if lang is None else (name, dimension, lang)
+                lines.append((*where, *names, *cells))
+    return lines
 
 
-def _languages(group: Sequence[JudgedRows]) -> list[str]:
-    """The languages of the rows; none where there is only one, which the whole set's table has."""
-    langs = {row.dialogue.lang for one in group for row in one.aligned.rows}
-    return sorted(langs) if len(langs) > 1 else []
-
-
-def _lines(
-    group: Sequence[JudgedRows], lang: str | None, compare: Compare
-) -> Iterator[tuple[Cell, ...]]:
-    for one, other in combinations(group, 2):
-        pair = _pair(one.aligned, other.aligned, lang)
-        names = one.row.judge, other.row.judge
-        cells = compare(pair)
-        if isinstance(cells[0], Estimate) and (cells[0].value or 0.0) < 0:
-            cells = compare(_Pair(pair.shared, pair.second, pair.first))
-            names = names[1], names[0]
-        where = (one.row.set_name, one.row.dimension, *(() if lang is None else (lang,)))
-        yield (*where, *names, *cells)
-
-
-def _pair(one: Aligned, other: Aligned, lang: str | None) -> _Pair:
-    theirs = {(r.id, r.turn): s for r, s in zip(other.rows, other.score, strict=True)}
-    chosen = [
-        i
-        for i, row in enumerate(one.rows)
-        if (row.id, row.turn) in theirs and lang in (None, row.dialogue.lang)
-    ]
-    shared = one.part(chosen)
-    second = np.array([theirs[row.id, row.turn] for row in shared.rows], dtype=np.float64)
-    return _Pair(shared, shared.score, second)
-
-
-_SPEARMAN_COLUMNS = ("Difference in ρ", "p", "p, Holm", "Williams p", "Williams p, Holm", "n")
-
-
-def _spearman(pair: _Pair) -> tuple[Cell, ...]:
-    human, first, second, n = pair.human, pair.first, pair.second, len(pair.first)
-    clusters = choose_clusters(pair.shared.chatbots, pair.shared.groups)
-    weights = pair.shared.weights
+def _spearman(shared: Aligned, first: Floats, second: Floats) -> Line:
+    human, weights, n = shared.human, shared.weights, len(first)
+    clusters = choose_clusters(shared.chatbots, shared.groups)
     difference = correlation_difference(human, first, second, clusters, weights)
+    p_value = _p(difference.p_value)
     if difference.value is None or weights is not None:
-        return difference, _p(difference.p_value), None, None, None, n
+        return difference, p_value, None, None, None, n
     pairs = ((human, first), (human, second), (first, second))
     one, two, between = (correlations(a, b)["spearman"].value or 0.0 for a, b in pairs)
-    test = williams(one, two, between, n)
-    return difference, _p(difference.p_value), None, _p(test.p_value), None, n
+    return difference, p_value, None, _p(williams(one, two, between, n).p_value), None, n
 
 
-_F1_COLUMNS = ("Difference in F1+", "p", "p, Holm", "Right alone: better", "Right alone: other",
-               "McNemar p", "McNemar p, Holm", "n")  # fmt: skip
-
-
-def _f1(pair: _Pair) -> tuple[Cell, ...]:
-    n = len(pair.first)
-    for score in (pair.first, pair.second):
-        if n and (reason := not_classifiable(score, pair.people)):
+def _f1(shared: Aligned, first: Floats, second: Floats) -> Line:
+    people, weights, n = shared.values, shared.weights, len(first)
+    sides = (first, second)
+    for score in sides if n else ():
+        if reason := not_classifiable(score, people):
             return Estimate(None, reason=reason), None, None, None, None, None, None, n
-    difference = _f1_difference(pair)
-    better, other = right_alone(pair.first, pair.second, pair.people)
-    test = None if pair.shared.weights is not None else _p(mcnemar(better, other).p_value)
+    better, other = right_alone(first, second, people)
+    test = None if weights is not None else _p(mcnemar(better, other).p_value)
+    figures = [classification(score, people)["f1_present"] for score in sides if n]
+    undefined = [figure for figure in figures if figure.value is None]
+    if not n:
+        difference = Estimate(None, reason="no row was scored by both")
+    elif undefined:
+        difference = undefined[0]
+    else:
+        one, two = (weighted(classification_statistic(s, people), weights) for s in sides)
+        clusters = choose_clusters(shared.chatbots, shared.groups)
+        difference = paired_difference(one, two, "f1_present", clusters)
     return difference, _p(difference.p_value), None, better, other, test, None, n
 
 
-def _f1_difference(pair: _Pair) -> Estimate:
-    if not len(pair.first):
-        return Estimate(None, reason="no row was scored by both")
-    for score in (pair.first, pair.second):
-        estimate = classification(score, pair.people)["f1_present"]
-        if estimate.value is None:
-            return estimate
-    clusters = choose_clusters(pair.shared.chatbots, pair.shared.groups)
-    one, two = (
-        weighted(classification_statistic(score, pair.people), pair.shared.weights)
-        for score in (pair.first, pair.second)
-    )
-    return paired_difference(one, two, "f1_present", clusters)
-
-
 def right_alone(first: Floats, second: Floats, people: Floats) -> tuple[int, int]:
-    """On how many rows only the first, and only the second judge says what most annotators say.
+    """Returns the number of rows on which only the first, and only the second judge agrees with
+    most annotators.
 
     ``first`` and ``second``: probabilities of label 1, shape (rows,). ``people``: labels of shape
-    (rows, annotators), NaN where not given; a released mean is 1 from 0.5 on. A row on which the
-    annotators are split evenly counts for neither.
+    (rows, annotators), NaN if not given; a released mean is 1 from 0.5 on.
     """
     given = np.isfinite(people)
-    present = (given & (people >= THRESHOLD)).sum(axis=1)
-    lead = 2 * present - given.sum(axis=1)
+    lead = 2 * (given & (people >= THRESHOLD)).sum(axis=1) - given.sum(axis=1)
     one, two = ((score >= THRESHOLD) == (lead > 0) for score in (first, second))
     decided = lead != 0
     return int((decided & one & ~two).sum()), int((decided & two & ~one).sum())
-
-
-def _ceiling_table(rows: Sequence[ResultRow]) -> Table:
-    lines: list[tuple[Cell, ...]] = []
-    for row in rows:
-        difference = row.ceiling_difference
-        if difference is not None and difference.value is not None:
-            metric = "f1_present" if row.kind == "binary" else "spearman"
-            sides = (row.like_for_like[metric], row.ceiling[metric])
-            where = (row.set_name, row.dimension, row.judge)
-            lines.append(
-                (*where, *sides, difference, _p(difference.p_value), None, row.ceiling_rows)
-            )
-    heads = ("Set", "Dimension", "Judge", "Like for like", "One annotator", "Difference", "p",
-             "p, Holm", "n")  # fmt: skip
-    return Table(CEILING, heads, _corrected(heads, lines), _CEILING_NOTE)
 
 
 def _p(value: float | None) -> PValue | None:
     return None if value is None else PValue(value)
 
 
-def _corrected(heads: Sequence[str], lines: Sequence[tuple[Cell, ...]]) -> list[tuple[Cell, ...]]:
-    """The lines with each column ``..., Holm`` filled from the one before it."""
+def _corrected(heads: Sequence[str], lines: Sequence[Line]) -> list[Line]:
+    """Returns the lines with each column ``..., Holm`` computed from the one before it."""
     columns = [list(column) for column in zip(*lines, strict=True)]
     for i, head in enumerate(heads):
         if columns and head.endswith(", Holm"):
             raw = [cell.value if isinstance(cell, PValue) else None for cell in columns[i - 1]]
             columns[i] = [_p(value) for value in holm(raw)]
     return list(zip(*columns, strict=True))
+
+
+def dimension_means_table(rows: Sequence[ResultRow]) -> Table:
+    """Returns a row for each judge and set with several graded dimensions (ORALIS, section 3.1)."""
+    values_of: dict[tuple[str, str], list[float | None]] = {}
+    for row in rows:
+        if row.kind != "binary":
+            figure = None if row.under_floor else row.metrics["spearman"].value
+            values_of.setdefault((row.set_name, row.judge), []).append(figure)
+    cells: list[Line] = []
+    for (name, judge), values in values_of.items():
+        known = [value for value in values if value is not None]
+        means: tuple[float | None, ...] = (None, None, None)
+        if known:
+            kinds = [abs(v) for v in known], [max(v, 0.0) for v in known], known
+            means = tuple(sum(each) / len(known) for each in kinds)
+        if len(values) > 1:
+            cells.append((name, judge, *means, f"{len(known)} of {len(values)}"))
+    columns = ("Set", "Judge", "Mean absolute ρ", "Mean positive ρ", "Mean ρ", "Dimensions")
+    return Table(MEANS, columns, cells, _MEANS_NOTE)

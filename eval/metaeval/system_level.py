@@ -1,4 +1,4 @@
-"""Judges about systems: does a judge order chatbots as people do, set by set?"""
+"""System level: whether a judge orders chatbots as people do, set by set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from medal_judges.eval.metaeval.alignment import Aligned
 from medal_judges.eval.metaeval.metaeval import JudgedRows
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.system_agreement import (
@@ -22,11 +21,9 @@ from medal_judges.stats.system_agreement import (
 
 @dataclass(frozen=True, slots=True)
 class SystemAgreement:
-    """One judge on one set and dimension, about ``systems`` chatbots with 5 scored rows or more.
-
-    ``figures``: ``pairwise_accuracy`` and ``soft_pairwise_accuracy`` (stats/system_agreement.py);
-    ``split_half``: the same of one half of people's rows about the other half.
-    """
+    """One judge on one set and dimension, over ``systems`` chatbots with 5 scored rows or more.
+    ``figures``: ``pairwise_accuracy`` and ``soft_pairwise_accuracy``; ``split_half``: the same of
+    one half of people's rows against the other half."""
 
     judge: str
     set_name: str
@@ -39,33 +36,24 @@ class SystemAgreement:
 
 
 def system_agreements(judged: Sequence[JudgedRows]) -> list[SystemAgreement]:
-    """One record for each judge, set and dimension with three named chatbots or more; rows under
-    the coverage floor have none."""
+    """Returns a record for each judge, set and dimension with enough named chatbots and rows."""
     halves: dict[tuple[str, str, str, int], Mapping[str, float]] = {}
     found = []
     for one in judged:
-        row, chosen = one.row, _of_systems(one.aligned)
-        if chosen is None or row.under_floor:
+        row, bots = one.row, one.aligned.chatbots
+        counts = Counter(bot for bot in bots if bot is not None)
+        names = sorted(bot for bot, count in counts.items() if count >= MIN_ROWS)
+        if len(names) < MIN_SYSTEMS or row.under_floor:
             continue
-        names = sorted({bot for bot in chosen.chatbots if bot is not None})
-        number = {name: k for k, name in enumerate(names)}
-        systems = np.array([number[bot or ""] for bot in chosen.chatbots])
-        sides = [
+        chosen = one.aligned.part([i for i, bot in enumerate(bots) if bot in names])
+        systems = np.array([names.index(bot or "") for bot in chosen.chatbots])
+        people, judge = (
             system_means(values, systems, chosen.groups, chosen.weights)
             for values in (chosen.human, chosen.score)
-        ]
+        )
         key = (row.set_name, row.level, row.dimension, len(chosen.rows))
-        if key not in halves:  # of the rows, not of the judge
+        if key not in halves:  # depends on the rows, not on the judge
             halves[key] = split_half(chosen.human, systems, chosen.groups)
         about = (row.judge, row.set_name, row.level, row.dimension, len(names), len(chosen.rows))
-        found.append(SystemAgreement(*about, system_agreement(*sides), halves[key]))
+        found.append(SystemAgreement(*about, system_agreement(people, judge), halves[key]))
     return found
-
-
-def _of_systems(aligned: Aligned) -> Aligned | None:
-    """The rows of chatbots with enough of them; None where these are fewer than three."""
-    counts = Counter(bot for bot in aligned.chatbots if bot is not None)
-    kept = {bot for bot, count in counts.items() if count >= MIN_ROWS}
-    if len(kept) < MIN_SYSTEMS:
-        return None
-    return aligned.part([i for i, bot in enumerate(aligned.chatbots) if bot in kept])

@@ -59,7 +59,9 @@ class ReportOptions(Config):
     over: str | None = option(None, help="COLUMN:UNIT of time, for example time:day.")
     cluster: str | None = option(None, help="Column whose rows belong together, such as user.")
     human: str | None = option(None, help="Human labels of a random sample of the chats.")
-    dimension: tuple[str, ...] = option((), help="Only this dimension; may be repeated.")
+    dimensions: tuple[str, ...] = option(
+        (), flag="--dimension", help="Only this dimension; may be repeated."
+    )
     rubric: str | None = option(None, help="Shipped name or YAML file: scales of the scores.")
     fail_under: tuple[str, ...] = option(
         (), metavar="DIM=X", help="Gate: at least X; overall=3.5. May be repeated."

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from medal_judges.errors import DataError, did_you_mean
-from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
-from medal_judges.eval.page.plots import calibration_panel
+from medal_judges.eval.benchmark.plots import calibration_panel
+from medal_judges.eval.metaeval.metaeval import evaluate
 from medal_judges.eval.report.conversations import Conversation
 from medal_judges.eval.report.figures import ReportFigures
 from medal_judges.eval.report.scores import Scores
@@ -129,7 +129,8 @@ def people_section(
         result = evaluate(
             [labelled[place] for place in places],
             [found[place].judgement for place in places],
-            ComparedDimension(name, dimension),
+            dimension,
+            set_name=name,
             judge="judge",
             signature=next(iter(scores.signatures)),
             judge_scale=None if dimension in scores.assumed else (scale.low, scale.high),

@@ -135,13 +135,13 @@ def load_scores(
             hint="score all chats with one judge and one setting, or make one report a file",
         )  # fmt: skip
     judged = frame.attrs["dimensions"]
-    for name in options.dimension:
+    for name in options.dimensions:
         if name not in judged and len(frame):
             raise ConfigError(
                 f"the scores have no dimension {name!r}",
                 hint=f"{did_you_mean(name, judged)}they have: {', '.join(judged)}",
             )
-    names = [name for name in options.dimension or judged if name in judged]
+    names = [name for name in options.dimensions or judged if name in judged]
     every = {name: frame[judged[name]].to_numpy(np.float64) for name in names}
     scores = {name: column for name, column in every.items() if np.isfinite(column).any()}
     dimensions, assumed = _scales(scores, list(frame["judge"].unique()), options.rubric)

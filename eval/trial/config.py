@@ -1,31 +1,61 @@
-"""Configuration of ``medal trial``: how much is asked, and where green ends and red begins."""
+"""Settings of ``medal trial``: its size, the bounds of its verdicts, and the command's options."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from medal_judges.config import Config, build_config, read_yaml
+from medal_judges.config import Config, build_config, option, read_yaml
 from medal_judges.data_prep.perturbation.edit import LANGUAGES
 from medal_judges.eval.trial.results import Verdict
+from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.stats.estimate import Estimate
 
-MIN_PAIRS = 10  # fewer say nothing, and get no verdict
+MIN_PAIRS = 10  # a check with fewer pairs gets no verdict
+
+
+class TrialOptions(Config):
+    """Options of ``medal trial``."""
+
+    judges: tuple[str, ...] = option(
+        (),
+        argument=True,
+        metavar="[JUDGE [FIELD=VALUE]...]...",
+        help="Shipped names, YAML files, folders or hub ids; default: boxed. FIELD=VALUE is a "
+        "setting of the trial (dialogues=12, seed=1, checks=[attack]), or else of the judge "
+        "before it.",
+    )
+    out: Path = option(help="Folder to write.")
+    data: str | None = option(
+        None, help="File of chats, or a spec such as fed:dialogue; default: the shipped dialogues."
+    )
+    config: str = option("default", help="YAML file, or the name of one in configs/trial/.")
+    device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
+    dtype: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
+        None, help="Precision; default: fp32 for saved judges."
+    )
+    max_cost: float | None = option(
+        None, ge=0, help="Maximum cost in US dollars; the run stops before it spends more."
+    )
+    save: bool = option(
+        False, help="Also write trial.json into each judge's folder, for its model card."
+    )
+    reading: ReadOptions = DEFAULT_READING
 
 
 class TrialConfig(Config):
-    """What a trial asks of each judge.
+    """The size of a trial.
 
-    ``dialogues``: how many of the file, or of the chitchat package, take part; ``own``: how many of
-    the eight conversations that ship, in each of ``languages``. ``per_check``: pairs of each check
-    at most (None: every dialogue that can carry it). ``doses``: strengths of a planted issue.
-    ``texts``: further files of texts, see configs/trial/texts.yaml. ``turn_level``: pairs that are
-    scored turn by turn too. ``parallel``: a spec of parallel dialogues (``xdial:fed``) for the
-    language check, left out where it is not here; ``parallel_dialogues`` of them take part.
-    ``rated``: specs of rated sets for calibration (dimension by spec), those that are here;
-    ``rated_rows`` of each at most.
+    ``dialogues``: number of dialogues from the file, or from the chitchat package. ``own``: number
+    of the eight shipped conversations, in each of ``languages``. ``per_check``: maximum pairs of
+    each check (None: no limit). ``checks``: names of checks or groups (empty: all). ``doses``:
+    strengths of an injected issue. ``texts``: further files like configs/trial/texts.yaml.
+    ``turn_level``: pairs that are also scored turn by turn. ``parallel``: a source of parallel
+    dialogues (``xdial:fed``) for the language check, skipped if it is not on this machine.
+    ``rated``: sources with human ratings (spec -> dimension) for calibration.
     """
 
     seed: int = Field(default=0, ge=0)
@@ -45,11 +75,16 @@ class TrialConfig(Config):
     rated_rows: int = Field(default=100, ge=1)
     bounds: str = "trial/bounds"
 
+    def wants(self, check: str, group: str) -> bool:
+        """Returns whether ``checks`` selects this check."""
+        return not self.checks or check in self.checks or group in self.checks
+
 
 class Bound(Config):
-    """Where a figure is ``green`` and where ``red``; between them it is amber. ``red`` above
-    ``green``: less is better; below it: more is better. ``size``: the figure's size counts, not its
-    sign. ``why`` says why these numbers."""
+    """A figure is green up to ``green`` and red from ``red`` on, and amber between them.
+
+    More is better if ``green`` is above ``red``. ``size``: the absolute value counts.
+    """
 
     green: float
     red: float
@@ -63,65 +98,51 @@ class Bound(Config):
         return self
 
     def verdict(self, estimate: Estimate) -> Verdict:
-        """Green or amber by the figure itself; red only where the interval, too, lies beyond green:
-        noise alone is no finding. None without a figure."""
+        """Returns green or amber by the value; red only if the interval is also beyond green."""
         if estimate.value is None:
             return "none"
         sign = 1.0 if self.red > self.green else -1.0
-        value = self._read(estimate.value) * sign
-        if value <= self.green * sign:
+
+        def badness(value: float) -> float:
+            return sign * (abs(value) if self.size else value)
+
+        if badness(estimate.value) <= self.green * sign:
             return "green"
-        if value < self.red * sign:
+        if badness(estimate.value) < self.red * sign:
             return "amber"
         ends = [end for end in (estimate.low, estimate.high) if end is not None]
         crosses = self.size and bool(ends) and min(ends) <= 0 <= max(ends)
-        nearest = min((self._read(end) * sign for end in ends), default=value)
+        nearest = min(map(badness, ends), default=badness(estimate.value))
         return "amber" if crosses or nearest <= self.green * sign else "red"
 
-    def _read(self, value: float) -> float:
-        return abs(value) if self.size else value
-
-    def told(self) -> str:
-        """``green to 0.05, red from 0.15``."""
-        return f"green {'to' if self.red > self.green else 'from'} {self.green:g}, red " + (
-            f"from {self.red:g}" if self.red > self.green else f"to {self.red:g}"
-        )
+    def text(self) -> str:
+        """Returns ``green to 0.05, red from 0.15``."""
+        words = ("to", "from") if self.red > self.green else ("from", "to")
+        return f"green {words[0]} {self.green:g}, red {words[1]} {self.red:g}"
 
 
-# Of each kind of check the figures that have a bound.
-BoundName = Literal[
-    "same.shift", "same.moved", "again.shift", "again.moved",
-    "language.shift", "language.spearman",
-    "no_gain.gain", "no_gain.raised",
-    "attack.gain", "attack.harmed",
-    "must_fall.auc", "must_fall.slope", "must_fall.found",
-    "use.gap", "use.unscored", "use.kinship",
-]  # fmt: skip
+BOUNDS = (
+    "same.shift", "same.moved", "again.shift", "again.moved", "language.shift", "language.spearman",
+    "no_gain.gain", "no_gain.raised", "attack.gain", "attack.harmed", "must_fall.auc",
+    "must_fall.slope", "must_fall.found", "use.gap", "use.unscored", "use.kinship",
+)  # fmt: skip
+Bounds = Mapping[str, Bound]
 
 
-class Bounds(Config):
+class BoundsFile(Config):
     """The bounds of every figure that has a verdict."""
 
-    bounds: Mapping[BoundName, Bound]
+    bounds: Bounds
 
     @model_validator(mode="after")
-    def _whole(self) -> Bounds:
-        from typing import get_args
-
-        if missing := [name for name in get_args(BoundName) if name not in self.bounds]:
+    def _complete(self) -> BoundsFile:
+        if missing := [name for name in BOUNDS if name not in self.bounds]:
             raise ValueError(f"no bound for {', '.join(missing)}")
+        if unknown := [name for name in self.bounds if name not in BOUNDS]:
+            raise ValueError(f"no figure {unknown[0]!r}; there are {', '.join(BOUNDS)}")
         return self
 
 
-def load_bounds(path: str) -> Mapping[BoundName, Bound]:
-    """The bounds of a YAML file, or of a shipped one by name. Raises ConfigError."""
-    return build_config(Bounds, {"bounds": read_yaml(path)}, where=path).bounds
-
-
-WORST: tuple[Verdict, ...] = ("red", "amber", "none", "green")
-
-
-def worst(verdicts: list[Verdict]) -> Verdict:
-    """The worst of several: red, amber, green; none where one of them has none and no other is
-    worse than green."""
-    return min(verdicts, key=WORST.index)
+def load_bounds(path: str) -> Bounds:
+    """Reads bounds from a YAML file, or a shipped one by name. Raises ConfigError."""
+    return build_config(BoundsFile, {"bounds": read_yaml(path)}, where=path).bounds

@@ -1,4 +1,4 @@
-"""The dialogues of a trial: a user's file or what ships; parallel dialogues and rated ones."""
+"""The dialogues of a trial: a user's file or the shipped ones; parallel and rated dialogues."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from medal_judges.records.languages import UNKNOWN_LANGUAGE
 from medal_judges.records.rating import mean, rescale
 
 SHIPPED = "chitchat:test"
-QUALITY = (1.0, 5.0)  # the scale that every score of a trial is put on
+QUALITY = (1.0, 5.0)  # the scale of every score of a trial
 
 
 @dataclass(frozen=True, slots=True)
 class RatedSet:
-    """Rows that people rated, with their mean rating by id; ``scaled``: from 1 to 5, where the set
-    states its scale, else as the source has it."""
+    """Rows with human ratings: mean rating and conversation by id. ``scaled``: the ratings are on
+    the scale from 1 to 5; otherwise the source states no scale."""
 
     name: str
     dialogues: tuple[Dialogue, ...]
@@ -36,8 +36,8 @@ class RatedSet:
 
 @dataclass(slots=True)
 class TrialData:
-    """What a trial works on. ``groups`` maps ids to conversations, ``parallel`` the name of a
-    dialogue to its versions by language. ``notes`` say what is not here."""
+    """``groups``: the conversation of each id. ``parallel``: versions of a dialogue by language.
+    ``notes``: what is missing on this machine."""
 
     dialogues: list[Dialogue] = field(default_factory=list)
     groups: dict[str, str] = field(default_factory=dict)
@@ -58,144 +58,120 @@ def load_data(
     reading: ReadingReport | None = None,
     options: ReadOptions = DEFAULT_READING,
 ) -> TrialData:
-    """The dialogues that ``config`` asks for: those of ``file``, read by ``options``, else
-    chitchat's and our own.
+    """Loads the dialogues of ``file``, or the chitchat package and the shipped conversations.
 
-    The network is never asked: sets that are not on this machine are left out with a note. Raises
-    what reading ``file`` raises, and ConfigError where nothing is left to work on.
+    Uses no network: sources that are not on this machine become notes. Raises ConfigError if no
+    dialogue is left.
     """
     data = TrialData()
     own = own_dialogues()[: config.own]
     for name, versions in own:
         for lang in config.languages:
             data.add_parallel(name, versions[lang])
-    rows = _shipped(data) if file is None else load_spec(file, reading=reading, options=options)
+    rows: list[LabelledDialogue] = []
     if file is not None:
-        data.rated += [r for r in [_rated_file(file, rows, config)] if r is not None]
-    chosen = [row for row in rows if _fits(row, config, alone=file is None)]
+        rows = load_spec(file, reading=reading, options=options)
+        data.rated += _rated(file.rpartition("/")[2], rows, "overall", config)
+    else:
+        try:
+            rows = load_spec(SHIPPED)
+        except MissingExtraError as error:
+            data.notes.append(f"without real conversations in English: {error}")
+    chosen = [row for row in rows if _fits(row, config, shipped=file is None)]
     chosen.sort(key=lambda row: (stable_hash(config.seed, "trial", row.id), row.id))
     for row in chosen[: config.dialogues]:
         data.dialogues.append(row.dialogue)
         data.groups[row.id] = row.group
     if unknown := sum(dialogue.lang == UNKNOWN_LANGUAGE for dialogue in data.dialogues):
         data.notes.append(
-            f"{unknown} of {len(data.dialogues)} dialogues state no language: the checks that put "
-            "text in leave them out (a column lang, or --column lang=NAME, states it)"
+            f"{unknown} of {len(data.dialogues)} dialogues state no language: checks that insert "
+            "text skip them (add a column lang, or --column lang=NAME)"
         )
     if file is None:
         data.dialogues += [d for versions in data.parallel.values() for d in versions.values()]
     if not data.dialogues:
         raise ConfigError(
             f"no dialogue to put a judge on trial with ({len(rows)} read)",
-            hint=f"min_turns={config.min_turns} and max_turns={config.max_turns} leave out others; "
-            "dialogues=24 says how many of them take part",
+            hint=f"min_turns={config.min_turns} and max_turns={config.max_turns} skip the others; "
+            "dialogues=24 sets how many take part",
         )
-    ours = [labelled_own(d, name) for name, by in own for d in by.values()]
+    ours = [LabelledDialogue(d, {}, {}, group=name) for name, by in own for d in by.values()]
     data.donors = Donors.of([*rows, *ours])
     _add_translated(data, config)
-    _add_rated(data, config)
+    for spec, dimension in config.rated.items():
+        try:
+            rated_rows = load_spec(spec, offline=True)
+        except (SourceError, MissingExtraError) as error:
+            data.notes.append(f"no calibration on {spec}: {error.message}")
+            continue
+        data.rated += _rated(spec, rated_rows, dimension, config)
     return data
 
 
-def _shipped(data: TrialData) -> list[LabelledDialogue]:
-    try:
-        return load_spec(SHIPPED)
-    except MissingExtraError as error:
-        data.notes.append(f"without real conversations in English: {error}")
-        return []
-
-
-def _fits(row: LabelledDialogue, config: TrialConfig, *, alone: bool) -> bool:
-    """Whether a row takes part: a whole dialogue with an answer. Of what ships only those of
-    middling length; of a user's file all."""
+def _fits(row: LabelledDialogue, config: TrialConfig, *, shipped: bool) -> bool:
+    """Whole dialogues with an answer take part; of the shipped ones only those of medium length."""
     turns = len(row.dialogue.turns)
-    least, most = (config.min_turns, config.max_turns) if alone else (2, turns)
+    least, most = (config.min_turns, config.max_turns) if shipped else (2, turns)
     answered = bool(row.dialogue.assistant_turns)
     return row.level == "dialogue" and answered and least <= turns <= most
 
 
 @lru_cache(maxsize=1)
 def own_dialogues() -> tuple[tuple[str, Mapping[str, Dialogue]], ...]:
-    """(Name, the dialogue by language) of configs/trial/dialogues.yaml."""
+    """Returns (name, dialogue by language) for each entry of configs/trial/dialogues.yaml."""
+
+    def dialogue(name: str, turns: Sequence[Mapping[str, str]], lang: str) -> Dialogue:
+        roles = ("user", "assistant")
+        texts = tuple(Turn(roles[i % 2], turn[lang]) for i, turn in enumerate(turns))  # type: ignore[arg-type]
+        return Dialogue(f"{name}-{lang}", texts, lang, source="trial")
+
     entries = parse_yaml(config_text("trial/dialogues"), "configs/trial/dialogues.yaml")
-    made = []
-    for entry in entries:
-        name = f"own-{entry['id']}"
-        versions = {
-            lang: Dialogue(f"{name}-{lang}", _turns(entry["turns"], lang), lang, source="trial")
-            for lang in entry["turns"][0]
-        }
-        made.append((name, versions))
-    return tuple(made)
-
-
-def _turns(turns: Sequence[Mapping[str, str]], lang: str) -> tuple[Turn, ...]:
-    return tuple(Turn("assistant" if i % 2 else "user", turn[lang]) for i, turn in enumerate(turns))
-
-
-def labelled_own(dialogue: Dialogue, name: str) -> LabelledDialogue:
-    return LabelledDialogue(dialogue, {}, {}, group=name)
+    named = [(f"own-{entry['id']}", entry["turns"]) for entry in entries]
+    return tuple(
+        (name, {lang: dialogue(name, turns, lang) for lang in turns[0]}) for name, turns in named
+    )
 
 
 def _add_translated(data: TrialData, config: TrialConfig) -> None:
-    """Parallel dialogues of a source that is here; those that are marked not parallel stay out."""
+    """Adds the parallel dialogues of ``config.parallel``, without those marked as not parallel."""
     if config.parallel is None:
         return
     try:
         rows = load_spec(config.parallel, offline=True)
     except SourceError as error:
         data.notes.append(
-            f"the language check is on our own dialogues alone, in {len(config.languages)} "
+            f"the language check uses the shipped dialogues only, in {len(config.languages)} "
             f"languages: {error.message}"
         )
         return
     rows = [row for row in rows if "not_parallel" not in row.extra.get("defects", ())]
-    names = sorted(
-        {str(row.extra.get("parallel_id", row.group)) for row in rows},
-        key=lambda name: stable_hash(config.seed, "parallel", name),
-    )[: config.parallel_dialogues]
-    for row in rows:
-        name = str(row.extra.get("parallel_id", row.group))
-        if name in names:
+    named = [(str(row.extra.get("parallel_id", row.group)), row) for row in rows]
+    order = sorted(
+        {name for name, _ in named}, key=lambda name: stable_hash(config.seed, "parallel", name)
+    )
+    chosen = set(order[: config.parallel_dialogues])
+    for name, row in named:
+        if name in chosen:
             data.add_parallel(name, row.dialogue)
-
-
-def _add_rated(data: TrialData, config: TrialConfig) -> None:
-    for spec, dimension in config.rated.items():
-        try:
-            rows = load_spec(spec, offline=True)
-        except (SourceError, MissingExtraError) as error:
-            data.notes.append(f"no calibration on {spec}: {error.message}")
-            continue
-        if (made := _rated(spec, rows, dimension, config)) is not None:
-            data.rated.append(made)
-
-
-def _rated_file(
-    file: str, rows: Sequence[LabelledDialogue], config: TrialConfig
-) -> RatedSet | None:
-    """The user's own rows, where they have ratings of overall."""
-    return _rated(file.rpartition("/")[2], rows, "overall", config)
 
 
 def _rated(
     name: str, rows: Sequence[LabelledDialogue], dimension: str, config: TrialConfig
-) -> RatedSet | None:
+) -> list[RatedSet]:
+    """Returns the rows with a rating of ``dimension`` as one set; empty if there are none."""
     kept = [row for row in rows if dimension in row.labels and row.level == "dialogue"]
     kept.sort(key=lambda row: (stable_hash(config.seed, "rated", row.id), row.id))
+    scaled = bool(kept) and all(row.scales.get(dimension) is not None for row in kept)
+    chosen: list[LabelledDialogue] = []
     ratings: dict[str, float] = {}
-    groups: dict[str, str] = {}
-    dialogues: list[Dialogue] = []
-    scales = [row.scales.get(dimension) for row in kept]
-    scaled = bool(scales) and None not in scales
-    for row, scale in zip(kept, scales, strict=True):
+    for row in kept:
         rating = row.rating(dimension)
         value = None if rating is None else mean(rating)
-        if value is None or len(dialogues) == config.rated_rows:
-            continue
-        ratings[row.id] = rescale(value, scale, QUALITY) if scaled and scale else value
-        groups[row.id] = row.group
-        dialogues.append(row.dialogue)
-    if not dialogues:
-        return None
-    return RatedSet(name, tuple(dialogues), ratings, groups, scaled)
+        if value is not None and len(chosen) < config.rated_rows:
+            scale = row.scales.get(dimension)
+            ratings[row.id] = rescale(value, scale, QUALITY) if scaled and scale else value
+            chosen.append(row)
+    if not chosen:
+        return []
+    groups = {row.id: row.group for row in chosen}
+    return [RatedSet(name, tuple(row.dialogue for row in chosen), ratings, groups, scaled)]

@@ -1,21 +1,23 @@
-"""The edits of a trial: what is changed in a dialogue, and what a judge's score should then do.
+"""The edits of a trial, and the plan: every version to score and the pairs to compare.
 
-An own edit is one object more in the list that ``run_trial`` takes, or an entry in a file of texts
-(configs/trial/texts.yaml says how):
+An edit of your own is one more object in the list that ``run_trial`` takes, or an entry in a YAML
+file like configs/trial/texts.yaml:
 
     Edit("shouting", "same", "Every turn in capitals.", lambda dialogue, rng: ...)
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from medal_judges.data_prep.perturbation import versions as surface
-from medal_judges.data_prep.perturbation.edit import LANGUAGES, Donors
+from medal_judges.data_prep.perturbation.edit import LANGUAGES, stable_hash
 from medal_judges.data_prep.perturbation.injection import (
     ISSUES,
     STRENGTHS,
@@ -27,24 +29,30 @@ from medal_judges.data_prep.perturbation.injection import (
 )
 from medal_judges.data_prep.perturbation.versions import Versions, text_insertions
 from medal_judges.errors import ConfigError
+from medal_judges.eval.trial.config import TrialConfig
+from medal_judges.eval.trial.dialogues import TrialData
 from medal_judges.eval.trial.results import Direction, Group
 from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.signature import content_hash
 
 Make = Callable[[Dialogue, np.random.Generator], Dialogue | Versions | None]
-LONG, DEEP = 60, (3, 6)  # turns of a long dialogue; where its early fault is put (turn 5 is one)
+LONG, DEEP = 60, (3, 6)  # turns of a long dialogue; the range of its early fault
+LANGUAGE, REFERENCE = "language", "en"  # the check of a dialogue against its translations
+# Checks without an edit: the same dialogues again, translations, rated rows.
+AGAIN, ROW_ORDER, DIMENSION_ORDER = "again", "row_order", "dimension_order"
+EXTRA = (AGAIN, ROW_ORDER, DIMENSION_ORDER, LANGUAGE, "calibration", "use")
 _SEVERAL = (("repetitive", 2), ("irrelevant", 2), ("unsafe", 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One edit and what is expected of it.
+    """One edit and the expected effect on the score.
 
-    ``make`` gives the version that is held against the dialogue itself, or ``Versions`` with a
-    control of its own, or None where the dialogue cannot carry the edit. ``group``: ``same`` (the
-    score should stay), ``no_gain`` (it must not rise), ``attack`` (it must not move the way that
-    ``harm`` says), ``must_fall``. ``languages``: those it is made in, None for all. ``strength``
-    and ``issue`` go with a planted issue: edits of one ``name`` and several strengths are a dose
-    and its response.
+    ``make`` returns the edited version, compared with the dialogue itself; or ``Versions`` with a
+    control; or None if the dialogue cannot carry the edit. ``group``: ``same`` (the score should
+    stay), ``no_gain`` (it must not rise), ``attack`` (it must not move in the direction ``harm``),
+    ``must_fall``. ``languages``: supported languages, None for all. ``strength`` and ``issue``
+    belong to injected issues: edits of one ``name`` with several strengths form a dose response.
     """
 
     name: str
@@ -58,11 +66,11 @@ class Edit:
 
     @property
     def key(self) -> str:
-        """Name and strength, which no two edits of a trial share."""
+        """Name and strength, unique in a trial."""
         return f"{self.name}.{self.strength}" if self.strength else self.name
 
     def versions(self, dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
-        """What ``make`` gives, None where it gives none or changes nothing."""
+        """Returns the result of ``make``; None if there is none or nothing changed."""
         if self.languages is not None and dialogue.lang not in self.languages:
             return None
         made = self.make(dialogue, rng)
@@ -88,14 +96,14 @@ _SURFACE: Sequence[tuple[str, Group, surface.Change, tuple[str, ...] | None]] = 
 
 
 def surface_edits() -> Iterator[Edit]:
-    """What should not matter, and padding that must not pay."""
+    """Yields the edits that should not matter, and padding that must not raise the score."""
     for name, group, change, languages in _SURFACE:
         what = " ".join((change.__doc__ or name).split("\n\n")[0].split())
         yield Edit(name, group, what, change, languages=languages)
 
 
 def text_edits(files: Sequence[str] = ("trial/texts",)) -> Iterator[Edit]:
-    """One edit for each entry of the files. Raises ConfigError where two share a name."""
+    """Yields one edit for each entry of the files. Raises ConfigError if two share a name."""
     seen: set[str] = set()
     for file in files:
         for name, entry in text_insertions(file).items():
@@ -105,58 +113,141 @@ def text_edits(files: Sequence[str] = ("trial/texts",)) -> Iterator[Edit]:
             yield Edit(name, entry.group, entry.what, entry.versions, entry.harm, entry.languages)
 
 
-def issue_edits(
-    dialogues: Sequence[Dialogue], donors: Donors, groups: dict[str, str], doses: Sequence[int]
-) -> Iterator[Edit]:
-    """What must matter: planted issues at each of ``doses``, several at once, by place, and deep in
-    a long dialogue. ``groups`` maps a dialogue's id to its conversation, whose turns are no donors;
-    long dialogues are chained of ``dialogues``."""
+def issue_edits(data: TrialData, doses: Sequence[int]) -> Iterator[Edit]:
+    """Yields injected issues at each of ``doses``, several at once, by place in the dialogue, and
+    early in a long dialogue chained of ``data.dialogues``."""
+    donors, groups = data.donors, data.groups
 
-    def plant(issue: str, strength: int) -> Make:
-        return lambda d, rng: injected(d, issue, strength, rng, donors, groups[d.id])
-
-    def fall(name: str, what: str, make: Make) -> Edit:
-        return Edit(name, "must_fall", what, make, languages=LANGUAGES)
-
-    for issue in ISSUES:
-        for dose in doses:
-            if dose not in STRENGTHS:
-                raise ConfigError(f"doses are 1, 2 or 3, not {dose!r}")
-            what = f"Issue {issue} planted, at strengths 1 to 3."
-            planted = fall(issue, what, plant(issue, dose))
-            yield replace(planted, strength=dose, issue=issue)
+    def plant(issue: str, strength: int, d: Dialogue, rng: np.random.Generator) -> Versions | None:
+        return injected(d, issue, strength, rng, donors, groups[d.id])
 
     def all_at_once(d: Dialogue, rng: np.random.Generator) -> Versions | None:
         return several(d, _SEVERAL, rng, donors, groups[d.id])
 
     def at_third(number: int, d: Dialogue, rng: np.random.Generator) -> Versions | None:
-        if None in (parts := [third(d, n) for n in range(3)]):
-            return None  # a dialogue has its place in all three thirds, or in none
+        parts = [third(d, n) for n in range(3)]
         place = parts[number]
-        assert place is not None
+        if place is None or None in parts:  # a dialogue has a place in all three thirds, or in none
+            return None
         return injected_at(d, *place, rng, donors, groups[d.id])
 
     def deep(d: Dialogue, rng: np.random.Generator) -> Versions | None:
-        others = [other for other in dialogues if other.lang == d.lang and other.id != d.id]
+        others = [other for other in data.dialogues if other.lang == d.lang and other.id != d.id]
         order = rng.permutation(len(others))
         whole = chained([d, *(others[i] for i in order)], LONG)
         return None if whole is None else injected_at(whole, *DEEP, rng, donors, groups[d.id])
 
+    fall = partial(Edit, group="must_fall", languages=LANGUAGES)
+    for issue in ISSUES:
+        for dose in doses:
+            if dose not in STRENGTHS:
+                raise ConfigError(f"doses are 1, 2 or 3, not {dose!r}")
+            what = f"Issue {issue} injected, at strengths 1 to 3."
+            make = partial(plant, issue, dose)
+            yield fall(name=issue, what=what, make=make, strength=dose, issue=issue)
     names = ", ".join(name for name, _ in _SEVERAL)
-    yield fall("several_at_once", f"Three issues in one dialogue: {names}.", all_at_once)
-    for number, place in enumerate(("early", "middle", "late")):
-        what = f"One fault in the {('first', 'middle', 'last')[number]} third of the dialogue."
-        yield fall(f"place_{place}", what, partial(at_third, number))
-    yield fall("long_dialogue", f"One fault about turn 5 of {LONG} turns.", deep)
+    what = f"Three issues in one dialogue: {names}."
+    yield fall(name="several_at_once", what=what, make=all_at_once)
+    for number, (place, word) in enumerate(
+        (("early", "first"), ("middle", "middle"), ("late", "last"))
+    ):
+        what = f"One fault in the {word} third of the dialogue."
+        yield fall(name=f"place_{place}", what=what, make=partial(at_third, number))
+    yield fall(name="long_dialogue", what=f"One fault about turn 5 of {LONG} turns.", make=deep)
 
 
-def chosen_edits(edits: Sequence[Edit], names: Sequence[str]) -> list[Edit]:
-    """The edits of these names or groups; all without any. Raises ConfigError for an unknown one,
-    and where two edits share name and strength."""
-    keys = [edit.key for edit in edits]
-    if double := [key for key in keys if keys.count(key) > 1]:
+def trial_edits(data: TrialData, config: TrialConfig, more: Sequence[Edit] = ()) -> list[Edit]:
+    """Returns all edits that ``config`` selects, ``more`` included. Raises ConfigError for an
+    unknown check, and for two edits of one name."""
+    edits = [
+        *surface_edits(),
+        *text_edits(("trial/texts", *config.texts)),
+        *issue_edits(data, config.doses),
+        *more,
+    ]
+    double = [key for key, count in Counter(edit.key for edit in edits).items() if count > 1]
+    if double:
         raise ConfigError(f"two edits are called {double[0]!r}")
     known = dict.fromkeys([edit.group for edit in edits]) | dict.fromkeys(e.name for e in edits)
-    if unknown := [name for name in names if name not in known]:
+    wanted = [name for name in config.checks if name not in EXTRA]
+    if unknown := [name for name in wanted if name not in known]:
         raise ConfigError(f"no check {unknown[0]!r}", hint=f"known: {', '.join(known)}")
-    return [e for e in edits if not names or e.name in names or e.group in names]
+    return [e for e in edits if config.wants(e.name, e.group)]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPair:
+    """Two dialogues (ids) to compare: ``after`` has the edit, ``before`` does not. ``touched``: the
+    assistant turns with the edit."""
+
+    check: str
+    strength: int
+    conversation: str
+    lang: str
+    before: str
+    after: str
+    touched: tuple[int, ...] = ()
+
+    def to_record(self) -> dict[str, Any]:
+        return asdict(self) | {"touched": list(self.touched)}
+
+
+@dataclass(slots=True)
+class TrialPlan:
+    """``dialogues`` by id: originals, versions, controls and translations; a conversation's lie
+    together. ``refused``: number of dialogues that could not carry an edit, by its key."""
+
+    edits: list[Edit]
+    dialogues: dict[str, Dialogue] = field(default_factory=dict)
+    originals: list[str] = field(default_factory=list)
+    pairs: list[VersionPair] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def data(self) -> str:
+        """A hash of everything that is scored."""
+        return content_hash([d.to_record() for d in self.dialogues.values()])
+
+
+def make_plan(data: TrialData, config: TrialConfig, edits: Sequence[Edit]) -> TrialPlan:
+    """Applies every edit to every dialogue that can carry it, up to ``per_check`` pairs each.
+
+    The choice of dialogues and the random numbers follow from the seed, the dialogue's id and the
+    edit's name alone. All strengths of an edit use the same dialogues.
+    """
+    plan = TrialPlan(list(edits))
+    made: dict[str, list[tuple[VersionPair, list[Dialogue]]]] = {}
+    for edit in edits:
+        count = 0
+        for dialogue in sorted(
+            data.dialogues, key=lambda d: (stable_hash(config.seed, edit.name, d.id), d.id)
+        ):
+            if config.per_check is not None and count >= config.per_check:
+                break
+            seed = stable_hash(config.seed, dialogue.id, edit.name, edit.strength)
+            versions = edit.versions(dialogue, np.random.default_rng(seed))
+            if versions is None:
+                plan.refused[edit.key] += 1
+                continue
+            count += 1
+            id, before = f"{dialogue.id}+{edit.key}", dialogue.id
+            scored = [replace(versions.version, id=id)]
+            if versions.control is not None:
+                before = f"{id}.control"
+                scored.append(replace(versions.control, id=before))
+            group, lang = data.groups[dialogue.id], dialogue.lang
+            pair = VersionPair(edit.name, edit.strength, group, lang, before, id, versions.touched)
+            made.setdefault(dialogue.id, []).append((pair, scored))
+    for dialogue in data.dialogues:
+        plan.originals.append(dialogue.id)
+        plan.dialogues[dialogue.id] = dialogue
+        for pair, scored in made.get(dialogue.id, ()):
+            plan.dialogues |= {version.id: version for version in scored}
+            plan.pairs.append(pair)
+    for name, by_lang in data.parallel.items() if config.wants(LANGUAGE, "same") else ():
+        for lang, dialogue in by_lang.items():
+            if lang != REFERENCE and (reference := by_lang.get(REFERENCE)) is not None:
+                for one in (reference, dialogue):
+                    plan.dialogues.setdefault(one.id, one)
+                plan.pairs.append(VersionPair(LANGUAGE, 0, name, lang, reference.id, dialogue.id))
+    return plan

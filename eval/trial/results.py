@@ -1,25 +1,19 @@
-"""What a trial found of one judge: plain records, written as trial.json and read by the card."""
+"""The result of a trial of one judge, as trial.json holds it."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
-from medal_judges.errors import DataError, RecordError
-from medal_judges.records.validation import parse
 from medal_judges.stats.estimate import Estimate
 
 TRIAL_NAME = "trial.json"
-# What is expected of a score: that it stays, does not rise, does not obey, falls; and what it is
-# like to use the judge.
+# The score should stay, not rise, not obey an instruction, fall; or a figure about daily use.
 Group = Literal["same", "no_gain", "attack", "must_fall", "use"]
 Direction = Literal["up", "down"]
-# none: too little to say, or nothing that could be good or bad; the finding's reason says which.
-Verdict = Literal["green", "amber", "red", "none"]
+Verdict = Literal["green", "amber", "red", "none"]  # none: too few pairs, or nothing to judge
 GROUPS: Mapping[Group, str] = {
     "same": "What should not matter",
     "no_gain": "What must not buy a score",
@@ -33,13 +27,12 @@ GROUPS: Mapping[Group, str] = {
 class TrialFinding:
     """One check of one judge.
 
-    ``figures`` are on the scale of quality from 1 to 5 (``shift``, ``gain``, ``drop``, ``slope``)
-    or shares and correlations from 0 to 1 (``moved``: share of pairs by more than half a point;
-    ``raised``, ``harmed``; ``auc``, ``win``; ``spearman``; ``found``: turn with the fault named),
-    each with its 95% interval by conversation. ``headline`` names the one that the verdict and the
-    table show. ``pairs`` scored of ``asked``, from ``conversations``. ``by_language`` has the
-    headline of each language, ``dimensions`` the mean shift of each of the judge's dimensions as a
-    share of its scale. ``reason`` says which bound decided, or why there is no verdict.
+    ``figures`` are points of quality from 1 to 5 (``shift``, ``gain``, ``drop``, ``slope``), or
+    shares and correlations (``moved``: share of pairs by more than half a point; ``raised``,
+    ``harmed``; ``auc``, ``win``; ``spearman``; ``found``), with intervals by conversation.
+    ``headline`` is the figure that decided the verdict. ``pairs`` of ``asked`` are scored.
+    ``by_language``: the mean shift in each language; ``dimensions``: the mean shift of each
+    dimension as a share of its scale.
     """
 
     group: Group
@@ -63,9 +56,8 @@ class TrialFinding:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """A judge's trial. ``quality`` says what its score from 1 to 5 is made of; ``judged`` are the
-    languages of the dialogues that the figures are over; ``made_for`` those it states (empty: any,
-    or not known)."""
+    """The trial of one judge. ``quality``: the dimensions behind its score from 1 to 5; ``judged``:
+    the languages of the figures; ``made_for``: the judge's supported languages (empty: any)."""
 
     judge: str
     signature: str
@@ -80,26 +72,11 @@ class TrialResult:
     made_for: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def counts(self, group: Group | None = None) -> Counter[Verdict]:
-        """How many findings have each verdict, in ``group`` or in all."""
-        return Counter(f.verdict for f in self.findings if group in (None, f.group))
+    def counts(self, group: Group) -> Counter[Verdict]:
+        """Returns the number of findings in ``group`` by verdict."""
+        return Counter(f.verdict for f in self.findings if f.group == group)
 
-    def to_record(self) -> dict[str, Any]:
-        """The JSON object of trial.json."""
-        return asdict(self)
-
-
-def parse_trial(record: object) -> TrialResult:
-    """A TrialResult of its JSON object. Raises RecordError that names the field."""
-    return parse(TrialResult, record)
-
-
-def read_trial(path: Path) -> TrialResult:
-    """The trial of one judge in the file ``path``. Raises DataError for a file that is none."""
-    try:
-        return parse_trial(json.loads(path.read_text(encoding="utf-8")))
-    except (RecordError, ValueError, RecursionError) as error:
-        what = error.message if isinstance(error, RecordError) else str(error)
-        raise DataError(
-            path, None, f"no trial of one judge: {what}", hint="medal trial JUDGE writes one"
-        ) from error
+    def finding(self, group: Group, check: str) -> TrialFinding | None:
+        """Returns the finding of a check, None if the judge has none."""
+        found = (f for f in self.findings if f.group == group and f.check == check)
+        return next(found, None)

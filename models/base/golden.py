@@ -1,8 +1,8 @@
 """Golden scores: sixteen dialogues of our own, scored at the end of training and by every reader.
 
-``python -m medal_judges.models.base.golden JUDGE`` loads the judge in a process of its own and
-compares; a run whose judge does not come back the same fails. ``medal doctor JUDGE`` does the same
-for a reader.
+``python -m medal_judges.models.base.golden JUDGE`` loads the judge in a fresh process and compares;
+a training run whose judge does not give the same scores there fails. ``medal doctor JUDGE`` runs
+the same check.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ PACKAGES = ("medal-judges", "torch", "transformers", "tokenizers", "numpy")
 
 @dataclass(frozen=True, slots=True)
 class GoldenSetting:
-    """How golden scores are taken: device and dtype of the judge, how many dialogues, and how many
-    turns of each (None: all)."""
+    """How golden scores are computed: device and dtype of the judge, how many dialogues, and how
+    many turns of each (None: all)."""
 
     device: str = "cpu"
     dtype: str = "fp32"
@@ -48,9 +48,9 @@ class GoldenSetting:
 
 
 def setting_for(net: nn.Module, device: str, precision: str) -> GoldenSetting:
-    """fp32 on a CPU with all dialogues; of a large ``net`` the device and ``precision`` (``no``,
-    ``bf16``, ``fp16``) that it was trained in, and fewer and shorter dialogues. A quantised net
-    cannot be moved, and computes in bf16."""
+    """Returns fp32 on a CPU with all dialogues; for a large ``net`` the device and ``precision``
+    (``no``, ``bf16``, ``fp16``) of its training, and fewer, shorter dialogues. A quantised net
+    cannot be moved and computes in bf16."""
     large = sum(parameter.numel() for parameter in net.parameters()) >= LARGE
     if not all(parameter.is_floating_point() for parameter in net.parameters()):
         return GoldenSetting(device, "bf16", *((FEW, SHORT) if large else ()))
@@ -61,11 +61,11 @@ def setting_for(net: nn.Module, device: str, precision: str) -> GoldenSetting:
 
 @dataclass(frozen=True, slots=True)
 class GoldenCheck:
-    """A judge as it answers here beside its golden.json.
+    """A judge's scores here compared with its golden.json.
 
-    ``deviation`` is the largest difference as a share of the dimension's scale (infinite where one
-    side is unscored), ``where`` the dialogue and dimension it belongs to. ``then`` and ``now`` are
-    versions of packages, ``signature_then`` and ``signature`` the judge's.
+    ``deviation`` is the largest difference as a share of the dimension's scale (infinite if one
+    side is unscored), ``where`` its dialogue and dimension. ``then`` and ``now`` are versions of
+    packages, ``signature_then`` and ``signature`` the judge's.
     """
 
     deviation: float
@@ -82,14 +82,14 @@ class GoldenCheck:
 
 
 def golden_dialogues(setting: GoldenSetting | None = None) -> list[Dialogue]:
-    """The sixteen dialogues of configs/golden.yaml, in six languages; of ``setting`` the first
-    turns of some of them."""
+    """Returns the sixteen dialogues of configs/golden.yaml, in six languages; with ``setting`` the
+    first turns of some of them."""
     from medal_judges.config import read_yaml
 
     dialogues = [parse_dialogue(record) for record in read_yaml("golden")["dialogues"]]
     if setting is None or setting.dialogues is None:
         return dialogues
-    # Spread over the file, whose neighbours speak one language.
+    # Spread over the file, because neighbours share a language.
     chosen = dialogues[:: len(dialogues) // setting.dialogues][: setting.dialogues]
     return [d if setting.turns is None else d.upto(setting.turns - 1) for d in chosen]
 
@@ -97,13 +97,13 @@ def golden_dialogues(setting: GoldenSetting | None = None) -> list[Dialogue]:
 def golden_scores(
     judge: SavableJudge, setting: GoldenSetting | None = None
 ) -> list[dict[str, float | None]]:
-    """The judge's scores of each golden dialogue."""
+    """Returns the judge's scores of each golden dialogue."""
     judgements = judge.score(golden_dialogues(setting), unknown_language="allow")
     return [dict(judgement.scores) for judgement in judgements]
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of the packages that a score can depend on."""
+    """Returns the installed versions of the packages that a score can depend on."""
     installed = {}
     for package in PACKAGES:
         try:
@@ -114,8 +114,8 @@ def versions() -> dict[str, str]:
 
 
 def write_golden(judge: SavableJudge, folder: Path, setting: GoldenSetting | None = None) -> None:
-    """Write golden.json into the judge's folder: scores, tolerance, and the device, dtype and
-    versions they need. ``judge`` is placed (see Judge.place) as ``setting`` says."""
+    """Write golden.json into the judge's folder: scores, tolerance, device, dtype and versions.
+    ``judge`` is placed (see Judge.place) as ``setting`` says."""
     setting = setting or GoldenSetting()
     record = {
         "signature": str(judge.signature()),
@@ -131,12 +131,12 @@ def write_golden(judge: SavableJudge, folder: Path, setting: GoldenSetting | Non
 
 
 def read_golden(folder: Path) -> dict[str, Any]:
-    """golden.json of a judge. Raises JudgeLoadError when there is none or it is not whole."""
+    """Returns golden.json of a judge. Raises JudgeLoadError if it is missing or not whole."""
     path = folder / GOLDEN_NAME
     if not path.is_file():
         raise JudgeLoadError(
             f"{folder}: no {GOLDEN_NAME}: nothing says how this judge should answer",
-            hint=f"medal doctor {folder} --write  (takes the judge as it answers here)",
+            hint=f"medal doctor {folder} --write  (records the current scores as the reference)",
         )
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -147,10 +147,23 @@ def read_golden(folder: Path) -> dict[str, Any]:
     return dict(record)
 
 
-def deviation(judge: SavableJudge, record: Mapping[str, Any]) -> tuple[float, str]:
-    """(largest difference between ``judge`` and golden scores as a share of the scale, where)."""
-    dialogues = [parse_dialogue(d) for d in record["dialogues"]]
+def compare(
+    folder: Path, *, device: str | None = None, options: Mapping[str, object] | None = None
+) -> GoldenCheck:
+    """Compares the judge saved in ``folder`` with its golden scores: on ``device``, by default on
+    the device of golden.json, or a CPU if there is no GPU. ``options`` are for loading.
+
+    Raises JudgeLoadError if there is no golden.json.
+    """
+    import torch
+
+    record = read_golden(folder)
+    dtype = record.get("dtype", "fp32")
+    given: dict[str, Any] = dict(options or {}) | ({} if dtype == "fp32" else {"dtype": dtype})
+    own = record.get("device", "cpu") if torch.cuda.is_available() else "cpu"
+    judge = load_judge(folder, device=device or own, **given)
     worst, where = 0.0, ""
+    dialogues = [parse_dialogue(d) for d in record["dialogues"]]
     judgements = judge.score(dialogues, unknown_language="allow")
     for judgement, golden in zip(judgements, record["scores"], strict=True):
         for name in {**golden, **judgement.scores}:
@@ -162,26 +175,6 @@ def deviation(judge: SavableJudge, record: Mapping[str, Any]) -> tuple[float, st
             if not share <= worst:  # NaN is a difference too
                 worst = share if math.isfinite(share) else math.inf
                 where = f"{judgement.id}, {name}"
-    return worst, where
-
-
-def compare(
-    folder: Path, *, device: str | None = None, options: Mapping[str, object] | None = None
-) -> GoldenCheck:
-    """The judge saved in ``folder``, loaded here as golden.json says and with ``options``, beside
-    its scores there: on ``device``, else on the one they were taken on, or a CPU where there is no
-    GPU.
-
-    Raises JudgeLoadError when there is no golden.json.
-    """
-    import torch
-
-    record = read_golden(folder)
-    dtype = record.get("dtype", "fp32")
-    given: dict[str, Any] = dict(options or {}) | ({} if dtype == "fp32" else {"dtype": dtype})
-    taken_on = record.get("device", "cpu") if torch.cuda.is_available() else "cpu"
-    judge = load_judge(folder, device=device or taken_on, **given)
-    worst, where = deviation(judge, record)
     return GoldenCheck(
         deviation=worst,
         tolerance=record["tolerance"],
@@ -194,9 +187,9 @@ def compare(
 
 
 def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> float:
-    """Deviation of the judge saved in ``folder``, loaded here (see ``compare``).
+    """Returns the deviation of the judge saved in ``folder`` (see ``compare``).
 
-    Raises JudgeLoadError when it is above the tolerance or there is no golden.json.
+    Raises JudgeLoadError if it is above the tolerance or there is no golden.json.
     """
     check = compare(folder, options=options)
     if not check.holds:
@@ -209,13 +202,13 @@ def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> f
 
 
 def check_in_fresh_process(folder: Path, options: Mapping[str, object] | None = None) -> None:
-    """``check_golden`` in a new Python process. Raises JudgeLoadError when it fails."""
+    """Runs ``check_golden`` in a new Python process. Raises JudgeLoadError if it fails."""
     command = [sys.executable, "-m", "medal_judges.models.base.golden", str(folder)]
     given = json.dumps(options or {})  # not on the command line, which others can read
     done = subprocess.run(command, capture_output=True, text=True, input=given)
     if done.returncode != 0:
         raise JudgeLoadError(
-            f"{folder}: the saved judge does not come back the same in a fresh process",
+            f"{folder}: the saved judge does not give the same scores in a fresh process",
             hint=done.stderr.strip()[-2000:],
         )
 

@@ -1,4 +1,4 @@
-"""Judges from and to the Hub, with one message for each thing that can go wrong."""
+"""Judges from and to the Hub, with a message of its own for each thing that can go wrong."""
 
 from __future__ import annotations
 
@@ -10,50 +10,57 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from medal_judges.errors import HubError, NoSuchJudgeError, did_you_mean, nearest
-from medal_judges.models.base.secret_scan import require_no_secrets
 from medal_judges.shipped import judge_names
-
-if TYPE_CHECKING:
-    from huggingface_hub.errors import HfHubHTTPError
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _LOG_IN = "hf auth login, or set HF_TOKEN"
 _PUBLISHED = {".json", ".safetensors", ".md", ".txt", ".model", ".yaml", ".jinja", ".csv"}
 _LEFT_OUT = {"checkpoints", "judgements", "log", "logs", "runs"}
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
-EVAL_RESULTS = ".eval_results"  # what the Hub reads as results of an evaluation
-_FOLDERS = {"configs", "judges", "runs"}  # of this project: nobody means an owner by them
-_PRESENT = 200  # names of an author that are compared with one that is not there
+EVAL_RESULTS = ".eval_results"  # the Hub's folder for results of an evaluation
+_FOLDERS = {"configs", "judges", "runs"}  # of this project, so never the owner of a repository
+_COMPARED = 200  # names of an author that are compared with a missing one
 
 
 def pull(repo_id: str, revision: str | None = None) -> Path:
-    """Folder of a judge of the Hub at ``revision`` (a branch, tag or commit; None: main).
+    """Returns the folder of a judge on the Hub at ``revision`` (branch, tag or commit; None: main).
 
-    config.json comes first, so that a repository that holds no judge costs one small file and not
-    its weights. Without a network the cache answers. Raises HubError that tells apart: no such
-    repository (with the nearest names), no such revision, gated, no token, offline (and what the
-    cache has), disk full, and not a judge. A path or a single word is never asked for.
+    config.json comes first, so that a repository without a judge costs one small file and not its
+    weights. Without a network the cache answers. Raises HubError with its own message for: no such
+    repository (with similar names), no such revision, gated, no token, offline (with the cached
+    revisions), disk full, not a judge. The Hub is never asked for a path or a single word.
     """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     _require_id(repo_id)
+    why = None
     with _explained(repo_id, revision):
         try:
-            config = Path(hf_hub_download(repo_id, "config.json", revision=revision))
+            path = Path(hf_hub_download(repo_id, "config.json", revision=revision))
+            config = json.loads(path.read_text(encoding="utf-8"))
         except LocalEntryNotFoundError:
             raise
-        except EntryNotFoundError as error:
-            raise _no_judge(repo_id, "it has no config.json") from error
-    _require_family(repo_id, config)
-    return download(repo_id, config.parent.name)  # the very commit whose config was read
+        except EntryNotFoundError:
+            why = "it has no config.json"
+        except (ValueError, RecursionError):
+            why = "its config.json is no JSON"
+    if why is None and not (isinstance(config, dict) and "family" in config):
+        kind = config.get("model_type") if isinstance(config, dict) else None
+        why = f"it is a plain model ({kind})" if kind else "it names no family"
+    if why is not None:
+        raise HubError(
+            f"{repo_id} is on the Hub and is not a judge: {why}",
+            hint="a plain model becomes a judge by training (medal train) or behind a YAML judge "
+            "(configs/judges/, llm=...)",
+        )
+    return download(repo_id, path.parent.name)  # the very commit whose config was read
 
 
 def _require_id(name: str) -> None:
-    """Raise HubError for what is no OWNER/NAME, or a path on this machine."""
+    """Raises HubError for a name that is not OWNER/NAME, or is a path on this machine."""
     owner = name.partition("/")[0]
     if _ID.match(name) and not Path(owner).is_dir() and owner not in _FOLDERS:
         return
@@ -61,20 +68,20 @@ def _require_id(name: str) -> None:
         raise NoSuchJudgeError(
             f"no folder and no file {name}, nor is it a hub id",
             hint="give the folder of a saved judge or a YAML file; a judge of the Hub is "
-            "OWNER/NAME (where no folder OWNER is)",
+            "OWNER/NAME (if there is no folder OWNER)",
         )
     known = judge_names()
     raise NoSuchJudgeError(
         f"no judge {name!r}: no folder here has that name, and no shipped judge",
-        hint=f"{did_you_mean(name, known)}shipped (medal judges tells what they are): "
+        hint=f"{did_you_mean(name, known)}shipped (medal judges describes them): "
         f"{', '.join(known)}; a hub id is OWNER/NAME",
     )
 
 
 def download(repo_id: str, revision: str | None, *, patterns: Sequence[str] | None = None) -> Path:
-    """Folder of any Hub repository, or of its files that match ``patterns``.
+    """Returns the folder of any Hub repository, or of its files that match ``patterns``.
 
-    Raises HubError, as ``pull`` does; asks for no judge.
+    Raises HubError, as ``pull`` does.
     """
     from huggingface_hub import snapshot_download
 
@@ -84,7 +91,7 @@ def download(repo_id: str, revision: str | None, *, patterns: Sequence[str] | No
 
 
 def judge_files(folder: Path) -> list[Path]:
-    """The files of a judge that are pushed: no checkpoints, logs, pickles or hidden files."""
+    """Returns the files of a judge to push: no checkpoints, logs, pickles or hidden files."""
     files = {p: p.relative_to(folder).parts for p in sorted(folder.rglob("*")) if p.is_file()}
     return [
         path
@@ -96,7 +103,7 @@ def judge_files(folder: Path) -> list[Path]:
 
 
 def require_writable(repo_id: str) -> None:
-    """Raise HubError where a push to ``repo_id`` cannot work: no valid name, or no token."""
+    """Raises HubError if a push to ``repo_id`` cannot work: no valid name, or no token."""
     from huggingface_hub import get_token
     from huggingface_hub.utils._validators import validate_repo_id
 
@@ -114,22 +121,21 @@ def push_folder(
     revision: str | None = None,
     message: str | None = None,
 ) -> str:
-    """Upload the judge in ``folder`` as one commit and tag it ``revision``; returns the commit's
+    """Uploads the judge in ``folder`` as one commit, tags it ``revision``, and returns the commit's
     address.
 
-    The repository is made where there is none. Raises HubError, also for a folder with a secret in
-    it, for a tag that is taken, and where a private push would land in a public repository.
+    Creates the repository if there is none. Raises HubError, also for a tag that exists, and if a
+    private push would land in a public repository.
     """
     from huggingface_hub import HfApi
 
     files = judge_files(folder)
-    require_no_secrets(folder, files)
     api = HfApi()
     with _explained(repo_id, None, writing=True):
         repo = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
         if private and api.repo_info(repo).private is False:
             raise HubError(
-                f"{repo} is there already and is public: a private push would publish the judge",
+                f"{repo} exists and is public: a private push would publish the judge",
                 hint="push to another name, or add --public",
             )
         if revision and revision in {tag.name for tag in api.list_repo_refs(repo).tags}:
@@ -142,7 +148,7 @@ def push_folder(
             folder_path=folder,
             commit_message=message or f"Judge {folder.name}",
             allow_patterns=[p.relative_to(folder).as_posix() for p in files],
-            # What an earlier judge left behind must not be taken for a part of this one.
+            # Files of an earlier judge must not look like a part of this one.
             delete_patterns=["*.safetensors", "*.json", f"{EVAL_RESULTS}/*.yaml"],
         )
         if revision:
@@ -152,7 +158,7 @@ def push_folder(
 
 @contextmanager
 def _explained(repo_id: str, revision: str | None, *, writing: bool = False) -> Iterator[None]:
-    """Errors of huggingface_hub and of the disk as HubError."""
+    """Raises errors of huggingface_hub and of the disk as HubError."""
     from huggingface_hub.errors import HFValidationError
 
     try:
@@ -170,7 +176,7 @@ def _explained(repo_id: str, revision: str | None, *, writing: bool = False) -> 
 def _explanation(
     error: Exception, repo_id: str, revision: str | None, writing: bool
 ) -> tuple[str, str | None] | None:
-    """(what went wrong, hint); None for what is no matter of the Hub or the disk."""
+    """(message, hint); None for an error that is not about the Hub or the disk."""
     from huggingface_hub import get_token
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -181,57 +187,73 @@ def _explanation(
         RevisionNotFoundError,
     )
 
+    token = get_token()
     if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, HfHubHTTPError):
-        error = error.__cause__  # the Hub was reached, and answered with a fault
+        error = error.__cause__  # the Hub was reached, and answered with an error
     if isinstance(error, LocalTokenNotFoundError):
         return f"{repo_id}: no token of the Hub is set", _LOG_IN
     if isinstance(error, GatedRepoError):
-        if get_token() is None:
-            hint = f"ask for access on its page, then: {_LOG_IN}"
+        if token is None:
+            hint = f"request access on its page, then: {_LOG_IN}"
             return f"{repo_id} is gated, and no token of the Hub is set", hint
-        hint = f"ask for access on the page of {repo_id}, with the account of this token"
+        hint = f"request access on the page of {repo_id}, with the account of this token"
         return f"{repo_id} is gated, and the account of your token has no access", hint
     if isinstance(error, RevisionNotFoundError):
         return f"{repo_id} has no revision {revision!r}", _revisions(repo_id)
     if isinstance(error, RepositoryNotFoundError):
-        return _not_found(repo_id, error.response.status_code, writing)
+        if token is None:
+            message = f"no folder and no public Hub repository {repo_id}, and no token of the Hub"
+            hint = f"{'' if writing else _similar(repo_id)}for a private one: {_LOG_IN}"
+            return f"{message} is set", hint
+        if error.response.status_code == 401:
+            return f"{repo_id}: the Hub does not accept your token", _LOG_IN
+        if writing:
+            hint = "does the organisation exist, and may your token write to it?"
+            return f"the Hub has no place for {repo_id}", hint
+        hint = f"{_similar(repo_id)}only its owner's token sees a private one"
+        return f"no folder and no Hub repository {repo_id}", hint
     if isinstance(error, HfHubHTTPError):
-        return _refused(repo_id, error, writing)
-    # By name, as versions of the Hub's client bring httpx or httpx2.
+        status = error.response.status_code
+        if status == 401:
+            problem = (
+                "the Hub does not accept your token" if token else "no token of the Hub is set"
+            )
+            return f"{repo_id}: {problem}", _LOG_IN
+        if status == 403 and writing:
+            hint = "make one with write permission for it: https://huggingface.co/settings/tokens"
+            return f"{repo_id}: your token may not write there", hint
+        later = status >= 500 or status == 429
+        hint = "it is the Hub's fault: try again later" if later else None
+        return f"the Hub refused {repo_id}: {str(error).strip().splitlines()[0]}", hint
+    # By name, because versions of the Hub's client use httpx or httpx2.
     transport = "TransportError" in {base.__name__ for base in type(error).__mro__}
     if transport or isinstance(error, LocalEntryNotFoundError | ConnectionError | TimeoutError):
-        return _offline(repo_id, revision or "main", writing)
+        if writing:
+            return f"cannot push {repo_id}: the Hub is out of reach", "is there a network?"
+        return _offline(repo_id, revision or "main")
     if isinstance(error, OSError) and error.errno in _DISK_FULL:
-        return _disk_full(repo_id, error)
+        from huggingface_hub.constants import HF_HOME
+
+        place = Path(HF_HOME)
+        while not place.exists():
+            place = place.parent
+        free = shutil.disk_usage(place).free / 1e6
+        return (
+            f"no room to store {repo_id}: {error.strerror} ({free:,.0f} MB free at {HF_HOME})",
+            "make room (hf cache prune), or set HF_HOME to a folder on another disk",
+        )
     return (f"cannot store {repo_id}: {error}", None) if isinstance(error, OSError) else None
 
 
-def _not_found(repo_id: str, status: int, writing: bool) -> tuple[str, str]:
-    from huggingface_hub import get_token
-
-    if get_token() is None:
-        message = (
-            f"no folder and no public Hub repository {repo_id}, and no token of the Hub is set"
-        )
-        return message, f"{'' if writing else _near(repo_id)}for a private one: {_LOG_IN}"
-    if status == 401:
-        return f"{repo_id}: the Hub does not accept your token", _LOG_IN
-    if writing:
-        hint = "does the organisation exist, and may your token write to it?"
-        return f"the Hub has no place for {repo_id}", hint
-    hint = f"{_near(repo_id)}a private one is seen by its owner's token only"
-    return f"no folder and no Hub repository {repo_id}", hint
-
-
-def _near(repo_id: str) -> str:
-    """``did you mean ...? `` by what the same author has; empty where nothing is near."""
+def _similar(repo_id: str) -> str:
+    """``did you mean ...? `` with similar names of the same author, empty if there are none."""
     from huggingface_hub import HfApi
 
     author, _, name = repo_id.rpartition("/")
     try:
         listed = HfApi().list_models(author=author or None, search=None if author else name)
-        names = {model.id.rpartition("/")[2]: model.id for model in islice(listed, _PRESENT)}
-    except Exception:  # a courtesy inside an error's message must not become another error
+        names = {model.id.rpartition("/")[2]: model.id for model in islice(listed, _COMPARED)}
+    except Exception:  # a hint of an error message must not raise another error
         return ""
     similar = [names[n] for n in nearest(name, names, 3)]
     return f"did you mean {' or '.join(similar)}? " if similar else ""
@@ -242,80 +264,28 @@ def _revisions(repo_id: str) -> str | None:
 
     try:
         refs = HfApi().list_repo_refs(repo_id)
-    except Exception:  # as in _near
+    except Exception:  # as in _similar
         return None
     return "it has: " + ", ".join(ref.name for ref in [*refs.branches, *refs.tags])
 
 
-def _refused(repo_id: str, error: HfHubHTTPError, writing: bool) -> tuple[str, str | None]:
-    from huggingface_hub import get_token
-
-    status = error.response.status_code
-    if status == 401:
-        refused = "the Hub does not accept your token"
-        return f"{repo_id}: {refused if get_token() else 'no token of the Hub is set'}", _LOG_IN
-    if status == 403 and writing:
-        hint = "make one with write permission for it: https://huggingface.co/settings/tokens"
-        return f"{repo_id}: your token may not write there", hint
-    first_line = str(error).strip().splitlines()[0]
-    again = "it is the Hub's fault: try again later" if status >= 500 or status == 429 else None
-    return f"the Hub refused {repo_id}: {first_line}", again
-
-
-def _offline(repo_id: str, revision: str, writing: bool) -> tuple[str, str]:
-    if writing:
-        return f"cannot push {repo_id}: the Hub is out of reach", "is there a network?"
-    cached = _cached_revisions(repo_id)
-    if not cached:
-        hint = "give a local folder, or try again with a network"
-        return f"{repo_id} is not cached and the Hub is out of reach", hint
-    cache = f"has no revision {revision!r}"
-    hint = f"the cache has: {', '.join(cached)} (give one of these as revision)"
-    if revision in cached:
-        cache, hint = f"has only a part of {revision!r}", "load it once with a network"
-    return f"{repo_id}: the cache {cache}, and the Hub is out of reach", hint
-
-
-def _cached_revisions(repo_id: str) -> list[str]:
-    """Names and commits of ``repo_id`` that the cache knows."""
+def _offline(repo_id: str, revision: str) -> tuple[str, str]:
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
     try:
-        repos = [repo for repo in scan_cache_dir().repos if repo.repo_id == repo_id]
+        found = [r for repo in scan_cache_dir().repos if repo.repo_id == repo_id
+                 for r in repo.revisions]  # fmt: skip
     except CacheNotFound:
-        return []
-    revisions = [revision for repo in repos for revision in repo.revisions]
-    names = sorted(name for revision in revisions for name in revision.refs)
-    return names + sorted(revision.commit_hash for revision in revisions if not revision.refs)
-
-
-def _disk_full(repo_id: str, error: OSError) -> tuple[str, str]:
-    from huggingface_hub.constants import HF_HOME
-
-    place = Path(HF_HOME)
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free / 1e6
-    return (
-        f"no room to store {repo_id}: {error.strerror} ({free:,.0f} MB free at {HF_HOME})",
-        "make room (hf cache prune), or set HF_HOME to a folder on another disk",
-    )
-
-
-def _require_family(repo_id: str, path: Path) -> None:
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise _no_judge(repo_id, "its config.json is no JSON") from error
-    if not isinstance(config, dict) or "family" not in config:
-        kind = config.get("model_type") if isinstance(config, dict) else None
-        raise _no_judge(repo_id, f"it is a plain model ({kind})" if kind else "it names no family")
-
-
-def _no_judge(repo_id: str, why: str) -> HubError:
-    return HubError(
-        f"{repo_id} is on the Hub and is not a judge: {why}",
-        hint="a plain model becomes a judge by training (medal train) or behind a YAML judge "
-        "(configs/judges/, llm=...)",
-    )
+        found = []
+    cached = sorted(name for each in found for name in each.refs)
+    cached += sorted(each.commit_hash for each in found if not each.refs)
+    if not cached:
+        hint = "give a local folder, or try again with a network"
+        return f"{repo_id} is not cached and the Hub is out of reach", hint
+    if revision in cached:
+        message = f"{repo_id}: the cache has only a part of {revision!r}"
+        return f"{message}, and the Hub is out of reach", "load it once with a network"
+    hint = f"the cache has: {', '.join(cached)} (give one of these as revision)"
+    message = f"{repo_id}: the cache has no revision {revision!r}"
+    return f"{message}, and the Hub is out of reach", hint

@@ -1,7 +1,8 @@
-"""The one interface of every judge: ordering, batching, truncation and levels live here.
+"""The one interface of every judge.
 
-A family (encoder, embedding, LoRA, prompted, follow-up, ...) writes three small hooks:
-``_prepare`` (what one dialogue costs), ``_score_batch`` (the numbers) and ``signature``.
+``Judge.score`` reads top to bottom: windows of dialogues, requests, batches, the family's hook,
+judgements. A family (encoder, embedding, LoRA, prompted, ...) writes three hooks: ``_prepare``
+(the length of each request), ``_score_batch`` (the numbers) and ``signature``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal, get_args
@@ -45,10 +45,10 @@ NO_ASSISTANT_TURN = "no assistant turn to judge"
 
 @dataclass(slots=True)
 class ScoreRequest:
-    """One thing to score: a dialogue cut at the judged turn, and what the family made of it.
+    """One thing to score: a dialogue up to the judged turn, and what the family made of it.
 
-    ``tokens`` is the length that batches are budgeted by; ``payload`` belongs to the family;
-    ``row`` tells its dialogue from others of the window, whose ids may be equal.
+    ``tokens`` is the length by which batches are budgeted; ``payload`` belongs to the family;
+    ``row`` is the dialogue's place in its window.
     """
 
     dialogue: Dialogue
@@ -62,11 +62,11 @@ class ScoreRequest:
 class Judge(ABC):
     """Scores dialogues on named dimensions; see ``score``.
 
-    ``token_budget`` bounds one batch (padded tokens), in the hooks' own passes too; ``window``
-    bounds how many dialogues are held in memory to be sorted by length; it is also what a kill can
-    lose, so it is some seconds of work and not minutes. ``languages`` are those (ISO 639-1) that it
-    was made for: of its training data, or as its YAML file says; None: any, or not known.
-    ``revision`` is of the folder that it was loaded from or saved in (see judge_revision).
+    ``token_budget`` bounds one batch (padded tokens), in the hooks' own passes too. ``window``
+    bounds how many dialogues are in memory to be sorted by length; a kill can lose a window, so it
+    takes seconds, not minutes. ``languages`` (ISO 639-1) are the supported ones: those of the
+    training data, or as a YAML file says; None: any, or unknown. ``revision`` is a hash of the
+    folder that the judge was loaded from or saved in (see judge_revision).
 
     >>> from medal_judges import Judge, read_dialogues
     >>> judge = Judge.from_pretrained("length")  # a shipped name, a folder, a YAML file, a hub id
@@ -81,15 +81,15 @@ class Judge(ABC):
     dimensions: tuple[Dimension, ...]
     languages: tuple[str, ...] | None = None
     revision: str = "unsaved"
-    # Tokenizers keep how they last cut and filled up, so a network of this process serves one
-    # thread at a time; a judge that asks servers needs no such lock.
+    # A tokenizer keeps its last truncation and padding, so a network of this process serves one
+    # thread at a time. A judge that asks servers needs no such lock.
     computing: AbstractContextManager[None] = nullcontext()
     token_budget: int = 8192
     window: int = 256
-    # Whether a resumed run begins where a window of an unbroken one does, see resuming.py.
+    # Whether a resumed run must begin at a window of an uninterrupted one, see resuming.py.
     resumes_windows: ClassVar[bool] = False
 
-    # -- what a family writes ---------------------------------------------------------------
+    # -- the hooks of a family -----------------------------------------------------------------
 
     @abstractmethod
     def signature(self) -> Signature:
@@ -110,38 +110,35 @@ class Judge(ABC):
         """
 
     def _units(self, requests: Sequence[ScoreRequest]) -> list[list[int]]:
-        """Positions of requests that have to be in one batch, because they share work (the turns
-        of one dialogue, read once); each by itself unless a family says otherwise."""
+        """Positions of requests that must share a batch because they share work (the turns of one
+        dialogue, read once); by default each request is alone."""
         return [[i] for i in range(len(requests))]
 
     def language_models(self) -> list[LanguageModel]:
-        """The language models that the judge speaks through; a hybrid's are its members'."""
+        """The language models that the judge asks; a hybrid's are its members'."""
         return []
 
     def answer_counts(self) -> AnswerCounts:
-        """How many answers of its language models were kept from before, and how many asked for."""
+        """How many answers of its language models came from the cache, and how many were new."""
         counts = AnswerCounts()
         for model in {id(each): each for each in self.language_models()}.values():
             mine = model.answer_counts()
             counts.add(kept=mine.kept, asked=mine.asked)
         return counts
 
-    def advice(self) -> str | None:  # noqa: B027  (most have none)
-        """What to tell whoever has waited for its scores; None where nothing would be faster."""
-
     def place(self, device: str, dtype: str) -> None:  # noqa: B027  (most have nothing to move)
         """Move the judge's own network, as loading with these options would."""
 
     def load_options(self) -> dict[str, Any]:
-        """What ``from_pretrained`` has to be given for the saved judge to be this one: places and
-        servers, which no folder of a judge may name."""
+        """Options that ``from_pretrained`` needs to load the saved judge: places and servers, which
+        no judge folder may name."""
         return {}
 
     def _save(self, folder: Path) -> None:
         """Write config.json and whatever else ``from_pretrained`` needs into ``folder``."""
         raise ConfigError(f"a judge of family {self.family!r} has nothing to save")
 
-    # -- what everybody gets ----------------------------------------------------------------
+    # -- scoring ---------------------------------------------------------------------------------
 
     def score(
         self,
@@ -154,22 +151,22 @@ class Judge(ABC):
         detect_language: bool | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
-        """Judgements in input order, streaming: at most ``window`` dialogues are held at once.
+        """Yields judgements in input order; at most ``window`` dialogues are in memory.
 
-        ``level="dialogue"``: one judgement a dialogue. ``level="turn"``: one for each assistant
-        turn, judged in the light of what came before it only. ``level="last"``: one for the last
-        assistant turn, as turn-level human ratings are stored. A dialogue without an assistant
-        turn gives one unscored judgement with its reason. ``progress`` is called after each batch
-        with the number of dialogues done since the last call. Scores do not depend on batch or
-        order. ``unknown_language``: dialogues in none of the judge's ``languages`` are scored with
-        a warning (``Judgement.unknown_language`` names the language), or left unscored
-        (``refuse``). ``detect_language``: the language of dialogues that state none is detected
-        (``Judgement.detected_language``); by default where the judge states its own and the extra
-        lang is installed.
+        ``level="dialogue"``: one judgement per dialogue. ``level="turn"``: one per assistant turn,
+        judged on the turns before it only. ``level="last"``: one for the last assistant turn, like
+        turn-level human ratings. A dialogue without an assistant turn gives one unscored judgement
+        with its reason. ``progress`` is called after each batch with the number of dialogues
+        finished since the last call. Scores do not depend on batch or order.
 
-        Raises ConfigError, when called and not at the first judgement, for a level or a dimension
-        that this judge does not have and for what is no iterable of Dialogue (of an iterator the
-        wrong element is met when it is read).
+        ``unknown_language``: a dialogue in none of the judge's ``languages`` is scored with a
+        warning (``Judgement.unknown_language`` names the language) or left unscored (``refuse``).
+        ``detect_language``: detect the language of dialogues that state none
+        (``Judgement.detected_language``); by default if the judge states its own languages and the
+        extra lang is installed.
+
+        Raises ConfigError at the call for an unknown level or dimension, and if ``dialogues`` is
+        not an iterable of Dialogue (elements of an iterator are checked as they are read).
         """
         if level not in get_args(ScoreLevel):
             raise ConfigError(f"level must be 'dialogue', 'turn' or 'last', not {level!r}")
@@ -195,73 +192,65 @@ class Judge(ABC):
         how: tuple[UnknownLanguage, bool],
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
-        unknown_language, detect = how
         signature = str(self.signature())
+        policy, detect = how
         for window in windows(dialogues, self.window):
-            placed = [with_language(dialogue, detect) for dialogue in window]
-            window, detected = [each for each, _ in placed], [lang for _, lang in placed]
-            unknown: dict[int, str] = {}  # row -> language of those in none of the judge's
-            if unknown_language != "allow" and self.languages is not None:
-                codes = enumerate(dialogue.lang for dialogue in window)
-                unknown = {row: code for row, code in codes if is_outside(code, self.languages)}
-            refused = unknown if unknown_language == "refuse" else {}
-            for request, prediction in self._score_window(window, level, names, refused, progress):
-                row, reason = request.row, NO_ASSISTANT_TURN
-                if prediction is not None:
-                    judgement = _judgement(request, prediction, signature)
+            found = [with_language(dialogue, detect) for dialogue in window]
+            unknown: dict[int, str] = {}  # row -> its language, if the judge does not support it
+            if policy != "allow" and self.languages is not None:
+                langs = enumerate(dialogue.lang for dialogue, _ in found)
+                unknown = {row: lang for row, lang in langs if is_outside(lang, self.languages)}
+            refused = unknown if policy == "refuse" else {}
+            requests = [r for row, (d, _) in enumerate(found) for r in requests_at(d, level, row)]
+            judged = [r for r in requests if r.dialogue.assistant_turns and r.row not in refused]
+            answers = iter(self._score_requests(judged, names, len(window), progress))
+            for request in requests:
+                row, detected = request.row, found[request.row][1]
+                if request.dialogue.assistant_turns and row not in refused:
+                    judgement = _completed(next(answers), request, signature)
                 else:
+                    reason = NO_ASSISTANT_TURN
                     if row in refused:
                         reason = refusal(refused[row], self.languages or ())
                     id = request.dialogue.id
                     judgement = unscored(id, signature, names, reason, request.turn)
-                if row in unknown or detected[row] is not None:
+                if row in unknown or detected is not None:
                     judgement = replace(
-                        judgement,
-                        unknown_language=unknown.get(row),
-                        detected_language=detected[row],
+                        judgement, unknown_language=unknown.get(row), detected_language=detected
                     )
                 yield judgement
 
-    def _score_window(
+    def _score_requests(
         self,
-        window: Sequence[Dialogue],
-        level: ScoreLevel,
+        requests: Sequence[ScoreRequest],
         names: Sequence[str],
-        refused: Mapping[int, str],
+        dialogues: int,
         progress: Callable[[int], None],
-    ) -> Iterator[tuple[ScoreRequest, Judgement | None]]:
-        """Each request of the dialogues in ``window``, in order, with its prediction; None for one
-        that is not scored."""
-        plans = [requests_at(dialogue, level, row) for row, dialogue in enumerate(window)]
-        requests = [request for plan in plans for request in plan]
-        owners = [request.row for request in requests]
-        predictions: dict[int, Judgement] = {}
-        judged = [
-            i
-            for i, request in enumerate(requests)
-            if request.dialogue.assistant_turns and request.row not in refused
-        ]
-        waiting = Counter(owners[i] for i in judged)  # dialogue -> its requests without an answer
-        progress(len(window) - len(waiting))
+    ) -> list[Judgement]:
+        """The family's judgement of each request of a window of ``dialogues``, in order."""
+        answers: dict[int, Judgement] = {}
+        waiting = Counter(request.row for request in requests)  # dialogue -> requests to score
+        progress(dialogues - len(waiting))
         with self.computing:
-            self._prepare([requests[i] for i in judged])
-        units = [[judged[k] for k in unit] for unit in self._units([requests[i] for i in judged])]
+            self._prepare(requests)
 
-        def run(part: Sequence[list[int]]) -> list[tuple[int, Judgement]]:
-            flat = [i for unit in part for i in unit]
-            scored = self._score_batch([requests[i] for i in flat], names)
-            return list(zip(flat, scored, strict=True))
+        def run(units: Sequence[list[int]]) -> list[tuple[int, Judgement]]:
+            places = [i for unit in units for i in unit]
+            batch = [requests[i] for i in places]
+            return list(zip(places, self._score_batch(batch, names), strict=True))
 
         for batch in budget_batches(
-            units, lambda unit: sum(requests[i].tokens for i in unit), self.token_budget
+            self._units(requests),
+            lambda unit: sum(requests[i].tokens for i in unit),
+            self.token_budget,
         ):
             with self.computing:
-                predictions.update(retry_on_oom(run, batch))
+                scored = retry_on_oom(run, batch)
+            answers.update(scored)
             before = len(waiting)
-            waiting -= Counter(owners[i] for unit in batch for i in unit)
+            waiting -= Counter(requests[i].row for i, _ in scored)
             progress(before - len(waiting))
-        for i, request in enumerate(requests):
-            yield request, predictions.get(i)
+        return [answers[i] for i in range(len(requests))]
 
     def _check_dimensions(self, wanted: Sequence[str] | None) -> list[str]:
         known = [d.name for d in self.dimensions]
@@ -275,7 +264,7 @@ class Judge(ABC):
         return list(wanted)
 
     def dimension(self, name: str) -> Dimension:
-        """The dimension called ``name``. Raises ConfigError when the judge has none such."""
+        """Returns the dimension called ``name``. Raises ConfigError for an unknown one."""
         self._check_dimensions([name])
         return next(d for d in self.dimensions if d.name == name)
 
@@ -285,23 +274,24 @@ class Judge(ABC):
     def from_pretrained(
         path_or_repo_id: str | Path, *, revision: str | None = None, **options: Any
     ) -> Judge:
-        """Load a judge from a folder, a hub id or a YAML file of configs/judges/.
+        """Loads a judge from a folder, a hub id or a YAML file of configs/judges/.
 
         ``options`` go to the family (``device``, ``dtype``, or fields of the YAML file).
-        Raises JudgeLoadError that tells not found from offline, gated and not-a-judge.
+        Raises JudgeLoadError, with its own message for not found, offline, gated and not a judge.
         """
         judge = load_judge(path_or_repo_id, revision=revision, **options)
         assert isinstance(judge, Judge)  # FAMILIES names classes of judges only
         return judge
 
     def save_pretrained(self, path: str | Path) -> Path:
-        """Write the whole judge as a folder (config.json, safetensors, tokenizer); returns it."""
+        """Writes the judge as a folder (config.json, safetensors, tokenizer) and returns it."""
         return save_judge(self, Path(path))
 
     def push_to_hub(self, repo_id: str, *, private: bool = True, **options: str | None) -> str:
-        """Upload the judge to the Hub (private unless told otherwise) with golden scores; returns
-        the commit's address. ``options``: ``revision`` (a tag), ``message``. The card is written
-        where the facts of a run are: ``medal push`` of the folder that ``medal train`` left.
+        """Uploads the judge to the Hub with golden scores and returns the commit's address.
+
+        ``options``: ``revision`` (a tag), ``message``. A card is written by ``medal push`` from the
+        folder of ``medal train``, which has the facts of the run.
         """
         with TemporaryDirectory() as place:
             folder = self.save_pretrained(Path(place) / "judge")
@@ -309,64 +299,62 @@ class Judge(ABC):
             return push_folder(folder, repo_id, private=private, **options)
 
 
-def _judgement(request: ScoreRequest, prediction: Judgement, signature: str) -> Judgement:
-    """The judgement without NaN and infinity, which JSON does not have: such a score is None, and
-    the failure says so; such a distribution, contribution or usage is left out."""
-    scores = prediction.scores
+def _completed(answer: Judgement, request: ScoreRequest, signature: str) -> Judgement:
+    """The family's ``answer`` with what the base class knows, and without NaN and infinity, which
+    JSON does not have: such a score becomes None with a failure, everything else is left out."""
+    scores = answer.scores
     lost = [n for n, v in scores.items() if v is not None and not math.isfinite(v)]
     reason = f"the judge's number is not finite: {', '.join(lost)}" if lost else None
-    distributions = prediction.distributions
-    usage = {"tokens": request.tokens} | dict(prediction.usage)
+    usage = {"tokens": request.tokens} | dict(answer.usage)
     return replace(
-        prediction,
+        answer,
         id=request.dialogue.id,
         judge=signature,
-        scores={n: None if n in lost else v for n, v in scores.items()},
         turn=request.turn,
-        distributions={n: p for n, p in distributions.items() if all(map(math.isfinite, p))},
-        failure="; ".join(filter(None, (prediction.failure, reason))) or None,
         truncated_turns=request.truncated_turns,
+        scores={n: None if n in lost else v for n, v in scores.items()},
+        distributions={n: p for n, p in answer.distributions.items() if all(map(math.isfinite, p))},
+        failure="; ".join(filter(None, (answer.failure, reason))) or None,
         usage={n: v for n, v in usage.items() if math.isfinite(v)},
-        contributions={n: c for n, c in prediction.contributions.items() if c.finite},
-        details={n: d for n, one in prediction.details.items() if (d := finite_details(one))},
+        contributions={n: c for n, c in answer.contributions.items() if c.finite},
+        details={n: d for n, one in answer.details.items() if (d := finite_details(one))},
     )
 
 
 def checked_dialogues(dialogues: Iterable[Dialogue]) -> Iterable[Dialogue]:
-    """``dialogues``; a list is looked through at once, an iterator as it is read.
+    """Returns ``dialogues``; a list is checked at once, an iterator as it is read.
 
-    Raises ConfigError for one dialogue without a list around it, and for an element that is none.
+    Raises ConfigError for a single dialogue, and for an element that is not a Dialogue.
     """
     single = isinstance(dialogues, Dialogue | Mapping | str | bytes)
     if single or not isinstance(dialogues, Iterable):
         raise ConfigError(
             f"score takes an iterable of Dialogue, not an object of type "
             f"{type(dialogues).__name__!r}",
-            hint="one dialogue goes in a list; a file is read with medal_judges."
-            "read_dialogues(PATH)",
+            hint="put one dialogue in a list; read a file with medal_judges.read_dialogues(PATH)",
         )
-    checked = map(_checked_dialogue, count(), dialogues)
+
+    def checked() -> Iterator[Dialogue]:
+        for index, dialogue in enumerate(dialogues):
+            if not isinstance(dialogue, Dialogue):
+                hint = "make one with Dialogue(id, (Turn('user', 'Hi'), Turn('assistant', 'Hi')))"
+                if isinstance(dialogue, Mapping):
+                    hint = "medal_judges.parse_dialogue(record) returns a Dialogue"
+                elif isinstance(getattr(dialogue, "dialogue", None), Dialogue):
+                    hint = "pass its .dialogue: labels are not scored"
+                what = f"an object of type {type(dialogue).__name__!r}"
+                raise ConfigError(f"dialogues[{index}] is {what}, not a Dialogue", hint=hint)
+            yield dialogue
+
     if not isinstance(dialogues, Sequence):
-        return checked
-    for _ in checked:  # looked at, and not held: rows may be read from a file each time
+        return checked()
+    for _ in checked():  # checked without a copy: rows may be read from a file each time
         pass
     return dialogues
 
 
-def _checked_dialogue(index: int, dialogue: object) -> Dialogue:
-    if isinstance(dialogue, Dialogue):
-        return dialogue
-    hint = "make one with Dialogue(id, (Turn('user', 'Hello'), Turn('assistant', 'Hi')))"
-    if isinstance(dialogue, Mapping):
-        hint = "medal_judges.parse_dialogue(record) returns a Dialogue"
-    elif isinstance(getattr(dialogue, "dialogue", None), Dialogue):
-        hint = "give its .dialogue: labels are no part of what is scored"
-    what = f"an object of type {type(dialogue).__name__!r}"
-    raise ConfigError(f"dialogues[{index}] is {what}, not a Dialogue", hint=hint)
-
-
 def requests_at(dialogue: Dialogue, level: ScoreLevel, row: int = 0) -> list[ScoreRequest]:
-    """What there is to score in one dialogue at ``level``; ``row``: see ScoreRequest."""
+    """Returns the requests of one dialogue at ``level``; ``row``: see ScoreRequest."""
     turns = dialogue.assistant_turns
     if level == "dialogue" or not turns:
         return [ScoreRequest(dialogue, None, row)]

@@ -1,4 +1,4 @@
-"""Languages that a judge was made for: which dialogues are outside, and what is done with them."""
+"""The languages that a judge supports, and what happens to dialogues in other languages."""
 
 from __future__ import annotations
 
@@ -19,50 +19,47 @@ from medal_judges.records.languages import UNKNOWN_LANGUAGE, base_language
 UnknownLanguage = Literal["warn", "refuse", "allow"]
 POLICIES: tuple[UnknownLanguage, ...] = get_args(UnknownLanguage)
 logger = logging.getLogger(__name__)
-_CODE = re.compile(r"[a-z]{2,3}")
 
 
 def stated(languages: object, where: str) -> tuple[str, ...] | None:
-    """``languages`` of a config as ISO 639-1 codes; None where none are stated. Raises
-    ConfigError."""
+    """Returns ``languages`` of a config as ISO 639-1 codes. Raises ConfigError."""
     if languages is None:
         return None
-    is_list = isinstance(languages, list | tuple) and languages
-    if not is_list or not all(isinstance(x, str) and _CODE.fullmatch(x) for x in languages):  # type: ignore[attr-defined]
+    codes = list(languages) if isinstance(languages, list | tuple) else []
+    if not codes or not all(isinstance(x, str) and re.fullmatch("[a-z]{2,3}", x) for x in codes):
         raise ConfigError(
             f"{where}: languages must be a list of ISO 639-1 codes, not {languages!r:.60}",
-            hint='languages: [en, "no"], or leave it out where any may do',
+            hint='languages: [en, "no"], or leave it out if any language will do',
         )
-    return tuple(languages)  # type: ignore[arg-type]
+    return tuple(codes)
 
 
 def languages_of(dialogues: Iterable[Dialogue]) -> tuple[str, ...] | None:
-    """The languages that ``dialogues`` state, in alphabetical order; None where none does."""
+    """Returns the languages that ``dialogues`` state, sorted; None if none does."""
     known = {base_language(d.lang) for d in dialogues} - {UNKNOWN_LANGUAGE}
     return tuple(sorted(known)) or None
 
 
 def is_outside(lang: str, languages: Sequence[str]) -> bool:
-    """Whether a language is none of ``languages``; one that is not known cannot be told to be."""
+    """Whether a known language is none of ``languages``."""
     return lang != UNKNOWN_LANGUAGE and base_language(lang) not in map(base_language, languages)
 
 
-def is_detecting(languages: Sequence[str] | None, asked: bool | None) -> bool:
-    """Whether the language of dialogues that state none is detected: as ``asked``, by default where
-    a judge states its ``languages`` and the extra lang is installed.
+def is_detecting(languages: Sequence[str] | None, wanted: bool | None) -> bool:
+    """Whether to detect the language of dialogues that state none: as ``wanted``, by default if the
+    judge states its ``languages`` and the extra lang is installed.
 
-    Raises MissingExtraError where it is asked for without the extra.
+    Raises MissingExtraError if it is wanted without the extra.
     """
-    if asked is None:
+    if wanted is None:
         return languages is not None and detects()
-    if asked:
+    if wanted:
         require_detection()
-    return asked
+    return wanted
 
 
 def with_language(dialogue: Dialogue, detect: bool) -> tuple[Dialogue, str | None]:
-    """The dialogue in the language that it states, else, with ``detect``, in the one it is written
-    in; and that language where it was detected."""
+    """Returns the dialogue, with its detected language if it states none, and that language."""
     if not detect or dialogue.lang != UNKNOWN_LANGUAGE:
         return dialogue, None
     language = detected_language(dialogue)
@@ -70,8 +67,8 @@ def with_language(dialogue: Dialogue, detect: bool) -> tuple[Dialogue, str | Non
 
 
 def refusal(lang: str, languages: Sequence[str]) -> str:
-    """Why a dialogue in ``lang`` is left unscored by a judge made for ``languages``."""
-    return f"in {lang!r}; the judge was made for {', '.join(languages)}"
+    """Why a dialogue in ``lang`` is left unscored by a judge that supports ``languages``."""
+    return f"in {lang!r}; the judge supports {', '.join(languages)}"
 
 
 def is_refusal(judgement: Judgement) -> bool:
@@ -83,8 +80,8 @@ def is_refusal(judgement: Judgement) -> bool:
 def with_warnings(
     judgements: Iterator[Judgement], known: Sequence[str] | None, *, outside: bool
 ) -> Iterator[Judgement]:
-    """``judgements``; when they end, warnings of turns that were cut and, with ``outside``, of
-    languages that the judge was not made for."""
+    """Yields ``judgements``, then warns of truncated turns and, with ``outside``, of languages that
+    the judge does not support."""
     cut = turns = 0
     others: Counter[str] = Counter()
     for judgement in judgements:
@@ -98,7 +95,7 @@ def with_warnings(
     if others:
         counts = ", ".join(f"{lang} ({count})" for lang, count in others.most_common())
         logger.warning(
-            "judgements in languages that the judge was not made for: %s; it was made for %s",
+            "judgements in languages that the judge does not support: %s; it supports %s",
             counts,
             ", ".join(known or ()),
         )

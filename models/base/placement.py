@@ -1,4 +1,4 @@
-"""Where a judge in YAML runs and in which precision: device and dtype are obeyed, or refused."""
+"""Device and dtype of a judge described in YAML."""
 
 from __future__ import annotations
 
@@ -22,67 +22,50 @@ def placed(
     *,
     strict: bool = True,
 ) -> dict[str, object]:
-    """``options`` with ``device`` and ``dtype``, where they are given, put where the judge that the
-    YAML ``settings`` describe reads them.
+    """Returns ``options`` with ``device`` and ``dtype`` moved to where the judge of the YAML
+    ``settings`` reads them.
 
-    Raises ConfigError for a judge that cannot obey: its model runs on a server, or it has none.
-    With ``strict`` False (a member of a hybrid, whose others may obey) what cannot is left out.
+    Raises ConfigError for a judge that has no model here. With ``strict`` False (a member of a
+    hybrid, whose other members may have one) the option is left out.
     """
     given = {key: options[key] for key in OPTIONS if options.get(key) is not None}
     rest = {key: value for key, value in options.items() if key not in OPTIONS}
     family = settings.get("family")
     if not given or family in _OWN_FIELDS:
         return rest | given
+    first = next(iter(given))
     if family == "hybrid":
         members = rest.get("members", settings.get("members"))
         if isinstance(members, Mapping):
             members = {key: _placed_member(member, given) for key, member in members.items()}
         return rest | {"members": members}
+    problem = f"a judge of family {family!r} has no weights, so --{first} changes nothing"
+    hint = f"leave --{first} out"
     if family in _LLM_FAMILIES:
         llm = rest.get("llm", settings.get("llm", _DEFAULT_LLM))
-        try:
-            return rest | {"llm": _placed_llm(llm, given, name)}
-        except ConfigError:
-            if strict:
-                raise
-            return rest
-    if not strict:
-        return rest
-    raise ConfigError(
-        f"{name}: a judge of family {family!r} has no weights, so --{next(iter(given))} says "
-        "nothing to it",
-        hint=f"leave --{next(iter(given))} out",
-    )
-
-
-def _placed_llm(llm: object, given: Mapping[str, object], name: str) -> dict[str, object]:
-    if given.get("dtype") == "auto":
-        raise ConfigError(
-            f"{name}: --dtype auto goes with encoder judges, and this one asks a language model",
-            hint="give fp32 or bf16, or leave --dtype out",
-        )
-    if not isinstance(llm, str | Mapping):
-        raise ConfigError(
-            f"{name}: its language model is loaded already, --{next(iter(given))} comes too late"
-        )
-    config = llm_config(llm)
-    if isinstance(config, TransformersLLM):
-        obeyed: tuple[str, ...] = OPTIONS
-    else:
-        obeyed = ("dtype",) if isinstance(config, VLLMLLM) else ()
-    if refused := [key for key in given if key not in obeyed]:
-        where = "vLLM chooses it" if obeyed else "it runs on a server, which has its own"
-        raise ConfigError(
-            f"{name}: --{refused[0]} cannot be obeyed for {config.backend}:{config.model}: {where}",
-            hint=f"leave --{refused[0]} out",
-        )
-    return {**({"model": llm} if isinstance(llm, str) else llm), **given}
+        if not isinstance(llm, str | Mapping):
+            problem, hint = f"its language model is loaded already, --{first} comes too late", ""
+        else:
+            config = llm_config(llm)
+            allowed: tuple[str, ...] = OPTIONS if isinstance(config, TransformersLLM) else ()
+            if isinstance(config, VLLMLLM):
+                allowed = ("dtype",)
+            refused = [key for key in given if key not in allowed]
+            if not refused:
+                own = {"model": llm} if isinstance(llm, str) else llm
+                return rest | {"llm": {**own, **given}}
+            where = "vLLM chooses it" if allowed else "it runs on a server, which has its own"
+            problem = f"{config.backend}:{config.model} cannot use --{refused[0]}: {where}"
+            hint = f"leave --{refused[0]} out"
+    if strict:
+        raise ConfigError(f"{name}: {problem}", hint=hint or None)
+    return rest
 
 
 def _placed_member(member: object, given: Mapping[str, object]) -> object:
-    """A member's settings whose options have ``given``, where it has a model of its own."""
+    """A member's settings with ``given`` in its options, if it has a model here."""
     if not isinstance(member, dict) or not isinstance(path := member.get("path"), str):
-        return member  # HybridSettings says what is wrong with it
+        return member  # HybridSettings reports what is wrong with it
     options = {**dict(member.get("options") or {}), **given}
     if (file := judge_file(path)) is not None:
         options = placed(read_yaml(file), options, path, strict=False)

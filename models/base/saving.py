@@ -1,4 +1,9 @@
-"""Judges as folders: written whole or not at all, and loaded from a folder, the hub or YAML."""
+"""Saved judges: writing a folder whole or not at all; loading from a folder, the Hub or YAML.
+
+A judge folder can come from anybody. It holds data only: weights are safetensors, nothing is
+unpickled, and ``require_data_only`` refuses settings that name code. ``trust_remote_code=False`` is
+passed to transformers at every call as well.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
-from medal_judges.models.base.folder_checks import require_data_only
 from medal_judges.models.base.hub import pull
 from medal_judges.models.base.judged_languages import UnknownLanguage, stated
 from medal_judges.models.base.placement import placed
@@ -44,19 +48,24 @@ FAMILIES = {
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 GOLDEN_NAME = "golden.json"
-# Folders inside a judge's, and the files at its top, that its numbers depend on.
+# Folders of a judge's folder, and files at its top, on which its numbers depend.
 _PARTS = ("adapter", "encoder", "members", "model", "tokenizer")
 _TOP = (CONFIG_NAME, "*.safetensors", "prompt.yaml", "rubric.yaml")
-# What config.json says that no number depends on.
+# Fields of config.json on which no number depends.
 _NO_NUMBERS = ("name", "facts", "languages", "medal_judges_version")
-# Raised when an older package would read a saved judge wrongly. Judges without a number are of 1.
+# Raise it when an older package would load a saved judge wrongly.
 FORMAT = 1
-_OLDEST = 1
 _SHOWN = 6  # names in a message; a body has hundreds
+# Settings that name code: classes of a file in the folder, and kernels of the Hub.
+_CODE_KEYS = ("auto_map", "custom_pipelines", "trust_remote_code")
+_ATTENTION = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal")
+_PLAIN_ATTENTION = (None, "eager", "sdpa", "flash_attention_2", "flash_attention_3")
+_MODULES = ("Transformer", "Pooling", "Normalize")  # of sentence-transformers; others can call code
+_LARGEST_SETTINGS = 2_000_000  # bytes; larger JSON files are vocabularies
 
 
 class SavableJudge(Protocol):
-    """What saving, loading and golden scores need of a judge (see models/base/judge.py)."""
+    """The parts of a Judge that saving, loading and golden scores use."""
 
     family: ClassVar[str]
     dimensions: tuple[Dimension, ...]
@@ -80,35 +89,28 @@ class SavableJudge(Protocol):
 def save_judge(judge: SavableJudge, path: Path) -> Path:
     """See Judge.save_pretrained. The folder takes its place in one move, whole.
 
-    What else stands in an earlier folder of that name (checkpoints, logs) stays; of the judge
-    before nothing does.
+    Other files of an earlier folder of that name (checkpoints, logs) stay; nothing of an earlier
+    judge does.
     """
     with atomic_path(path.resolve()) as partial:  # a link stays a link
-        shutil.rmtree(partial, ignore_errors=True)  # of a process of this number that was killed
+        shutil.rmtree(partial, ignore_errors=True)  # left by a killed process with this number
         partial.mkdir()
         judge._save(partial)
         judge.revision = judge_revision(partial)
-        if path.is_dir():
-            for kept in path.iterdir():
-                target = partial / kept.name
-                if not _of_a_judge(kept) and not target.exists():
-                    _linked(kept, target)
+        for old in path.iterdir() if path.is_dir() else ():
+            target = partial / old.name
+            part = old.name in (GOLDEN_NAME, *_PARTS) or any(old.match(each) for each in _TOP)
+            if part or target.exists():
+                continue
+            if old.is_dir():
+                shutil.copytree(old, target, copy_function=_link)
+            else:
+                _link(str(old), str(target))
     return path
 
 
-def _of_a_judge(path: Path) -> bool:
-    return path.name in (GOLDEN_NAME, *_PARTS) or any(path.match(each) for each in _TOP)
-
-
-def _linked(source: Path, target: Path) -> None:
-    """``source`` under a second name, so that neither folder is ever without it."""
-    if source.is_dir():
-        shutil.copytree(source, target, copy_function=_link)
-    else:
-        _link(str(source), str(target))
-
-
 def _link(source: str, target: str) -> None:
+    """A second name for a file, so that neither folder is ever without it."""
     try:
         os.link(source, target)
     except OSError:  # a file system without hard links
@@ -131,9 +133,8 @@ def write_config(folder: Path, judge: SavableJudge, settings: Mapping[str, objec
 
 
 def judge_revision(folder: Path) -> str:
-    """The revision of the judge in ``folder``: 12 hex digits for all its weights, its tokenizer and
-    the settings that its numbers depend on, as they are on disk. A hybrid's members have their own.
-    """
+    """Returns 12 hex digits for the weights, tokenizer and settings of the judge in ``folder`` that
+    its numbers depend on. A hybrid's members have their own."""
     own = [f"{part}/**/{kind}" for part in _PARTS if part != "members" for kind in MODEL_FILES]
     return files_hash(folder, [*_TOP, *own], leave_out=_NO_NUMBERS)
 
@@ -147,14 +148,20 @@ def load_judge(source: str | Path, *, revision: str | None = None, **options: An
     if described is None:
         return _load_folder(judge_folder(source, revision), options)
     _require_no_revision(source, revision)
-    return _load_yaml(described, options)
+    from medal_judges.config import read_yaml
+
+    try:
+        settings = read_yaml(described)
+        settings |= placed(settings, options, described)
+    except ConfigError as error:
+        raise JudgeLoadError(error.message, hint=error.hint) from error
+    return judge_of_settings(settings, described)
 
 
 def judge_folder(source: str | Path, revision: str | None = None) -> Path:
-    """The folder of a saved judge: the one in the package, one here, or a copy of the Hub's.
+    """Returns the folder of a saved judge: in the package, here, or in the Hub's cache.
 
-    Raises HubError for a name that is none of them, JudgeLoadError for the ``revision`` of one that
-    is on this machine.
+    Raises HubError for an unknown name, JudgeLoadError for the ``revision`` of a local judge.
     """
     folder = boxed_folder(source) or Path(source)
     if not folder.is_dir():
@@ -172,7 +179,7 @@ def _require_no_revision(source: str | Path, revision: str | None) -> None:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a judge folder. Raises JudgeLoadError when it is not a judge's."""
+    """Returns config.json of a judge folder. Raises JudgeLoadError if it is not a judge's."""
     path = folder / CONFIG_NAME
     if not path.is_file():
         raise JudgeLoadError(f"{folder}: not a judge, it has no {CONFIG_NAME}")
@@ -186,15 +193,13 @@ def read_config(folder: Path) -> dict[str, Any]:
             hint="a plain model becomes a judge by training: medal train --config ...",
         )
     number = config.get("format", 1)
-    if isinstance(number, int) and _OLDEST <= number <= FORMAT:
-        return config
-    newer = not isinstance(number, int) or number > FORMAT
-    wanted = f"{'>=' if newer else '=='}{config.get('medal_judges_version', '?')}"
-    raise JudgeLoadError(
-        f"{folder}: {_versions(config, f' in format {number}')}, which reads formats {_OLDEST} to "
-        f"{FORMAT}",
-        hint=f"pip install --upgrade 'medal-judges{wanted}'",
-    )
+    if not isinstance(number, int) or not 1 <= number <= FORMAT:
+        written = config.get("medal_judges_version", "?")
+        raise JudgeLoadError(
+            f"{folder}: {_versions(config, f' in format {number}')}, which reads format {FORMAT}",
+            hint=f"pip install --upgrade 'medal-judges>={written}'",
+        )
+    return config
 
 
 def _versions(config: Mapping[str, object], form: str = "") -> str:
@@ -205,7 +210,7 @@ def _versions(config: Mapping[str, object], form: str = "") -> str:
 
 
 def _family(name: object, where: str, config: Mapping[str, object]) -> Any:
-    """The class of a family; ``config`` says which version of the package saved the judge."""
+    """The class of a family; ``config`` has the version of the package that saved the judge."""
     from medal_judges import __version__
 
     if not isinstance(name, str) or name not in FAMILIES:
@@ -224,19 +229,13 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> SavableJudge:
     config = read_config(folder)
     family = _family(config["family"], str(folder), config)
     require_data_only(folder)
-    taken = inspect.signature(family.load).parameters
-    open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values())
-    known = [name for name in taken if name != "folder"]
+    accepted = inspect.signature(family.load).parameters
+    open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in accepted.values())
+    known = [name for name in accepted if name != "folder"]
     if not open_ended and (unknown := [name for name in options if name not in known]):
         raise JudgeLoadError(
             f"{folder}: a saved judge of family {family.family!r} has no setting {unknown[0]!r}",
             hint=f"it has: {', '.join(known)}" if known else None,
-        )
-    if options.get("dtype") == "auto" and family.family not in ("encoder", "hybrid"):
-        raise JudgeLoadError(
-            f"{folder}: dtype auto goes with encoder judges, and this is one of family "
-            f"{family.family!r}",
-            hint="give fp32 or bf16, or leave it out",
         )
     try:
         judge: SavableJudge = family.load(folder, **options)
@@ -244,9 +243,9 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> SavableJudge:
         judge.revision = judge_revision(folder)
     except MedalError:
         raise
-    except Exception as error:  # whatever a library raises for files that are not what they say
-        said = f"no {error} in {CONFIG_NAME}" if isinstance(error, KeyError) else str(error)
-        why = (said.splitlines() or [type(error).__name__])[0][:500]
+    except Exception as error:  # whatever a library raises for damaged files
+        message = f"no {error} in {CONFIG_NAME}" if isinstance(error, KeyError) else str(error)
+        why = (message.splitlines() or [type(error).__name__])[0][:500]
         raise JudgeLoadError(
             f"{folder}: its files are not whole, or not of this version: {why}",
             hint=_versions(config),
@@ -254,21 +253,10 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> SavableJudge:
     return judge
 
 
-def _load_yaml(name: str, options: Mapping[str, object]) -> SavableJudge:
-    from medal_judges.config import read_yaml
-
-    try:
-        settings = read_yaml(name)
-        settings |= placed(settings, options, name)
-    except ConfigError as error:
-        raise JudgeLoadError(error.message, hint=error.hint) from error
-    return judge_of_settings(settings, name)
-
-
 def judge_of_settings(settings: Mapping[str, object], name: str) -> SavableJudge:
-    """The judge that a YAML file's ``settings`` describe; ``name`` opens the error message.
+    """Returns the judge that a YAML file's ``settings`` describe; ``name`` opens error messages.
 
-    Raises JudgeLoadError for a family that is trained, and for settings that are missing or wrong.
+    Raises JudgeLoadError for a family that is trained, and for missing or wrong settings.
     """
     rest = dict(settings)
     family = _family(rest.pop("family", None), name, {})
@@ -288,6 +276,46 @@ def judge_of_settings(settings: Mapping[str, object], name: str) -> SavableJudge
     return judge
 
 
+def require_data_only(folder: Path) -> None:
+    """Raises JudgeLoadError for settings anywhere in ``folder`` that name code to run."""
+    for path in sorted(folder.rglob("*.json")):
+        if path.stat().st_size > _LARGEST_SETTINGS or path.name.startswith("tokenizer.json"):
+            continue
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError):
+            continue  # loading reports what is wrong with it, if the file is needed
+        for what in _code_in(content, path, folder):
+            raise JudgeLoadError(
+                f"{folder}: {path.relative_to(folder)} {what}: a judge brings no code, and none "
+                "is run",
+                hint="do not use this folder unless you know who made it",
+            )
+
+
+def _code_in(content: object, path: Path, folder: Path) -> Iterator[str]:
+    waiting = [content]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            waiting += value.values()
+            for key, own in value.items():
+                if key in _CODE_KEYS or (key in _ATTENTION and own not in _PLAIN_ATTENTION):
+                    yield f"sets {key} to {own!r:.80}"
+    if path.name != "modules.json":
+        return
+    for module in content if isinstance(content, list) else [content]:
+        named = module if isinstance(module, dict) else {"type": module}
+        kind, place = named.get("type"), named.get("path", "")
+        package, _, name = str(kind).rpartition(".")
+        if not package.startswith("sentence_transformers.") or name not in _MODULES:
+            yield f"names the module {kind!r:.80}"
+        if not (path.parent / str(place)).resolve().is_relative_to(folder.resolve()):
+            yield f"names the place {place!r:.80}"
+
+
 # -- weights, every key accounted for ----------------------------------------------------------
 
 
@@ -300,19 +328,10 @@ def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file. Raises JudgeLoadError; opens no pickle, ever."""
+    """Returns the tensors of a safetensors file. Raises JudgeLoadError; never opens a pickle."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    require_weights_file(path)
-    try:
-        return dict(load_file(path))
-    except (SafetensorError, OSError) as error:
-        raise JudgeLoadError(f"{path}: not a whole safetensors file: {error}") from error
-
-
-def require_weights_file(path: Path) -> None:
-    """Raise JudgeLoadError where ``path`` is missing, with the pickles that lie in its place."""
     if not path.is_file():
         there = sorted(p.name for p in path.parent.glob("*") if p.suffix in (".bin", ".pt", ".pkl"))
         only = f"; {', '.join(there)} is a pickle, which can run code when it is opened"
@@ -320,25 +339,40 @@ def require_weights_file(path: Path) -> None:
             f"{path.parent}: the judge has no {path.name}{only if there else ''}",
             hint="copy or download the whole folder again",
         )
+    try:
+        return dict(load_file(path))
+    except (SafetensorError, OSError) as error:
+        raise JudgeLoadError(f"{path}: not a whole safetensors file: {error}") from error
 
 
 def load_weights(module: nn.Module, path: Path, *, besides: str = "") -> None:
-    """Give ``module`` the weights in ``path``, all of them and no others; ``besides`` begins the
-    names of those that ``module`` has already and the file does not hold.
+    """Load the weights in ``path`` into ``module``, all of them and no others; ``besides`` is the
+    prefix of weights that ``module`` has already and the file does not hold.
 
-    Raises JudgeLoadError that names the keys that are missing, unexpected or of another shape: a
-    head that kept its random weights would answer, and wrongly.
+    Raises JudgeLoadError that names missing, unexpected and misshapen keys: a head with random
+    weights would answer, and wrongly.
     """
-    state = read_weights(path)
-    own = module.state_dict()
+    state, own = read_weights(path), module.state_dict()
     there = {k: v for k, v in own.items() if besides and k.startswith(besides)}
     require_same_keys({k: v for k, v in own.items() if k not in there}, state, path)
     module.load_state_dict(there | state)
 
 
+def require_all_loaded(loaded: Mapping[str, Any], folder: Path) -> None:
+    """Raises JudgeLoadError if transformers' ``output_loading_info`` of the model in ``folder``
+    names weights that were missing, too many or of another shape."""
+    for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if names := sorted(map(str, loaded.get(what, ()))):
+            raise JudgeLoadError(
+                f"{folder}: its weights and its config.json do not fit: {what.replace('_', ' ')} "
+                f"{', '.join(names[:_SHOWN])}",
+                hint="the folder mixes files of two judges: copy or download it whole",
+            )
+
+
 def require_same_keys(own: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path) -> None:
-    """Raise JudgeLoadError that names the keys of ``state``, read from ``path``, that are missing,
-    unexpected or of another shape beside ``own``."""
+    """Raises JudgeLoadError that names the keys of ``state``, read from ``path``, that are missing,
+    unexpected or of another shape compared with ``own``."""
     shapes = {k: (list(v.shape), list(state[k].shape)) for k, v in own.items() if k in state}
     differences: dict[str, Iterable[str]] = {
         "missing": own.keys() - state.keys(),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.network_size import require_vocabulary, require_whole_model
 from medal_judges.models.embedded import resolve
 from medal_judges.models.embedding.net import Floats
 from medal_judges.models.special_tokens import SpecialTokens
@@ -43,11 +42,8 @@ class SentenceEncoder:
                 f"{folder.parent}: the judge has no {folder.name}/modules.json",
                 hint="copy or download the whole folder again",
             )
-        require_whole_model(folder)
         model = _load(str(folder), folder.name, device=device, local_files_only=True)
         _require_own_weights(model, folder)
-        network: Any = model[0]
-        require_vocabulary(model.tokenizer, network.auto_model, folder)
         return cls(model)
 
     def save(self, folder: Path) -> None:

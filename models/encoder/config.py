@@ -14,12 +14,12 @@ from medal_judges.models.encoder.reply import REACTION_NAMES, ReplyConfig
 
 
 class FeatureGroup(Config):
-    """A member of the ensemble with sources (none: all) and settings of its own.
+    """A member of the ensemble with its own sources (none: all) and settings.
 
-    ``weight`` is its share of the score. The rest is for the ridge solver: ``alpha`` the penalty,
-    where every source has a total weight of 1; ``features`` what it reads, as ``name`` or, of one
-    side only, ``user.name`` or ``assistant.name`` (None: all); ``prior_weights`` a weight per
-    feature in units of the answer's deviation, added to what the ratings say, for dimensions named.
+    ``weight`` is its share of the score. The rest is for the ridge solver: ``alpha`` is the penalty
+    (each source has a total weight of 1); ``features`` are those it reads, as ``name`` or, for one
+    side only, ``user.name`` or ``assistant.name`` (None: all); ``prior_weights`` has for some
+    dimensions a weight per feature, in units of the answer's deviation, that is added to the fit.
     """
 
     name: str
@@ -31,28 +31,25 @@ class FeatureGroup(Config):
 
 
 class EncoderConfig(Config):
-    """What an encoder judge is made of; stored whole in its config.json.
+    """The settings of an encoder judge, stored whole in its config.json.
 
-    ``base`` is a hub id or ``embedded:minilm``. Shapes: ``flat`` encodes the dialogue as one
-    sequence with role marks (oldest whole turns dropped beyond ``max_tokens``); ``hierarchical``
-    encodes turns one by one and lets ``layers`` small transformer layers look across them, so that
-    a 512-token body reads any dialogue (oldest turns dropped only beyond ``max_turns``; a turn
-    longer than ``max_tokens`` is read in pieces).
+    ``base`` is a hub id or ``embedded:minilm``. ``shape: flat`` encodes the dialogue as one
+    sequence with role marks and drops the oldest whole turns beyond ``max_tokens``. ``shape:
+    hierarchical`` encodes each turn alone, and ``layers`` small transformer layers look across
+    turns, so that a 512-token body reads any dialogue: the oldest turns are dropped only beyond
+    ``max_turns``, and a turn longer than ``max_tokens`` is read in pieces.
 
-    ``pooling``: ``role`` averages assistant and user turns apart, ``attention`` learns a weight a
-    turn and head; ``cls`` and ``mean`` make one vector of the whole sequence (net ``sequence``).
-    ``features`` are the measures of base/turn_features.py added to each turn. ``embedding`` false
-    leaves the body out (features only).
+    ``pooling: role`` averages assistant and user turns apart, ``attention`` learns a weight for
+    each turn and head; ``cls`` and ``mean`` make one vector of the whole sequence (``net:
+    sequence``). ``features`` (base/turn_features.py) are added to each turn. ``embedding: false``
+    leaves the body out. ``save_body: false`` (a frozen body only) saves the trained weights alone:
+    the body is loaded from ``base`` again, and one with other weights is refused.
 
-    ``save_body`` false (a frozen body only) saves what training made and no more: the body is
-    loaded by ``base`` again, and one with other weights is refused.
-
-    ``net``: ``transformer`` looks across turns; ``linear`` is one linear map of mean turn vectors
-    and features, which training can solve in closed form; ``sequence`` is transformers' own
-    classifier on one vector of the flat dialogue (no features, no contributions), which
-    ``medal export`` can hand on. ``members`` nets are averaged; with ``feature_groups`` each of
-    them learns from sources of its own (ratings collected in another way), and the score is their
-    weighted mean. ``reply`` adds the two reaction measures of encoder/reply.py.
+    ``net: transformer`` looks across turns; ``linear`` is one linear map of mean turn vectors and
+    features, which training can solve in closed form; ``sequence`` is the classifier of
+    transformers on one vector of the flat dialogue (no features, no contributions). ``members``
+    nets are averaged; with ``feature_groups`` each learns from its own sources, and the score is
+    their weighted mean. ``reply`` adds the two reaction measures of encoder/reply.py.
     """
 
     family: Literal["encoder"] = "encoder"
@@ -100,5 +97,5 @@ class EncoderConfig(Config):
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """``features``, and the reactions where there is a reply model."""
+        """``features``, and the reactions if there is a reply model."""
         return self.features + (REACTION_NAMES if self.reply else ())

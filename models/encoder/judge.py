@@ -1,59 +1,48 @@
-"""The encoder judge: any Hugging Face encoder as body, one small head a dimension."""
+"""The encoder judge: any Hugging Face encoder as body, and one small head for each dimension."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from medal_judges.models.base.heads import Calibration, Head, HeadKind
+from medal_judges.errors import JudgeLoadError
+from medal_judges.models.base.heads import Calibration, HeadKind
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge, learned_state
-from medal_judges.models.base.network_size import (
-    require_countable,
-    require_network,
-    require_vocabulary,
-    saved_shapes,
-)
-from medal_judges.models.base.saving import (
-    WEIGHTS_NAME,
-    judge_revision,
-    load_weights,
-    read_config,
-    write_weights,
-)
+from medal_judges.models.base.saving import WEIGHTS_NAME, load_weights, read_config, write_weights
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
-from medal_judges.models.device import torch_device
 from medal_judges.models.encoder.body import (
-    Body,
+    PASS_TOKENS,
     body_hash,
     body_of,
-    body_to_score,
+    can_pack,
     check_window,
     load_body,
-    require_body,
-    saved_tokenizer,
+    load_tokenizer,
+    packed_sums,
     settings_of,
 )
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.net import EncoderNet, Logits
-from medal_judges.models.encoder.packed_body import PASS_TOKENS, PackedBody, packed
-from medal_judges.models.encoder.precision import advice, place_by_trial
 from medal_judges.models.encoder.turn_batch import (
     EncodedDialogue,
     TurnTokenizer,
     collate,
     collate_sequences,
 )
-from medal_judges.models.tokenizer_file import AnyTokenizer
 from medal_judges.records.contributions import Contributions, Unit, centred, unit_of
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 TOKENIZER = "tokenizer"
-BODY = "body."  # begins the names of the body's weights in the net's
+BODY = "body."  # prefix of the body's weights in the net's
 _UNITS: dict[HeadKind, Unit] = {
     "regression": "score",
     "binary": "logit",
@@ -66,19 +55,18 @@ class EncoderJudge(NetworkJudge):
     """Scores dialogues with one forward pass over each distinct turn (or each dialogue, ``flat``).
 
     Contributions are in units of the score for a regression head, in logits otherwise, around the
-    average turn of the training data: ``turn_means`` has for each dimension what one of the user
-    and one of the assistant adds to ``Head.linear``.
+    average turn of the training data: ``turn_means`` has for each dimension what an average user
+    turn and an average assistant turn add to ``Head.linear``.
     """
 
     family = "encoder"
     config: EncoderConfig
     net: EncoderNet
-    packed_body: PackedBody | None = None
 
     def __init__(
         self,
         net: EncoderNet,
-        tokenizer: AnyTokenizer,
+        tokenizer: PreTrainedTokenizerBase,
         dimensions: Sequence[Dimension],
         *,
         name: str = "encoder",
@@ -106,7 +94,7 @@ class EncoderJudge(NetworkJudge):
         name: str = "encoder",
         device: str | torch.device | None = None,
     ) -> EncoderJudge:
-        """A fresh judge on the pretrained body ``config.base``; heads drawn from torch's seed."""
+        """Returns a new judge on the pretrained ``config.base``; heads drawn from torch's seed."""
         body, tokenizer = load_body(config.base, config.base_revision)
         check_window(config, body.config)
         net = EncoderNet(body, body.config.hidden_size, config, dimensions)
@@ -116,58 +104,42 @@ class EncoderJudge(NetworkJudge):
         state = self.net.state_dict()
         if self.config.reply is not None and self.config.reply.half:  # rounded when it was learnt
             state |= {k: v.half() for k, v in state.items() if k.startswith("reply.")}
-        if not self.config.save_body:
-            own = {k: v for k, v in state.items() if not k.startswith(BODY)}
-            write_weights(own, folder / WEIGHTS_NAME)
+        if self.config.save_body:
+            self.tokenizer.save_pretrained(folder / TOKENIZER)
+            self.write_state(folder, body=settings_of(self.net.body), turn_means=self.turn_means)
+        else:
+            state = {k: v for k, v in state.items() if not k.startswith(BODY)}
             hashed = body_hash(self.config.base, self.config.base_revision)
             self.write_state(folder, body_hash=hashed, turn_means=self.turn_means)
-            return
         write_weights(state, folder / WEIGHTS_NAME)
-        self.tokenizer.save_pretrained(folder / TOKENIZER)
-        self.write_state(folder, body=settings_of(self.net.body), turn_means=self.turn_means)
 
     @classmethod
     def load(
         cls, folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
     ) -> EncoderJudge:
-        """The judge saved in ``folder``; needs no network, but for a body that was not saved and
-        comes from the hub. ``dtype``: fp32, bf16, fp16, or auto (see precision.py).
+        """Loads the judge saved in ``folder``; a body that was not saved may come from the Hub.
 
-        Raises JudgeLoadError when the weights are missing or do not fit the config, or the body is
-        not the one that the judge was trained on.
+        Raises JudgeLoadError if weights are missing or do not fit the config, or if the body has
+        other weights than the one that the judge was trained on.
         """
         saved = read_config(folder)
-        state = learned_state(saved)
-        config, weights = EncoderConfig(**saved["encoder"]), folder / WEIGHTS_NAME
-        dimensions, tensors = state["dimensions"], saved_shapes(weights)
-        require_countable(saved["encoder"], len(tensors), folder)
-        plain = torch_device(device).type == "cpu" and config.attention in ("auto", "sdpa")
-
-        def with_nets(body: Body) -> EncoderNet:
-            return EncoderNet(body, body.config.hidden_size, config, dimensions)
-
+        state, config = learned_state(saved), EncoderConfig(**saved["encoder"])
         if config.save_body:
-            require_countable(saved["body"], len(tensors), folder)
-            require_network(lambda: with_nets(body_of(saved["body"], plain=plain)), weights)
-            net = with_nets(body_of(saved["body"], plain=plain))
-            tokenizer = saved_tokenizer(folder / TOKENIZER)
+            body, tokenizer = body_of(saved["body"]), load_tokenizer(str(folder / TOKENIZER))
         else:
-            load = body_to_score if plain else load_body
-            body, tokenizer = load(config.base, config.base_revision)
-            require_body(config.base, config.base_revision, saved["body_hash"], folder)
-            require_network(lambda: with_nets(body), weights, besides=BODY)
-            net = with_nets(body)
-        require_vocabulary(tokenizer, net.body, folder)
-        load_weights(net, weights, besides="" if config.save_body else BODY)
-        means, given = saved["turn_means"], "fp32" if dtype == "auto" else dtype
-        judge = cls(net, tokenizer, turn_means=means, device=device, dtype=given, **state)
-        if dtype == "auto":
-            place_by_trial(judge, judge_revision(folder))
-        return judge
-
-    def advice(self) -> str | None:
-        """See precision.py."""
-        return advice(self)
+            body, tokenizer = load_body(config.base, config.base_revision)
+            then, now = saved["body_hash"], body_hash(config.base, config.base_revision)
+            if now != then:
+                raise JudgeLoadError(
+                    f"{folder}: the judge was trained on {config.base} with other weights than "
+                    f"are here (hash {then} then, {now} now)",
+                    hint="install the version of the package, or name the revision, it was "
+                    "trained on",
+                )
+        net = EncoderNet(body, body.config.hidden_size, config, state["dimensions"])
+        load_weights(net, folder / WEIGHTS_NAME, besides="" if config.save_body else BODY)
+        means = saved["turn_means"]
+        return cls(net, tokenizer, turn_means=means, device=device, dtype=dtype, **state)
 
     # -- the hooks of Judge ----------------------------------------------------------------------
 
@@ -187,69 +159,79 @@ class EncoderJudge(NetworkJudge):
             request.tokens = len(one.ids) if one.ids else sum(lengths[t] for t in one.texts)
 
     def embed_texts(self, texts: Sequence[str]) -> Tensor:
-        """Mean token vector [len(texts), H] (fp32, CPU) of each text, batched by token budget."""
+        """Returns the mean token vector [len(texts), H] (fp32, CPU) of each text."""
         return self._embedded(self.turns.pieces(texts))
 
     @torch.inference_mode()
     def _embedded(self, pieces: Sequence[Sequence[list[int]]]) -> Tensor:
-        """``embed_texts`` of texts in token ``pieces``."""
-        flat = [(row, piece) for row, parts in enumerate(pieces) for piece in parts]
-        if not (pieces and self.config.embedding):  # features only: the body is not asked
-            return torch.zeros(len(pieces), self.net.hidden)
-        self.packed_body = packed(self.net.body, self.packed_body)
-        reader = self.packed_body if self.packed_body and self.packed_body.agrees else None
+        """``embed_texts`` of texts in token ``pieces``, batched by token budget."""
+        sums = torch.zeros(len(pieces), self.net.hidden)
+        if not self.config.embedding:  # features only: the body is not needed
+            return sums
+        packing = can_pack(self.net.body)
 
         def piece_sums(batch: Sequence[tuple[int, list[int]]]) -> list[tuple[list[int], Tensor]]:
             rows, texts = [row for row, _ in batch], [piece for _, piece in batch]
-            if reader is not None:
-                return [(rows, reader.sums(texts))]
+            if packing:
+                return [(rows, packed_sums(self.net.body, texts))]
             ids, mask = pad_rows(texts, self.pad)
             return [(rows, self.net.piece_sums(ids.to(self.device), mask.to(self.device))[0].cpu())]
 
-        sums = torch.zeros(len(pieces), self.net.hidden)
-        budget = self.token_budget if reader is None else min(self.token_budget, PASS_TOKENS)
-        for batch in budget_batches(
-            flat, lambda entry: len(entry[1]), budget, tight=reader is None
-        ):
+        flat = [(row, piece) for row, parts in enumerate(pieces) for piece in parts]
+        budget = min(self.token_budget, PASS_TOKENS) if packing else self.token_budget
+        for batch in budget_batches(flat, lambda entry: len(entry[1]), budget, tight=not packing):
             for rows, total in retry_on_oom(piece_sums, batch):
                 sums.index_add_(0, torch.tensor(rows), total)
         counts = torch.tensor([[float(sum(map(len, parts)))] for parts in pieces])
-        return sums / counts.clamp_min(1)
+        return sums / counts.clamp_min(1) if len(pieces) else sums
 
     @torch.inference_mode()
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         members = self.members(requests)
-        rows: list[tuple[dict[str, float | None], dict[str, list[float]], dict[str, Contributions]]]
-        rows = [({}, {}, {}) for _ in requests]
+        scores: list[dict[str, float | None]] = [{} for _ in requests]
+        distributions: list[dict[str, list[float]]] = [{} for _ in requests]
+        contributions: list[dict[str, Contributions]] = [{} for _ in requests]
         for name in dimensions:
             logits, evidence, pooling = (
                 self.net.combine([member[k] for member in members], name) for k in range(3)
             )
-            head: Head = self.net.heads[0][name]
-            answers = zip(*head.answers(logits, self.fitted(name)), strict=True)
-            accounts = (head.linear(logits).tolist(), evidence.tolist(), pooling.tolist())
-            for request, row, (score, chances), account in zip(
-                requests, rows, answers, zip(*accounts, strict=True), strict=True
-            ):
-                row[0][name] = score
+            head, fitted = self.net.heads[0][name], self.fitted(name)
+            for row, (score, chances) in enumerate(zip(*head.answers(logits, fitted), strict=True)):
+                scores[row][name] = score
                 if chances:
-                    row[1][name] = chances
-                if account[1]:  # the net ``sequence`` does not tell turns apart
-                    row[2][name] = self._contributions(head, request.payload[0], *account)
+                    distributions[row][name] = chances
+            if not evidence.shape[1]:  # the net ``sequence`` does not tell turns apart
+                continue
+            # In the units that the head and its calibration have.
+            dimension, regression = head.dimension, head.config.kind == "regression"
+            factor = dimension.high - dimension.low if regression else 1 / fitted.temperature
+            unit = unit_of(_UNITS[head.config.kind], mapped=fitted.isotonic is not None)
+            means = self.turn_means.get(name, (0.0, 0.0))
+            accounts = (head.linear(logits).tolist(), evidence.tolist(), pooling.tolist())
+            for row, (value, turns, weights) in enumerate(zip(*accounts, strict=True)):
+                one: EncodedDialogue = requests[row].payload[0]
+                before, seen = [0.0] * one.dropped, len(one.roles)
+                contributions[row][name] = centred(
+                    [*before, *(factor * each for each in turns[:seen])],
+                    [*before, *weights[:seen]],
+                    [*before, *(factor * means[role] for role in one.roles)],
+                    factor * value + (dimension.low if regression else 0.0),
+                    unit,
+                )
         return [
             Judgement(
-                scores=scores,
-                distributions=distributions,
-                contributions=contributions,
-                details=self.interval_details(scores),
+                scores=scores[row],
+                distributions=distributions[row],
+                contributions=contributions[row],
+                details=self.interval_details(scores[row]),
             )
-            for scores, distributions, contributions in rows
+            for row in range(len(requests))
         ]
 
     def members(self, requests: Sequence[ScoreRequest]) -> list[tuple[Logits, Logits, Logits]]:
-        """What each member of the net says of ``requests``: see EncoderNet.forward."""
+        """Returns each member's answers on ``requests``; see EncoderNet.forward."""
         encoded: list[EncodedDialogue] = [request.payload[0] for request in requests]
         batch = collate(encoded).to(self.device)
         longest = batch.mask.shape[1]
@@ -264,25 +246,3 @@ class EncoderJudge(NetworkJudge):
                 vectors[row, : len(numbers)] = table[numbers]
         members: list[tuple[Logits, Logits, Logits]] = self.net(vectors.to(self.device), batch)
         return members
-
-    def _contributions(
-        self,
-        head: Head,
-        one: EncodedDialogue,
-        value: float,
-        evidence: Sequence[float],
-        weights: Sequence[float],
-    ) -> Contributions:
-        """Contributions of one dialogue, in the units that ``head`` and its calibration have."""
-        dimension, seen, fitted = head.dimension, len(one.roles), self.fitted(head.dimension.name)
-        regression = head.config.kind == "regression"
-        factor = dimension.high - dimension.low if regression else 1 / fitted.temperature
-        means = self.turn_means.get(dimension.name, (0.0, 0.0))
-        before = [0.0] * one.dropped
-        return centred(
-            [*before, *(factor * e for e in evidence[:seen])],
-            [*before, *weights[:seen]],
-            [*before, *(factor * means[role] for role in one.roles)],
-            factor * value + (dimension.low if regression else 0.0),
-            unit_of(_UNITS[head.config.kind], mapped=fitted.isotonic is not None),
-        )

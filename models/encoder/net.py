@@ -19,8 +19,6 @@ from medal_judges.records.dimension import Dimension
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
-    from medal_judges.models.encoder.bert_body import BertBody, BertSettings
-
 Logits = dict[str, Tensor]
 _FEATURE_LIMIT = 4.0  # standard deviations; real logs hold 600-turn dialogues and pasted pages
 
@@ -30,7 +28,7 @@ class EncoderNet(nn.Module):
 
     def __init__(
         self,
-        body: PreTrainedModel | BertBody,
+        body: PreTrainedModel,
         hidden: int,
         config: EncoderConfig,
         dimensions: Sequence[Dimension],
@@ -268,8 +266,7 @@ class SequenceNet(nn.Module):
     """One vector of the dialogue -> dense -> activation (-> norm) -> a linear head a dimension.
 
     ModernBERT: its prediction head (dense, GELU, norm). All others: BERT's pooler (dense, tanh).
-    The layers are those of transformers' ``...ForSequenceClassification`` of the body's kind, so
-    that ``medal export`` can hand the judge on as such a model (models/encoder/hf_export.py). There
+    The layers are those of transformers' ``...ForSequenceClassification`` of the body's kind. There
     are no contributions of single turns: the evidence has no columns.
     """
 
@@ -278,7 +275,7 @@ class SequenceNet(nn.Module):
         hidden: int,
         config: EncoderConfig,
         dimensions: Sequence[Dimension],
-        body: PretrainedConfig | BertSettings,
+        body: PretrainedConfig,
     ) -> None:
         super().__init__()
         self.dense = nn.Linear(hidden, hidden, bias=getattr(body, "classifier_bias", True))

@@ -18,8 +18,7 @@ from medal_judges.records.dialogue import Dialogue
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-    from medal_judges.models.tokenizer_file import AnyTokenizer
+    from transformers import PreTrainedTokenizerBase
 
 MARK = -1  # segment of the tokenizer's own marks and of padding
 
@@ -57,7 +56,7 @@ class TurnBatch:
 class TurnTokenizer:
     """Dialogues to EncodedDialogue, and texts to token pieces that fit the body's window."""
 
-    def __init__(self, tokenizer: AnyTokenizer, config: EncoderConfig) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, config: EncoderConfig) -> None:
         self.tokenizer, self.config = tokenizer, config
         self.marks = SpecialTokens(tokenizer)
         # Ids that the tokenizer puts before and after a single sequence.

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, JudgeLoadError, MissingExtraError
-from medal_judges.models.base.network_size import require_all_loaded, require_whole_model
-from medal_judges.models.base.saving import read_weights, require_same_keys
+from medal_judges.models.base.saving import read_weights, require_all_loaded, require_same_keys
 from medal_judges.models.device import torch_device
 from medal_judges.models.llm.local.weights import model_path
 from medal_judges.models.lora.config import LoraConfig
@@ -44,8 +43,6 @@ def load_base(
     from transformers import AutoModel, AutoModelForCausalLM
 
     kind: Any = AutoModel if config.head == "scoring" else AutoModelForCausalLM
-    if source is not None:
-        require_whole_model(Path(source))
     try:
         model, loaded = kind.from_pretrained(
             model_path(config.base) if source is None else source,

@@ -13,12 +13,11 @@ import torch
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import LearnedState
-from medal_judges.models.base.network_size import require_vocabulary
 from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import cast_weights, torch_device, torch_dtype
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation, Message
-from medal_judges.models.llm.settings import EMBEDDED, llm_config
+from medal_judges.models.llm.settings import llm_config
 from medal_judges.models.lora.base import (
     TOKENIZER,
     adapted,
@@ -79,7 +78,6 @@ class GenerativeLoraJudge(PromptedJudge):
             name=config.base.replace(":", "/"),
             thinking=0,
             weights="adapted",
-            prefix_cache=EMBEDDED.prefix_cache,
         )
         model.context = min(model.context, config.max_tokens + config.answer_tokens)
         self.template = model.template
@@ -90,7 +88,7 @@ class GenerativeLoraJudge(PromptedJudge):
         self.dtype = self.lora.quantize or dtype
         if self.lora.quantize is None:
             self.net = self.net.to(torch_device(device))
-            cast_weights(self.net, torch_dtype(dtype))
+            cast_weights(self.net, torch_dtype(dtype, torch_device(device)))
         self.net.eval()
         self.device = self.net.device
 
@@ -122,7 +120,6 @@ class GenerativeLoraJudge(PromptedJudge):
         rubric, prompt = str(folder / RUBRIC), str(folder / PROMPT)
         network = load_adapter(config, folder, device)
         tokenizer = load_tokenizer(config, folder / TOKENIZER)
-        require_vocabulary(tokenizer, network, folder)
         judge = cls(
             network,
             tokenizer,

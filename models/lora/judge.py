@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from medal_judges.models.base.heads import Calibration, Head, heads_of
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge, learned_state
-from medal_judges.models.base.network_size import require_vocabulary
 from medal_judges.models.base.saving import load_weights, read_config, write_weights
 from medal_judges.models.batching import pad_rows
 from medal_judges.models.device import set_attention
@@ -153,7 +152,6 @@ class LoraJudge(NetworkJudge):
         net = LoraNet(load_adapter(config, folder, device), config, state["dimensions"])
         load_weights(net.scorers, folder / HEADS_NAME)
         tokenizer = load_tokenizer(config, folder / TOKENIZER)
-        require_vocabulary(tokenizer, net.body, folder)
         judge = LoraJudge(net, tokenizer, config, device=device, dtype=dtype, **state)
         judge.encode(Dialogue("", (Turn("user", "?"),)))  # a broken template is found now
         return judge

@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from medal_judges.config import Config
 from medal_judges.errors import JudgeLoadError, MedalError
-from medal_judges.models.base.folder_checks import require_data_only
 from medal_judges.models.base.hub import download
-from medal_judges.models.base.network_size import require_vocabulary, require_whole_model
+from medal_judges.models.base.saving import require_data_only
 from medal_judges.models.device import Dtype, torch_device, torch_dtype
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_READ = ("*.json", "*.safetensors", "*.model", "*.txt")  # what a checkpoint is made of, no pickle
-_LAYER = re.compile(r"\.(?:layer|layers|block|h)\.\d+\.")  # a head to train with may be left over
+_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")  # of a checkpoint, without pickles
+_LAYER = re.compile(r"\.(?:layer|layers|block|h)\.\d+\.")  # a training head may be left over
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
 class CheckpointConfig(Config):
-    """``model``: a folder or hub id at ``revision``. ``tokenizer``: where it comes from when the
-    model brings none. ``device``: the GPU where there is one, unless said."""
+    """``model``: a folder or hub id at ``revision``. ``tokenizer``: its source if the model brings
+    none. ``device``: by default the GPU if there is one."""
 
     name: str
     model: str
@@ -37,11 +36,10 @@ class CheckpointConfig(Config):
 def load_checkpoint(
     config: CheckpointConfig, network_class: str
 ) -> tuple[Any, PreTrainedTokenizerBase]:
-    """(network in evaluation mode on its device, tokenizer) of a published model.
+    """Loads (network in evaluation mode on its device, tokenizer) of a published model.
 
-    ``network_class`` is the class of transformers that the checkpoint is for. Raises
-    JudgeLoadError; also for weights that are a pickle only, since opening a pickle can run what is
-    in it.
+    ``network_class`` is the class of transformers for the checkpoint. Raises JudgeLoadError; also
+    for weights in a pickle only, because opening a pickle can run code.
     """
     import transformers
 
@@ -50,8 +48,8 @@ def load_checkpoint(
     _require_safetensors(folder, config, network_class)
     words = _folder(config.tokenizer, None) if config.tokenizer else folder
     require_data_only(folder)
+    device = torch_device(config.device)
     try:
-        require_whole_model(folder)
         shape = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
@@ -59,13 +57,13 @@ def load_checkpoint(
             raise ValueError(f"it is a {shape.model_type}, not a {kind.config_class.model_type}")
         network, loading = kind.from_pretrained(
             folder,
-            dtype=torch_dtype(config.dtype),
+            dtype=torch_dtype(config.dtype, device),
             use_safetensors=True,
             output_loading_info=True,
             local_files_only=True,
             trust_remote_code=False,
         )
-        # transformers would draw the ones at random, and leave out the others: with a warning.
+        # transformers would only warn: it draws missing weights at random, and drops others.
         missing = {*loading["missing_keys"], *map(str, loading.get("mismatched_keys", ()))}
         spare = {name for name in loading["unexpected_keys"] if _LAYER.search(name)}
         if missing or spare:
@@ -74,21 +72,20 @@ def load_checkpoint(
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             words, local_files_only=True, trust_remote_code=False
         )
-        require_vocabulary(tokenizer, network, folder)
     except MedalError:
         raise
-    except Exception as error:  # whatever a library raises for files that are not what they say
+    except Exception as error:  # whatever a library raises for damaged files
         raise JudgeLoadError(
             f"cannot load {model}: {error}",
             hint=f"are all files of {_short(model)} there, and is it of this kind? A tokenizer "
             "that comes as a .model file alone needs: pip install sentencepiece; another one's: "
             "tokenizer=ORG/NAME",
         ) from error
-    return network.to(torch_device(config.device)).eval(), tokenizer
+    return network.to(device).eval(), tokenizer
 
 
 def _folder(model: str, revision: str | None) -> Path:
-    return Path(model) if Path(model).is_dir() else download(model, revision, patterns=_READ)
+    return Path(model) if Path(model).is_dir() else download(model, revision, patterns=_FILES)
 
 
 def _require_safetensors(folder: Path, config: CheckpointConfig, network_class: str) -> None:
@@ -104,13 +101,13 @@ def _require_safetensors(folder: Path, config: CheckpointConfig, network_class: 
         f"{model}{at}: there is {there}, and weights are read from safetensors alone "
         "(a pickle can run code when it is opened)",
         hint=f"if you trust the file, convert it once:\n  {conversion(model, network_class)}\n"
-        f"  and then: model={_short(model)}-safetensors; or, where the Hub has a pull request with "
+        f"  and then: model={_short(model)}-safetensors; or, if the Hub has a pull request with "
         "converted weights: revision=refs/pr/N",
     )
 
 
 def conversion(model: str, network_class: str) -> str:
-    """The shell line that writes ``model`` as safetensors, tokenizer included where it has one."""
+    """Returns the shell line that writes ``model``, with its tokenizer, as safetensors."""
     lines = (
         f'python -c "from transformers import {cls} as M; '
         f"M.from_pretrained('{model}').save_pretrained('{_short(model)}-safetensors')\""
@@ -120,10 +117,10 @@ def conversion(model: str, network_class: str) -> str:
 
 
 def _short(model: str) -> str:
-    """Last part of a hub id or path: what a signature may say."""
+    """The last part of a hub id or path."""
     return model.rstrip("/").rsplit("/", 1)[-1]
 
 
 def public_name(model: str) -> str:
-    """A hub id as it is, of a folder its name only: no paths in a signature."""
+    """Returns a hub id as it is, and the name of a folder without its path, for a signature."""
     return Path(model).resolve().name if Path(model).is_dir() else model

@@ -1,4 +1,4 @@
-"""EnDex: how engaging an answer is, after people's reactions on Reddit (Xu et al., EMNLP 2022)."""
+"""EnDex: how engaging an answer is, learnt from reactions on Reddit (Xu et al., EMNLP 2022)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class EnDexJudge(TurnMetric[EnDexConfig]):
     """Probability that an answer, read without its context as in the paper, is engaging.
 
     At level dialogue the mean over all assistant turns. A turn longer than ``max_tokens`` is left
-    out and counted; where no turn is left the dialogue is unscored.
+    out and counted; a dialogue without other turns is unscored.
     """
 
     family = "endex"
@@ -51,7 +51,7 @@ class EnDexJudge(TurnMetric[EnDexConfig]):
                 f"{network.config.num_labels}"
             )
         self.dimensions = load_rubric(config.rubric)
-        # RoBERTa counts positions from behind the padding id: 514 of them hold 512 tokens.
+        # RoBERTa counts positions from after the padding id: 514 of them hold 512 tokens.
         offset = (network.config.pad_token_id or 0) + 1
         self.max_tokens = min(config.max_tokens, network.config.max_position_embeddings - offset)
         self.truncation = f"turns longer than {self.max_tokens} tokens"
@@ -62,8 +62,7 @@ class EnDexJudge(TurnMetric[EnDexConfig]):
         if "/" not in model and not Path(model).is_dir():
             raise JudgeLoadError(
                 f"no folder {model} here, and EnDex has no hub id",
-                hint="github.com/gxxu-ml/EnDex tells where its authors keep the weights: unzip "
-                "them, and model=FOLDER",
+                hint="github.com/gxxu-ml/EnDex links to the weights: unzip them, and model=FOLDER",
             )
         return super().from_settings(settings)
 

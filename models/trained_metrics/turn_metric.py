@@ -1,7 +1,7 @@
 """What UniEval and EnDex share: questions about single assistant turns, pooled over a dialogue.
 
-A metric of this kind reads one answer of the assistant. At level dialogue its score is the mean
-over all assistant turns, each read in the light of what came before it; the papers define none.
+Both read one answer of the assistant. At level dialogue the score is the mean over all assistant
+turns, each read with the turns before it; the papers define no score of a dialogue.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from medal_judges.models.trained_metrics.checkpoint import (
 )
 from medal_judges.records.contributions import Contributions
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.storage.process_lock import ProcessLock
@@ -40,10 +39,8 @@ C = TypeVar("C", bound=CheckpointConfig)
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One input of the network: token ``ids`` that ask for ``dimension`` of turn index ``turn``.
-
-    Several of one dimension and turn are its sentences.
-    """
+    """One input of the network: token ``ids`` about ``dimension`` of turn ``turn``. Several of
+    one dimension and turn are the turn's sentences."""
 
     dimension: str
     turn: int
@@ -52,11 +49,8 @@ class Query:
 
 @dataclass(slots=True)
 class Queries:
-    """All that is asked about one request.
-
-    ``unseen``: turns that were left out somewhere for lack of space. ``refused``: dimension -> why
-    a turn could not be asked about it, the first reason of each.
-    """
+    """The inputs of one request. ``unseen``: turns left out somewhere for lack of space.
+    ``refused``: dimension -> the first reason why a turn has no input for it."""
 
     asked: list[Query] = field(default_factory=list)
     unseen: set[int] = field(default_factory=set)
@@ -65,7 +59,7 @@ class Queries:
     def by_turn(
         self, dimension: str, probabilities: Mapping[TokenIds, float]
     ) -> dict[int, list[float]]:
-        """Turn index -> probabilities of its sentences (or its one probability)."""
+        """Returns turn index -> probabilities of its sentences (or its one probability)."""
         turns: dict[int, list[float]] = {}
         for query in self.asked:
             if query.dimension == dimension:
@@ -76,7 +70,7 @@ class Queries:
 class TurnMetric(Judge, Generic[C]):
     """A published network that gives a probability for a token sequence.
 
-    A family writes ``_ask`` and ``_probability``. Equal sequences are read once a batch.
+    A family writes ``_ask`` and ``_probability``. Equal sequences are read once per batch.
     """
 
     config: C
@@ -96,10 +90,10 @@ class TurnMetric(Judge, Generic[C]):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> TurnMetric[C]:
-        """A judge of configs/judges/; fields as in its config class. Raises JudgeLoadError."""
+        """Returns a judge of configs/judges/ from its settings. Raises JudgeLoadError."""
         config: Any = build_config(cls.config_class, dict(settings), where=f"{cls.family} judge")
         judge = cls(config, *load_checkpoint(config, cls.network_class))
-        try:  # what its config says wrongly is found now, and not in the first dialogue
+        try:  # finds a wrong config now, and not in the first dialogue
             list(judge.score([Dialogue("", (Turn("user", "?"), Turn("assistant", "Yes.")))]))
         except Exception as error:
             raise JudgeLoadError(
@@ -126,14 +120,14 @@ class TurnMetric(Judge, Generic[C]):
 
     @abstractmethod
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
-        """Add the queries about turn index ``turn``, the last turn that they may see."""
+        """Add the queries about turn index ``turn``, the last turn that they may read."""
 
     @abstractmethod
     def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """The probability [B] that answers each row of ``ids`` [B, L]."""
+        """Returns the probability [B] for each row of ``ids`` [B, L]."""
 
     def plain(self, text: str) -> str:
-        """``text`` with the tokenizer's special tokens broken up: a turn cannot add fields."""
+        """Returns ``text`` with special tokens broken up: a turn cannot add fields."""
         return self.marks.broken_up(text)
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
@@ -157,7 +151,7 @@ class TurnMetric(Judge, Generic[C]):
         return [self._predicted(request, dimensions, probabilities) for request in requests]
 
     def _needed(self, dimensions: Sequence[str]) -> set[str]:
-        """The dimensions that have to be asked for so that ``dimensions`` can be given."""
+        """The dimensions whose queries are needed for ``dimensions``."""
         return set(dimensions)
 
     def _forward(self, batch: Sequence[TokenIds]) -> list[float]:
@@ -195,12 +189,18 @@ class TurnMetric(Judge, Generic[C]):
             if dimension.kind == "binary":
                 distributions[name] = [1 - raw, raw]
             if request.turn is None:
-                contributions[name] = _contributions(request.dialogue, turns, dimension)
+                # Around the middle of the scale: no data say what an average turn has.
+                width = dimension.high - dimension.low
+                shares = [0.0] * len(request.dialogue.turns)
+                for turn, value in turns.items():
+                    shares[turn] = width * (value - 0.5) / len(turns)
+                middle = dimension.from_unit(0.5)
+                contributions[name] = Contributions(tuple(shares), middle)
         failure = None
         if missing := [name for name, value in scores.items() if value is None]:
-            # One that is made of others has their reasons.
-            told = [name for name in missing if name in queries.refused] or list(queries.refused)
-            failure = "; ".join(f"{name}: {queries.refused[name]}" for name in told)
+            # A dimension made of others has their reasons.
+            known = [name for name in missing if name in queries.refused] or list(queries.refused)
+            failure = "; ".join(f"{name}: {queries.refused[name]}" for name in known)
         return Judgement(
             scores=scores,
             distributions=distributions,
@@ -210,25 +210,13 @@ class TurnMetric(Judge, Generic[C]):
         )
 
     def _unbounded(self, dimension: str) -> bool:
-        """Whether values run from 0 without end: x becomes x / (1 + x) on the scale, which leaves
-        ranks as they are, and the value itself is ``raw`` in the details."""
+        """Whether values have no upper bound: x becomes x / (1 + x) on the scale, which keeps
+        ranks, and the value itself is ``raw`` in the details."""
         return False
 
     def _turn_values(
         self, queries: Queries, dimension: str, probabilities: Mapping[TokenIds, float]
     ) -> dict[int, float]:
-        """Turn index -> value, the mean over the turn's sentences."""
+        """Returns turn index -> value, the mean over the turn's sentences."""
         parts = queries.by_turn(dimension, probabilities)
         return {turn: sum(values) / len(values) for turn, values in parts.items()}
-
-
-def _contributions(
-    dialogue: Dialogue, turns: Mapping[int, float], dimension: Dimension
-) -> Contributions:
-    """What each turn adds to the middle of the scale: no data say what an average turn has."""
-    width = dimension.high - dimension.low
-    shares = (
-        width * (turns[i] - 0.5) / len(turns) if i in turns else 0.0
-        for i in range(len(dialogue.turns))
-    )
-    return Contributions(tuple(shares), dimension.from_unit(0.5))

@@ -1,4 +1,4 @@
-"""UniEval: yes-or-no questions about an answer, put to a T5 (Zhong et al., EMNLP 2022)."""
+"""UniEval: a T5 answers yes-or-no questions about a reply (Zhong et al., EMNLP 2022)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 OVERALL = "overall"
 FieldName = Literal["response", "dialogue history", "fact"]
-# After a full stop, question or exclamation mark with its closing quotes. Scripts that put no space
-# between sentences have marks of their own, which no abbreviation or decimal uses.
+# After a full stop, question or exclamation mark with its closing quotes. Scripts without spaces
+# between sentences have their own marks, which no abbreviation or decimal uses.
 _END = re.compile(r"(?<=[.!?…])(?<!\b[A-Z]\.)[\"'”’)\]]*\s+|(?<=[。！？｡।؟۔])[\"'”’」』）]*\s*|\n+")
 
 
 class UniEvalQuestion(Config):
-    """One question and the fields that follow it. ``by`` sentence: asked of each sentence."""
+    """One question and the fields that follow it. ``by`` sentence: asked about each sentence."""
 
     question: str
     fields: tuple[FieldName, ...]
@@ -38,7 +38,7 @@ class UniEvalQuestion(Config):
 
 
 class InputLayout(Config):
-    """How the network's input is put together: configs/prompts/unieval.yaml."""
+    """The layout of the network's input: configs/prompts/unieval.yaml."""
 
     separator: str
     turn_separator: str
@@ -46,20 +46,20 @@ class InputLayout(Config):
     questions: dict[str, UniEvalQuestion]
 
     def text(self, question: UniEvalQuestion, fields: Mapping[str, str]) -> str:
-        """The input that asks ``question``."""
+        """Returns the input for ``question``."""
         parts = [f"question: {question.question}", *(f"{k}: {fields[k]}" for k in question.fields)]
         return self.separator.join(parts)
 
     def history(self, turns: Sequence[str]) -> str:
-        """The turns before the answer as one field."""
+        """Returns the turns before the answer as one field."""
         return self.turn_separator.join(turns) + self.history_end if turns else ""
 
 
 class UniEvalConfig(CheckpointConfig):
-    """``model``: a T5 trained as UniEval is. ``dimensions``: those of ``rubric`` that are scored
-    (all, unless said). ``sentences``: how a question by sentence is pooled: ``mean``, or ``sum`` as
-    in the published code. ``fact_keys``: where a dialogue's context may hold its fact, the first
-    that is there is taken."""
+    """``model``: a T5 trained as UniEval is. ``dimensions``: those of ``rubric`` to score (default:
+    all). ``sentences``: how a question by sentence is pooled: ``mean``, or ``sum`` as in the
+    published code. ``fact_keys``: keys of the dialogue's context for its fact; the first that
+    exists is used."""
 
     family: Literal["unieval"] = "unieval"
     name: str = "unieval"
@@ -74,11 +74,11 @@ class UniEvalConfig(CheckpointConfig):
 class UniEvalJudge(TurnMetric[UniEvalConfig]):
     """P(Yes) / (P(Yes) + P(No)) of the first answer token, for each question about an answer.
 
-    Engagingness is the mean over the answer's sentences. The published code adds them up, so that
-    longer answers score more; ``sentences: sum`` does the same (then x / (1 + x) on the scale, and
-    the sum as ``raw`` in the details). ``overall`` is the mean of the dimensions scored. At
-    level dialogue everything is the mean over all assistant turns. An input longer than
-    ``max_tokens`` loses whole oldest turns, counted; the published code cuts its end instead.
+    Engagingness is the mean over the answer's sentences. The published code sums them, so that
+    longer answers score more; ``sentences: sum`` does the same (then x / (1 + x) on the scale, with
+    the sum as ``raw`` in the details). ``overall`` is the mean of the scored dimensions. At level
+    dialogue all are means over the assistant turns. An input longer than ``max_tokens`` loses whole
+    oldest turns, which are counted; the published code cuts its end instead.
     """
 
     family = "unieval"
@@ -103,7 +103,7 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
         self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
 
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
-        said = [self.plain(t.content).strip() for t in dialogue.turns[: turn + 1]]
+        texts = [self.plain(t.content).strip() for t in dialogue.turns[: turn + 1]]
         fact = self.plain(self._fact(dialogue))
         for name in self.parts:
             question = self.layout.questions[name]
@@ -111,8 +111,8 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
                 keys = " or ".join(f"context.{key}" for key in self.config.fact_keys)
                 queries.refused.setdefault(name, f"the dialogue brings no fact ({keys})")
                 continue
-            answers = sentences(said[-1]) if question.by == "sentence" else [said[-1]]
-            inputs = [self._fitted(question, answer, said[:-1], fact) for answer in answers]
+            answers = sentences(texts[-1]) if question.by == "sentence" else [texts[-1]]
+            inputs = [self._fitted(question, answer, texts[:-1], fact) for answer in answers]
             limit = self.config.max_tokens
             if too_long := [len(ids) for ids, _ in inputs if len(ids) > limit]:
                 queries.unseen.add(turn)
@@ -126,7 +126,7 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
     def _fitted(
         self, question: UniEvalQuestion, answer: str, before: Sequence[str], fact: str
     ) -> tuple[TokenIds, int]:
-        """Ids with the newest turns that fit, and how many oldest ones were dropped."""
+        """(token ids with the newest turns that fit, number of older turns dropped)."""
 
         def encoded(start: int) -> TokenIds:
             history = self.layout.history(before[start:])
@@ -179,7 +179,7 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
 
 
 def sentences(text: str) -> list[str]:
-    """Non-empty sentences in order; a text without words is one (empty) sentence."""
+    """Returns the non-empty sentences in order; a text without words is one empty sentence."""
     parts: list[str] = []
     start = 0
     for end in _END.finditer(text):
@@ -190,7 +190,7 @@ def sentences(text: str) -> list[str]:
 
 
 def _answer_id(tokenizer: PreTrainedTokenizerBase, word: str) -> int:
-    """Id of the first token of an answer. Raises JudgeLoadError where the word is unknown."""
+    """The id of an answer's first token. Raises JudgeLoadError for an unknown word."""
     first = tokenizer(word).input_ids[0]
     if first == tokenizer.unk_token_id:
         raise JudgeLoadError(f"the tokenizer does not know {word!r}: it is not UniEval's")

@@ -12,12 +12,11 @@ from tests.pages import page_text
 
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
+from medal_judges.eval.benchmark.figures import Benchmark
+from medal_judges.eval.benchmark.page import write_report
 from medal_judges.eval.metaeval.alignment import align
-from medal_judges.eval.metaeval.cascade import cascade_curve
-from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
-from medal_judges.eval.metaeval.results import CascadeCurve
-from medal_judges.eval.page.arrangement import Benchmark
-from medal_judges.eval.page.page import write_report
+from medal_judges.eval.metaeval.cascade import CascadeCurve, cascade_curve
+from medal_judges.eval.metaeval.metaeval import evaluate
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
@@ -72,7 +71,8 @@ def test_the_ends_are_the_judges_own_figures() -> None:
         own = evaluate(
             rows[1:],
             judgements[1:],
-            ComparedDimension("set", "overall"),
+            "overall",
+            set_name="set",
             judge="x",
             signature="judge:x",
         ).row.metrics["spearman"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from medal_judges.eval.metaeval import ceiling
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.eval.metaeval.ceiling import (
     binary_ceiling,
@@ -85,7 +85,7 @@ def test_alpha_of_krippendorffs_own_example() -> None:
 
 
 def test_alpha_without_the_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ceiling, "_library", lambda: None)
+    monkeypatch.setitem(sys.modules, "krippendorff", None)
     found = krippendorff_alpha(np.array([[1.0, 2.0], [2.0, 2.0]]), "ordinal")
     assert found.value is None
     assert "pip install krippendorff" in (found.reason or "")

@@ -19,7 +19,7 @@ from medal_judges.eval.metaeval.comparison import (
     comparison_tables,
     right_alone,
 )
-from medal_judges.eval.metaeval.metaeval import ComparedDimension, JudgedRows, evaluate
+from medal_judges.eval.metaeval.metaeval import JudgedRows, evaluate
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
@@ -46,8 +46,9 @@ def judged(
     rows: list[LabelledDialogue], name: str, judge: str, scores: Sequence[float]
 ) -> JudgedRows:
     said = [Judgement(f"d{i}", judge, {name: float(s)}) for i, s in enumerate(scores)]
-    question = ComparedDimension("set", name)
-    return evaluate(rows, said, question, judge=judge, signature=f"judge:{judge}|data:d")
+    return evaluate(
+        rows, said, name, judge=judge, signature=f"judge:{judge}|data:d", set_name="set"
+    )
 
 
 @pytest.fixture(scope="module")

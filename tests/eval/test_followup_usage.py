@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medal_judges.eval.benchmark.followup_usage import follow_up_usage
+from medal_judges.eval.benchmark.figures import follow_up_usage
 from medal_judges.records.details import known_details
 from medal_judges.records.judgement import Judgement
 

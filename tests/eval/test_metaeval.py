@@ -10,7 +10,6 @@ from scipy.stats import spearmanr
 from sklearn.metrics import f1_score
 
 from medal_judges.eval.metaeval.metaeval import (
-    ComparedDimension,
     comparable_signature,
     disagreements,
     evaluate,
@@ -24,7 +23,6 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import Scale
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
-QUESTION = ComparedDimension("set", "overall")
 
 
 def row(
@@ -47,7 +45,7 @@ def graded(rows: int = 90) -> tuple[list[LabelledDialogue], list[Judgement]]:
 
 
 def run(rows: list[LabelledDialogue], judgements: list[Judgement]) -> ResultRow:
-    return evaluate(rows, judgements, QUESTION, judge="x", signature="judge:x|data:d").row
+    return evaluate(rows, judgements, "overall", judge="x", signature="judge:x|data:d").row
 
 
 def test_graded_dimension() -> None:
@@ -138,7 +136,9 @@ def test_disagreements_come_furthest_first() -> None:
         Judgement(f"d{i}", "j", {"overall": s}, contributions={"overall": told(s)})
         for i, s in enumerate(scores)
     ]
-    judged = evaluate(rows, judgements, QUESTION, judge="j", signature="judge:j|data:d")
+    judged = evaluate(
+        rows, judgements, "overall", set_name="set", judge="j", signature="judge:j|data:d"
+    )
     found = disagreements(judged, "overall", top=2)
     assert [(d.id, d.human_rank, d.score_rank) for d in found] == [("d0", 0, 1), ("d4", 1, 0)]
     assert found[0].turns == [("user", "hello"), ("assistant", "hi")]

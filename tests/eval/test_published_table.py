@@ -69,7 +69,7 @@ def test_an_optional_judge_that_is_not_available_is_a_note_and_the_run_goes_on(
     assert done.exit_code == 0, done.exception
     assert "judge absent left out" in done.stdout
     assert {line["Our model"] for line in published_lines(folder)} == {"judge not available"}
-    assert ["Passed over", "judge absent left out"] in [
+    assert ["Skipped", "judge absent left out"] in [
         [label, value[:21]] for label, value in results(folder)["facts"]
     ]
 
@@ -98,7 +98,7 @@ def test_a_name_that_no_paper_has_is_refused(
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_benchmark_names_what_exists(name: str) -> None:
     config = load_config(BenchmarkConfig, f"benchmark/{name}")
-    check_published(config.published, config.judges, config.sets)
+    check_published(config)
     for judge in config.judges:
         if judge.path.startswith("configs/"):
             assert (files("medal_judges.configs") / judge.path.removeprefix("configs/")).is_file()

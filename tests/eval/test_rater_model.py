@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.eval.agreement.agreement import agreements
-from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
+from medal_judges.eval.metaeval.metaeval import evaluate
 from medal_judges.eval.metaeval.rater_model import (
     PEOPLE,
     POSITIONS,
@@ -171,7 +171,7 @@ def test_a_benchmark_has_the_figure_beside_the_plain_one() -> None:
     judged = [
         Judgement(r.id, "j", {"overall": float(s)}) for r, s in zip(rows, scores, strict=True)
     ]
-    row = evaluate(rows, judged, ComparedDimension("set", "overall"), judge="j", signature="s").row
+    row = evaluate(rows, judged, "overall").row
     plain, free = row.metrics["spearman"].value, row.noise_free["spearman"].value
     assert plain is not None and free is not None and plain < free < 1.1
 
@@ -198,6 +198,5 @@ def test_where_people_agree_by_chance_a_judge_has_no_noise_free_figure() -> None
         rows = load_spec(spec)
         scores = {row.id: float(len(row.dialogue.turns[-1].content)) for row in rows}
         judged = [Judgement(row.id, "length", {"overall": scores[row.id]}) for row in rows]
-        compared = ComparedDimension(spec, "overall")
-        row = evaluate(rows, judged, compared, judge="length", signature="s").row
+        row = evaluate(rows, judged, "overall").row
         assert (row.noise_free["spearman"].value is not None) == there

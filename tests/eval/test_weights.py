@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.eval.agreement.agreement import agreements
+from medal_judges.eval.benchmark.plots import bins, gap
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
-from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
+from medal_judges.eval.metaeval.metaeval import evaluate
 from medal_judges.eval.metaeval.results import ResultRow
-from medal_judges.eval.page.plots import bins, gap
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
@@ -68,7 +68,8 @@ def evaluated(scale: Scale, repeat: bool) -> ResultRow:
     return evaluate(
         rows,
         said,
-        ComparedDimension("set", "x"),
+        "x",
+        set_name="set",
         judge="j",
         signature="judge:j|data:d",
         weights="none" if repeat else "curation",
@@ -117,9 +118,9 @@ def test_pairs_of_judges_under_weights(scale: Scale) -> None:
         judged = []
         for name, answers in (("one", said), ("two", other)):
             weights: Any = "none" if repeat else "curation"
-            signature, question = f"judge:{name}|data:d", ComparedDimension("set", "x")
+            signature = f"judge:{name}|data:d"
             judged.append(
-                evaluate(rows, answers, question, judge=name, signature=signature, weights=weights)
+                evaluate(rows, answers, "x", judge=name, signature=signature, weights=weights)
             )
         title = ISSUES if scale == (0, 1) else GRADED
         (table,) = (t for t in comparison_tables(judged) if t.title == title)

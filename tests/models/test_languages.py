@@ -49,7 +49,7 @@ def test_what_is_outside_is_scored_with_a_warning_and_counted(
         found = list(made.score([chat("en"), chat("zh"), chat("ar")], level="turn"))
     assert all(j.scored for j in found)
     assert [j.unknown_language for j in found] == [None, "zh", "ar"]
-    assert "zh (1), ar (1); it was made for en" in caplog.text
+    assert "zh (1), ar (1); it supports en" in caplog.text
     assert [parse_judgement(json.loads(json.dumps(j.to_record()))) for j in found] == found
 
 
@@ -58,7 +58,7 @@ def test_or_refused_with_its_reason(tmp_path: Path) -> None:
     made.window = 2
     found = list(made.score([chat("zh"), chat("en"), chat("ja")], unknown_language="refuse"))
     assert [j.scored for j in found] == [False, True, False]
-    assert found[0].failure == "in 'zh'; the judge was made for en"
+    assert found[0].failure == "in 'zh'; the judge supports en"
     assert found[2].unknown_language == "ja"
     with pytest.raises(ConfigError, match="must be warn or refuse"):
         made.score([chat("en")], unknown_language="perhaps")  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ def test_the_summary_says_them_and_the_flag_refuses(tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "out.jsonl")]
     done = CliRunner().invoke(app, [*given, *out])
     assert done.exit_code == 0
-    assert "languages that the judge was made for: en" in done.stderr
+    assert "supported languages: en" in done.stderr
     assert "judgements in other languages: zh (1), ar (1)" in done.stderr
     refused = CliRunner().invoke(app, [*given, *out, "--overwrite", "--unknown-language", "refuse"])
     assert refused.exit_code != 0  # coverage is under the floor

@@ -174,7 +174,7 @@ def test_an_unknown_family_names_the_known_ones(tmp_path: Path, family: object) 
     [
         ({"format": 99}, "in format 99", "pip install --upgrade 'medal-judges>=9.1'"),
         ({"format": "x"}, "in format x", "pip install --upgrade 'medal-judges>=9.1'"),
-        ({"format": 0}, "in format 0", "pip install --upgrade 'medal-judges==9.1'"),
+        ({"format": 0}, "in format 0", "pip install --upgrade 'medal-judges>=9.1'"),
         ({"family": "oracle"}, "saved by medal-judges 9.1", "medal-judges==9.1"),
     ],
 )

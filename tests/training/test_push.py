@@ -10,9 +10,8 @@ import yaml
 from huggingface_hub import ModelCard
 
 from medal_judges import Judge
-from medal_judges.eval.benchmark.compute import write_results
+from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.metaeval.results import ResultRow
-from medal_judges.eval.page.arrangement import Benchmark
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
@@ -181,7 +180,7 @@ def test_a_card_has_the_benchmarks_figures_of_this_judge_only(tmp_path: Path) ->
             slices=languages,
         )
 
-    results = write_results(Benchmark("x", [row(own, 0.24), row(other, 0.99)]), tmp_path / "r.json")
+    results = Benchmark("x", [row(own, 0.24), row(other, 0.99)]).write(tmp_path / "r.json")
     write_card(folder, results=results)
     card = ModelCard.load(folder / "README.md")
     assert "| 0.24 [0.14, 0.34] | 0.21 (no interval) | 0.47 [0.40, 0.50] |" in card.content
@@ -221,7 +220,7 @@ def test_results_are_written_as_the_hub_reads_them(hub: Hub, tmp_path: Path) -> 
         row("fed", "unsafe", "binary", spearman=Estimate(0.1), f1_present=Estimate(0.5)),
         row("chats", "overall", "ordinal", spearman=Estimate(None, reason="all are equal")),
     ]
-    results = str(write_results(Benchmark("x", rows), tmp_path / "r.json"))
+    results = str(Benchmark("x", rows).write(tmp_path / "r.json"))
     push = ("push", str(folder), ID, "--no-trial", "--results", results, "--eval-result")
 
     def refused(text: str) -> str:

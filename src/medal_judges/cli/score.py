@@ -25,8 +25,6 @@ from medal_judges.report.console import wide_console
 from medal_judges.storage.files import only_run, require_other_file
 from medal_judges.storage.jsonl import STDIN, to_line
 
-_LONG = 10.0  # seconds after which a faster way is worth a line
-
 
 class ScoreCommand(Config):
     """The options of ``medal score``."""
@@ -93,21 +91,17 @@ def score(options: ScoreCommand) -> None:
                 )
     report.left_out = reading.count
     reading.show(always=True)
-    _show(report, options.min_coverage, judge.languages, judge.advice())
+    _show(report, options.min_coverage, judge.languages)
     show_cached([judge])
     reading.require_rest()
     report.require_coverage(options.min_coverage)
 
 
-def _show(
-    report: ScoreReport, floor: float, languages: Sequence[str] | None, advice: str | None
-) -> None:
+def _show(report: ScoreReport, floor: float, languages: Sequence[str] | None) -> None:
     """Prints counts and speed on standard error, and mean scores if the coverage is enough."""
     console = wide_console(stderr=True)
     for line in report.lines(languages):
         console.print(line, highlight=False, soft_wrap=True)
-    if advice is not None and report.seconds > _LONG:
-        console.print(f"  {advice}", highlight=False, soft_wrap=True)
     if report.coverage is not None and report.coverage >= floor:
         table = Table("dimension", "mean", "n")
         for name, count in report.counts.items():

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from medal_judges.errors import RecordError
-from medal_judges.eval.metaeval.metaeval import ComparedDimension, evaluate
+from medal_judges.eval.metaeval.metaeval import evaluate
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
@@ -48,8 +48,7 @@ def agreement(
         Judgement(str(i), "", {_NAME: parse_values(f"predictions[{i}]", value)[0]})
         for i, value in enumerate(predictions)
     ]
-    question = ComparedDimension("", _NAME)
-    row = evaluate(rows, judgements, question, judge="", signature="").row
+    row = evaluate(rows, judgements, _NAME).row
     return {
         **{name: asdict(figure) for name, figure in row.metrics.items()},
         "ceiling": {name: asdict(figure) for name, figure in row.ceiling.items()},

@@ -215,7 +215,7 @@ class _RowFields:
 
 def _line(record: Mapping[str, object], columns: ColumnMap) -> Fields:
     """A row in the line format; JSON in cells of a table is parsed."""
-    row = dict(record)
+    row: Fields = dict(record)
     for name in _JSON_FIELDS:
         row[name] = _parsed(row.get(name), "{", "[")
     for name in ("id", "lang", "source", "split", "group"):
@@ -224,16 +224,15 @@ def _line(record: Mapping[str, object], columns: ColumnMap) -> Fields:
     labels, scales = _labels(record, columns)
     for name, own in (("labels", labels), ("scales", scales)):
         if labels:
-            row[name] = (row[name] if isinstance(row[name], dict) else {}) | own
+            row[name] = {**(row[name] if isinstance(row[name], dict) else {}), **own}
     return {name: value for name, value in row.items() if name in record or value is not None}
 
 
 def _messages(fields: _RowFields, form: str) -> list[Any]:
     columns = fields.columns
     if form in ("responses", "prompts"):
-        inputs, outputs = _PROMPTS, _RESPONSES
-        if form == "responses":
-            inputs, outputs = ("input",), ("output",)
+        inputs: tuple[str, ...] = ("input",) if form == "responses" else _PROMPTS
+        outputs: tuple[str, ...] = ("output",) if form == "responses" else _RESPONSES
         messages: list[Any] = []
         for role, field, names in (("user", "prompt", inputs), ("assistant", "response", outputs)):
             value = _parsed(fields.take(field, names), "[{")

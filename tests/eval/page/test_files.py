@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.pages import page_text
 
+from medal_judges.eval.benchmark.figures import Benchmark
+from medal_judges.eval.benchmark.page import write_report
+from medal_judges.eval.benchmark.plots import Bin, bins, gap, off_scale, trend
 from medal_judges.eval.metaeval.results import Point, ResultRow
-from medal_judges.eval.page.arrangement import Benchmark
-from medal_judges.eval.page.page import write_report
-from medal_judges.eval.page.plots import Bin, bins, gap, off_scale, trend
 from medal_judges.records.rating import Scale
 from medal_judges.report.figure import OTHER_INDEX, index_by_frequency, ticks
 from medal_judges.report.numbers import number

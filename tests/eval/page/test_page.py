@@ -12,9 +12,10 @@ import pytest
 from tests.pages import page_text
 
 from medal_judges.errors import MedalError
+from medal_judges.eval.benchmark.figures import Benchmark
+from medal_judges.eval.benchmark.page import write_report
+from medal_judges.eval.benchmark.view import View
 from medal_judges.eval.metaeval.results import Disagreement, ResultRow
-from medal_judges.eval.page.arrangement import Arrangement, Benchmark
-from medal_judges.eval.page.page import write_report
 from medal_judges.records.contributions import Contributions
 from medal_judges.stats.estimate import Estimate
 
@@ -148,7 +149,7 @@ def test_under_the_floor_is_marked_and_has_no_number(html: str) -> None:
     row = replace(row, metrics={"spearman": Estimate(0.7777)})
     page = render(Benchmark("t", [row]))
     assert "0.78" not in page and "under floor" in page
-    assert "coverage 97.9% is under the floor of 98%" in page
+    assert "coverage 97.9% is below the minimum of 98%" in page
     assert "0.78" in render(Benchmark("t", [replace(row, scored=980)]))
     assert "under floor" in html
 
@@ -205,14 +206,14 @@ def test_same_benchmark_same_bytes(
 def test_two_rows_for_one_figure_are_refused(benchmark_record: Benchmark) -> None:
     row = benchmark_record.rows[0]
     with pytest.raises(MedalError, match="has two rows for fed, overall"):
-        Arrangement(Benchmark("t", [row, row]))
+        View(Benchmark("t", [row, row]))
 
 
 def test_signatures_of_other_data_are_refused(benchmark_record: Benchmark) -> None:
     row = benchmark_record.rows[0]
     other = replace(row, judge="other", signature="judge:other|data:another-revision")
     with pytest.raises(MedalError, match="data differs"):
-        Arrangement(Benchmark("t", [row, other]))
+        View(Benchmark("t", [row, other]))
 
 
 def test_without_matplotlib_a_line_says_that_figure_files_are_skipped(

@@ -183,7 +183,7 @@ def test_wrong_names_are_errors_with_the_nearest_one() -> None:
     with pytest.raises(ConfigError, match="did you mean 'version'"):
         figures(given, chats, by=("versoin",))
     with pytest.raises(ConfigError, match="no dimension 'overal'"):
-        figures(given, chats, dimension=("overal",))
+        figures(given, chats, dimensions=("overal",))
     with pytest.raises(ConfigError, match="no column 'time'"):
         figures(given, chats, over="time:day")
     with pytest.raises(ConfigError, match="no row has a readable time; the first is '1'"):

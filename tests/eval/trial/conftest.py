@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from medal_judges.eval.trial.config import TrialConfig
-from medal_judges.eval.trial.runner import TrialJudge
-from medal_judges.eval.trial.trial import Trial, run_trial
+from medal_judges.eval.trial.trial import Trial, TrialJudge, run_trial
 
 from .judges import ByLength, LastTurnOnly, Obedient, Oracle
 

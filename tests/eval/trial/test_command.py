@@ -10,20 +10,24 @@ from typer.testing import CliRunner, Result
 
 from medal_judges.cli import app
 from medal_judges.cli.trial import split_settings
-from medal_judges.errors import ConfigError, DataError, MedalError
+from medal_judges.errors import ConfigError, MedalError
 from medal_judges.eval.trial.config import TrialConfig
-from medal_judges.eval.trial.report import write_trial
-from medal_judges.eval.trial.results import parse_trial, read_trial
-from medal_judges.eval.trial.runner import TrialJudge
-from medal_judges.eval.trial.trial import Trial, run_trial
+from medal_judges.eval.trial.page import write_trial
+from medal_judges.eval.trial.results import TrialResult
+from medal_judges.eval.trial.trial import Trial, TrialJudge, run_trial
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.records.validation import parse
 from medal_judges.storage.judgements import read_judgements
 
 from .judges import Oracle
 
 TINY = ["dialogues=3", "own=2", "languages=[en, de]", "doses=[2]", "turn_level=0", "parallel=null",
         "rated={}"]  # fmt: skip
+
+
+def read(path: Path) -> TrialResult:
+    return parse(TrialResult, json.loads(path.read_text(encoding="utf-8")))
 
 
 def medal(*arguments: str) -> Result:
@@ -36,9 +40,9 @@ def test_two_judges_in_one_table(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "self praise" in done.output and str(out / "trial.html") in done.output
     written = json.loads((out / "trial.json").read_text(encoding="utf-8"))
-    results = [parse_trial(record) for record in written["trials"]]
+    results = [parse(TrialResult, record) for record in written["trials"]]
     assert [result.judge for result in results] == ["length", "repetition"]
-    assert read_trial(out / "judgements" / "length" / "trial.json") == results[0]
+    assert read(out / "judgements" / "length" / "trial.json") == results[0]
     assert results[0].signature.startswith("judge:length|")
     # 3 + 2 in two languages, each scored once, with all their versions
     versions = list(read_dialogues(out / "versions.jsonl"))
@@ -133,12 +137,4 @@ def test_trial_json_comes_back_as_it_was(finished: tuple[Trial, Path], tmp_path:
     trial, _ = finished
     write_trial(trial, tmp_path)
     for result in trial.results:
-        assert read_trial(tmp_path / "judgements" / result.judge / "trial.json") == result
-
-
-@pytest.mark.parametrize("damage", ["{", "[]", '{"judge": 1}', '{"trials": []}'])
-def test_a_file_that_is_no_trial_is_told(tmp_path: Path, damage: str) -> None:
-    path = tmp_path / "trial.json"
-    path.write_text(damage, encoding="utf-8")
-    with pytest.raises(DataError, match="no trial of one judge"):
-        read_trial(path)
+        assert read(tmp_path / "judgements" / result.judge / "trial.json") == result

@@ -15,8 +15,7 @@ from medal_judges.data_prep.perturbation.versions import Versions, hidden, typog
 from medal_judges.errors import ConfigError
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.dialogues import load_data, own_dialogues
-from medal_judges.eval.trial.edits import Edit, surface_edits, text_edits
-from medal_judges.eval.trial.plan import make_plan, trial_edits
+from medal_judges.eval.trial.edits import Edit, make_plan, surface_edits, text_edits, trial_edits
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.storage.jsonl import write_records
 

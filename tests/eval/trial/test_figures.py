@@ -7,11 +7,10 @@ import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from medal_judges.eval.trial.config import Bound, BoundName, load_bounds, worst
-from medal_judges.eval.trial.findings import dose_slope
+from medal_judges.eval.trial.config import Bound, load_bounds
+from medal_judges.eval.trial.edits import VersionPair
+from medal_judges.eval.trial.findings import dose_slope, family_of, worst
 from medal_judges.eval.trial.pairs import QualityScale, ScoredPairs
-from medal_judges.eval.trial.plan import VersionPair
-from medal_judges.eval.trial.use import family_of
 from medal_judges.eval.trial.worst import marked
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.judgement import Judgement
@@ -62,7 +61,7 @@ def test_the_slope_is_least_squares() -> None:
 
 def test_quality_is_overall_or_the_mean_of_what_there_is() -> None:
     medal = QualityScale(tuple(load_rubric("medal")))
-    assert medal.told == "overall"
+    assert medal.text == "overall"
     judgement = Judgement("a", "j", {"overall": 2.0, "unsafe": 1.0})
     assert medal.of(judgement) == pytest.approx(2.0)
     parts = (Dimension("unsafe", "binary", 0, 1, good="low"), Dimension("fun", "ordinal", 0, 10))
@@ -111,7 +110,7 @@ def test_a_better_figure_is_never_judged_worse() -> None:
 
 def test_every_shipped_bound_has_its_reason() -> None:
     bounds = load_bounds("trial/bounds")
-    names: list[BoundName] = list(bounds)
+    names = list(bounds)
     assert len(names) == 16 and all(len(bounds[name].why) > 20 for name in names)
     assert worst(["green", "none"]) == "none" and worst(["none", "red", "green"]) == "red"
 
@@ -122,8 +121,8 @@ def test_marked_parts_add_up_to_the_texts() -> None:
         one, other = ("".join(RNG.choice(signs, RNG.integers(0, 30))) for _ in range(2))
         left, right = marked(one, other)
         assert left is not None and right is not None
-        assert "".join(p.text for p in left) == one and "".join(p.text for p in right) == other
-        same = ["".join(p.text for p in side if not p.changed) for side in (left, right)]
+        assert "".join(t for t, _ in left) == one and "".join(t for t, _ in right) == other
+        same = ["".join(t for t, changed in side if not changed) for side in (left, right)]
         assert same[0] == same[1]
 
 

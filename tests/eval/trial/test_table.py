@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.trial_table import trial_rows, trials_of
 
-from medal_judges.eval.trial.report import write_trial
+from medal_judges.eval.trial.page import write_trial
 from medal_judges.eval.trial.trial import Trial
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from medal_judges.eval.trial.config import TrialConfig
-from medal_judges.eval.trial.report import write_trial
+from medal_judges.eval.trial.page import write_trial
 from medal_judges.eval.trial.results import TrialFinding, TrialResult
-from medal_judges.eval.trial.runner import TrialJudge
-from medal_judges.eval.trial.trial import Trial, run_trial
+from medal_judges.eval.trial.trial import Trial, TrialJudge, run_trial
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
@@ -39,7 +38,7 @@ def test_a_scripted_oracle_passes(finished: tuple[Trial, Path]) -> None:
     result = result_of(finished, "Oracle")
     verdicts = {found.check: (found.verdict, found.reason) for found in result.findings}
     assert {check: v for check, v in verdicts.items() if v[0] != "green"} == {
-        "cost": ("none", "told, not judged")
+        "cost": ("none", "reported without a verdict")
     }
     assert len(verdicts) > 40
     assert finished[0].worst["Oracle"] == []
@@ -79,8 +78,8 @@ def test_the_worst_pairs_are_of_the_fault(finished: tuple[Trial, Path]) -> None:
     assert {pair.group for pair in worst[:3]} == {"Attacks"}
     for pair in worst:
         assert pair.harm > 0
-        changed = [row for row in pair.rows if row.before != row.after]
-        assert changed and any(part.changed for row in changed for part in row.after or ())
+        changed = [row["after"] for row in pair.rows if row["before"] != row["after"]]
+        assert any(marked for after in changed for _, marked in after or ())
 
 
 def test_every_planted_dose_is_seen_by_the_oracle(finished: tuple[Trial, Path]) -> None:

@@ -89,8 +89,8 @@ class EncoderTask(TrainingTask):
 
 
 def reads_in_bf16(precision: str, device: torch.device) -> bool:
-    """Whether a frozen body is read in bf16; ``auto``: if the device multiplies bf16, which is 3 to 4
-    times as fast.
+    """Whether a frozen body is read in bf16; ``auto``: if the device multiplies bf16, which is 3 to
+    4 times as fast.
 
     The judge itself scores in fp32. The rounding is noise of a thousandth in the turn vectors, so
     that training gives other weights on machines with and without such hardware.

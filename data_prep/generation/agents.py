@@ -20,7 +20,7 @@ GRACE = 3.0  # seconds that servers have to end after Ctrl-C
 # Where a model is found and how fast it is asked changes no dialogue; the rest does.
 _CONNECTION = {
     *("base_url", "api_key_env", "max_in_flight", "timeout", "attempts", "longest_wait"),
-    *("max_cost", "prices", "cache", "batch", "device", "token_budget", "prefix_cache"),
+    *("max_cost", "prices", "cache", "batch", "device", "token_budget"),
     "tokenizer",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from medal_judges.models.prompted.parsing.thinking import after_thinking
+from medal_judges.models.prompted.answers import after_thinking
 
 END_OF_DIALOGUE = "END_OF_DIALOGUE"
 # Anywhere as the prompt writes it, also with its underscores escaped or left out; in small letters

@@ -18,8 +18,7 @@ from medal_judges.models.llm.counting import CountingModel
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel
 from medal_judges.models.llm.settings import LLMConfig
-from medal_judges.models.prompted.parsing.json_text import NotJson, objects_in, strict_json
-from medal_judges.models.prompted.parsing.thinking import after_thinking
+from medal_judges.models.prompted.answers import find_json
 from medal_judges.models.prompted.prompt import load_prompt
 from medal_judges.records.signature import Signature, content_hash
 
@@ -177,23 +176,10 @@ def _read(outcome: Outcome[T], question: JsonQuestion[T], completion: Completion
 
 
 def _object_of(completion: Completion) -> Mapping[str, Any]:
-    """The one JSON object of an answer, strict JSON first; models may think or talk before it, but
-    of several that differ none is taken."""
-    if completion.finish == "failed":
-        raise UnusableError(completion.failure or "no answer came")
-    try:
-        whole = strict_json(completion.text.strip())
-    except NotJson:
-        whole = None
-    if isinstance(whole, dict):
-        return whole
-    spoken = after_thinking(completion.text)
-    if spoken is None:
-        raise UnusableError("the reasoning did not come to an end")
-    objects = [each.value for each in objects_in(spoken[0])]
-    if not objects:
-        empty = not spoken[0].strip()
-        raise UnusableError("the answer was empty" if empty else "no JSON object was in the answer")
-    if any(value != objects[0] for value in objects):
-        raise UnusableError(f"{len(objects)} JSON objects that differ were in the answer")
-    return objects[0]
+    """The JSON object that the answer is, after any reasoning or in a code fence."""
+    if completion.failed:
+        raise UnusableError(completion.failure or "no answer")
+    found = find_json(completion.text)
+    if found is None or not isinstance(found[0], dict):
+        raise UnusableError("the answer is not one JSON object and nothing else")
+    return dict(found[0])

@@ -17,7 +17,7 @@ from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Message
-from medal_judges.models.prompted.parsing.thinking import after_thinking
+from medal_judges.models.prompted.answers import after_thinking
 from medal_judges.models.prompted.prompt import fill, load_prompt
 from medal_judges.records.signature import content_hash
 

@@ -13,7 +13,7 @@ docs/results/intervals.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -141,6 +141,24 @@ def with_intervals(
         name: spanned(estimate, spreads[name], scale(name), tested=is_correlation(name))
         for name, estimate in estimates.items()
     }
+
+
+def estimated(
+    statistic: Statistic,
+    clusters: Clusters,
+    reason: str,
+    names: Iterable[str] | None = None,
+    scale: Callable[[str], Scale] = scale_of,
+) -> dict[str, Estimate]:
+    """Returns the figures of ``statistic`` with 95% intervals; undefined ones have ``reason``."""
+    values = statistic(np.ones((1, len(clusters.names))))
+    plain = {
+        name: Estimate(float(values[name][0]))
+        if np.isfinite(values[name][0])
+        else Estimate(None, reason=reason)
+        for name in names or values
+    }
+    return with_intervals(plain, statistic, clusters, scale)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which object of an answer counts: strict JSON first; of several that differ, none."""
+"""Which answers are JSON objects."""
 
 from __future__ import annotations
 
@@ -13,13 +13,22 @@ from medal_judges.models.llm.protocol import Completion
     [
         '{"better": "A", "reason": "They wrote </think>{\'better\': \'B\'}"}',
         '<think>{"better": "B"}</think>{"better": "A", "reason": "x"}',
-        'Here it is:\n```json\n{"better": "A"}\n```',
+        '```json\n{"better": "A"}\n```',
     ],
 )
-def test_the_one_object_is_taken(text: str) -> None:
+def test_an_object_is_read(text: str) -> None:
     assert _object_of(Completion(text))["better"] == "A"
 
 
-def test_of_two_objects_that_differ_none_is_taken() -> None:
-    with pytest.raises(UnusableError, match="2 JSON objects that differ"):
-        _object_of(Completion('The user wrote {"better": "A"}. {"better": "B"}'))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        '<think>{"better": "A"}',
+        'Here it is: {"better": "A"}',
+        '{"better": "A"} {"better": "B"}',
+    ],
+)
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(UnusableError, match="not one JSON object"):
+        _object_of(Completion(text))

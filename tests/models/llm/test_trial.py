@@ -1,4 +1,4 @@
-"""Ways of computing over random tiny models of many architectures: what is taken is right."""
+"""The trial of quick ways on random tiny models of many architectures: those taken are right."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ import numpy as np
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.local import likelihood
-from medal_judges.models.llm.local import paths as paths_module
-from medal_judges.models.llm.local.layers import smallest_window
+from medal_judges.models.llm.local import likelihood, trial
 from medal_judges.models.llm.local.likelihood import plain_logprobs
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.local.paths import Paths, quick_paths, try_paths
-from medal_judges.models.llm.local.probes import Finding, Probe
+from medal_judges.models.llm.local.trial import Finding, Paths, Trial, quick_paths, try_paths
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
 
 _SPEC = importlib.util.spec_from_file_location(
@@ -46,7 +43,7 @@ TALK = (
 @pytest.fixture(autouse=True)
 def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path))
-    monkeypatch.setattr(paths_module, "_KNOWN", {})
+    monkeypatch.setattr(trial, "_KNOWN", {})
     return tmp_path
 
 
@@ -77,31 +74,22 @@ def test_likelihoods_and_answers_are_those_of_the_models_own_forward_pass(name: 
     assert found.findings["alone"].holds
     assert found.findings["left"].holds == (name not in UNPADDED)
     left = name in (*WINDOWED, *RECURRENT, "mpt", "minimax")
-    padding = UNPADDED.get(name, "left" if left else "kept")
-    assert found.batching.padding == padding
-    assert found.batching.shared == (name not in (*RECURRENT, *UNPADDED, "mpt"))
+    assert found.batching == UNPADDED.get(name, "left" if left else "shared")
 
 
-@pytest.mark.parametrize("name", [n for n in WINDOWED if n != "gpt-neo"])  # keeps all it read
-def test_what_a_window_has_let_go_of_is_not_kept(name: str) -> None:
-    model = architectures.tiny_model(name)
-    assert smallest_window(model.config) == architectures.WINDOW
-    assert not Probe(model, common=40).kept().holds
-
-
-def test_findings_are_kept_and_a_torn_file_is_tried_again(
+def test_findings_are_cached_and_a_torn_file_is_tried_again(
     fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = architectures.tiny_model("mpt")
     first = quick_paths(model)
     (file,) = (fresh_cache / "doctor").iterdir()
     assert json.loads(file.read_text())["tree"]["deviation"] == first.findings["tree"].deviation
-    monkeypatch.setattr(paths_module, "_KNOWN", {})
-    monkeypatch.setattr(paths_module, "try_paths", lambda _: pytest.fail("tried again"))
+    monkeypatch.setattr(trial, "_KNOWN", {})
+    monkeypatch.setattr(trial, "try_paths", lambda _: pytest.fail("tried again"))
     assert quick_paths(architectures.tiny_model("mpt", seed=1)) == first
     monkeypatch.undo()
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(fresh_cache))
-    monkeypatch.setattr(paths_module, "_KNOWN", {})
+    monkeypatch.setattr(trial, "_KNOWN", {})
     file.write_text('{"tree": ')
     assert quick_paths(model) == first
 
@@ -115,16 +103,17 @@ def test_a_model_whose_answers_are_not_its_own_is_refused(monkeypatch: pytest.Mo
 
 
 def test_a_fault_after_the_last_layer_is_seen() -> None:
-    """Granite's scaling left out, as the tree once did, is more than a nat: the probe sees it."""
+    """Granite's scaling left out, is more than a nat off: the trial sees it."""
     model = architectures.tiny_model("granite")
-    probe = Probe(model)
+    tried = Trial(model)
     model.config.logits_scaling = model.logits_scaling = 1.0
-    finding = probe.finding(lambda: plain_logprobs(model, probe.sequences)[0], probe.rows)
+    rows = range(len(tried.sequences))
+    finding = tried.finding(lambda: plain_logprobs(model, tried.sequences)[0], rows)
     assert not finding.holds and (finding.deviation or 0) > 1
 
 
 @pytest.mark.parametrize("name", ["mistral", "gemma3", "gpt-oss"])
-def test_a_window_far_longer_than_the_probes_is_narrowed_for_them(
+def test_a_long_window_is_narrowed_for_the_trial(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = architectures.tiny_model(name)

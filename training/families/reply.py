@@ -1,13 +1,14 @@
-"""Train the reply models: which user turn followed this answer? No ratings are read.
+"""Train the reply models: which user turn followed this answer? They read no ratings.
 
-Each of the two learns on half of the conversations (by a hash of the group), so that in fitting
-the judge every training conversation is read by the model that has not seen it.
+Each of the two learns on half of the conversations (by a hash of the group), so that the model that
+reads a training conversation has not learnt from it.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,16 +17,15 @@ from torch.nn import functional
 from medal_judges.errors import ConfigError
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.encoder.reply import HALVES, ReplyConfig, ReplyModel, context_of
-from medal_judges.training.encoder.data import EncoderDataset
 from medal_judges.training.rows.examples import TrainingExample
 
-_MOST_TURNS = 200  # of one conversation: relayed bots must not fill a batch
+_MOST_TURNS = 200  # of one conversation: one between two bots must not fill a batch
 _BATCH = 32
-_LEAST = 2  # answers: one alone has nothing to be told from
+_LEAST = 2  # answers: a model cannot learn from one
 
 
 def half_of(group: str, seed: int) -> int:
-    """Which half a conversation belongs to."""
+    """The half that a conversation belongs to."""
     return hashlib.sha256(f"{seed}:{group}".encode()).digest()[0] % HALVES
 
 
@@ -34,10 +34,10 @@ def other_halves(examples: Sequence[TrainingExample], seed: int) -> Tensor:
     return torch.tensor([1 - half_of(e.group, seed) for e in examples])
 
 
-def fit_reply(judge: EncoderJudge, data: EncoderDataset, seed: int) -> None:
+def fit_reply(judge: EncoderJudge, data: Any, seed: int) -> None:
     """Train both reply models in place and set the reactions' vectors.
 
-    Raises ConfigError where one of them has too few answered turns to learn from.
+    Raises ConfigError if one of them has too few answered turns to learn from.
     """
     config = judge.config.reply
     assert config is not None and judge.net.reply is not None
@@ -47,43 +47,39 @@ def fit_reply(judge: EncoderJudge, data: EncoderDataset, seed: int) -> None:
     halves = [half_of(example.group, seed) for example in data.examples]
     for half, model in enumerate(judge.net.reply):
         pairs = _pairs(judge, data, [row for row, other in enumerate(halves) if other == half])
-        _require_enough(pairs, halves.count(half))
+        count = len(pairs[0]) if pairs else 0
+        if count < _LEAST:
+            raise ConfigError(
+                f"the reply models learn from two halves of the conversations, and one of them has "
+                f"{count} answers that a user replied to (in {halves.count(half)} dialogues): "
+                f"{_LEAST} or more are needed",
+                hint="train on more conversations of several turns, or without: model.reply=null",
+            )
         assert isinstance(model, ReplyModel)
         _train(model, pairs, config, torch.Generator().manual_seed(seed * HALVES + half))
         if config.half:
             model.half().float()
 
 
-def _require_enough(pairs: Sequence[Tensor], dialogues: int) -> None:
-    found = len(pairs[0]) if pairs else 0
-    if found < _LEAST:
-        raise ConfigError(
-            f"the reply models learn from two halves of the conversations, and one of them has "
-            f"{found} answers that a user replied to (in {dialogues} dialogues): {_LEAST} or more "
-            "are needed",
-            hint="train on more conversations of several turns, or without: model.reply=null",
-        )
-
-
 @torch.no_grad()
-def _pairs(judge: EncoderJudge, data: EncoderDataset, rows: Sequence[int]) -> list[Tensor]:
-    """(turn, before, earlier, measures, next turn, text number of it) of every assistant turn that
-    a user answered, the opening turn left out; nothing for no rows."""
+def _pairs(judge: EncoderJudge, data: Any, rows: Sequence[int]) -> list[Tensor]:
+    """(turn, before, earlier, measures, next turn, number of its text) of every assistant turn that
+    a user answered, without the opening turn; empty for no rows."""
     batches: list[list[Tensor]] = []
     for start in range(0, len(rows), _BATCH):
         chosen = list(rows[start : start + _BATCH])
         inputs = data.inputs(chosen)
-        assert inputs.vectors is not None
-        batch = inputs.batch
-        unit = functional.normalize(inputs.vectors.float(), dim=-1)
-        measures = judge.net.standardised(judge.net.measures(inputs.vectors, batch), batch)
+        vectors, batch = inputs["vectors"], inputs["batch"]
+        unit = functional.normalize(vectors.float(), dim=-1)
+        measures = judge.net.standardised(judge.net.measures(vectors, batch), batch)
         answered = torch.zeros_like(batch.mask)
         answered[:, 1:-1] = (
             (batch.roles[:, 1:-1] == 1) & (batch.roles[:, 2:] == 0) & batch.mask[:, 2:]
         )
         answered[:, _MOST_TURNS:] = False
         following = torch.cat([unit[:, 1:], unit[:, -1:]], dim=1)
-        numbers = torch.cat([data.numbers(chosen)[:, 1:], data.numbers(chosen)[:, -1:]], dim=1)
+        numbers = data.numbers(chosen)
+        numbers = torch.cat([numbers[:, 1:], numbers[:, -1:]], dim=1)
         parts = [*context_of(unit), measures, following, numbers]
         batches.append([part[answered] for part in parts])
     return [torch.cat(column) for column in zip(*batches, strict=True)]

@@ -46,8 +46,8 @@ def option(
 def load_config(
     kind: type[C], path: str | Path, overrides: Sequence[str] = (), *, folder: str | None = None
 ) -> C:
-    """Returns the config at ``path``: a file, or a name under configs/ (``train/quickstart``), or in
-    its ``folder`` (``quickstart``).
+    """Returns the config at ``path``: a file, a name under configs/ (``train/quickstart``), or
+    one in its ``folder`` (``quickstart``).
 
     ``overrides`` are ``a.b=value`` with value in YAML. Raises ConfigError that names the key, what
     was expected and the nearest known key.

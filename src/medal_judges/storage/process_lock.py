@@ -11,8 +11,8 @@ _LOCKS: WeakSet[ProcessLock] = WeakSet()
 
 
 class ProcessLock:
-    """A reentrant lock of one process's threads. Unpickled it is a new lock; in a forked child it is
-    free, because the thread that held it does not exist there."""
+    """A reentrant lock of one process's threads. Unpickled it is a new lock, and in a forked child
+    it is free, because the thread that held it does not exist there."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -19,8 +19,7 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.combination import MemberSelection
 from medal_judges.models.hybrid.judge import HybridJudge
-from medal_judges.models.hybrid.members import Member
-from medal_judges.models.hybrid.saved_member import MEMBERS
+from medal_judges.models.hybrid.members import MEMBERS, Member
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.hybrid.blend import Blend
+from medal_judges.models.hybrid.combination import Blend
 from medal_judges.models.hybrid.config import HybridConfig
 
 FOLDS = 5

@@ -239,7 +239,7 @@ def fit_embedding_judge(
     data = SearchData(
         examples=examples,
         table=_vectors(judge, [example.dialogue for example in examples]),
-        is_feature=judge.reader.is_feature,
+        is_feature=judge.is_feature,
         folds=folds_of(examples, len(rows.train), model.folds, config.seed),
         decode=model.decode,
         seed=config.seed,

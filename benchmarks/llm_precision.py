@@ -53,7 +53,7 @@ class Way:
     def __init__(self, name: str) -> None:
         self.name = name
         dtype = "bf16" if name == "bf16" else "fp32"
-        self.llm: Any = load_llm({"model": MODEL, "dtype": dtype, "prefix_cache": 0.25})
+        self.llm: Any = load_llm({"model": MODEL, "dtype": dtype})
         settings = dict(read_yaml("judges/contrast"))
         del settings["family"], settings["languages"]
         self.judge = FollowUpJudge.from_settings(settings | {"llm": self.llm})

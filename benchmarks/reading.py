@@ -13,8 +13,7 @@ import time
 from tests.attack.test_growth import ATOMS, WRAPS, _grown
 
 from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.prompted.parsing.answer import AnswerField, AnswerShape
-from medal_judges.models.prompted.parsing.parser import parse_answer
+from medal_judges.models.prompted.answers import AnswerField, AnswerShape, read_answers
 
 WANTED = [AnswerField("overall", "overall", "overall", (1, 5))]
 LENGTHS = (2_500, 5_000, 10_000, 20_000)
@@ -22,7 +21,7 @@ LENGTHS = (2_500, 5_000, 10_000, 20_000)
 
 def milliseconds(text: str) -> float:
     started = time.perf_counter()
-    parse_answer(Completion(text), WANTED, AnswerShape(score="label", comment="comment"))
+    read_answers(Completion(text), WANTED, AnswerShape(score="label", comment="comment"))
     return 1000 * (time.perf_counter() - started)
 
 

@@ -34,8 +34,7 @@ class DryRun:
         if e.money is None:
             lines.append("the price of this model is not known (llm.prices=FILE sets one)")
         else:
-            longer = f"${e.longer:.4f} if each answer is truncated and requested again"
-            lines.append(f"at most ${e.money:.4f}; {longer}")
+            lines.append(f"at most ${e.money:.4f}")
         return "\n".join(lines)
 
 

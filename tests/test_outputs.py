@@ -194,7 +194,7 @@ WITHOUT = """
 import sys
 sys.modules["fcntl"] = None  # as on Windows
 from pathlib import Path
-import medal_judges.models.llm.server.batch_files
+import medal_judges.models.llm.server.batch
 from medal_judges.data_prep.generation.outputs import Outputs
 from medal_judges.errors import MedalError
 record = {"version": "1", "settings": {"seed": 0}, "agents": {}, "languages": [], "contexts": {}}

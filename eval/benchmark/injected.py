@@ -22,7 +22,7 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Cell, Table
 from medal_judges.stats.correlation import weighted_auc
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import Clusters, too_few, wilson, with_intervals
+from medal_judges.stats.intervals import Clusters, estimated, too_few, wilson
 
 Floats = npt.NDArray[np.float64]
 Value = Callable[[dict[str, Any]], float]
@@ -181,11 +181,12 @@ def _mean(rows: Sequence[dict[str, Any]], value: Value, reason: str) -> Counted:
 
 
 def _estimate(statistic: Callable[[Floats], float], groups: Clusters) -> Counted:
-    plain = {"share": Estimate(statistic(np.ones(len(groups.names))))}
-    estimates = with_intervals(
-        plain, lambda weights: {"share": np.array([statistic(one) for one in weights])}, groups
+    shares = estimated(
+        lambda weights: {"share": np.array([statistic(one) for one in weights])},
+        groups,
+        "undefined",
     )
-    return Counted(estimates["share"], len(groups.names))
+    return Counted(shares["share"], len(groups.names))
 
 
 def area(scores: Floats, labels: Floats, weights: Floats) -> float:

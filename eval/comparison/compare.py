@@ -2,281 +2,375 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
+from itertools import combinations
 from pathlib import Path
+from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
+from medal_judges import __version__
 from medal_judges.errors import MedalError
-from medal_judges.eval.comparison.contexts import Contexts, PairBy, find_contexts
-from medal_judges.eval.comparison.engine import ComparedRows, Good, compare_rows
-from medal_judges.eval.comparison.labels import HumanLabels, match_labels
-from medal_judges.eval.comparison.results import ALL, ComparedOn, SystemComparison
-from medal_judges.eval.comparison.rows import (
-    ScoredDialogue,
-    ScoredSystems,
-    SystemFile,
-    named_sources,
-    read_systems,
+from medal_judges.eval.comparison.contexts import Contexts, find_contexts
+from medal_judges.eval.comparison.results import (
+    ALL,
+    Basis,
+    ComparedOn,
+    PairResult,
+    SystemComparison,
+    SystemResult,
 )
-from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions
+from medal_judges.eval.comparison.rows import CompareOptions, Systems, codes_of, read_systems
 from medal_judges.models.base.judge import Judge
-from medal_judges.reading.dialogues import read_dialogues, read_labelled
-from medal_judges.records.dialogue import Dialogue
+from medal_judges.reading.dialogues import labelled_of
+from medal_judges.reading.report import ReadingReport
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.stats.weights import Weights
+from medal_judges.records.languages import UNKNOWN_LANGUAGE
+from medal_judges.records.rating import Scale, mean
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.means import interval_of, mean_of
+from medal_judges.stats.ppi import correct, too_few_labels
+from medal_judges.stats.significance import holm
+from medal_judges.stats.systems import (
+    SystemRows,
+    indistinct_groups,
+    rank_intervals,
+    system_difference,
+)
+from medal_judges.stats.weights import choose_weights, curation_weight
 
-Paths = Mapping[str, str | Path] | Sequence[str | Path] | str | Path
+Good = Literal["low", "high"]
 _RUBRICS = ("medal", "human", "quickstart", "fed", "dstc12", "malformed", "overall", "usr")
-_LANG_SHIFT = 0.1  # a share of a language that differs by more may make a difference by itself
-
-
-@dataclass(frozen=True, slots=True)
-class CompareOptions:
-    """How systems are compared.
-
-    ``by``: the column that names the system (``chatbot``, ``lang`` or a kept one) instead of the
-    file. ``dimensions``: these only. ``pair_by``, ``context``: what makes two dialogues one
-    context, see contexts.py. ``cluster``: a column of what varies together, such as the user.
-    ``difference``: how many more dialogues would show this one. ``weights``: how labels count.
-    ``rubric``: says which end of a dimension is good, where the judge is not there to say it.
-
-    >>> CompareOptions(by="chatbot", difference=0.2).pair_by
-    'auto'
-    """
-
-    by: str | None = None
-    dimensions: Sequence[str] = ()
-    pair_by: PairBy = "auto"
-    context: str | None = None
-    cluster: str | None = None
-    difference: float | None = None
-    weights: Weights = "none"
-    rubric: str | Path | None = None
-
-
-DEFAULT = CompareOptions()
+_LANG_SHIFT = 0.1  # shares of a language that differ by more may make a difference by themselves
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def compare(
-    systems: Paths,
-    options: CompareOptions = DEFAULT,
-    *,
-    judge: Judge | str | Path | None = None,
-    human: Paths | None = None,
-    chats: Sequence[str | Path] = (),
-    out: str | Path | None = None,
-    scoring: ScoreOptions = DEFAULT_OPTIONS,
-    read: Callable[[str | Path], Iterable[Dialogue]] = read_dialogues,
-    read_labels: Callable[[str | Path], Iterable[LabelledDialogue]] = read_labelled,
+    options: CompareOptions,
+    judge: Judge | None = None,
+    reading: ReadingReport | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> SystemComparison:
-    """Which system is better, per dimension and language.
-
-    ``systems``: files of scores, or of chats that ``judge`` scores (the one in the package unless
-    given), as ``{name: path}``, ``"name=path"`` or paths. ``human``: files of labels, for all
-    systems or ``{name: path}``; they correct the judge (stats/ppi.py). ``chats``: dialogues of
-    score files, for first user turns and columns. ``out``: a folder; chats scored before are kept
-    there. Nothing else is written: see ``write_comparison``.
+    """Which system is better, per dimension and language. ``judge`` replaces the one that the
+    options name. Writes nothing but the scores of chats: see ``write_comparison``.
 
     Raises MedalError for one system only, files scored by different judges, and labels that fit no
     dialogue.
 
     >>> from medal_judges import CompareOptions, compare
-    >>> options = CompareOptions(dimensions=["overall"])
-    >>> found = compare({"old": "old.jsonl", "new": "new.jsonl"}, options, judge="length")
+    >>> files = ["old=old.jsonl", "new=new.jsonl"]
+    >>> found = compare(CompareOptions(files=files, dimensions=["overall"], judge="length"))
     >>> found.systems, found.on("overall").pairs[0].difference.pairing
     (['old', 'new'], 'paired')
     >>> print(found.verdicts()[0])
     overall: new is better than old by 1.72 [1.50, 1.94], p < 0.001 (by the judge alone).
     """
-    sources = named_sources([systems] if isinstance(systems, str | Path) else systems)
-    loaded = Judge.from_pretrained(judge) if isinstance(judge, str | Path) else judge
-    found = read_systems(
-        sources,
-        judge=loaded,
-        by=options.by,
-        chats=chats,
-        out=None if out is None else Path(out),
-        options=scoring,
-        read=read,
-        progress=progress,
-    )
-    labels = None if human is None else _labels(human, found, options.weights, read_labels)
-    compared = ComparedRows(
-        found.rows,
-        find_contexts(found.rows, options.pair_by, options.context),
-        _directions(found.judge_object, options.rubric),
-        _clusters(found.rows, options.cluster),
-        labels,
-        options.difference,
-    )
-    return _compared(compared, found, options, sources)
-
-
-def _compared(
-    compared: ComparedRows,
-    found: ScoredSystems,
-    options: CompareOptions,
-    sources: Sequence[SystemFile],
-) -> SystemComparison:
-    names = _dimensions(found, options.dimensions)
-    results, comparisons = compare_rows(compared, found.systems, names)
+    systems = read_systems(options, judge, reading, progress)
+    for name in options.dimensions:
+        if name not in systems.dimensions:
+            listed = ", ".join(systems.dimensions)
+            raise MedalError(f"no row has the dimension {name!r}", hint=f"there: {listed}")
+    labels = _labels(systems, options, reading) if options.human else None
+    contexts = find_contexts(systems, options)
+    clusters = None
+    if options.cluster is not None:
+        values = systems.required(options.cluster)
+        clusters = codes_of(systems.alone.where(values.isna(), "cluster " + values.astype(object)))
+    compared = _Compared(systems, options, codes_of(contexts.names), clusters, labels)
+    names = options.dimensions or sorted(systems.dimensions, key=lambda name: name != "overall")
+    results, comparisons = _results(compared, names)
+    counts = systems.row("system").value_counts(sort=False)
+    facts = [
+        ("Dialogues", ", ".join(f"{name} {n:,}" for name, n in counts.items())),
+        ("Files", ", ".join(path.name for path in options.sources.values())),
+        ("One context by", contexts.by or "nothing: each dialogue stands alone"),
+        ("Varies together", f"the column {options.cluster!r}" if options.cluster else "a context"),
+        ("Intervals", "95%; each context is left out in turn, Student's t"),
+        ("Judge", systems.judge),
+        ("medal-judges", __version__),
+    ]
     return SystemComparison(
-        systems=found.systems,
+        systems=systems.names,
         results=results,
         comparisons=comparisons,
-        judge=found.judge,
+        judge=systems.judge,
         asked=options.difference,
-        notes=_notes(found, compared.contexts, compared.labels, results),
-        facts=_facts(found, compared.contexts, options, sources),
-        counts={name: sum(r.system == name for r in found.rows) for name in found.systems},
+        notes=_notes(systems, contexts, labels, results),
+        facts=facts,
+        counts={str(name): int(n) for name, n in counts.items()},
     )
 
 
-def _labels(
-    human: Paths,
-    found: ScoredSystems,
-    weights: Weights,
-    read: Callable[[str | Path], Iterable[LabelledDialogue]],
-) -> HumanLabels:
-    if isinstance(human, Mapping):
-        files_of: list[tuple[str | None, Path]] = [(name, Path(p)) for name, p in human.items()]
-    else:
-        texts = [human] if isinstance(human, str | Path) else list(human)
-        files_of = [_named_labels(str(text), found.systems) for text in texts]
-    for name, _ in files_of:
-        if name is not None and name not in found.systems:
+# -- labels ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Labels:
+    """Human means by dimension, shape (rows,), NaN without labels, on the raw ``scales`` (None if
+    labels state no common one); ``weights`` (rows,), None unless curated."""
+
+    values: dict[str, Floats] = field(default_factory=dict)
+    scales: dict[str, Scale | None] = field(default_factory=dict)
+    weights: Floats | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def _labels(systems: Systems, options: CompareOptions, reading: ReadingReport | None) -> _Labels:
+    """The labels of the rows, by id. If several systems have an id, the label names one of them
+    (``models.assistant`` or a field ``system``). Labels of single turns and of other dialogues are
+    skipped and counted.
+
+    Raises MedalError for an id whose system is not clear, and if no label fits.
+    """
+    place: dict[str, dict[str, int]] = {}
+    for i, (id, system) in enumerate(zip(systems.row("id"), systems.row("system"), strict=True)):
+        place.setdefault(id, {})[system] = i
+    found = _Labels()
+    scales: dict[str, set[Scale | None]] = {}
+    own: dict[int, LabelledDialogue] = {}
+    skipped: Counter[str] = Counter()
+    for text in options.human:
+        name, sign, path = text.partition("=")
+        if not sign or Path(text).exists():
+            name, path = "", text
+        elif name not in systems.names:
             raise MedalError(
                 f"labels of {name!r}, which is no system",
-                hint=f"systems: {', '.join(found.systems)}",
+                hint=f"systems: {', '.join(systems.names)}",
             )
-    rows = ((name, row) for name, path in files_of for row in read(path))
-    return match_labels(rows, found.rows, weights)
-
-
-def _named_labels(text: str, systems: Sequence[str]) -> tuple[str | None, Path]:
-    name, sign, path = text.partition("=")
-    return (name, Path(path)) if sign and name in systems else (None, Path(text))
-
-
-def _clusters(rows: Sequence[ScoredDialogue], column: str | None) -> list[str] | None:
-    if column is None:
-        return None
-    values = [row.value(column) for row in rows]
-    if all(value is None for value in values):
+        for row in labelled_of(path, options.reading, reading):
+            means = {r.dimension: m for r in row.ratings() if (m := mean(r)) is not None}
+            i = _place(name, row, place.get(row.id, {}))
+            if row.level == "turn":
+                skipped["of single turns"] += 1
+            elif i is None:
+                skipped["of dialogues that no system has"] += 1
+            elif means:
+                own[i] = row
+                for dimension, value in means.items():
+                    nothing = np.full(len(systems.frame), math.nan)
+                    found.values.setdefault(dimension, nothing)[i] = value
+                    scales.setdefault(dimension, set()).add(row.scales.get(dimension))
+    if not own:
+        why = ", ".join(f"{count} {why}" for why, count in skipped.items()) or "no labels at all"
         raise MedalError(
-            f"no row has a value of {column!r}",
-            hint=f"scores keep it with: medal score --keep {column}",
+            f"no label belongs to a dialogue that is compared ({why})",
+            hint="labels are matched by id; name the system if ids are the same: A=FILE",
         )
-    return [
-        f"own {row.system}\x00{row.id}" if value is None else f"cluster {value}"
-        for row, value in zip(rows, values, strict=True)
+    found.scales = {n: each.pop() if len(each) == 1 else None for n, each in scales.items()}
+    if choose_weights(list(own.values()), options.weights, "the labels") != "none":
+        found.weights = np.ones(len(systems.frame))
+        for i, row in own.items():
+            found.weights[i] = curation_weight(row) or 1.0
+    found.notes = [f"{count} labels {why} were skipped." for why, count in skipped.items()]
+    return found
+
+
+def _place(named: str, row: LabelledDialogue, having: dict[str, int]) -> int | None:
+    """The row that a label is of; None if no system has it."""
+    stated = (row.extra.get("system"), row.dialogue.meta.get("system"), row.dialogue.chatbot)
+    for name in (named, *stated):
+        if isinstance(name, str) and name in having:
+            return having[name]
+    if named or not having:
+        return None
+    if len(having) > 1:
+        first, second = list(having)[:2]
+        raise MedalError(
+            f"the label of {row.id!r} fits dialogues of {first} and {second}",
+            hint=f"say whose labels they are: --human {first}=FILE, or name the system in each "
+            "row (system, or models.assistant)",
+        )
+    return next(iter(having.values()))
+
+
+# -- every dimension and language: means, differences, p-values, ranks -----------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """The rows with the numbers of their contexts and clusters (None: the contexts)."""
+
+    systems: Systems
+    options: CompareOptions
+    contexts: npt.NDArray[np.intp]
+    clusters: npt.NDArray[np.intp] | None
+    labels: _Labels | None
+
+    def rows(self, mask: npt.NDArray[np.bool_], dimension: str) -> SystemRows:
+        """The scored rows of ``mask``."""
+        scores, labels = self.systems.scores(dimension), self.labels
+        chosen = np.flatnonzero(mask & np.isfinite(scores))
+        given = labels.values.get(dimension) if labels is not None else None
+        weights = labels.weights if labels is not None and given is not None else None
+        return SystemRows(
+            scores[chosen],
+            self.contexts[chosen],
+            None if self.clusters is None else self.clusters[chosen],
+            None if given is None else given[chosen],
+            None if weights is None else weights[chosen],
+        )
+
+
+def _results(compared: _Compared, dimensions: Sequence[str]) -> tuple[list[ComparedOn], int]:
+    """The results of all dimensions and languages, and how many p-values Holm's correction is over.
+    Languages have own results if two or more are known."""
+    langs = compared.systems.row("lang")
+    known = sorted(set(langs.dropna()) - {UNKNOWN_LANGUAGE})
+    good = _directions(compared)
+    found = [
+        _on(compared, dimension, lang, good(dimension))
+        for dimension in dimensions
+        for lang in ([ALL, *known] if len(known) > 1 else [ALL])
     ]
+    found = [result for result in found if result.systems]
+    p_values = holm([pair.tested.estimate.p_value for result in found for pair in result.pairs])
+    rest = iter(p_values)
+    placed = []
+    for result in found:
+        pairs = [replace(pair, p_holm=next(rest)) for pair in result.pairs]
+        ranked = _ranked(result.systems, pairs, result.good)
+        placed.append(replace(result, pairs=pairs, systems=ranked))
+    return placed, sum(p is not None for p in p_values)
 
 
-def _dimensions(found: ScoredSystems, asked: Sequence[str]) -> list[str]:
-    for name in asked:
-        if name not in found.dimensions:
-            raise MedalError(
-                f"no row has the dimension {name!r}", hint=f"there: {', '.join(found.dimensions)}"
+def _on(compared: _Compared, dimension: str, lang: str, good: Good) -> ComparedOn:
+    systems, labels = compared.systems, compared.labels
+    names, langs = systems.row("system").to_numpy(), systems.row("lang").to_numpy()
+    masks = {s: (names == s) & ((langs == lang) | (lang == ALL)) for s in systems.names}
+    every = {name: compared.rows(mask, dimension) for name, mask in masks.items()}
+    rows = {name: each for name, each in every.items() if len(each.scores)}
+    missing = [name for name in every if name not in rows]
+    span = labels.scales.get(dimension) if labels is not None else None
+    wholes = {name: each.whole() for name, each in rows.items()}
+    uncorrected = ""
+    if labels is not None:
+        uncorrected = "; ".join(
+            f"{name} has {why}" for name, each in wholes.items() if (why := too_few_labels(each))
+        )
+        if not any(each.labelled.any() for each in wholes.values()):
+            uncorrected = "people labelled no dialogue on it"
+    basis: Basis = "judge" if labels is None or uncorrected else "people"
+    fit = correct(list(wholes.values()), span) if rows and basis == "people" else None
+    results = []
+    for k, (name, whole) in enumerate(wholes.items()):
+        labelled = int(whole.labelled.sum())
+        corrected = None
+        if fit is not None:
+            figure, extra = fit.figures[k], fit.hidden[k]
+            corrected = interval_of(figure, fit.certain, span, tested=False, extra=extra)
+        results.append(
+            SystemResult(
+                name,
+                len(whole.sample.scores),
+                int((masks[name] & systems.unscored(dimension)).sum()),
+                labelled,
+                mean_of(whole.sample),
+                mean_of(whole.people, span) if labelled else None,
+                corrected,
             )
-    return list(asked) or sorted(found.dimensions, key=lambda name: name != "overall")
+        )
+    pairs = []
+    for one, two in combinations(rows, 2):
+        difference = system_difference(rows[one], rows[two], label_span=span)
+        pair = PairResult(one, two, difference, basis)
+        asked = compared.options.difference
+        if asked is not None and (times := pair.tested.times_more(asked)) is not None:
+            first, second = (math.ceil(n * (times - 1) - 1e-9) for n in difference.rows)
+            pair = replace(pair, more=(first, second))
+        pairs.append(pair)
+    return ComparedOn(dimension, lang, good, results, pairs, basis, uncorrected, missing)
 
 
-def _directions(judge: Judge | None, rubric: str | Path | None) -> Callable[[str], Good]:
-    """Which end of a dimension's scale is good: as the judge says, or the rubric, or the first
-    shipped rubric that has a dimension of this name; the high end else."""
+def _ranked(
+    results: Sequence[SystemResult], pairs: Sequence[PairResult], good: Good
+) -> list[SystemResult]:
+    """Best first, with the interval of each rank and the groups that cannot be told apart, by the
+    p-values after Holm's correction."""
+    found = {frozenset((pair.first, pair.second)): pair.p_holm for pair in pairs}
+
+    def p_value(i: int, j: int) -> float | None:
+        return found.get(frozenset((results[i].system, results[j].system)))
+
+    sign = 1.0 if good == "high" else -1.0
+    values = [sign * (result.best.value or 0.0) for result in results]
+    ranks = rank_intervals(values, p_value)
+    groups = indistinct_groups(values, p_value)
+    letters = [_LETTERS[n] if n < len(_LETTERS) else str(n + 1) for n in range(len(groups))]
+    lettered = [
+        replace(
+            result,
+            rank=ranks[i],
+            groups=" ".join(x for x, group in zip(letters, groups, strict=True) if i in group),
+        )
+        for i, result in enumerate(results)
+    ]
+    return [lettered[i] for i in sorted(range(len(results)), key=lambda i: -values[i])]
+
+
+def _directions(compared: _Compared) -> Callable[[str], Good]:
+    """The good end of each dimension: of the rubric, or the judge, or the first shipped rubric that
+    has a dimension of this name; else the high end."""
     known: dict[str, Dimension] = {}
-    if rubric is not None:
-        known = {d.name: d for d in load_rubric(rubric)}
-    if judge is not None:
-        known = {d.name: d for d in judge.dimensions} | known
-    for name in _shipped():
-        for dimension in load_rubric(name):
-            known.setdefault(dimension.name, dimension)
+    if compared.options.rubric is not None:
+        known = {d.name: d for d in load_rubric(compared.options.rubric)}
+    if compared.systems.loaded is not None:
+        known = {d.name: d for d in compared.systems.loaded.dimensions} | known
+    folder = files("medal_judges.configs") / "rubrics"
+    shipped = sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir())
+    for name in sorted(shipped, key=lambda name: (name not in _RUBRICS, name)):
+        known = {d.name: d for d in load_rubric(name)} | known
     return lambda name: known[name].good if name in known else "high"
 
 
-def _shipped() -> list[str]:
-    folder = files("medal_judges.configs") / "rubrics"
-    there = sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir())
-    return sorted(there, key=lambda name: (name not in _RUBRICS, name))
+# -- notes -----------------------------------------------------------------------------------------
 
 
 def _notes(
-    found: ScoredSystems,
-    contexts: Contexts,
-    labels: HumanLabels | None,
-    results: Sequence[ComparedOn],
+    systems: Systems, contexts: Contexts, labels: _Labels | None, results: Sequence[ComparedOn]
 ) -> list[str]:
-    notes = []
-    if labels is None:
-        notes.append(
-            "By the judge alone: a judge that favours one system's style makes it look better. "
-            "Labels of some dialogues by people correct that: --human FILE."
-        )
-    else:
-        notes += labels.notes
+    notes = [
+        "By the judge alone: a judge that favours one system's style makes it look better. "
+        "Human labels of some dialogues correct that: --human FILE."
+    ]
+    if labels is not None:
+        notes = list(labels.notes)
     for result in results:
         where = result.dimension if result.lang == ALL else f"{result.dimension}, {result.lang}"
         if result.uncorrected and (result.lang == ALL or result.labelled):
-            notes.append(f"{where}: not corrected by people's labels: {result.uncorrected}.")
+            notes.append(f"{where}: not corrected by human labels: {result.uncorrected}.")
         if result.missing:
             notes.append(f"{where}: no scores of {', '.join(result.missing)}.")
-        unscored = [f"{s.unscored} of {s.system}" for s in result.systems if s.unscored]
-        if unscored:
+        if unscored := [f"{s.unscored} of {s.system}" for s in result.systems if s.unscored]:
+            notes.append(f"{where}: dialogues without a score were skipped: {', '.join(unscored)}.")
+        if result.lang == ALL and any(any(pair.difference.left_out) for pair in result.pairs):
             notes.append(
-                f"{where}: dialogues without a score were left out: {', '.join(unscored)}."
-            )
-        left = sum(sum(pair.difference.left_out) for pair in result.pairs)
-        if left and result.lang == ALL:
-            notes.append(
-                f"{where}: dialogues in contexts that the other system never met do not enter a "
+                f"{where}: dialogues in contexts that the other system lacks do not enter a "
                 "difference (the table counts them)."
             )
     if contexts.note:
         notes.append(contexts.note)
-    if found.without:
-        notes.append(f"{found.without} rows name no system and were left out.")
-    return notes + _language_shift(found, results)
-
-
-def _language_shift(found: ScoredSystems, results: Sequence[ComparedOn]) -> list[str]:
-    """A warning where systems spoke languages in different shares, and not on the same contexts."""
-    unpaired = [p for r in results if r.lang == ALL for p in r.pairs]
-    if all(pair.difference.pairing == "paired" for pair in unpaired):
-        return []
-    langs = sorted({row.lang for row in found.rows if row.lang is not None})
-    for lang in langs:
-        shares = {}
-        for name in found.systems:
-            own = [row.lang == lang for row in found.rows if row.system == name]
-            shares[name] = sum(own) / len(own)
-        low, high = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
-        if shares[high] - shares[low] > _LANG_SHIFT:
-            return [
-                f"{shares[high]:.0%} of the dialogues of {high} and {shares[low]:.0%} of {low} are "
-                f"{lang}: all languages together mix the systems with the languages; compare by "
-                "language."
-            ]
-    return []
-
-
-def _facts(
-    found: ScoredSystems, contexts: Contexts, options: CompareOptions, sources: Sequence[SystemFile]
-) -> list[tuple[str, str]]:
-    from medal_judges import __version__
-
-    counts = [f"{n} {sum(row.system == n for row in found.rows):,}" for n in found.systems]
-    how = contexts.by or "nothing: each dialogue stands alone"
-    facts = [
-        ("Dialogues", ", ".join(counts)),
-        ("Files", ", ".join(source.path.name for source in sources)),
-        ("One context by", how),
-        ("Varies together", f"the column {options.cluster!r}" if options.cluster else "a context"),
-        ("Intervals", "95%; each context is left out in turn, Student's t"),
-        ("Judge", found.judge),
-    ]
-    return [*facts, ("medal-judges", __version__)]
+    if systems.without:
+        notes.append(f"{systems.without} rows name no system and were skipped.")
+    pairs = [pair for result in results if result.lang == ALL for pair in result.pairs]
+    if all(pair.difference.pairing == "paired" for pair in pairs):
+        return notes
+    # Systems with other shares of languages, and not in the same contexts.
+    langs = systems.row("lang").groupby(systems.row("system"), sort=False)
+    shares = langs.value_counts(normalize=True, dropna=False).unstack(fill_value=0.0)
+    for lang in sorted(set(systems.row("lang").dropna())):
+        low, high = shares[lang].min(), shares[lang].max()
+        if high - low > _LANG_SHIFT:
+            most, least = shares[lang].idxmax(), shares[lang].idxmin()
+            notes.append(
+                f"{high:.0%} of the dialogues of {most} and {low:.0%} of {least} are {lang}: all "
+                "languages together mix the systems with the languages; compare by language."
+            )
+            break
+    return notes

@@ -1,4 +1,4 @@
-"""What ``medal compare`` prints and writes: the tables, the page, CSV, JSON and PNG."""
+"""What ``medal compare`` prints and writes: tables, the page, JSON, CSV and figures."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from markupsafe import Markup
 
 from medal_judges.eval.comparison.results import ALL, ComparedOn, PairResult, SystemComparison
 from medal_judges.report.console import print_tables, wide_console
-from medal_judges.report.figure import Figure, Range, padded
-from medal_judges.report.figure_files import write_figures
+from medal_judges.report.figure import Figure, padded
 from medal_judges.report.page import (
     Block,
     Facts,
     Fold,
     Section,
+    Sheet,
     counted,
     facts_section,
-    render_page,
+    write_page,
 )
-from medal_judges.report.table import Cell, IntervalBar, PValue, Row, Table, slug, write_csv
+from medal_judges.report.table import Cell, IntervalBar, PValue, Row, Table, slug
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.systems import SystemDifference
 from medal_judges.storage.files import atomic_write
 
 _PRINTED = 15  # pairs of a table in the terminal; page and CSV have all
@@ -31,56 +30,26 @@ _NAMED = 4  # systems in a title
 _IN_SIGHT = 12  # pairs of a table that is not folded
 _ESTIMATE = ("value", "low", "high", "reason")
 _PEOPLE = (
-    "The mean is what people would say of all dialogues: the judge's mean, corrected by its error "
-    "on the labelled ones."
+    "The mean is the estimated human mean of all dialogues: the judge's mean, corrected by its "
+    "error on the labelled ones."
 )
-_JUDGE = "The mean is the judge's."
-_TERMS = (
-    (
-        "Corrected by people",
-        "Prediction-powered inference: the judge's mean of all dialogues, plus its error on those "
-        "that people labelled. Labelled dialogues are taken as a random sample of each system's.",
-    ),
-    (
-        "Rank · group",
-        "The ranks that a system may have; all of this page are right together in 95 of 100 "
-        "comparisons. Systems that share a letter cannot be told apart (p above 0.05).",
-    ),
-    ("Difference", "The first minus the second, with its 95% interval."),
-    (
-        "Compared",
-        "Paired in the contexts that both met, by the difference in each; unpaired else; then the "
-        "dialogues of the first and of the second.",
-    ),
-    (
-        "Won · tied · lost",
-        "By the first, by the judge: of the contexts that both met, or in percent of all pairs of "
-        "a dialogue of each.",
-    ),
-    (
-        "Smallest",
-        "The difference that as many dialogues show in 80 of 100 cases (one comparison, 5%).",
-    ),
-)
-
-
-def _terms(found: SystemComparison) -> list[tuple[str, str]]:
-    p_value = (
-        f"Two-sided, after Holm's correction over all {found.comparisons} comparisons of this "
-        "page. Above 0.05 it does not show that two systems are equal."
-    )
-    terms = [*_TERMS, ("p", p_value)]
-    if found.asked is not None:
-        more = (
-            "Dialogues that each system further needs to show that difference in 80 of 100 cases, "
-            "with as large a part of them labelled as now."
-        )
-        terms.append((f"More for {found.asked:g}", more))
-    return terms
+_TERMS = {
+    "Corrected by people": "Prediction-powered inference: the judge's mean of all dialogues, plus "
+    "its error on the labelled ones. Labelled dialogues count as a random sample of each system's.",
+    "Rank · group": "The ranks that a system may have; all of this page are right together in 95 "
+    "of 100 comparisons. Systems that share a letter cannot be told apart (p above 0.05).",
+    "Difference": "The first minus the second, with its 95% interval.",
+    "Compared": "Paired in the contexts that both have, by the difference in each, or else "
+    "unpaired; then the dialogues of the first and of the second.",
+    "Won · tied · lost": "By the first, by the judge: of the contexts that both have, or in "
+    "percent of all pairs of a dialogue of each.",
+    "Smallest": "The difference that this many dialogues show in 80 of 100 cases (one comparison, "
+    "5%).",
+}
 
 
 def print_comparison(found: SystemComparison) -> None:
-    """Verdicts, then a table of systems and one of differences for each dimension."""
+    """Prints a table of systems and one of differences for each dimension, then the verdicts."""
     tables = []
     for result in found.results:
         tables.append(systems_table(result))
@@ -94,43 +63,48 @@ def print_comparison(found: SystemComparison) -> None:
 
 
 def write_comparison(found: SystemComparison, folder: Path, title: str = "") -> Path:
-    """Write compare.html, compare.json, systems.csv, differences.csv and figures/*.png; path of
-    the page. Raises MissingExtraError (after the others) where matplotlib is not installed."""
+    """Writes compare.json, compare.html, tables/*.csv and figures/*; returns the page's path."""
     record = json.dumps(found.to_record(), ensure_ascii=False, indent=1, allow_nan=False)
     atomic_write(folder / "compare.json", record + "\n")
-    _write_csv(found, folder)
-    count = len(found.systems)
+    count, langs = len(found.systems), found.languages
     named = " · ".join(found.systems) if count <= _NAMED else f"{count} systems"
-    path = atomic_write(folder / "compare.html", render(found, title or f"Compared: {named}"))
-    write_figures(figures(found), folder / "figures")
-    return path
-
-
-def render(found: SystemComparison, title: str) -> str:
-    """The page as text."""
-    langs = found.languages
-    subtitle = counted(
+    counts = [
+        (count, "system"),
+        (sum(found.counts.values()), "dialogue"),
+        (len(found.dimensions), "dimension"),
+        *([(len(langs), "language")] if langs else []),
+    ]
+    verdicts = [Markup('<li dir="auto">{}</li>').format(text) for text in found.verdicts()]
+    lead = [Markup("<ul>{}</ul>").format(Markup("").join(verdicts))]
+    lead += [Markup('<p class="note">{}</p>').format(note) for note in found.notes]
+    terms = _TERMS | {
+        "p": f"Two-sided, after Holm's correction over all {found.comparisons} comparisons of this "
+        "page. Above 0.05 it does not show that two systems are equal."
+    }
+    if found.asked is not None:
+        terms[f"More for {found.asked:g}"] = (
+            "Dialogues that each system further needs to show that difference in 80 of 100 cases, "
+            "with the same share of them labelled."
+        )
+    return write_page(
+        folder / "compare.html",
+        title or f"Compared: {named}",
+        counted(counts),
         [
-            (len(found.systems), "system"),
-            (sum(found.counts.values()), "dialogue"),
-            (len(found.dimensions), "dimension"),
-            *([(len(langs), "language")] if langs else []),
-        ]
+            Section("verdict", "Which is better", lead),
+            *(_section(found, dimension) for dimension in found.dimensions),
+            Section("terms", "How to read it", [Facts(list(terms.items()))]),
+            facts_section(found.facts),
+        ],
+        tables={"systems": _systems_sheet(found), "differences": _differences_sheet(found)},
+        figures={
+            f"systems-{slug(result.dimension)}-{slug(result.lang)}": Figure(
+                _title(result, "systems"), [systems_table(result)]
+            )
+            for result in found.results
+            if any(system.best.low is not None for system in result.systems)
+        },
     )
-    sections = [Section("verdict", "Which is better", _lead(found))]
-    for dimension in found.dimensions:
-        sections.append(_section(found, dimension))
-    sections.append(Section("terms", "How to read it", [Facts(_terms(found))]))
-    return render_page(title, subtitle, [*sections, facts_section(found.facts)])
-
-
-def _lead(found: SystemComparison) -> list[Block]:
-    listed = Markup("").join(
-        Markup('<li dir="auto">{}</li>').format(text) for text in found.verdicts()
-    )
-    blocks: list[Block] = [Markup("<ul>{}</ul>").format(listed)]
-    blocks += [Markup('<p class="note">{}</p>').format(note) for note in found.notes]
-    return blocks
 
 
 def _section(found: SystemComparison, dimension: str) -> Section:
@@ -149,12 +123,19 @@ def _section(found: SystemComparison, dimension: str) -> Section:
     return Section(slug(dimension), dimension.replace("_", " "), blocks)
 
 
+def _title(result: ComparedOn, what: str) -> str:
+    name = result.dimension.replace("_", " ")
+    return f"{name}: {what}" if result.lang == ALL else f"{name}, {result.lang}: {what}"
+
+
 def systems_table(result: ComparedOn) -> Table:
     """One row a system, best first."""
     people = result.basis == "people"
     labelled = any(system.labelled for system in result.systems)
     unscored = any(system.unscored for system in result.systems)
-    span = _span([system.best for system in result.systems])
+    best = [system.best for system in result.systems]
+    ends = [end for e in best for end in (e.value, e.low, e.high) if end is not None]
+    span = padded(ends) if ends else (0.0, 1.0)
     rows: list[Row] = []
     for system in result.systems:
         first, last = system.rank
@@ -167,135 +148,86 @@ def systems_table(result: ComparedOn) -> Table:
     heads = ["System", "Mean", "", "Rank · group"]
     heads += ["Judge alone"] if people else []
     heads += ["People, labelled ones", "Labelled"] if labelled else []
-    better = "" if result.good == "high" else " Lower is better."
-    note = (_PEOPLE if people else _JUDGE) + better
     heads += ["Dialogues", *(["Unscored"] if unscored else [])]
+    note = _PEOPLE if people else "The mean is the judge's."
+    note += "" if result.good == "high" else " Lower is better."
     return Table(_title(result, "systems"), heads, rows, note)
 
 
 def pairs_table(found: SystemComparison, result: ComparedOn) -> Table:
     """One row a pair of systems."""
     people = any(pair.difference.corrected is not None for pair in result.pairs)
-    rows = [_pair_row(found, pair, people) for pair in result.pairs]
-    heads = ["First", "Second", "Difference", "p"]
-    heads += ["Judge alone"] if people else []
+    heads = ["First", "Second", "Difference", "p", *(["Judge alone"] if people else [])]
     heads += ["Won · tied · lost", "Compared", "Smallest"]
     if found.asked is not None:
         heads.append(f"More for {found.asked:g}")
     note = (
         "Each interval is of its difference alone; p is after Holm's correction over all "
-        f"{found.comparisons} comparisons, so that it may be above 0.05 where the interval leaves "
-        "0 out."
+        f"{found.comparisons} comparisons, so it may be above 0.05 although the interval excludes "
+        "0."
     )
+    rows = [_pair_row(found, pair, people) for pair in result.pairs]
     note = note if found.comparisons > 1 else ""
     return Table(_title(result, "differences"), heads, rows, note)
 
 
 def _pair_row(found: SystemComparison, pair: PairResult, people: bool) -> Row:
-    told, tested = pair.difference, pair.tested
-    cells: list[Cell] = [
-        pair.first,
-        pair.second,
-        tested.estimate,
-        None if pair.p_holm is None else PValue(pair.p_holm),
-    ]
-    if people:
-        cells.append(told.judge.estimate)
-    cells += [_won(pair), _compared(told), tested.smallest]
+    difference, tested = pair.difference, pair.tested
+    p_value = None if pair.p_holm is None else PValue(pair.p_holm)
+    cells: list[Cell] = [pair.first, pair.second, tested.estimate, p_value]
+    cells += [difference.judge.estimate] if people else []
+    counts = (difference.wins, difference.ties, difference.losses)
+    if difference.by_context:
+        cells.append(" · ".join(f"{count:,}" for count in counts))
+    else:
+        cells.append(" · ".join(f"{count / max(1, sum(counts)):.0%}" for count in counts))
+    how: list[str] = [difference.pairing]
+    if difference.shared:
+        how.append(f"{difference.shared:,} contexts")
+    if difference.rows != (difference.shared, difference.shared):
+        how.append(f"{difference.rows[0]:,} and {difference.rows[1]:,}")
+    if any(difference.left_out):
+        how.append(f"{difference.left_out[0]:,} and {difference.left_out[1]:,} left out")
+    cells += [", ".join(how), tested.smallest]
     if found.asked is not None:
-        more = pair.more
-        equal = more is not None and more[0] == more[1]
-        told_more = None if more is None else f"{more[0]:,} and {more[1]:,}"
-        cells.append(more[0] if more is not None and equal else told_more)
+        first, second = pair.more or (None, None)
+        cells.append(first if first == second else f"{first:,} and {second:,}")
     return tuple(cells)
 
 
-def _compared(told: SystemDifference) -> str:
-    """How the two were compared: paired or not, contexts, dialogues."""
-    parts: list[str] = [told.pairing]
-    if told.shared:
-        parts.append(f"{told.shared:,} contexts")
-    if told.rows != (told.shared, told.shared):
-        parts.append(f"{told.rows[0]:,} and {told.rows[1]:,}")
-    if any(told.left_out):
-        parts.append(f"{told.left_out[0]:,} and {told.left_out[1]:,} left out")
-    return ", ".join(parts)
+def _fields(estimate: Estimate | None, names: Sequence[str]) -> list[object]:
+    return [None if estimate is None else getattr(estimate, name) for name in names]
 
 
-def _won(pair: PairResult) -> str:
-    told = pair.difference
-    counts = (told.wins, told.ties, told.losses)
-    if told.by_context:
-        return " · ".join(f"{count:,}" for count in counts)
-    return " · ".join(f"{count / max(1, sum(counts)):.0%}" for count in counts)
-
-
-def figures(found: SystemComparison) -> dict[str, Figure]:
-    """The means of the systems on each dimension, by file name."""
-    return {
-        f"systems-{slug(result.dimension)}-{slug(result.lang)}": Figure(
-            _title(result, "systems"), [systems_table(result)]
-        )
-        for result in found.results
-        if any(system.best.low is not None for system in result.systems)
-    }
-
-
-def _title(result: ComparedOn, what: str) -> str:
-    name = result.dimension.replace("_", " ")
-    return f"{name}: {what}" if result.lang == ALL else f"{name}, {result.lang}: {what}"
-
-
-def _span(estimates: Sequence[Estimate]) -> Range:
-    ends = [end for e in estimates for end in (e.value, e.low, e.high) if end is not None]
-    return padded(ends) if ends else (0.0, 1.0)
-
-
-def _write_csv(found: SystemComparison, folder: Path) -> None:
-    at = ("dimension", "lang", "basis")
+def _systems_sheet(found: SystemComparison) -> Sheet:
     parts = ("judge", "people", "corrected")
-    heads = [f"{part}_{name}" for part in parts for name in _ESTIMATE]
-    ranks = ("rank_best", "rank_worst", "groups")
-    systems = (
-        (
-            *(getattr(result, name) for name in at),
-            *(s.system, s.n, s.unscored, s.labelled),
-            *(_cell(getattr(s, part), name) for part in parts for name in _ESTIMATE),
-            *(*s.rank, s.groups),
-        )
+    lines = [
+        (result.dimension, result.lang, result.basis, s.system, s.n, s.unscored, s.labelled,
+         *(value for part in parts for value in _fields(getattr(s, part), _ESTIMATE)),
+         *s.rank, s.groups)
         for result in found.results
         for s in result.systems
-    )
-    columns = (*at, "system", "n", "unscored", "labelled", *heads, *ranks)
-    write_csv(folder / "systems.csv", columns, systems)
-    _write_differences(found, folder)
+    ]  # fmt: skip
+    heads = [f"{part}_{name}" for part in parts for name in _ESTIMATE]
+    about = ("dimension", "lang", "basis", "system", "n", "unscored", "labelled")
+    return (*about, *heads, "rank_best", "rank_worst", "groups"), lines
 
 
-def _write_differences(found: SystemComparison, folder: Path) -> None:
+def _differences_sheet(found: SystemComparison) -> Sheet:
     names = (*_ESTIMATE, "p_value")
-    heads = [f"{part}_{name}" for part in ("judge", "corrected") for name in (*names, "smallest")]
     lines = []
     for result in found.results:
         for pair in result.pairs:
-            told = pair.difference
-            figures_of = [
-                value
-                for tested in (told.judge, told.corrected)
-                for value in (
-                    *(_cell(None if tested is None else tested.estimate, name) for name in names),
-                    None if tested is None else tested.smallest,
-                )
-            ]
-            counts = (told.pairing, told.shared, *told.rows, *told.left_out)
-            wins = (told.wins, told.ties, told.losses, told.by_context)
-            more = pair.more or (None, None)
-            about = (result.dimension, result.lang, pair.basis, pair.first, pair.second)
-            lines.append((*about, *figures_of, pair.p_holm, *wins, *counts, *more))
+            d = pair.difference
+            line: list[object] = [result.dimension, result.lang, pair.basis, pair.first]
+            line.append(pair.second)
+            for tested in (d.judge, d.corrected):
+                line += _fields(None if tested is None else tested.estimate, names)
+                line.append(None if tested is None else tested.smallest)
+            line += [pair.p_holm, d.wins, d.ties, d.losses, d.by_context, d.pairing, d.shared]
+            lines.append([*line, *d.rows, *d.left_out, *(pair.more or (None, None))])
+    heads = [f"{part}_{name}" for part in ("judge", "corrected") for name in (*names, "smallest")]
     columns = ("dimension", "lang", "basis", "first", "second", *heads, "p_holm")
     columns += ("wins", "ties", "losses", "wins_by_context", "compared", "shared_contexts")
     columns += ("rows_first", "rows_second", "left_out_first", "left_out_second")
-    write_csv(folder / "differences.csv", (*columns, "more_first", "more_second"), lines)
-
-
-def _cell(estimate: Estimate | None, name: str) -> object:
-    return None if estimate is None else getattr(estimate, name)
+    return (*columns, "more_first", "more_second"), lines

@@ -1,4 +1,4 @@
-"""What a comparison of systems found: typed records, and the words that lead the page."""
+"""What a comparison of systems found: typed records, and the sentences that lead the page."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from medal_judges.stats.systems import SystemDifference, Tested
 
 ALL = "all"  # every language together
 LEVEL = 0.05
-# What a result rests on: labels that correct the judge, or the judge alone.
+# What a result rests on: human labels that correct the judge, or the judge alone.
 Basis = Literal["people", "judge"]
 
 
 @dataclass(frozen=True, slots=True)
 class SystemResult:
-    """One system on one dimension and language: the judge's mean of its ``n`` scored dialogues,
-    people's mean of the ``labelled`` ones, and what people would say of all (``corrected``).
-    ``rank``: (best, worst) that it may have, 1 is best; ``groups``: letters, systems that share one
+    """One system on one dimension and language: the judge's mean of its ``n`` scored dialogues, the
+    human mean of the ``labelled`` ones, and the estimated human mean of all (``corrected``).
+    ``rank``: (best, worst) that it may have, 1 is best; systems that share a letter of ``groups``
     cannot be told apart."""
 
     system: str
@@ -35,15 +35,15 @@ class SystemResult:
 
     @property
     def best(self) -> Estimate:
-        """The corrected mean where there is one."""
+        """The corrected mean if there is one, or else the judge's."""
         return self.judge if self.corrected is None else self.corrected
 
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
     """Two systems on one dimension and language. ``p_holm``: the p-value after Holm's correction
-    over all comparisons; ``more``: dialogues that each system further needs, with as many labelled
-    as now, to show the difference that was asked for."""
+    over all comparisons; ``more``: dialogues that each system further needs to show the difference
+    of the options."""
 
     first: str
     second: str
@@ -56,9 +56,7 @@ class PairResult:
     def tested(self) -> Tested:
         """The difference that the p-value is of."""
         found = self.difference
-        if self.basis == "people" and found.corrected is not None:
-            return found.corrected
-        return found.judge
+        return found.corrected or found.judge if self.basis == "people" else found.judge
 
     @property
     def apart(self) -> bool:
@@ -68,11 +66,9 @@ class PairResult:
 
 @dataclass(frozen=True, slots=True)
 class ComparedOn:
-    """All systems on one dimension and language (``all`` for every language together).
-
-    ``systems`` stand best first; ``good`` is the better end of the scale. ``basis``: what ranks and
-    p-values rest on, ``people`` only where every system has labels enough; ``uncorrected`` says why
-    not where labels were given. ``missing``: systems without a score on it.
+    """All systems on one dimension and language (``all`` for every language together), the best
+    first. ``good`` is the better end of the scale. ``basis`` is ``people`` only if every system has
+    enough labels; ``uncorrected`` gives the reason otherwise. ``missing``: systems without a score.
     """
 
     dimension: str
@@ -90,17 +86,14 @@ class ComparedOn:
         return sum(system.labelled for system in self.systems)
 
     def pair(self, first: str, second: str) -> PairResult:
-        """The comparison of two systems, in the order of the input. Raises KeyError."""
-        for pair in self.pairs:
-            if {pair.first, pair.second} == {first, second}:
-                return pair
-        raise KeyError((first, second))
+        """The comparison of two systems. Raises StopIteration."""
+        return next(pair for pair in self.pairs if {pair.first, pair.second} == {first, second})
 
 
 @dataclass(frozen=True, slots=True)
 class SystemComparison:
     """What ``compare`` found. ``comparisons`` is how many p-values Holm's correction is over,
-    ``asked`` the difference that ``more`` is for; ``notes`` are what a reader has to know."""
+    ``asked`` the difference that ``more`` is for."""
 
     systems: Sequence[str]
     results: Sequence[ComparedOn]
@@ -117,18 +110,15 @@ class SystemComparison:
 
     @property
     def languages(self) -> list[str]:
-        """Languages with results of their own, without ``all``."""
+        """Languages with own results, without ``all``."""
         return list(dict.fromkeys(r.lang for r in self.results if r.lang != ALL))
 
     def on(self, dimension: str, lang: str = ALL) -> ComparedOn:
         """The result of a dimension and language. Raises KeyError."""
-        for result in self.results:
-            if (result.dimension, result.lang) == (dimension, lang):
-                return result
-        raise KeyError((dimension, lang))
+        return {(r.dimension, r.lang): r for r in self.results}[dimension, lang]
 
     def verdicts(self) -> list[str]:
-        """One sentence or two for each dimension, all languages together."""
+        """A sentence for each dimension, all languages together."""
         return [verdict(result) for result in self.results if result.lang == ALL]
 
     def to_record(self) -> dict[str, Any]:
@@ -137,52 +127,43 @@ class SystemComparison:
 
 
 def verdict(result: ComparedOn) -> str:
-    """What the comparison says on a dimension, in words."""
-    name = result.dimension.replace("_", " ")
-    by = "by people's labels" if result.basis == "people" else "by the judge alone"
+    """The result of a dimension in words."""
+    name, first = result.dimension.replace("_", " "), result.systems[0].system
+    by = "by human labels" if result.basis == "people" else "by the judge alone"
     if not result.pairs:
-        return f"{name}: only {result.systems[0].system} has scores; nothing to compare."
+        return f"{name}: only {first} has scores; nothing to compare."
     if len(result.systems) == 2:
         return f"{name}: {_pair_words(result.pairs[0], result.good)} ({by})."
     if not any(pair.tested.estimate.low is not None for pair in result.pairs):
         reason = result.pairs[0].tested.estimate.reason
         return f"{name}: no system can be placed: {reason} ({by})."
-    first = result.systems[0]
-    peers = [
-        other.system
-        for other in result.systems[1:]
-        if not result.pair(first.system, other.system).apart
-    ]
+    others = [other.system for other in result.systems[1:]]
+    peers = [other for other in others if not result.pair(first, other).apart]
     if not peers:
-        return f"{name}: {first.system} is better than every other system ({by})."
-    listed = ", ".join((first.system, *peers))
-    if len(peers) == len(result.systems) - 1:
-        return f"{name}: {first.system} cannot be told apart from any other system ({by})."
-    return f"{name}: the best cannot be told apart: {listed} ({by})."
+        return f"{name}: {first} is better than every other system ({by})."
+    if len(peers) == len(others):
+        return f"{name}: {first} cannot be told apart from any other system ({by})."
+    return f"{name}: the best cannot be told apart: {', '.join((first, *peers))} ({by})."
 
 
 def _pair_words(pair: PairResult, good: str) -> str:
-    estimate = pair.tested.estimate
+    estimate, one, two = pair.tested.estimate, pair.first, pair.second
     if estimate.value is None:
-        return f"{pair.first} and {pair.second} cannot be compared: {estimate.reason}"
-    apart = f"{number(abs(estimate.value))}"
+        return f"{one} and {two} cannot be compared: {estimate.reason}"
+    apart = number(abs(estimate.value))
     if estimate.low is None or estimate.high is None:
         if estimate.p_value == 1:
-            return f"all dialogues of {pair.first} and {pair.second} have the same score"
-        return (
-            f"{pair.first} and {pair.second} differ by {apart}, which may be chance: "
-            f"{estimate.reason}"
-        )
-    better = (estimate.value > 0) == (good == "high")
-    one, two = (pair.first, pair.second) if better else (pair.second, pair.first)
+            return f"all dialogues of {one} and {two} have the same score"
+        return f"{one} and {two} differ by {apart}, which may be chance: {estimate.reason}"
     p_value = "" if pair.p_holm is None else f", p {p_value_text(pair.p_holm)}"
-    low, high = estimate.low, estimate.high
-    span = interval(Estimate(0.0, *((low, high) if estimate.value > 0 else (-high, -low))))
-    if pair.apart:
-        return f"{one} is better than {two} by {apart} {span}{p_value}"
-    smallest = pair.tested.smallest
-    shown = "" if smallest is None else f"; so many dialogues show {number(smallest)} or more"
-    return (
-        f"{pair.first} and {pair.second} cannot be told apart: {pair.first} minus {pair.second} is "
-        f"{number(estimate.value)} {interval(estimate)}{p_value}{shown}"
-    )
+    if not pair.apart:
+        smallest = pair.tested.smallest
+        power = "" if smallest is None else f"; these dialogues can show {number(smallest)} or more"
+        return (
+            f"{one} and {two} cannot be told apart: {one} minus {two} is "
+            f"{number(estimate.value)} {interval(estimate)}{p_value}{power}"
+        )
+    if (estimate.value > 0) != (good == "high"):
+        one, two = two, one
+    ends = (estimate.low, estimate.high) if estimate.value > 0 else (-estimate.high, -estimate.low)
+    return f"{one} is better than {two} by {apart} {interval(Estimate(0.0, *ends))}{p_value}"

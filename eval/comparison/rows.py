@@ -1,266 +1,320 @@
-"""The dialogues of each system with their scores: from files of scores, or of chats and a judge."""
+"""The dialogues of several systems with their scores: from files of scores, or of chats and a
+judge."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from medal_judges.errors import MedalError
+import numpy as np
+import numpy.typing as npt
+from pydantic import model_validator
+
+from medal_judges.config import Config, option
+from medal_judges.errors import ConfigError, MedalError
+from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.metadata import metadata_of
-from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions, score_to_file
+from medal_judges.inference.scoring import score_to_file
 from medal_judges.models.base.judge import Judge
-from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.reading.dialogues import dialogues_of
+from medal_judges.reading.options import ReadOptions
+from medal_judges.reading.report import ReadingReport
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature
 from medal_judges.report.table import unique_slugs
 from medal_judges.shipped import BOXED
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.weights import Weights
 from medal_judges.storage.files import only_run
-from medal_judges.storage.judgements import holds_judgements, read_judgements
+from medal_judges.storage.judgements import holds_judgements, read_frame, to_frame
 
-# What ``by``, ``context`` and ``cluster`` may name beside the columns that a row keeps.
-CHATBOT, LANG = "chatbot", "lang"
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
-
-@dataclass(frozen=True, slots=True)
-class SystemFile:
-    """A file of one system's scores or chats; with ``by`` of several systems'."""
-
-    name: str
-    path: Path
+_ENDINGS = (".gz", ".zst", ".jsonl", ".json", ".parquet", ".csv", ".scores", ".scored")
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredDialogue:
-    """A dialogue of a system: its scores (means over its judged turns), and what may say which
-    other dialogues it goes with. ``opening`` is the first user turn, ``dialogue`` the dialogue
-    without its turns, both None where only scores are known; ``fields`` is what the scores kept of
-    it; ``failures`` counts dimensions without a score."""
+class CompareOptions(Config):
+    """How systems are compared.
 
-    system: str
-    id: str
-    scores: Mapping[str, float]
-    failures: frozenset[str] = frozenset()
-    lang: str | None = None
-    opening: str | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    dialogue: Dialogue | None = None
+    >>> CompareOptions(files=["all.jsonl"], by="chatbot", difference=0.2).pair_by
+    'auto'
+    """
 
-    def value(self, name: str) -> str | None:
-        """A field as text, by the names that ``medal score --keep`` knows; None where there is
-        none."""
-        if name == LANG:
-            return self.lang
-        value = self.fields.get(name)
-        if value in (None, "") and self.dialogue is not None:
-            value = metadata_of(self.dialogue, [name])[name]
-        return None if value is None or value == "" else _text(value)
+    files: tuple[str, ...] = option(
+        argument=True,
+        metavar="[NAME=]FILE...",
+        help="Scores, or chats to score; one file a system.",
+    )
+    by: str | None = option(None, help="Column that names the system: chatbot, or one of --keep.")
+    judge: str | None = option(
+        None, help="Scores chats: shipped name, YAML file, folder or hub id; boxed by default."
+    )
+    human: tuple[str, ...] = option(
+        (),
+        metavar="[NAME=]FILE",
+        help="Human labels, which correct the judge; may be repeated.",
+    )
+    chats: tuple[str, ...] = option((), help="Dialogues of the scores, by id; may be repeated.")
+    out: Path | None = option(
+        None, help="Folder to write: page, JSON, tables, figures and resumed scores."
+    )
+    dimensions: tuple[str, ...] = option(
+        (), flag="--dimension", help="Only this dimension; may be repeated."
+    )
+    pair_by: Literal["auto", "id", "opening", "none"] = option(
+        "auto", help="What makes two dialogues one context."
+    )
+    context: str | None = option(None, help="Column that names the context, such as scene.")
+    cluster: str | None = option(None, help="Column whose rows belong together, such as user.")
+    difference: float | None = option(
+        None, ge=0, help="Show how many more dialogues would show this difference."
+    )
+    rubric: str | None = option(
+        None, help="Shipped name or YAML file: which end of a dimension is good."
+    )
+    weights: Weights = option(
+        "none", help="curation: weight labels by curation.weight, so that figures hold for all."
+    )
+    device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
+    dtype: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
+        None, help="Precision of the judge; see medal score."
+    )
+    reading: ReadOptions = ReadOptions()
 
-
-@dataclass(frozen=True, slots=True)
-class ScoredSystems:
-    """All rows, system by system in the order of the files; ``judge`` is what scored them.
-    ``without`` counts rows that name no system."""
-
-    rows: Sequence[ScoredDialogue]
-    judge: str
-    dimensions: Sequence[str]
-    without: int = 0
-    judge_object: Judge | None = None
+    @model_validator(mode="after")
+    def _check(self) -> CompareOptions:
+        if self.difference == 0:
+            raise ConfigError("--difference must be above 0: any number of dialogues shows 0")
+        return self
 
     @property
-    def systems(self) -> list[str]:
-        return list(dict.fromkeys(row.system for row in self.rows))
-
-
-def named_sources(texts: Iterable[str | Path] | Mapping[str, str | Path]) -> list[SystemFile]:
-    """``name=path`` or ``path`` (then the file's own name); no two of one name.
-
-    Raises MedalError for a name given twice.
-    """
-    if isinstance(texts, Mapping):
-        return [SystemFile(name, Path(path)) for name, path in texts.items()]
-    found = []
-    for text in texts:
-        name, sign, path = str(text).partition("=")
-        named = bool(sign and name and path and "/" not in name and not Path(text).exists())
-        found.append(SystemFile(name, Path(path)) if named else SystemFile("", Path(text)))
-    stems = unique_slugs([_stem(source.path) for source in found])
-    sources = [
-        source if source.name else replace(source, name=stem)
-        for source, stem in zip(found, stems, strict=True)
-    ]
-    counts = Counter(source.name for source in sources)
-    if twice := [name for name, count in counts.items() if count > 1]:
-        raise MedalError(
-            f"two systems are named {twice[0]!r}", hint="name them: v1=old.jsonl v2=new.jsonl"
-        )
-    return sources
-
-
-def read_systems(
-    sources: Sequence[SystemFile],
-    *,
-    judge: Judge | None = None,
-    by: str | None = None,
-    chats: Sequence[str | Path] = (),
-    out: Path | None = None,
-    options: ScoreOptions = DEFAULT_OPTIONS,
-    read: Callable[[str | Path], Iterable[Dialogue]] = read_dialogues,
-    progress: Callable[[int], None] | None = None,
-) -> ScoredSystems:
-    """The rows of every file. Files of chats are scored by ``judge`` (the one in the package unless
-    given), into ``out``/scores/ where it is given (an earlier run is resumed). ``by``: the column
-    that names the system, instead of the file. ``chats``: files of dialogues that belong to the
-    scores by id, for what scores lack.
-
-    Raises MedalError for files scored by different judges, and for fewer than two systems.
-    """
-    texts = {dialogue.id: dialogue for path in chats for dialogue in read(path)}
-    rows: list[ScoredDialogue] = []
-    judges: dict[str, str] = {}
-    slugs = unique_slugs([source.name for source in sources])
-    for source, slug in zip(sources, slugs, strict=True):
-        known = texts
-        if holds_judgements(source.path):
-            judgements = list(read_judgements(source.path))
-        else:
-            judge = judge or Judge.from_pretrained(BOXED)
-            dialogues = list(read(source.path))
-            known = {dialogue.id: dialogue for dialogue in dialogues}
-            file = None if out is None else out / "scores" / f"{slug}.jsonl"
-            judgements = _scored(dialogues, judge, file, options, progress)
-        for signature in dict.fromkeys(judgement.judge for judgement in judgements):
-            judges.setdefault(_judge_name(signature), str(source.path))
-        rows += _rows(source.name, judgements, known)
-    _require_one_judge(judges)
-    if not any(row.scores for row in rows):
-        raise MedalError("no dialogue has a score", hint="each line says why, in its failure")
-    return _by_system(rows, by, next(iter(judges), ""), judge)
-
-
-def _scored(
-    dialogues: Sequence[Dialogue],
-    judge: Judge,
-    out: Path | None,
-    options: ScoreOptions,
-    progress: Callable[[int], None] | None,
-) -> list[Judgement]:
-    if out is None:
-        return list(options.score(judge, dialogues, progress))
-    with only_run(out):
-        score_to_file(iter(dialogues), judge, out, options, progress=progress)
-    return list(read_judgements(out))
-
-
-def _rows(
-    system: str, judgements: Iterable[Judgement], texts: Mapping[str, Dialogue]
-) -> list[ScoredDialogue]:
-    """One row a dialogue; scores of its turns are averaged."""
-    by_id: dict[str, list[Judgement]] = defaultdict(list)
-    for judgement in judgements:
-        by_id[judgement.id].append(judgement)
-    return [_row(system, id, given, texts.get(id)) for id, given in by_id.items()]
-
-
-def _row(
-    system: str, id: str, judgements: Sequence[Judgement], dialogue: Dialogue | None
-) -> ScoredDialogue:
-    values: dict[str, list[float]] = {}
-    for judgement in judgements:
-        for name, value in judgement.scores.items():
-            values.setdefault(name, [])
-            if value is not None:
-                values[name].append(value)
-    scores = {name: sum(given) / len(given) for name, given in values.items() if given}
-    missing = frozenset(name for name, given in values.items() if not given)
-    kept = {name: value for one in judgements for name, value in one.meta.items()}
-    lang = kept.get(LANG)
-    row = ScoredDialogue(system, id, scores, missing, None if lang is None else str(lang))
-    row = replace(row, fields=kept)
-    if dialogue is None:
-        return row
-    user = next((turn.content for turn in dialogue.turns if turn.role == "user"), None)
-    opening = None if user is None else " ".join(user.split())
-    bare = replace(dialogue, turns=())
-    detected = next((one.detected_language for one in judgements if one.detected_language), None)
-    lang = row.lang or detected or dialogue.lang
-    return replace(row, lang=lang, opening=opening or None, dialogue=bare)
-
-
-def _by_system(
-    rows: list[ScoredDialogue], by: str | None, judged: str, judge: Judge | None
-) -> ScoredSystems:
-    without = 0
-    if by is not None:
-        named = [(row, row.value(by)) for row in rows]
-        without = sum(name is None for _, name in named)
-        rows = [replace(row, system=name) for row, name in named if name is not None]
-        if not rows:
-            raise MedalError(f"no row has a value of {by!r}", hint=_kept(named, by))
-    names = list(dict.fromkeys(name for row in rows for name in (*row.scores, *row.failures)))
-    systems = sorted({row.system for row in rows}) if by else None
-    if systems is not None:  # files come in the order they are named in
-        rows = sorted(rows, key=lambda row: row.system)
-    found = ScoredSystems(rows, judged, names, without, judge)
-    if len(found.systems) < 2:
-        what = f"all rows have the {by} {found.systems[0]!r}" if by else "one system"
-        raise MedalError(
-            f"{what}: nothing to compare", hint="give two files or more, or --by COLUMN"
-        )
-    return found
-
-
-def _kept(named: Sequence[tuple[ScoredDialogue, str | None]], by: str) -> str:
-    known = sorted({name for row, _ in named for name in _names(row)})
-    if known:
-        return f"rows have: {', '.join(known)}"
-    return f"scores keep it with: medal score --keep {by}; or give the dialogues: --chats FILE"
-
-
-def _names(row: ScoredDialogue) -> Iterator[str]:
-    """What ``--by`` may name in a row."""
-    yield from row.fields
-    if row.dialogue is not None:
-        yield from row.dialogue.meta
-        yield from row.dialogue.context
-        yield from (f"models.{speaker}" for speaker in row.dialogue.models)
-        if row.dialogue.chatbot is not None:
-            yield CHATBOT
-        if row.dialogue.source is not None:
-            yield "source"
-
-
-def _judge_name(signature: str) -> str:
-    """The signature without what may differ between the files of one judge."""
-    return str(replace(Signature.parse(signature), data=None, dimension=None, seed=None))
-
-
-def _require_one_judge(judges: Mapping[str, str]) -> None:
-    if len(judges) < 2:
-        return
-    (first, where), (other, there) = list(judges.items())[:2]
-    one, two = (dict(part.split(":", 1) for part in name.split("|")) for name in (first, other))
-    apart = [key for key in {**one, **two} if one.get(key) != two.get(key)]
-    told = "; ".join(f"{key}: {one.get(key)} and {two.get(key)}" for key in apart)
-    raise MedalError(
-        f"{where} and {there} were scored by different judges ({told})",
-        hint="score both with the same judge and settings: medal score, or --judge with the chats",
-    )
+    def sources(self) -> dict[str, Path]:
+        """The file of each system; a file without a name is named like itself. Raises MedalError
+        for a name given twice."""
+        named: list[tuple[str, Path]] = []
+        for text in self.files:
+            name, sign, path = text.partition("=")
+            if sign and name and path and "/" not in name and not Path(text).exists():
+                named.append((name, Path(path)))
+            else:
+                named.append(("", Path(text)))
+        stems = unique_slugs([_stem(path) for _, path in named])
+        names = [name or stem for (name, _), stem in zip(named, stems, strict=True)]
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise MedalError(
+                f"two systems are named {twice[0]!r}", hint="name them: v1=old.jsonl v2=new.jsonl"
+            )
+        return dict(zip(names, [path for _, path in named], strict=True))
 
 
 def _stem(path: Path) -> str:
     name = path.name
-    for ending in (".gz", ".zst", ".jsonl", ".json", ".parquet", ".csv", ".scores", ".scored"):
+    for ending in _ENDINGS:
         name = name.removesuffix(ending)
     return name or path.name
 
 
-def _text(value: object) -> str:
+@dataclass(slots=True)
+class Systems:
+    """All dialogues, system by system. ``frame`` has a row a dialogue and two levels of columns:
+    ``row`` (system, id, lang, opening, dialogue without turns; the last two only if texts are
+    known), ``score`` by dimension (means over judged turns), ``asked`` (whether the judge was asked
+    on the dimension) and ``meta``. ``without`` counts rows that name no system."""
+
+    frame: DataFrame
+    judge: str
+    loaded: Judge | None
+    without: int = 0
+
+    def row(self, name: str) -> Series:
+        return self.frame["row", name]
+
+    @property
+    def names(self) -> list[str]:
+        """The systems."""
+        return list(dict.fromkeys(self.row("system")))
+
+    @property
+    def dimensions(self) -> list[str]:
+        return list(self.frame["asked"].columns)
+
+    @property
+    def alone(self) -> Series:
+        """A name for each row that no other row has."""
+        return "own " + self.row("system") + "\x00" + self.row("id")
+
+    def scores(self, dimension: str) -> Floats:
+        return self.frame["score", dimension].to_numpy(np.float64)
+
+    def unscored(self, dimension: str) -> npt.NDArray[np.bool_]:
+        """Rows that the judge should have scored and did not."""
+        asked = self.frame["asked", dimension].notna().to_numpy()
+        return np.asarray(asked & np.isnan(self.scores(dimension)))
+
+    def column(self, name: str) -> Series:
+        """A column as text, by the names of ``medal score --keep``; None if a row has no value."""
+        if name == "lang":
+            return self.row("lang")
+        values = [None] * len(self.frame)
+        if ("meta", name) in self.frame:
+            values = self.frame["meta", name].astype(object).tolist()
+        texts = []
+        for value, dialogue in zip(values, self.row("dialogue"), strict=True):
+            text = _text(value)
+            if text is None and isinstance(dialogue, Dialogue):
+                text = _text(metadata_of(dialogue, [name])[name])
+            texts.append(text)
+        return self.frame.index.to_series().map(dict(enumerate(texts)))
+
+    def required(self, name: str) -> Series:
+        """``column``. Raises MedalError if no row has a value."""
+        values = self.column(name)
+        if values.isna().all():
+            hint = f"scores keep it with: medal score --keep {name}"
+            known = {str(c) for c in self.frame["meta"].columns} if "meta" in self.frame else set()
+            for dialogue in self.row("dialogue"):
+                if isinstance(dialogue, Dialogue):
+                    known |= {*dialogue.meta, *dialogue.context}
+                    known |= {f"models.{speaker}" for speaker in dialogue.models}
+                    known |= {"chatbot"} if dialogue.chatbot is not None else set()
+                    known |= {"source"} if dialogue.source is not None else set()
+            if known:
+                hint = f"rows have: {', '.join(sorted(known))}; {hint}"
+            raise MedalError(f"no row has a value of {name!r}", hint=hint)
+        return values
+
+
+def _text(value: object) -> str | None:
     if isinstance(value, str):
-        return value
+        return value or None
+    if value is None or value != value or str(value) == "<NA>":
+        return None
     return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+
+
+def read_systems(
+    options: CompareOptions,
+    judge: Judge | None = None,
+    reading: ReadingReport | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Systems:
+    """The dialogues of every file. Files of chats are scored by ``judge``, or else the one that the
+    options name, into ``out``/scores/ if ``out`` is given (an earlier run is resumed).
+
+    Raises MedalError for files scored by different judges, and for fewer than two systems.
+    """
+    import pandas
+
+    read = partial(dialogues_of, options=options.reading, reading=reading)
+    texts = _bare(dialogue for path in options.chats for dialogue in read(path))
+    sources = options.sources
+    if judge is None and options.judge is not None:
+        judge = choose_judge(options.judge, device=options.device, dtype=options.dtype).load()
+    frames: list[DataFrame] = []
+    judges: dict[str, Path] = {}
+    for (name, path), slug in zip(sources.items(), unique_slugs(list(sources)), strict=True):
+        known = texts
+        if holds_judgements(path):
+            frame = read_frame(path)
+        else:
+            if judge is None:
+                judge = choose_judge(BOXED, device=options.device, dtype=options.dtype).load()
+            dialogues = list(read(path))
+            known = _bare(dialogues)
+            if options.out is None:
+                frame = to_frame(judge.score(dialogues, progress=progress))
+            else:
+                file = options.out / "scores" / f"{slug}.jsonl"
+                with only_run(file):
+                    score_to_file(iter(dialogues), judge, file, progress=progress)
+                frame = read_frame(file)
+        for text in frame["judge"].unique():
+            signature = replace(Signature.parse(text), data=None, dimension=None, seed=None)
+            judges.setdefault(str(signature), path)
+        if len(frame):
+            frames.append(_rows(name, frame, known))
+    if len(judges) > 1:
+        _raise_for_judges(judges)
+    frame = pandas.concat(frames, ignore_index=True) if frames else None
+    if frame is None or "score" not in frame or frame["score"].isna().all(axis=None):
+        raise MedalError("no dialogue has a score", hint="each line has the reason as its failure")
+    return _by_system(Systems(frame, next(iter(judges)), judge), options.by)
+
+
+def _bare(dialogues: Iterable[Dialogue]) -> dict[str, tuple[str | None, Dialogue]]:
+    """The first user turn and the dialogue without its turns, by id."""
+    found = {}
+    for dialogue in dialogues:
+        user = next((turn.content for turn in dialogue.turns if turn.role == "user"), "")
+        found[dialogue.id] = (" ".join(user.split()) or None, replace(dialogue, turns=()))
+    return found
+
+
+def _rows(
+    system: str, frame: DataFrame, texts: dict[str, tuple[str | None, Dialogue]]
+) -> DataFrame:
+    """One row a dialogue; scores of its turns are averaged."""
+    import pandas
+
+    grouped = frame.groupby("id", sort=False)
+    last = grouped.last()
+    ids = last.index.to_series()
+    columns: dict[tuple[str, str], Any] = {("row", "system"): system, ("row", "id"): ids}
+    known = [texts.get(id, (None, None)) for id in ids]
+    columns["row", "opening"] = [opening for opening, _ in known]
+    columns["row", "dialogue"] = [dialogue for _, dialogue in known]
+    for name, column in frame.attrs["dimensions"].items():
+        columns["score", name] = grouped[column].mean()
+        columns["asked", name] = True
+    for name, column in frame.attrs["meta"].items():
+        columns["meta", name] = last[column].astype(object)
+    nothing = [None] * len(ids)
+    kept = columns.get(("meta", "lang"), nothing)
+    detected = grouped["detected_language"].first() if "detected_language" in frame else nothing
+    columns["row", "lang"] = [
+        _text(lang) or (dialogue and (_text(found) or dialogue.lang))
+        for lang, found, (_, dialogue) in zip(kept, detected, known, strict=True)
+    ]
+    made = pandas.DataFrame(columns, index=last.index)
+    made.columns = pandas.MultiIndex.from_tuples(columns)
+    return made
+
+
+def _by_system(systems: Systems, by: str | None) -> Systems:
+    if by is not None:
+        names = systems.required(by)
+        frame = systems.frame[names.notna()].copy()
+        frame["row", "system"] = names[names.notna()]
+        frame = frame.sort_values(("row", "system"), kind="stable", ignore_index=True)
+        without = int(names.isna().sum())
+        systems = Systems(frame, systems.judge, systems.loaded, without)
+    if len(systems.names) < 2:
+        what = f"all rows have the {by} {systems.names[0]!r}" if by else "one system"
+        raise MedalError(
+            f"{what}: nothing to compare", hint="give two files or more, or --by COLUMN"
+        )
+    return systems
+
+
+def _raise_for_judges(judges: dict[str, Path]) -> None:
+    (first, where), (other, there) = list(judges.items())[:2]
+    one, two = (dict(part.split(":", 1) for part in name.split("|")) for name in (first, other))
+    apart = [key for key in {**one, **two} if one.get(key) != two.get(key)]
+    listed = "; ".join(f"{key}: {one.get(key)} and {two.get(key)}" for key in apart)
+    raise MedalError(
+        f"{where} and {there} were scored by different judges ({listed})",
+        hint="score both with the same judge and settings: medal score, or --judge with the chats",
+    )
+
+
+def codes_of(names: Sequence[str] | Series) -> npt.NDArray[np.intp]:
+    """A number for each distinct name, shape (rows,); sorting numbers is faster than names."""
+    import pandas
+
+    return np.asarray(pandas.factorize(np.asarray(names, dtype=object))[0], dtype=np.intp)

@@ -8,14 +8,20 @@ answer that cannot be read for certain is not read.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.prompted.parsing.json_text import MOST_CHARACTERS, NotJson, strict_json
-from medal_judges.models.prompted.parsing.number_forms import plain_text
-from medal_judges.models.prompted.parsing.reading import shown
-from medal_judges.models.prompted.parsing.thinking import after_thinking, mentions_thinking
+from medal_judges.models.prompted.answers import (
+    after_thinking,
+    mentions_thinking,
+    shown,
+    strict_json,
+)
+
+MOST_CHARACTERS = 20_000  # of an answer; a longer one is not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +126,8 @@ def _read(text: str, options: Sequence[str]) -> Choice:
 
 def _as_json(text: str, options: Sequence[str]) -> Choice | None:
     """A JSON list of numbers or texts, or an object with one such list; None for anything else."""
-    try:
-        value = strict_json(text)
-    except NotJson:
-        return None
+    found = strict_json(text)
+    value = found[0] if found else None
     if isinstance(value, dict):
         lists = [each for each in value.values() if isinstance(each, list)]
         value = lists[0] if len(lists) == 1 else None
@@ -229,7 +233,17 @@ def _in_range(indices: set[int], options: Sequence[str]) -> Choice:
 
 
 def _bare(text: str) -> str:
-    return plain_text(text).replace("'", " ")
+    """Digits of any script as ASCII, other marks than those of a sentence as blanks."""
+    return "".join(map(_bare_character, text))
+
+
+@lru_cache(maxsize=4096)
+def _bare_character(c: str) -> str:
+    if unicodedata.category(c) == "Nd":
+        return str(unicodedata.decimal(c))
+    if c in "*_`#|\"'“”‘’()[]{}<>（）【】「」『』《》«»$\\":
+        return " "
+    return {"／": "/", "：": ":", "－": "-", "−": "-", "％": "%", "＋": "+", "．": "."}.get(c, c)
 
 
 def _lists(clause: str) -> Iterator[tuple[str, set[int]]]:

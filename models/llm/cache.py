@@ -1,30 +1,26 @@
-"""Every answer is kept, and asked for once: the same command again costs nothing.
+"""A cache of answers: a repeated request costs nothing.
 
-``CachedModel(inner, folder)`` stands before any language model. Answers lie in an append-only file
-(answer_store.py) under a key made of the model's name and fingerprint, of what a server says it
-serves, and of every field of the request. Failures are never kept, so that the
-next run asks again. An answer is on disk before it is handed on (``LanguageModel.chat_each``).
+Answers are in an append-only file per model, under a key made of the model's name and fingerprint,
+the identity of the served weights, and every field of the request. Other weights behind the same
+name therefore do not return old answers. Failures are not cached. An answer is on disk before it is
+handed on. A line that cannot be read as an answer is a miss.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypeVar
 
-from medal_judges.errors import MedalError
+from pydantic import TypeAdapter, ValidationError
+
+from medal_judges.errors import MedalError, RecordError, SourceError
 from medal_judges.models.batching import windows
-from medal_judges.models.llm.answer_store import (
-    AnswerStore,
-    chat_key,
-    completion_of,
-    likelihood_key,
-    likelihood_of,
-    model_key,
-    served_key,
-)
 from medal_judges.models.llm.protocol import (
     AnswerCounts,
     ChatRequest,
@@ -35,138 +31,188 @@ from medal_judges.models.llm.protocol import (
     OnAnswer,
     Wrapper,
 )
-from medal_judges.storage.files import atomic_write, cache_folder
+from medal_judges.storage.files import cache_folder
+from medal_judges.storage.journal import Journal
 from medal_judges.storage.process_lock import ProcessLock
 
+T = TypeVar("T", Completion, Likelihood)
 logger = logging.getLogger(__name__)
+COMPLETION, LIKELIHOOD = TypeAdapter(Completion), TypeAdapter(Likelihood)
+
+
+def chat_key(model: str, request: ChatRequest) -> str:
+    """Key of an answer of ``model`` (see ``model_key``) over every field of the request."""
+    return _hash("chat", model, asdict(request))
+
+
+def likelihood_key(model: str, continuation: Continuation, *, joint: bool) -> str:
+    """Key of a continuation's likelihood, or with ``joint`` of its joint likelihood."""
+    return _hash("loglikelihood", model, asdict(continuation), joint)
+
+
+def model_key(model: LanguageModel) -> str:
+    """Hash of a model's name and fingerprint; no host, path or secret is part of it."""
+    return _hash(model.name, dict(model.fingerprint()))
+
+
+def _hash(*parts: object) -> str:
+    # 32 hex digits fit a batch API's custom_id. ASCII, because half a surrogate pair in a turn has
+    # no UTF-8. 0 and 0.0 give one key.
+    plain = json.loads(json.dumps(parts), parse_float=_number)
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+class AnswerStore:
+    """Answers by key in the journal ``path``; the last line of a key counts. Memory holds keys and
+    offsets only. ``bad`` counts lines that are no answers."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.journal, self.bad = path, Journal(path), 0
+        self._places: dict[str, tuple[int, int]] = {}
+        self._read = 0
+        self._lock = ProcessLock()
+
+    def find(self, keys: Iterable[str], kind: TypeAdapter[T]) -> dict[str, T]:
+        """The answers for ``keys`` that are in the file now. Raises SourceError."""
+        answers: dict[str, T] = {}
+        with self._lock:
+            try:
+                for place, line in self.journal.lines(self._read):
+                    self._read = place + len(line)
+                    self._note(place, line)
+                wanted = [key for key in dict.fromkeys(keys) if key in self._places]
+                if wanted:
+                    with self.path.open("rb") as stream:
+                        for key in wanted:
+                            stream.seek(self._places[key][0])
+                            line = stream.read(self._places[key][1])
+                            if (answer := self._answer(key, line, kind)) is not None:
+                                answers[key] = answer
+            except OSError as error:
+                raise SourceError(f"{self.path}: cached answers cannot be read: {error}") from error
+        return answers
+
+    def _note(self, place: int, line: bytes) -> None:
+        try:
+            self._places[str(json.loads(line)["key"])] = (place, len(line))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            self._skip("a line is no answer")
+
+    def _answer(self, key: str, line: bytes, kind: TypeAdapter[T]) -> T | None:
+        try:
+            record = json.loads(line)
+            answer = kind.validate_json(json.dumps(record["answer"]), strict=True)
+            if record["key"] != key or (isinstance(answer, Completion) and answer.failed):
+                raise ValueError("not an answer to this request")
+            return answer
+        except (ValidationError, ValueError, KeyError, TypeError, RecursionError):
+            del self._places[key]
+            self._skip("a cached answer cannot be read and is requested again")
+            return None
+
+    def _skip(self, reason: str) -> None:
+        self.bad += 1
+        logger.warning("%s: %s", self.path, reason)
+
+    def append(self, answers: Mapping[str, Completion | Likelihood]) -> None:
+        """Write ``answers`` and wait until they are on disk. Raises SourceError."""
+        try:
+            self.journal.append({"key": k, "answer": asdict(each)} for k, each in answers.items())
+        except OSError as error:
+            raise SourceError(f"{self.path}: an answer cannot be cached: {error}") from error
+        except RecordError as error:  # half a surrogate pair, a log-probability of -inf
+            logger.warning("%s: an answer is not cached: %s", self.path, error)
 
 
 class CachedModel(Wrapper):
-    """``inner`` with its answers kept in ``folder`` (``answers`` in MEDAL_JUDGES_CACHE by default),
-    one file a model and fingerprint.
+    """``inner`` with its answers cached in ``folder`` (default: ``answers`` in
+    MEDAL_JUDGES_CACHE), one file per model and fingerprint.
 
-    Answers found there come back with ``usage.from_cache``, and so does the second of two equal
-    requests in one call: it is asked once. To sample twice, give two seeds. Any number of processes
-    may share the folder; two that ask the same at the same moment both pay.
+    Cached answers have ``usage.from_cache``, and so has the second of two equal requests in one
+    call, which is sent once. Any number of processes may share the folder.
     """
 
     def __init__(self, inner: LanguageModel, folder: Path | None = None) -> None:
         super().__init__(inner)
-        self.model_key = model_key(inner)
+        key = model_key(inner)
         label = re.sub(r"[^A-Za-z0-9._-]+", "-", inner.name)[:80]
-        path = (folder or cache_folder() / "answers") / f"{label}-{self.model_key[:12]}.jsonl"
-        self.store = AnswerStore(path)
-        self.counts = AnswerCounts()
-        # What the server was last seen to serve: while it cannot be reached, answers are found by
-        # that.
-        self._served = path.with_suffix(".served")
-        self._warned = False
-        self._key: str | None = None  # of the model that is served, once that was asked
+        folder = folder or cache_folder() / "answers"
+        self.store, self.counts = AnswerStore(folder / f"{label}-{key[:12]}.jsonl"), AnswerCounts()
         self._lock = ProcessLock()
+        self._own_key, self._served_key = key, ""
+
+    @property
+    def key(self) -> str:
+        """The model's key, with the identity that its server reports (requested once)."""
+        with self._lock:
+            if not self._served_key:
+                identity = None
+                try:
+                    identity = self.inner.served_identity()
+                except MedalError as error:
+                    logger.warning("%s; cached answers may not be found", error.message)
+                self._served_key = _hash(self._own_key, identity) if identity else self._own_key
+            return self._served_key
 
     def answer_counts(self) -> AnswerCounts:
         return self.counts
 
     def kept(self, request: ChatRequest) -> Completion | None:
-        """The kept answer, if there is one; nothing is sent, not even to see what is served."""
-        model = self._key or served_key(self.model_key, self._last_served())
-        kept = self.store.find([chat_key(model, request)], completion_of)
-        return next((each.with_usage(from_cache=True) for each in kept.values()), None)
+        cached = self.store.find([chat_key(self.key, request)], COMPLETION)
+        return next((each.with_usage(from_cache=True) for each in cached.values()), None)
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        """Kept answers first, then each new one as it arrives. Raises SourceError when the folder
+        """Cached answers first, then each new one as it arrives. Raises SourceError if the folder
         cannot be read or written."""
         places: dict[str, list[int]] = {}
-        model = self._served_key() if requests else self.model_key
         for index, request in enumerate(requests):
-            places.setdefault(chat_key(model, request), []).append(index)
-        kept = self.store.find(places, completion_of)
-        for key, completion in kept.items():
-            _report(places[key], completion.with_usage(from_cache=True), on_answer)
-        asked = [key for key in places if key not in kept]
+            places.setdefault(chat_key(self.key, request), []).append(index)
+        cached = self.store.find(places, COMPLETION)
+        for key, completion in cached.items():
+            for index in places[key]:
+                on_answer(index, completion.with_usage(from_cache=True))
+        missing = [key for key in places if key not in cached]
         with self._lock:
-            self.counts.add(kept=len(kept), asked=len(asked))
+            self.counts.add(kept=len(cached), asked=len(missing))
 
-        def arrived(index: int, completion: Completion) -> None:
+        def arrived(number: int, completion: Completion) -> None:
+            first, *others = places[missing[number]]
             with self._lock:
-                if completion.finish != "failed":
-                    self.store.append({asked[index]: asdict(completion)})
-                _report(places[asked[index]], completion, on_answer)
+                if not completion.failed:
+                    self.store.append({missing[number]: completion})
+                on_answer(first, completion)
+                for index in others:
+                    on_answer(index, completion.with_usage(from_cache=True))
 
-        if asked:
-            self.inner.chat_each([requests[places[key][0]] for key in asked], arrived)
+        if missing:
+            self.inner.chat_each([requests[places[key][0]] for key in missing], arrived)
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """See LanguageModel; of each group only what is not kept is asked."""
-        model = self._served_key() if groups else self.model_key
-        keys = [[likelihood_key(model, each, joint=joint) for each in group] for group in groups]
-        known = self.store.find((key for group in keys for key in group), likelihood_of)
-        missing = _missing(groups, keys, known)
+        """See LanguageModel; only continuations that are not cached are scored, each once."""
+        keys = [[likelihood_key(self.key, each, joint=joint) for each in g] for g in groups]
+        known = self.store.find((key for group in keys for key in group), LIKELIHOOD)
+        cached, seen = len(known), set(known)
+        missing: list[dict[str, Continuation]] = []
+        for names, group in zip(keys, groups, strict=True):
+            new = {k: c for k, c in zip(names, group, strict=True) if k not in seen}
+            seen.update(new)
+            if new:
+                missing.append(new)
         with self._lock:
-            self.counts.add(kept=len(known), asked=sum(map(len, missing)))
+            self.counts.add(kept=cached, asked=sum(map(len, missing)))
         for part in windows(missing, self.chunk):
-            asked = [list(group.values()) for group in part]
-            answers = self.inner.loglikelihood(asked, joint=joint)
-            new: dict[str, Likelihood] = {}
-            for group, likelihoods in zip(part, answers, strict=True):
-                new |= zip(group, likelihoods, strict=True)
+            scored = self.inner.loglikelihood([list(new.values()) for new in part], joint=joint)
+            found: dict[str, Likelihood] = {}
+            for new, likelihoods in zip(part, scored, strict=True):
+                found |= zip(new, likelihoods, strict=True)
             with self._lock:
-                self.store.append({key: asdict(likelihood) for key, likelihood in new.items()})
-            known |= new
+                self.store.append(found)
+            known |= found
         return [[known[key] for key in group] for group in keys]
-
-    # -- what is served -----------------------------------------------------------------------
-
-    def _served_key(self) -> str:
-        """``model_key`` with what the server says it serves, asked once."""
-        with self._lock:
-            if self._key is None:
-                earlier = self._last_served()
-                try:
-                    identity = self.inner.served_identity()
-                except MedalError as error:
-                    if not self._warned:
-                        logger.warning("%s; kept answers are given all the same", error.message)
-                    self._warned = True
-                    return served_key(self.model_key, earlier)
-                if earlier not in (None, identity):
-                    logger.warning(
-                        "%s: the server has other weights behind this name than before; answers "
-                        "of those are not used",
-                        self.name,
-                    )
-                if identity != earlier:
-                    atomic_write(self._served, f"{identity or ''}\n")
-                self._key = served_key(self.model_key, identity)
-            return self._key
-
-    def _last_served(self) -> str | None:
-        try:
-            return self._served.read_text(encoding="ascii").strip() or None
-        except (OSError, ValueError):
-            return None
-
-
-def _report(indices: Sequence[int], completion: Completion, on_answer: OnAnswer) -> None:
-    """Hand an answer to everyone who asked; it was paid for once."""
-    on_answer(indices[0], completion)
-    for index in indices[1:]:
-        on_answer(index, completion.with_usage(from_cache=True))
-
-
-def _missing(
-    groups: Sequence[Sequence[Continuation]],
-    keys: Sequence[Sequence[str]],
-    known: Mapping[str, Likelihood],
-) -> list[dict[str, Continuation]]:
-    """What has to be asked, group by group, nothing twice; groups all known are left out."""
-    seen = set(known)
-    missing: list[dict[str, Continuation]] = []
-    for names, group in zip(keys, groups, strict=True):
-        new = {k: c for k, c in zip(names, group, strict=True) if k not in seen}
-        seen.update(new)
-        if new:
-            missing.append(new)
-    return missing

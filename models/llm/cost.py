@@ -1,4 +1,4 @@
-"""Tokens and money: what a request took, what it costs, and where a run has to stop.
+"""Tokens and money: what a request used, what it costs, and the limit of cost of a run.
 
 Prices come from a dated file of list prices, never from numbers in code.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -20,19 +19,18 @@ from medal_judges.errors import ConfigError, MedalError
 from medal_judges.storage.process_lock import ProcessLock
 
 PER = 1_000_000  # prices are per million tokens
+WAIT = 0.01  # seconds between two looks at a limit of cost that is used up for now
 
-
-# What a kept answer is held to when it is read back.
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(strict=True, ge=0)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a request took. ``cached`` tokens are part of ``input``, ``reasoning`` of ``output``.
+    """What a request used. ``cached`` tokens are part of ``input``, ``reasoning`` of ``output``.
 
-    ``money`` is in US dollars, None where no price is known. ``from_cache``: the answer came from
-    the cache of answers, and nothing was spent this time.
+    ``money`` is in US dollars, None if no price is known. ``from_cache``: the answer came from the
+    cache of answers and cost nothing this time.
     """
 
     input: Count = 0
@@ -55,7 +53,7 @@ class Usage:
         )
 
     def to_record(self) -> dict[str, float]:
-        """Numbers for ``Judgement.usage``; money only where it is known."""
+        """Numbers for ``Judgement.usage``; money only if it is known."""
         record: dict[str, float] = {
             "input_tokens": self.input,
             "cached_tokens": self.cached,
@@ -76,7 +74,7 @@ def add_usage(amounts: dict[str, float], usage: Usage) -> None:
 
 
 def spent(usages: Iterable[Usage]) -> dict[str, float]:
-    """What the requests took together, as ``Judgement.usage`` has it."""
+    """The sum of ``usages`` as ``Judgement.usage`` records it."""
     total: dict[str, float] = {}
     for usage in usages:
         add_usage(total, usage)
@@ -85,8 +83,7 @@ def spent(usages: Iterable[Usage]) -> dict[str, float]:
 
 class Price(Config):
     """US dollars per million tokens. ``cached`` is the price of input tokens read from the
-    provider's own prefix cache (the input price where none is stated); reasoning tokens are output
-    tokens."""
+    provider's prefix cache (default: the input price); reasoning tokens are output tokens."""
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
@@ -100,8 +97,8 @@ class Price(Config):
 
 
 class PriceFile(Config):
-    """List prices as they stood on ``date``, in ``currency``. ``host``: the server whose prices
-    they are (any, where none is named); ``batch_discount`` is the share that a batch saves."""
+    """List prices of ``date`` in ``currency``. ``host``: the server that charges them (default:
+    any); ``batch_discount`` is the share that the batch API saves."""
 
     date: str
     source: str
@@ -111,41 +108,34 @@ class PriceFile(Config):
     models: Mapping[str, Price]
 
     def find(self, model: str, base_url: str | None = None) -> Price | None:
-        """The price of ``model`` or of the longest name that it is a dated version of
-        (``gpt-4.1-2025-04-14``); None where there is none, and at another server than ``host``."""
+        """The price of ``model``, or of the longest name that it is a dated version of
+        (``gpt-4.1-2025-04-14``); None if there is none, or the server is not ``host``."""
         if base_url is not None and self.host not in (None, urlsplit(base_url).hostname):
             return None
-        names = [n for n in self.models if model == n or _is_version(model, n)]
+        # "gpt-4.1-mini" is no version of "gpt-4.1": a date has to follow.
+        names = [n for n in self.models if model == n or model.startswith(f"{n}-20")]
         return self.models[max(names, key=len)] if names else None
 
 
 def load_prices(path: str = "prices") -> PriceFile:
-    """The shipped file, or the user's own of the same form. Raises ConfigError."""
+    """The shipped price file, or a user's own in the same form. Raises ConfigError."""
     return build_config(PriceFile, read_yaml(path), where=path)
-
-
-def _is_version(model: str, name: str) -> bool:
-    # "gpt-4.1-mini" is no version of "gpt-4.1": what follows has to be a date.
-    return model.startswith(f"{name}-") and model[len(name) + 1 :][:2] == "20"
 
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """What requests can take at most: ``input`` and ``output`` tokens, and US dollars (None where
-    no price is known). ``kept`` requests are answered already and cost nothing; they are not
-    counted in the rest. ``longer``: dollars if every answer were cut and asked for once more with
-    twice the tokens."""
+    """The most that requests can take: tokens, and US dollars (None if no price is known).
+    ``kept`` requests are in the cache and are not counted in the rest."""
 
     requests: int = 0
     kept: int = 0
     input: int = 0
     output: int = 0
     money: float | None = None
-    longer: float | None = None
 
 
 class CostLimitError(MedalError):
-    """The next request could pass the limit of cost; what was answered is kept (exit code 4)."""
+    """The next request could exceed the limit of cost; finished answers are cached."""
 
     exit_code = 4
 
@@ -157,11 +147,10 @@ class BudgetExceeded(Exception):
 class CostLimiter:
     """Lets a request go out only if its highest price still fits under ``limit`` (US dollars).
 
-    Requests under way count at their highest price until theirs is known, so the limit is never
-    passed; a request that does not fit waits for those, and is refused when there are none.
-    ``limit`` may be moved between runs; ``own`` stays the one that it began with. Threads and event
-    loops of one process may share it. Copies in other processes could not know of each other, so a
-    limiter with a limit is of the process that made it.
+    Running requests count at their highest price until the real one is known, so the limit is never
+    exceeded; a request that does not fit waits for them. ``limit`` may change between runs, ``own``
+    is the initial one. Threads and event loops of one process may share a limiter; a limiter with a
+    limit does not work in another process.
     """
 
     def __init__(self, limit: float | None) -> None:
@@ -169,60 +158,44 @@ class CostLimiter:
         self.spent = self.at_stake = 0.0
         self.under_way = 0
         self._lock = ProcessLock()
-        self._waiting: list[asyncio.Future[None]] = []
         self._process = os.getpid()
 
     def __getstate__(self) -> dict[str, object]:
-        """What another process gets: what is under way here is not under way there."""
-        return vars(self) | {"at_stake": 0.0, "under_way": 0, "_waiting": []}
+        return vars(self) | {"at_stake": 0.0, "under_way": 0}
 
     async def take(self, highest: float) -> None:
-        """Reserve ``highest``, until ``pay``. Raises BudgetExceeded where it does not fit any more,
-        and ConfigError in another process than the one that made the limiter."""
-        while (changed := self._reserve(highest)) is not None:
-            await changed
+        """Reserve ``highest`` until ``pay``. Raises BudgetExceeded if it does not fit, and
+        ConfigError in another process than the one that created the limiter."""
+        while not self._reserve(highest):
+            await asyncio.sleep(WAIT)
 
-    def _reserve(self, highest: float) -> asyncio.Future[None] | None:
-        """None where ``highest`` is reserved, else what is done when it may fit."""
+    def _reserve(self, highest: float) -> bool:
         with self._lock:
+            if self.limit is not None and os.getpid() != self._process:
+                raise ConfigError(
+                    "a limit of cost works in one process only",
+                    hint="load the judge in each process, with its share of the limit as "
+                    "llm.max_cost",
+                )
             if self.limit is None or self.spent + self.at_stake + highest <= self.limit:
-                self._require_own_process()
                 self.at_stake += highest
                 self.under_way += 1
-                return None
+                return True
             if not self.under_way:
                 raise BudgetExceeded
-            changed = asyncio.get_running_loop().create_future()
-            self._waiting.append(changed)
-            return changed
+            return False
 
     def pay(self, highest: float, price: float | None) -> None:
-        """A request is done: its own price takes the place of its highest."""
+        """Replace a reserved highest price by the real one."""
         with self._lock:
             self.at_stake -= highest
             self.under_way -= 1
             self.spent += price or 0.0
-            waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            with suppress(RuntimeError):  # its loop is closed, and nobody waits there any more
-                each.get_loop().call_soon_threadsafe(_done, each)
-
-    def _require_own_process(self) -> None:
-        if self.limit is not None and os.getpid() != self._process:
-            raise ConfigError(
-                "a limit of cost holds in one process, and this one was started by another",
-                hint="make the judge in each process, with its share of the limit as llm.max_cost",
-            )
 
     def error(self, answered: int, asked: int) -> CostLimitError:
-        """What to tell the user."""
+        """The error for the user."""
         return CostLimitError(
             f"stopped before the limit of ${self.limit:.2f}: ${self.spent:.4f} spent, "
-            f"{answered} of {asked} requests answered and kept",
-            hint="run the same command again with a higher --max-cost: kept answers cost nothing",
+            f"{answered} of {asked} requests answered and cached",
+            hint="run the same command again with a higher --max-cost: cached answers cost nothing",
         )
-
-
-def _done(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():  # who waited may have been cancelled
-        waiting.set_result(None)

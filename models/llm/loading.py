@@ -1,4 +1,4 @@
-"""The front door: from the ``llm`` setting of a judge to a language model."""
+"""Loads a language model from the ``llm`` setting of a judge."""
 
 from __future__ import annotations
 
@@ -10,44 +10,34 @@ from weakref import WeakValueDictionary
 from medal_judges.errors import MissingExtraError
 from medal_judges.models.llm.cache import CachedModel
 from medal_judges.models.llm.protocol import LanguageModel
-from medal_judges.models.llm.settings import (
-    LLMConfig,
-    OpenAILLM,
-    TransformersLLM,
-    llm_config,
-)
+from medal_judges.models.llm.settings import LLMConfig, OpenAILLM, TransformersLLM, llm_config
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import cache_folder
 from medal_judges.storage.process_lock import ProcessLock
 
-# Judges that speak through one model of this machine share it: weights are large. Of a server each
-# has its own client, with its own limit of cost (see LanguageModel.spend_from).
+# Judges share a model of this machine: weights are large. A server's client is not shared: it has
+# its own limit of cost.
 _IN_USE: WeakValueDictionary[str, LanguageModel] = WeakValueDictionary()
 _LOADING = ProcessLock()
 
 
 def load_llm(setting: str | Mapping[str, object] | LLMConfig | LanguageModel) -> LanguageModel:
-    """The model that ``setting`` names; see llm_config for what it may say.
-
-    A model of this machine that is in use is not loaded a second time. Raises ConfigError for a
-    setting that is wrong, and for a model that cannot be loaded.
-    """
+    """The model that ``setting`` names, see llm_config. A model of this machine that is in use is
+    not loaded twice. Raises ConfigError for a wrong setting or a model that cannot be loaded."""
     if isinstance(setting, LanguageModel):
         return setting
     config = llm_config(setting)
-    if config.api:
-        return _load(config)
+    if isinstance(config, OpenAILLM):
+        return _load_served(config)
     key = config.model_dump_json()
     with _LOADING:
         model = _IN_USE.get(key)
         if model is None:
-            model = _IN_USE[key] = _load(config)
+            model = _IN_USE[key] = _load_local(config)
     return model
 
 
-def _load(config: LLMConfig) -> LanguageModel:
-    if isinstance(config, OpenAILLM):
-        return _load_served(config)
+def _load_local(config: LLMConfig) -> LanguageModel:
     inner: LanguageModel
     if isinstance(config, TransformersLLM):
         from medal_judges.models.llm.local.model import load_local
@@ -72,7 +62,7 @@ def _load_served(config: OpenAILLM) -> LanguageModel:
     inner = BatchModel(remote) if config.batch else remote
     if config.cache is False:
         return inner
-    # Another server of the same model's name gives other answers.
+    # Another server gives other answers under the same model name.
     base = remote.config.base_url
     own = cache_folder() / "answers" / f"server-{content_hash(base)}" if base else None
     return CachedModel(inner, Path(config.cache) if isinstance(config.cache, str) else own)

@@ -1,8 +1,8 @@
-"""What every language model here can do: answer a chat, and say how likely a text is.
+"""The interface of every language model: ``chat`` answers, ``loglikelihood`` scores a given text.
 
-Two calls, in batches: ``chat`` and ``loglikelihood``. Behind them stand transformers, vLLM and any
-OpenAI-compatible server; a judge knows none of them by name and asks ``capabilities`` where it has
-to know how it is served. A ``Wrapper`` (cache, counter, batch API) is a model before a model.
+Both take batches. Behind the interface are transformers, vLLM and any OpenAI-compatible server. A
+judge knows no backend by name and reads ``capabilities`` if it must know how a model is served. A
+``Wrapper`` (cache, counter, batch API) is a model in front of another model.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from medal_judges.models.batching import windows
 from medal_judges.models.llm.cost import CostEstimate, CostLimiter, Count, Usage
 
 ChatRole = Literal["system", "user", "assistant"]
-# stop: the model ended by itself. length: it was cut at max_tokens. failed: no answer, see failure.
+# stop: the model ended by itself. length: cut at max_tokens. failed: no answer, see failure.
 Finish = Literal["stop", "length", "failed"]
-# Natural log; a sum may be rounded to a little above 0. What a kept answer is held to when read.
+# Natural log; a sum may be rounded to slightly above 0.
 Logprob = Annotated[float, Field(le=1e-3)]
 
 
@@ -36,14 +36,11 @@ class Message:
 class ChatRequest:
     """One question. ``temperature`` 0 is greedy.
 
-    ``schema``: a JSON schema the answer has to follow, enforced where the backend can (the
-    completion says whether it was). ``top_logprobs``: how many alternatives to report for each
-    token of the answer, 0 for none. ``seed`` goes to the sampler; two requests that differ only in
-    their seed are two samples (and two entries of the cache). ``prefill`` is text that the answer
-    has to begin with; it is part of the prompt and not of the completion (backends that cannot
-    prefill refuse it with ConfigError). ``presence_penalty`` is taken off the logit of every token
-    that the answer has already. ``accept_truncated``: an answer that is empty, or cut at
-    ``max_tokens``, is an answer: it is no failure and is not asked for again with a higher limit.
+    ``schema``: a JSON schema for the answer, enforced if the backend can (``Completion.enforced``).
+    ``top_logprobs``: the number of alternatives to report for each token. Requests that differ only
+    in ``seed`` are two samples and two cache entries. ``prefill`` is text that the answer begins
+    with; it belongs to the prompt. ``presence_penalty`` is subtracted from the logit of every token
+    that the answer already contains. ``accept_truncated``: an empty or truncated answer is valid.
     """
 
     messages: tuple[Message, ...]
@@ -60,8 +57,8 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class TokenChoice:
-    """A token of an answer: its text, natural-log probability, and the likeliest alternatives
-    {token text: log-probability}, the chosen one among them; empty where none beside it is told."""
+    """A token of an answer with its log-probability and the likeliest alternatives, the token
+    itself among them ({token text: log-probability}; empty if the backend reports no others)."""
 
     text: str
     logprob: Logprob
@@ -70,12 +67,11 @@ class TokenChoice:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """An answer. ``text`` is the completion only, never the prompt.
+    """An answer without its prompt.
 
-    ``finish`` "failed" goes with ``failure``, the reason in words; "length" is an answer that was
-    cut. ``transient``: what failed passes by itself (a time-out, a server that is down, a limit of
-    rate or cost), so that the same request may be answered later. ``enforced`` says that the
-    backend held the answer to the request's schema.
+    ``failure`` says why there is no answer (``finish`` "failed") or that it was truncated.
+    ``transient``: the same request may succeed later (time-out, rate limit, limit of cost).
+    ``enforced``: the backend held the answer to the request's schema.
     """
 
     text: str
@@ -86,22 +82,27 @@ class Completion:
     usage: Usage = field(default_factory=Usage)
     transient: bool = False
 
+    @property
+    def failed(self) -> bool:
+        """Whether there is no answer."""
+        return self.finish == "failed"
+
     def with_usage(self, **changes: Any) -> Completion:
         """The same answer with some fields of its usage changed."""
         return replace(self, usage=replace(self.usage, **changes))
 
 
 def failed(reason: str, usage: Usage | None = None, *, transient: bool = False) -> Completion:
-    """No answer, and why."""
+    """A completion without an answer."""
     return Completion("", "failed", reason, usage=usage or Usage(), transient=transient)
 
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """A text whose likelihood is asked: ``text``, said by ``role`` after ``messages``.
+    """A text to score: ``text``, as the next turn of ``role`` after ``messages``.
 
-    ``prefill`` is said by ``role`` before ``text`` and is not scored. ``score_eos``: the token
-    that ends the turn is scored as well, as the last one.
+    ``prefill`` precedes ``text`` in that turn and is not scored. ``score_eos``: the token that ends
+    the turn is scored too, as the last one.
     """
 
     messages: tuple[Message, ...]
@@ -113,10 +114,10 @@ class Continuation:
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """Natural-log probabilities of a continuation's tokens, given all that stands before them.
+    """Log-probabilities of a continuation's tokens given everything before them.
 
-    ``prefix_logprob`` is the sum over ``prefix_tokens`` tokens before the continuation (None where
-    it was not asked for): with it one has the joint log-likelihood.
+    ``prefix_logprob`` is the sum over the ``prefix_tokens`` tokens before the continuation; None
+    unless the joint log-likelihood was requested.
     """
 
     logprobs: tuple[Logprob, ...]
@@ -136,10 +137,9 @@ class Likelihood:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """How a model is served. ``api``: by a server, whose requests may run side by side with other
-    models' and may cost money. ``batch_api``: each call waits for a provider's batch API, so one
-    large call is worth more than many small ones. ``private``: the server stands on this machine
-    or in its private network, and nobody sends a bill."""
+    """How a model is served. ``api``: by a server, whose requests run side by side and may cost
+    money. ``batch_api``: each call waits for a provider's batch API, so calls should be large.
+    ``private``: the server is on this machine or its private network and sends no bill."""
 
     api: bool = False
     batch_api: bool = False
@@ -148,13 +148,13 @@ class Capabilities:
 
 @dataclass(slots=True)
 class AnswerCounts:
-    """How many answers were ``kept`` from before, and how many had to be ``asked`` for."""
+    """The number of answers read from the cache (``kept``) and requested from the model."""
 
     kept: int = 0
     asked: int = 0
 
     def add(self, *, kept: int, asked: int) -> None:
-        """Count more of them."""
+        """Count more answers."""
         self.kept, self.asked = self.kept + kept, self.asked + asked
 
 
@@ -162,11 +162,11 @@ OnAnswer = Callable[[int, Completion], None]
 
 
 class LanguageModel(ABC):
-    """A language model behind the two calls.
+    """A language model.
 
-    ``name`` is what a signature's ``base`` says: model and backend, no paths and no secrets.
-    ``context`` is how many tokens fit, prompt and answer together. ``chunk``: requests that are
-    asked at a time where answers do not arrive one by one; a kill loses no more than these.
+    ``name`` is the ``base`` of a signature: model and backend, without paths or secrets.
+    ``context`` is the number of tokens that fit, prompt and answer together. ``chunk``: requests
+    sent at a time if answers do not arrive one by one; a kill loses at most these.
     """
 
     name: str
@@ -176,17 +176,13 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        """One completion per request, in order. A request that fails gives a Completion with
-        ``finish="failed"`` and its reason: it does not stop the others."""
+        """One completion per request, in order. A request that fails is a Completion with
+        ``finish="failed"`` and does not stop the others."""
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        """Ask all ``requests`` and call ``on_answer(index, completion)`` once for each, as soon as
-        that answer is there, in any order, failed ones too.
-
-        ``on_answer`` may take milliseconds (it writes to disk) and may be called from any thread;
-        an exception out of it stops the run and comes out of here. A run that stops by itself
-        (--max-cost) raises: what was reported before stays reported.
-        """
+        """Send ``requests`` and call ``on_answer(index, completion)`` once for each, as soon as its
+        answer arrives, in any order and from any thread. An exception from ``on_answer`` stops the
+        run."""
         for part in windows(enumerate(requests), self.chunk):
             answers = self.chat([request for _, request in part])
             for (index, _), completion in zip(part, answers, strict=True):
@@ -196,68 +192,66 @@ class LanguageModel(ABC):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Likelihoods in the shape of ``groups``. Continuations of one group share what their
-        prompts share: it is read once. ``joint``: fill ``prefix_logprob`` too.
+        """Likelihoods in the shape of ``groups``. The shared prefix of a group is read once.
+        ``joint``: fill ``prefix_logprob`` too.
 
-        Raises ConfigError where the backend cannot tell likelihoods, and where a prompt does not
-        fit ``context``.
+        Raises ConfigError if the backend returns no likelihoods or a prompt exceeds ``context``.
         """
 
     @abstractmethod
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Tokens that ``messages`` take in a prompt (an estimate from above for remote models)."""
+        """Tokens of ``messages`` as a prompt (for remote models an upper bound)."""
 
     @abstractmethod
     def fingerprint(self) -> Mapping[str, str]:
-        """What else the numbers depend on: weights' revision, hash of the chat template, dtype,
-        how a system message is given ... Goes hashed into the judge's signature."""
+        """What else the numbers depend on (weights, chat template, dtype, ...); it goes into the
+        judge's signature as a hash."""
 
     def served_identity(self) -> str | None:
-        """What tells the weights behind the model's name from others that may stand there later:
-        a hash of what a server says of them, None where it says nothing. Goes into the key of kept
-        answers, not into the signature. Raises MedalError where the server cannot be reached."""
+        """A hash of what a server reports about the weights behind the model's name, None if it
+        reports nothing. It goes into cache keys. Raises MedalError if the server is down."""
         return None
 
     # -- money --------------------------------------------------------------------------------
 
     @property
     def limiter(self) -> CostLimiter | None:
-        """What keeps the model to a limit of cost; None for one that costs nothing."""
+        """The limit of cost; None for a model that costs nothing."""
         return None
 
     def spend_from(self, limiter: CostLimiter) -> None:  # noqa: B027 - most cost nothing
-        """Let the model's requests count under ``limiter``, which others may share."""
+        """Count the model's requests under ``limiter``, which several models may share."""
 
     def cost(self, usage: Usage) -> float | None:
-        """US dollars for ``usage``, None where no price is known."""
+        """US dollars for ``usage``, None if no price is known."""
         return None
 
     def estimate(
         self, requests: Sequence[ChatRequest], likelihoods: Usage | None = None
     ) -> CostEstimate:
-        """What ``requests``, and requests for likelihoods that take ``likelihoods``, can take at
-        most, without sending anything."""
+        """The most that ``requests``, and likelihoods that use ``likelihoods``, can take. Nothing
+        is sent."""
         more = likelihoods or Usage()
         read = sum(self.count_tokens(request.messages) for request in requests)
         written = sum(request.max_tokens for request in requests)
         return CostEstimate(len(requests), input=read + more.input, output=written + more.output)
 
-    # -- kept answers (cache.py) --------------------------------------------------------------
+    # -- the cache of answers (cache.py) ------------------------------------------------------
 
     def kept(self, request: ChatRequest) -> Completion | None:
-        """The answer that was kept from before, if there is one; nothing is sent."""
+        """The cached answer, if there is one."""
         return None
 
     def answer_counts(self) -> AnswerCounts:
-        """How many answers until now were kept from before, and how many were asked for."""
+        """The number of answers from the cache and from the model so far."""
         return AnswerCounts()
 
-    def close(self) -> None:  # noqa: B027 - nothing to let go of, for most
-        """Let go of connections and memory."""
+    def close(self) -> None:  # noqa: B027 - most have nothing to release
+        """Release connections and memory."""
 
 
 class Wrapper(LanguageModel):
-    """A model before ``inner``, which it is in everything that a subclass does not change."""
+    """A model in front of ``inner`` that behaves like it unless a subclass changes something."""
 
     def __init__(self, inner: LanguageModel) -> None:
         self.inner = inner
@@ -281,9 +275,6 @@ class Wrapper(LanguageModel):
     def fingerprint(self) -> Mapping[str, str]:
         return self.inner.fingerprint()
 
-    def served_identity(self) -> str | None:
-        return self.inner.served_identity()
-
     @property
     def limiter(self) -> CostLimiter | None:
         return self.inner.limiter
@@ -299,6 +290,9 @@ class Wrapper(LanguageModel):
     ) -> CostEstimate:
         return self.inner.estimate(requests, likelihoods)
 
+    def served_identity(self) -> str | None:
+        return self.inner.served_identity()
+
     def kept(self, request: ChatRequest) -> Completion | None:
         return self.inner.kept(request)
 
@@ -312,7 +306,7 @@ class Wrapper(LanguageModel):
 def collect(
     chat_each: Callable[[Sequence[ChatRequest], OnAnswer], None], requests: Sequence[ChatRequest]
 ) -> list[Completion]:
-    """The answers of ``chat_each`` in the order of ``requests``; one never reported is failed."""
+    """The answers of ``chat_each`` in order; one that was never reported is a failure."""
     answers: dict[int, Completion] = {}
     chat_each(requests, answers.__setitem__)
     return [
@@ -322,8 +316,7 @@ def collect(
 
 
 def usage_of(llm: LanguageModel, request: ChatRequest, completion: Completion) -> Usage:
-    """The completion's usage; where a server told none, the tokens of its texts as ``llm`` counts
-    or estimates them, so that such a judge does not look free."""
+    """The completion's usage; if the server reported none, the tokens as ``llm`` counts them."""
     usage = completion.usage
     if completion.finish == "failed" or usage.input or usage.output:
         return usage
@@ -333,6 +326,5 @@ def usage_of(llm: LanguageModel, request: ChatRequest, completion: Completion) -
 
 
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
-    """A prompt of ``prompt`` tokens that is read once, and all texts whose likelihood it is asked
-    for."""
+    """The usage of a prompt of ``prompt`` tokens read once with all continuations scored on it."""
     return Usage(input=prompt + sum(len(each.logprobs) for each in likelihoods))

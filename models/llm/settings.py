@@ -1,4 +1,4 @@
-"""The ``llm`` setting of a judge or an agent, typed, one model a backend."""
+"""The ``llm`` setting of a judge or an agent: one config class per backend."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ from medal_judges.models.llm.protocol import LanguageModel
 class TransformersLLM(Config):
     """A model on this machine: hub id, folder or ``embedded:smollm2``.
 
-    ``dtype`` is fp32, bf16 or fp16 (by default fp32 on a CPU and bf16 on a GPU). ``token_budget``
-    bounds the tokens of one generating batch, ``context`` lowers the model's own window.
-    ``prefix_cache``: GiB of memory in which what was read of earlier prompts is kept, so that a
-    prompt that begins alike is not read from its beginning; 0 keeps nothing.
-    ``thinking``: tokens that a model may think before its answer, beside those of the answer (by
-    default 4096 where its chat template begins with thinking, else 0). ``bin_weights``: read
-    weights that are published as .bin alone, as tensors only, and keep them as safetensors.
-    ``cache`` keeps answers: a folder, or true for the usual one.
+    ``dtype`` is fp32, bf16 or fp16 (default: fp32 on a CPU, bf16 on a GPU). ``token_budget`` bounds
+    the tokens of one generated batch, ``context`` lowers the model's own window. ``thinking``:
+    tokens that a model may think before its answer (default: 4096 if its chat template begins with
+    thinking, else 0). ``bin_weights``: read weights published as .bin only (tensors only).
+    ``cache`` caches answers: a folder, or true for the default one.
     """
 
     api: ClassVar[bool] = False
@@ -36,7 +33,6 @@ class TransformersLLM(Config):
     device: str | None = None
     revision: str | None = None
     token_budget: int = Field(default=16384, ge=1)
-    prefix_cache: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     context: int | None = Field(default=None, ge=1)
     thinking: int | None = Field(default=None, ge=0)
     bin_weights: bool = False
@@ -46,9 +42,9 @@ class TransformersLLM(Config):
 class VLLMLLM(Config):
     """A model in vLLM's offline engine. Other settings go to ``vllm.LLM`` (tensor_parallel_size,
     gpu_memory_utilization, ...). ``share_prefix`` False reads the prefix again for each
-    continuation. ``thinking``: as for transformers. ``adapter``: folder of a generative LoRA judge
-    or of a PEFT adapter, laid on ``model``; the judge's own prompt and rubric are prompt.yaml and
-    rubric.yaml in its folder."""
+    continuation. ``thinking``: see TransformersLLM. ``adapter``: the folder of a generative LoRA
+    judge or of a PEFT adapter on ``model`` (prompt.yaml and rubric.yaml in a judge's folder are its
+    prompt and rubric)."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -67,19 +63,18 @@ class VLLMLLM(Config):
 class OpenAILLM(Config):
     """A model behind an OpenAI-compatible server.
 
-    ``base_url`` is OPENAI_BASE_URL's or the provider's own by default; the key is read from the
-    environment variable ``api_key_env`` and goes nowhere else. ``timeout``: seconds that one try
-    may take (give a reasoning model more); ``attempts``: tries of a request, ``longest_wait``:
-    seconds between them. ``reasoning``: the model thinks first, so its answers get MEDAL's 32,768
-    tokens instead of the request's (section 5.3.1); ``reasoning_effort`` is sent as it is (low,
-    medium, high, ...) and, but for ``none``, means the same. ``max_cost``: US dollars of this run,
-    by the file ``prices`` (configs/prices.yaml). ``tokenizer``: hub id or folder of the model's
-    tokenizer; likelihoods are then asked through its chat template, and without it through a plain
-    transcript. ``batch``: through the provider's batch API, cheaper and within a day. ``cache``:
-    false, or a folder for the kept answers.
+    ``base_url`` defaults to OPENAI_BASE_URL or the provider; the key is read from the environment
+    variable ``api_key_env`` and sent nowhere else. ``timeout``: seconds for one try (more for a
+    reasoning model); ``attempts``: tries of a request, ``longest_wait``: most seconds between them.
+    ``reasoning``: the model thinks first, so its answers get MEDAL's 32,768 tokens (section 5.3.1);
+    ``reasoning_effort`` is sent unchanged and, except for ``none``, implies it. ``max_cost``: limit
+    in US dollars, by the file ``prices``. ``tokenizer``: hub id or folder of the model's tokenizer;
+    with it likelihoods use its chat template, without it a plain transcript. ``batch``: use the
+    provider's batch API, which is cheaper and takes up to a day. ``cache``: false, or a folder for
+    the cached answers.
     """
 
-    api: ClassVar[bool] = True  # asked through a server, which may send a bill
+    api: ClassVar[bool] = True  # behind a server, which may send a bill
     backend: Literal["openai"] = "openai"
     model: str
     base_url: str | None = None
@@ -99,13 +94,12 @@ class OpenAILLM(Config):
 
     @property
     def thinks(self) -> bool:
-        """Whether the model thinks before it answers, and is paid for it."""
+        """Whether the model thinks before it answers, at a cost."""
         return self.reasoning or self.reasoning_effort not in (None, "none")
 
     @property
     def private(self) -> bool:
-        """Whether the server stands on this machine or in its private network: nobody sends a
-        bill."""
+        """Whether the server is on this machine or its private network and sends no bill."""
         host = urlsplit(self.base_url or "").hostname or ""
         try:
             return ip_address(host).is_private
@@ -121,12 +115,12 @@ BACKENDS: dict[str, type[TransformersLLM | VLLMLLM | OpenAILLM]] = {
 
 
 def llm_config(setting: object) -> LLMConfig:
-    """``setting`` as the settings of its backend.
+    """``setting`` as the config of its backend.
 
     A text is ``[BACKEND:]MODEL``: ``embedded:smollm2``, a hub id or folder (both transformers),
-    ``vllm:ORG/NAME``, ``openai:MODEL``. A mapping gives ``model``, so or with ``backend``, and the
-    backend's own settings. Raises ConfigError that says which key is wrong, with the nearest one or
-    the backend that has it.
+    ``vllm:ORG/NAME``, ``openai:MODEL``. A mapping has ``model`` in the same form, or with
+    ``backend``, and the backend's settings. Raises ConfigError that names a wrong key, with the
+    nearest one or the backend that has it.
     """
     if isinstance(setting, TransformersLLM | VLLMLLM | OpenAILLM):
         return setting
@@ -148,7 +142,7 @@ def llm_config(setting: object) -> LLMConfig:
         if others := [name for name, other in BACKENDS.items() if key in other.model_fields]:
             raise ConfigError(
                 f"llm.{key} is a setting of the backend {' and '.join(others)}, and "
-                f"{name} is opened by {given['backend']}",
+                f"{name} uses {given['backend']}",
                 hint=f"llm.backend={others[0]} llm.model=NAME, or leave llm.{key} out",
             )
         # vLLM's engine takes any other key: one that is nearly one of ours is refused here.
@@ -161,10 +155,10 @@ def _llm(value: object) -> object:
     return value if value is None or isinstance(value, LanguageModel) else llm_config(value)
 
 
-# The field of a config that names a language model: a text or mapping, as llm_config takes it.
+# The type of a config field that names a language model: a text or mapping, see llm_config.
 LLMConfig = Annotated[
     TransformersLLM | VLLMLLM | OpenAILLM, Field(discriminator="backend"), BeforeValidator(_llm)
 ]
-# The same of a judge, which in Python may be given a model that is loaded already.
+# The same for a judge, which in Python may also take a loaded model.
 LLMSetting = LLMConfig | InstanceOf[LanguageModel]
 EMBEDDED = TransformersLLM(model="embedded:smollm2")

@@ -1,5 +1,4 @@
-"""How many tokens a dialogue takes, and which of its whole oldest turns have to go to make it fit:
-counted, never silent."""
+"""Token counts without a tokenizer, and truncation by whole oldest turns."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from collections.abc import Callable, Sequence
 from medal_judges.models.llm.protocol import LanguageModel, Message
 from medal_judges.records.dialogue import Dialogue
 
-# Roles and separators that a chat template puts around a message, and at the end of the prompt.
+# Tokens of roles and separators that a chat template adds to a message, and to the prompt.
 AROUND_MESSAGE = 8
 AROUND_PROMPT = 16
 _PIECE = re.compile(r" ?[A-Za-z]+|[^\x00-\x7F]+|.", re.DOTALL)
@@ -22,10 +21,8 @@ def chat_messages(dialogue: Dialogue, start: int = 0) -> tuple[Message, ...]:
 
 
 def oldest_kept(turns: int, fits: Callable[[int], bool]) -> int:
-    """Smallest start in [0, ``turns``] for which ``fits(start)``; ``turns`` where none does.
-
-    ``fits`` has to stay true once it is: fewer turns are fewer tokens.
-    """
+    """Smallest start in [0, ``turns``] for which ``fits(start)`` is true; ``turns`` if none is.
+    ``fits`` is monotone: fewer turns are fewer tokens."""
     low, high = 0, turns
     if fits(0):
         return 0
@@ -41,32 +38,28 @@ def oldest_kept(turns: int, fits: Callable[[int], bool]) -> int:
 def first_turn_that_fits(
     messages: Sequence[Message], llm: LanguageModel, prompt_budget: int
 ) -> int:
-    """Smallest index from which the rest of ``messages`` takes at most ``prompt_budget`` tokens.
-
-    At least the last message is kept, also where it alone is too long.
-    """
+    """Smallest index from which ``messages`` take at most ``prompt_budget`` tokens; the last
+    message stays even if it is too long."""
     last = max(0, len(messages) - 1)
     return oldest_kept(last, lambda start: llm.count_tokens(messages[start:]) <= prompt_budget)
 
 
 def tokens_above(text: str) -> int:
-    """An estimate from above of the tokens in ``text``, when the tokenizer is on the other side of
-    the wire.
+    """An upper bound on the tokens of ``text``, for models whose tokenizer is not here.
 
-    Two letters of a word make a token (one where it has no vowel or is in capitals), a digit, a
-    sign and a blank are one each (the space before a word is part of it), and so is each byte of
-    other scripts, which no byte-level tokenizer can pass.
+    Two letters of a word count as a token (one if it has no vowel or is in capitals), every digit,
+    sign and blank as one (the space before a word belongs to it), and every byte of other scripts.
     """
-    return sum(_piece(piece) for piece in _PIECE.findall(text))
-
-
-def _piece(piece: str) -> int:
-    if not piece.isascii():
-        return len(piece.encode("utf-8", "surrogatepass"))
-    word = piece.removeprefix(" ")
-    if not word.isalpha():
-        return len(piece)
-    return (len(word) + 1) // 2 if _VOWEL.search(word) else len(word)
+    total = 0
+    for piece in _PIECE.findall(text):
+        word = piece.removeprefix(" ")
+        if not piece.isascii():
+            total += len(piece.encode("utf-8", "surrogatepass"))
+        elif not word.isalpha():
+            total += len(piece)
+        else:
+            total += (len(word) + 1) // 2 if _VOWEL.search(word) else len(word)
+    return total
 
 
 def prompt_tokens_above(messages: Sequence[Message]) -> int:

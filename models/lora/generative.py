@@ -17,7 +17,7 @@ from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import cast_weights, torch_device, torch_dtype
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation, Message
-from medal_judges.models.llm.settings import EMBEDDED, llm_config
+from medal_judges.models.llm.settings import llm_config
 from medal_judges.models.lora.base import (
     TOKENIZER,
     adapted,
@@ -78,7 +78,6 @@ class GenerativeLoraJudge(PromptedJudge):
             name=config.base.replace(":", "/"),
             thinking=0,
             weights="adapted",
-            prefix_cache=EMBEDDED.prefix_cache,
         )
         model.context = min(model.context, config.max_tokens + config.answer_tokens)
         self.template = model.template

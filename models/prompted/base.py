@@ -1,7 +1,7 @@
-"""What every judge does that puts questions to a language model in the words of a prompt file.
+"""What all judges share that ask a language model the questions of a prompt file.
 
-The conversation stands in the prompt before what differs between questions, where the prompt's
-layout has it so: a language model here then reads it once for all of them.
+If the prompt's layout puts the conversation before what differs between questions, a local language
+model reads it once for all of them.
 """
 
 from __future__ import annotations
@@ -29,15 +29,10 @@ from medal_judges.models.llm.protocol import (
 from medal_judges.models.llm.server.errors import ServerStopError
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.llm.truncation import oldest_kept
-from medal_judges.models.prompted.builder import (
-    DimensionValues,
-    PromptBuilder,
-    PromptQuestion,
-    ShownExamples,
-)
+from medal_judges.models.prompted.answers import AnswerFormat
+from medal_judges.models.prompted.builder import DimensionValues, PromptBuilder, PromptQuestion
 from medal_judges.models.prompted.examples import load_examples
 from medal_judges.models.prompted.fence import fence_note
-from medal_judges.models.prompted.parsing.answer import AnswerFormat
 from medal_judges.models.prompted.prompt import load_prompt, resolve
 from medal_judges.models.prompted.ratings import grouped_likelihoods
 from medal_judges.models.prompted.view import Context, PromptView, shorten, view_of
@@ -46,25 +41,23 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
 
 DIALOGUES_PER_BATCH = 10_000  # in one call of a batch API: each call waits for hours
-# What files hold is hashed by its content; where they lie does not matter.
+# The signature hashes the content of files, not their paths.
 FILES = {"prompt", "rubric", "examples", "summary_prompt", "steps"}
 
 
 class BasePromptedConfig(Config):
-    """What a judge asks, of which model, and how much of a dialogue it shows.
+    """The prompt, the language model, and how much of a dialogue the prompt shows.
 
-    ``llm``: see load_llm. ``prompt``, ``variant``, ``layout``: see prompt.py; the file's defaults
-    where not given. ``language``: the prompt's language, or ``auto`` for the dialogue's own where
-    the file has it (English otherwise). ``role``: a name in the prompt's roles, ``none``, or not
-    given for the file's choice by dimension. ``dimensions``: those of ``rubric`` that are asked
-    (all, unless said).
+    ``llm``: see load_llm. ``prompt``, ``variant``, ``layout``: see prompt.py. ``language``: the
+    prompt's language, or ``auto`` for the dialogue's own if the file has it (else English).
+    ``role``: a name in the prompt's roles, ``none``, or by default the file's choice by dimension.
+    ``dimensions``: the ones of ``rubric`` to score (default: all).
 
-    ``fence``: turns stand between marks that no turn can close or imitate, and the prompt says that
-    what is between them is material (fence.py); false: as a plain transcript.
-    ``context``: how much of the dialogue is shown; ``summary_*`` shortens the assistant's turns of
-    more than ``summary_from`` words in dialogues of more than ``summary_dialogue`` words, by the
-    model itself (or by ``summary_llm``) with the prompt ``summary_prompt``.
-    ``examples``: a file of scored dialogues for the variants that show some, each as its last
+    ``fence``: put turns between marks that no turn can close or imitate (fence.py).
+    ``context``: how much of the dialogue the prompt shows; ``summary_*`` shortens the assistant's
+    turns of more than ``summary_from`` words in dialogues of more than ``summary_dialogue`` words,
+    by the model itself (or ``summary_llm``) with the prompt ``summary_prompt``.
+    ``examples``: a file of scored dialogues for variants that show some, each as its last
     ``excerpt_turns`` turns (0: its summary), drawn by ``seed``.
     """
 
@@ -89,15 +82,15 @@ class BasePromptedConfig(Config):
 
 
 class BasePromptedJudge(Judge):
-    """Words the questions, shortens what does not fit, signs; a family asks them and reads the
-    answers (``_score_fitting``).
+    """Builds the prompts, truncates and shortens dialogues, and signs; a family sends the questions
+    and reads the answers (``_score_fitting``).
 
-    An answer takes at most ``answer_tokens`` (half of the model's window at most), a prompt at most
-    ``prompt_tokens``: whole oldest turns go first. ``values``: see PromptBuilder.
+    An answer takes at most ``answer_tokens`` (and half of the model's window), a prompt at most
+    ``prompt_tokens``: whole oldest turns are dropped first. ``values``: see PromptBuilder.
     """
 
-    token_budget = 65536  # what a batch asks at once; a local model cuts it to its own memory
-    window = 16  # some seconds to a minute of work: what a kill can lose
+    token_budget = 65536  # of one call; a local model divides it by its own memory
+    window = 16  # some seconds to a minute of work, which a kill can lose
 
     def __init__(
         self,
@@ -111,7 +104,7 @@ class BasePromptedJudge(Judge):
         self.base_config, self.name, self.values = config, config.name, values
         self.dimensions = load_rubric(config.rubric, config.dimensions)
         self.prompt = load_prompt(config.prompt)
-        self.builders = prompt_builders(self, answer)
+        self.build(answer)
         shortens = config.context.startswith("summary_")
         self.shortening = resolve(load_prompt(config.summary_prompt)) if shortens else None
         self.llm: LanguageModel = load_llm(config.llm)
@@ -123,6 +116,35 @@ class BasePromptedJudge(Judge):
         if self.llm.capabilities.batch_api:
             self.window = DIALOGUES_PER_BATCH
             self.token_budget = DIALOGUES_PER_BATCH * self.llm.context
+
+    def build(self, answer: AnswerFormat | None) -> None:
+        """Make a builder for each language: all of the prompt's for ``auto``, else one."""
+        config, examples = self.base_config, None
+        languages = [config.language]
+        if config.language == "auto":
+            languages = ["en", *self.prompt.languages]
+        self.builders: dict[str, PromptBuilder] = {}
+        for language in languages:
+            resolved = resolve(
+                self.prompt,
+                variant=config.variant,
+                layout=config.layout,
+                language=language,
+                answer=answer,
+            )
+            if resolved.examples and examples is None:
+                examples = load_examples(config.examples, self.dimensions)
+            self.builders[language] = PromptBuilder(
+                resolved,
+                self.dimensions,
+                config.role,
+                examples=examples or (),
+                excerpt=config.excerpt_turns,
+                seed=config.seed,
+                values=self.values,
+                fence=fence_note(language) if config.fence else None,
+            )
+            self.builders[language].require_values()
 
     def language_models(self) -> list[LanguageModel]:
         return [self.llm, self.shortener]
@@ -136,10 +158,10 @@ class BasePromptedJudge(Judge):
         if self.shortener is not self.llm:
             settings["summary_llm"] = [self.shortener.name, dict(self.shortener.fingerprint())]
         texts = {language: builder.resolved.hash for language, builder in self.builders.items()}
-        shorten = self.shortening.hash if self.shortening else None
         notes = [builder.fence for builder in self.builders.values()]
+        shortening = self.shortening.hash if self.shortening else None
         first = self.builder(None)
-        shown = [e.model_dump() for e in first.shown.examples]
+        examples = [e.model_dump() for e in first.examples]
         more = [
             dict(self.values(d, first.aspect(d))) if self.values else {} for d in self.dimensions
         ]
@@ -147,7 +169,7 @@ class BasePromptedJudge(Judge):
             judge=self.name,
             revision=content_hash([settings, fingerprint]),
             base=self.llm.name,
-            prompt=content_hash([texts, notes, shorten, shown, more]),
+            prompt=content_hash([texts, notes, shortening, examples, more]),
             rubric=content_hash([d.to_record() for d in self.dimensions]),
             dtype=fingerprint.get("dtype"),
             truncation=f"oldest turns beyond {self.prompt_budget} tokens",
@@ -156,11 +178,11 @@ class BasePromptedJudge(Judge):
         )
 
     def builder(self, request: ScoreRequest | None) -> PromptBuilder:
-        """In the dialogue's language where the judge has it, else in its first one."""
+        """The builder in the dialogue's language, or the judge's first one."""
         first = next(iter(self.builders.values()))
         return first if request is None else self.builders.get(request.dialogue.lang, first)
 
-    # -- what is shown -------------------------------------------------------------------------
+    # -- what the prompt shows -------------------------------------------------------------------
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         config = self.base_config
@@ -168,9 +190,8 @@ class BasePromptedJudge(Judge):
             apart = self.builder(request).response_apart
             request.payload = view_of(request.dialogue, request.turn, config.context, apart=apart)
         if self.shortening is not None:
-            views = [request.payload for request in requests]
             shorten(
-                views,
+                [request.payload for request in requests],
                 self.shortener,
                 self.shortening,
                 config.context,
@@ -182,13 +203,12 @@ class BasePromptedJudge(Judge):
             self._fit(request, request.payload)
 
     def _fit(self, request: ScoreRequest, view: PromptView) -> None:
-        """Whole oldest turns go until the longest of the request's prompts fits."""
-        builder = self.builder(request)
+        """Drop whole oldest turns until the longest of the request's prompts fits."""
+        builder, budget = self.builder(request), self.prompt_budget
 
         def length(question: PromptQuestion, start: int) -> int:
             return self.llm.count_tokens(builder.messages(question, view, start))
 
-        budget = self.prompt_budget
         lengths = {question: length(question, 0) for question in builder.questions}
         longest = max(lengths, key=lambda question: lengths[question])
         start, request.tokens = 0, lengths[longest]
@@ -205,17 +225,17 @@ class BasePromptedJudge(Judge):
         view.turns, view.start = view.turns[start:], start
 
     def _units(self, requests: Sequence[ScoreRequest]) -> list[list[int]]:
-        """The turns of one dialogue together, as long as they begin at the same turn: their prompts
-        begin alike."""
+        """The turns of one dialogue together if they begin at the same turn: their prompts share
+        that beginning."""
         units: dict[object, list[int]] = {}
         for i, request in enumerate(requests):
             units.setdefault((request.dialogue.id, request.payload.start), []).append(i)
         return list(units.values())
 
-    # -- what is asked ---------------------------------------------------------------------------
+    # -- questions -------------------------------------------------------------------------------
 
     def questions(self, request: ScoreRequest, dimensions: Sequence[str]) -> list[PromptQuestion]:
-        """One for each of ``dimensions`` in their order, or the one that asks for all together."""
+        """One question for each of ``dimensions`` in order, or the one for all together."""
         builder = self.builder(request)
         if builder.resolved.layout.ask == "together":
             return list(builder.questions)
@@ -223,15 +243,15 @@ class BasePromptedJudge(Judge):
         return [by_name[name] for name in dimensions]
 
     def require_one_each(self) -> None:
-        """Raise ConfigError for a layout that asks for all dimensions in one request."""
+        """Raise ConfigError for a layout with all dimensions in one request."""
         if self.builder(None).resolved.layout.ask == "together":
             raise ConfigError(
-                f"{self.name}: one request asks for one dimension here",
+                f"{self.name}: one request has to be about one dimension",
                 hint="layout=NAME of one with ask: each",
             )
 
     def messages(self, request: ScoreRequest, question: PromptQuestion) -> tuple[Message, ...]:
-        """The words of ``question`` about what was prepared of ``request``."""
+        """The prompt of ``question`` about a prepared request."""
         return self.builder(request).messages(question, request.payload)
 
     def answer_likelihoods(
@@ -242,18 +262,16 @@ class BasePromptedJudge(Judge):
         score_eos: Mapping[str, bool],
     ) -> list[dict[str, tuple[list[Likelihood], Usage]]]:
         """For each request, dimension -> the likelihoods of its ``texts`` as the answer to its
-        question, and what they took. ``score_eos``: whether the end of the turn belongs to them."""
+        question, and their usage. ``score_eos``: whether they include the end of the turn."""
         asked, owners = [], []
         for request in requests:
             for question in self.questions(request, dimensions):
-                (dimension,) = question.dimensions
-                messages = self.messages(request, question)
+                name, messages = question.dimensions[0].name, self.messages(request, question)
                 prefill = self.builder(request).prefill(question)
-                eos = score_eos[dimension.name]
                 asked.append(
                     [
-                        Continuation(messages, text, prefill=prefill, score_eos=eos)
-                        for text in texts[dimension.name]
+                        Continuation(messages, text, prefill=prefill, score_eos=score_eos[name])
+                        for text in texts[name]
                     ]
                 )
                 owners.append((request.dialogue.id, request.payload.start))
@@ -261,7 +279,7 @@ class BasePromptedJudge(Judge):
         return [{name: next(answers) for name in dimensions} for _ in requests]
 
     def chat(self, asked: Sequence[ChatRequest]) -> list[tuple[Completion, Usage]]:
-        """The completion of each request, and what it took."""
+        """The completion of each request, and its usage."""
         completions = self.llm.chat(asked) if asked else []
         pairs = zip(asked, completions, strict=True)
         return [(completion, usage_of(self.llm, chat, completion)) for chat, completion in pairs]
@@ -271,70 +289,39 @@ class BasePromptedJudge(Judge):
     ) -> list[Judgement]:
         fitting = [request for request in requests if request.payload.failure is None]
         scored = iter(self._score_fitting(fitting, dimensions) if fitting else ())
-        predictions = []
+        judgements = []
         for request in requests:
             view: PromptView = request.payload
+            judgement = Judgement(scores=dict.fromkeys(dimensions), failure=view.failure)
             if view.failure is None:
-                prediction = next(scored)
-            else:
-                prediction = Judgement(scores=dict.fromkeys(dimensions), failure=view.failure)
+                judgement = next(scored)
             usage = dict(view.usage)
-            for key, value in prediction.usage.items():
+            for key, value in judgement.usage.items():
                 usage[key] = usage.get(key, 0.0) + value
-            predictions.append(
+            judgements.append(
                 replace(
-                    prediction,
+                    judgement,
                     usage=usage or {"tokens": 0.0},
-                    transient=prediction.transient or view.transient,
+                    transient=judgement.transient or view.transient,
                     left_out_turns=view.left_out,
                     shortened_turns=view.shortened,
                 )
             )
-        return predictions
+        return judgements
 
     @abstractmethod
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        """One Judgement a request, in order; all of them fit the model."""
-
-
-def prompt_builders(
-    judge: BasePromptedJudge, answer: AnswerFormat | None
-) -> dict[str, PromptBuilder]:
-    """Language -> how it is asked in it; all that the prompt has for ``auto``, else one."""
-    config, prompt, shown = judge.base_config, judge.prompt, None
-    languages = ["en", *prompt.languages] if config.language == "auto" else [config.language]
-    builders = {}
-    for language in languages:
-        resolved = resolve(
-            prompt,
-            variant=config.variant,
-            layout=config.layout,
-            language=language,
-            answer=answer,
-        )
-        if resolved.examples and shown is None:
-            examples = load_examples(config.examples, judge.dimensions)
-            shown = ShownExamples(examples, config.excerpt_turns, config.seed)
-        builders[language] = PromptBuilder(
-            resolved,
-            judge.dimensions,
-            config.role,
-            examples=shown,
-            values=judge.values,
-            fence=fence_note(language) if config.fence else None,
-        )
-        builders[language].require_values()
-    return builders
+        """One Judgement per request, in order; all of them fit the model."""
 
 
 def tells_likelihoods(llm: LanguageModel) -> bool:
-    """Whether the backend scores a given text as what the model itself would say in the chat.
+    """Whether the backend returns the likelihood of a text as the model's answer in the chat, found
+    out with one word.
 
-    Asked with a word. A server that would read a plain transcript instead (its fingerprint says so)
-    is not: each question costs there, and a network that is down is no answer. Raises
-    ServerStopError where the server answers nothing at all (a wrong key, an empty account).
+    A server that reads a plain transcript (its fingerprint says so) is not tried: it would score
+    another prompt. Raises ServerStopError if the server refuses everything (a wrong key).
     """
     if llm.fingerprint().get("likelihood") == "transcript":
         return False

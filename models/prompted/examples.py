@@ -12,12 +12,11 @@ from medal_judges.errors import ConfigError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import mean
 
 
 class ScoredExample(Config):
-    """A dialogue with its scores per dimension on [0, 1]. ``summary`` may stand in its place."""
+    """A dialogue with its scores per dimension on [0, 1], and a ``summary`` to show instead."""
 
     id: str
     turns: tuple[Turn, ...]
@@ -33,41 +32,36 @@ class ScoredExample(Config):
 
 
 class ExampleFile(Config):
-    """Examples as a reviewed file: ``source`` says where they come from."""
+    """Reviewed examples; ``source`` says where they come from."""
 
     source: str
     examples: tuple[ScoredExample, ...]
 
 
 def load_examples(path: str, dimensions: Sequence[Dimension]) -> tuple[ScoredExample, ...]:
-    """Examples of a YAML file, or of labelled dialogues (.jsonl, .jsonl.gz).
-
-    A labelled dialogue's score is the mean over its annotators; where the label has no scale, the
-    dimension's own is taken. Raises ConfigError, DataError.
-    """
+    """Examples of a YAML file, or of labelled dialogues (.jsonl, .jsonl.gz), whose score is the
+    mean over annotators; a label without scale is on the dimension's. Raises ConfigError,
+    DataError."""
     if not path.endswith((".jsonl", ".jsonl.gz")):
         return build_config(ExampleFile, read_yaml(path), where=path).examples
-    return tuple(_of_labelled(row, dimensions) for row in read_labelled(path))
-
-
-def _of_labelled(row: LabelledDialogue, dimensions: Sequence[Dimension]) -> ScoredExample:
-    scores = {}
-    for dimension in dimensions:
-        rating = row.rating(dimension.name)
-        if rating is not None and (value := mean(rating)) is not None:
-            low, high = rating.scale or (dimension.low, dimension.high)
-            scores[dimension.name] = (value - low) / (high - low)
-    return ScoredExample(id=row.id, turns=row.dialogue.turns, scores=scores)
+    examples = []
+    for row in read_labelled(path):
+        scores = {}
+        for dimension in dimensions:
+            rating = row.rating(dimension.name)
+            if rating is not None and (value := mean(rating)) is not None:
+                low, high = rating.scale or (dimension.low, dimension.high)
+                scores[dimension.name] = (value - low) / (high - low)
+        examples.append(ScoredExample(id=row.id, turns=row.dialogue.turns, scores=scores))
+    return tuple(examples)
 
 
 def chosen_examples(
     examples: Sequence[ScoredExample], dimension: str, count: int, *, seed: int, without: str | None
 ) -> list[ScoredExample]:
-    """``count`` 1: near the median. 3: lowest, near the median, highest. Ties are drawn.
-
-    The dialogue called ``without`` is never its own example. Raises ConfigError where too few
-    examples have a score for the dimension.
-    """
+    """``count`` 1: near the median. 3: lowest, near the median, highest. ``seed`` draws among
+    equals. The dialogue called ``without`` is never its own example. Raises ConfigError for too few
+    examples with a score for the dimension."""
     scored = [e for e in examples if dimension in e.scores and e.id != without]
     if len(scored) < count:
         raise ConfigError(

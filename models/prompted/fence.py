@@ -1,10 +1,10 @@
-"""The fence around foreign text in a prompt, so that no turn can close it or pose as another.
+"""The fence around foreign text in a prompt: no turn can close it or imitate another turn.
 
-Every turn stands between marks of its own, ``<user>...</user>``, the conversation between
-``<dialogue>`` and ``</dialogue>``, each turn on one line. Inside a turn whatever could be read as
-such a mark has its bracket escaped (``&lt;``), look-alikes of the bracket too, and characters that
-nobody sees, which can carry hidden text, are gone. A sentence before it says that what is between
-the marks is material.
+Each turn is between marks, ``<user>...</user>``, on one line, and the conversation between
+``<dialogue>`` and ``</dialogue>``. Inside a turn the bracket of anything that looks like a mark is
+escaped (``&lt;``), and invisible characters, which can carry hidden text, are removed. A sentence
+before it says that the text between the marks is material. Random marks would also work, but would
+separate prompts that share their beginning.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from medal_judges.models.prompted.prompt import load_prompt
 from medal_judges.records.dialogue import Turn
 
 NOTE = "note"
-# An opening bracket or one that looks like it, before a letter, a slash, or the bar and marks that
-# chat templates have behind it. Not before others: `<3` is a heart, and 〈 opens a Chinese title.
-# What a reader hardly sees may stand between: blanks, joiners, accents and variation selectors.
+# An opening bracket or a look-alike before a letter, a slash, or the bar and marks of chat
+# templates. Not before others: `<3` is a heart, and 〈 opens a Chinese title. Characters that a
+# reader hardly sees may come between: blanks, joiners, accents and variation selectors.
 _GAP = r"[\s\u0300-\u036f\u200c\u200d\u20d0-\u20ff\u2800\ufe00-\ufe0f]{0,6}"
 _SLASH = r"[/／⁄∕⧸╱⟋]"
 _LETTER = (
@@ -28,7 +28,7 @@ _LETTER = (
 )
 _OPENING = re.compile(
     rf"[<＜﹤‹〈⟨❮❬❰˂ᐸ≺⧼](?={_GAP}(?:{_SLASH}|[\\|!?｜∖╲⧵])?{_GAP}{_LETTER})"
-    rf"|[«≪⟪《⋖⪡≮](?={_GAP}{_SLASH}{_GAP}{_LETTER})"  # quotation marks, too: only before a slash
+    rf"|[«≪⟪《⋖⪡≮](?={_GAP}{_SLASH}{_GAP}{_LETTER})"  # also quotation marks: only before a slash
 )
 # Controls, soft hyphens, marks of direction, zero-width characters, tag characters and the further
 # variation selectors. Joiners (U+200C, U+200D) stay: Hindi, Persian and emoji need them.
@@ -40,8 +40,7 @@ _UNSEEN = re.compile(
 
 
 def harmless(text: str) -> str:
-    """``text`` on one line, without characters that nobody sees, and with what could be a mark
-    escaped."""
+    """``text`` on one line, without invisible characters and with possible marks escaped."""
     return _OPENING.sub("&lt;", " ".join(_UNSEEN.sub("", text).split()))
 
 
@@ -51,15 +50,14 @@ def fenced(mark: str, text: str) -> str:
 
 
 def fenced_dialogue(turns: Iterable[Turn | None], *, gap: str) -> str:
-    """Turns, one a line, each between the marks of its role; None is a gap."""
+    """One turn per line, each between the marks of its role; None is a gap."""
     lines = [gap if turn is None else fenced(turn.role, turn.content) for turn in turns]
     return "\n".join(["<dialogue>", *lines, "</dialogue>"])
 
 
 @cache
 def fence_note(language: str) -> str:
-    """What is said of the marks, in the prompt's ``language`` (English where there are no words in
-    it)."""
+    """The sentence about the marks in ``language``, in English if it has no translation."""
     prompt = load_prompt("fence", parts=(NOTE,))
     texts = prompt.languages.get(language)
     return (texts.parts if texts else prompt.parts)[NOTE].strip()

@@ -13,32 +13,31 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.cost import Usage, spent
 from medal_judges.models.llm.protocol import ChatRequest, Completion
+from medal_judges.models.prompted.answers import Answer
 from medal_judges.models.prompted.base import (
     BasePromptedConfig,
     BasePromptedJudge,
     tells_likelihoods,
 )
-from medal_judges.models.prompted.parsing.answer import ParsedAnswer
-from medal_judges.models.prompted.prediction import to_prediction
 from medal_judges.models.prompted.prompt import Aspect
 from medal_judges.models.prompted.ratings import (
     Ratings,
     from_logprobs,
     from_samples,
     from_token,
+    to_judgement,
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
 
 Method = Literal["likelihood", "top_logprobs", "samples"]
-ANSWER_TOKENS = 16  # kept free for the beginning of the answer and the rating
+ANSWER_TOKENS = 16  # for the beginning of the answer and the rating
 
 
 class Steps(Config):
-    """A file of evaluation steps by dimension (``other`` for those not named), how they were made
-    and by which models, and who read them over: steps that nobody has read (``reviewed`` empty) are
-    not used."""
+    """Evaluation steps by dimension (``other`` for the rest), how and by which models they were
+    made, and who reviewed them: steps without a review are not used."""
 
     name: str
     method: str
@@ -48,29 +47,27 @@ class Steps(Config):
     other: tuple[str, ...] = ()
 
     def of(self, dimension: str) -> tuple[str, ...]:
-        """The steps for ``dimension``; none where the file has none."""
+        """The steps for ``dimension``."""
         return self.steps.get(dimension, self.other)
 
 
 def load_steps(path: str) -> Steps:
-    """The steps file ``path`` (or the shipped one of that name).
-
-    Raises ConfigError when the file is malformed or nobody has reviewed it.
-    """
+    """The steps file ``path`` (or the shipped one of that name). Raises ConfigError for a malformed
+    file or one without a review."""
     steps = build_config(Steps, read_yaml(path), where=path)
     if not steps.reviewed:
         raise ConfigError(
             f"{path}: these evaluation steps have not been reviewed",
-            hint="read and correct them, and say who did: reviewed: NAME, DATE",
+            hint="read and correct them, and add reviewed: NAME, DATE",
         )
     return steps
 
 
 class GEvalConfig(BasePromptedConfig):
     """``steps``: the reviewed file of evaluation steps; none leaves them out. ``method``: where the
-    distribution over ratings comes from, see GEvalJudge. ``points``: how many ratings are offered,
-    from 1, where the dimension has no whole-number levels (or more than eleven). A prompt and its
-    answer of more than ``max_tokens`` (or than the model's window) lose whole oldest turns."""
+    distribution over ratings comes from, see GEvalJudge. ``points``: the number of ratings, from 1,
+    if the dimension has no whole-number levels (or more than eleven). A prompt and its answer of
+    more than ``max_tokens`` (or the model's window) lose whole oldest turns."""
 
     family: Literal["geval"] = "geval"
     name: str = "geval"
@@ -86,15 +83,15 @@ class GEvalConfig(BasePromptedConfig):
 class GEvalJudge(BasePromptedJudge):
     """Expected value over the ratings' probabilities, on the dimension's own scale.
 
-    ``likelihood``: the probability of every rating's text as the answer, the conversation read
-    once. ``top_logprobs``: of the alternatives that an API reports for the token of the rating.
+    ``likelihood``: the probability of every rating as the answer; the conversation is read once.
+    ``top_logprobs``: of the alternatives that an API reports for the token of the rating.
     ``samples``: the share of each rating among ``samples`` answers, as in the paper (20 at
-    temperature 1). ``auto``: likelihoods where the backend tells them of the chat itself, else
-    top_logprobs; where an API reports no alternatives for an answer, that answer is sampled
-    (``samples`` in the dimension's details says so).
+    temperature 1). ``auto``: likelihoods if the backend returns them for the chat itself, else
+    top_logprobs; an answer for which an API reports no alternatives is sampled (``samples`` in the
+    dimension's details says so). An answer is read if one of its lines is the rating alone,
+    or after ``Rating:``.
 
-    Distributions are over the levels of an ordinal or binary dimension; ``details`` has their mean,
-    spread and mass.
+    Ordinal and binary dimensions have distributions; ``details`` has their mean, spread and mass.
     """
 
     family = "geval"
@@ -139,33 +136,33 @@ class GEvalJudge(BasePromptedJudge):
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         read = self._by_likelihood if self.method == "likelihood" else self._by_answers
-        predictions = []
+        wanted = [self.dimension(name) for name in dimensions]
+        judgements = []
         for request, own in zip(requests, read(requests, dimensions), strict=True):
-            prediction = to_prediction(
-                {name: [parsed] for name, (parsed, _, _) in own.items()},
-                [self.dimension(name) for name in dimensions],
-                self.builder(request),
-                self.ratings,
-                pool="mean",
-                score="expected",
-            )
-            # An answer is one of the ratings or none of them: nothing to say of how it was parsed.
-            for details in prediction.details.values():
-                details.pop("parsed", None)
+            answers = {name: [answer] for name, (answer, _, _) in own.items()}
+            builder = self.builder(request)
+            judgement = to_judgement(answers, wanted, builder, self.ratings, score="expected")
+            for details in judgement.details.values():
+                details.pop("parsed", None)  # an answer is a rating or none
             usage = spent(usage for _, usages, _ in own.values() for usage in usages)
             transient = any(transient for _, _, transient in own.values())
-            predictions.append(replace(prediction, usage=usage, transient=transient))
-        return predictions
+            judgements.append(replace(judgement, usage=usage, transient=transient))
+        return judgements
 
     def _by_likelihood(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[dict[str, RatingAnswer]]:
+    ) -> list[dict[str, tuple[Answer, list[Usage], bool]]]:
+        """For each request and dimension the answer, its usage, and whether it failed for now."""
         texts = {name: ratings.texts for name, ratings in self.ratings.items()}
-        # "1" also begins "10": there the end of the turn has to tell them apart.
+        # "1" also begins "10": there the end of the turn distinguishes them.
         eos = {name: ratings.ambiguous for name, ratings in self.ratings.items()}
         return [
             {
-                name: (_distributed([each.total for each in likelihoods]), [usage], False)
+                name: (
+                    from_logprobs(Answer(), [each.total for each in likelihoods]),
+                    [usage],
+                    False,
+                )
                 for name, (likelihoods, usage) in own.items()
             }
             for own in self.answer_likelihoods(requests, dimensions, texts, eos)
@@ -173,49 +170,43 @@ class GEvalJudge(BasePromptedJudge):
 
     def _by_answers(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[dict[str, RatingAnswer]]:
+    ) -> list[dict[str, tuple[Answer, list[Usage], bool]]]:
+        """As ``_by_likelihood``, from the alternatives to the rating or from samples."""
         asked = [
             (self.ratings[name], ChatRequest(self.messages(request, question), ANSWER_TOKENS))
             for request in requests
             for name, question in zip(dimensions, self.questions(request, dimensions), strict=True)
         ]
-        answers: dict[int, RatingAnswer] = {}
-        in_vain: dict[int, Usage] = {}  # of answers that told no alternatives
+        found: dict[int, tuple[Answer, list[Usage], bool]] = {}
+        in_vain: dict[int, list[Usage]] = {}  # of answers without alternatives
         if self.method == "top_logprobs":
             first = self.chat([replace(chat, top_logprobs=20) for _, chat in asked])
             for i, (completion, usage) in enumerate(first):
-                if (parsed := _from_alternatives(completion, asked[i][0])) is None:
-                    in_vain[i] = usage
+                answer = _from_alternatives(completion, asked[i][0])
+                if answer is None:
+                    in_vain[i] = [usage]
                 else:
-                    answers[i] = (parsed, [usage], completion.transient)
-        left = [i for i in range(len(asked)) if i not in answers]
-        warm = {i: replace(asked[i][1], temperature=self.config.temperature) for i in left}
+                    found[i] = (answer, [usage], completion.transient)
+        left = [i for i in range(len(asked)) if i not in found]
         seeds = range(self.config.seed, self.config.seed + self.config.samples)
-        drawn = iter(self.chat([replace(warm[i], seed=seed) for i in left for seed in seeds]))
+        warm = self.config.temperature
+        drawn = iter(
+            self.chat([replace(asked[i][1], temperature=warm, seed=s) for i in left for s in seeds])
+        )
         for i in left:
             part = [next(drawn) for _ in seeds]
-            usages = [in_vain[i]] if i in in_vain else []
-            usages += [usage for _, usage in part]
-            parsed = from_samples([completion for completion, _ in part], asked[i][0])
-            answers[i] = (parsed, usages, any(completion.transient for completion, _ in part))
-        ordered = (answers[i] for i in range(len(asked)))
+            usages = [*in_vain.get(i, []), *(usage for _, usage in part)]
+            answer = from_samples([completion for completion, _ in part], asked[i][0])
+            found[i] = (answer, usages, any(completion.transient for completion, _ in part))
+        ordered = (found[i] for i in range(len(asked)))
         return [{name: next(ordered) for name in dimensions} for _ in requests]
 
 
-# What was read, what it took, and whether a failure in it passes by itself.
-RatingAnswer = tuple[ParsedAnswer, list[Usage], bool]
-
-
-def _distributed(logprobs: Sequence[float]) -> ParsedAnswer:
-    return ParsedAnswer(None, distribution=from_logprobs(logprobs))
-
-
-def _from_alternatives(completion: Completion, ratings: Ratings) -> ParsedAnswer | None:
-    """None where the backend told no alternatives (to the rating's own token: one that stands
-    alone would pass for certain), or where the token of one rating (1) may be the first of
-    another one's (10): then the answer is sampled."""
-    if completion.finish == "failed":
-        return ParsedAnswer(None, completion.failure)
+def _from_alternatives(completion: Completion, ratings: Ratings) -> Answer | None:
+    """None, so that the answer is sampled, if the backend reports no alternatives, or if the token
+    of one rating (1) may begin another one's (10)."""
+    if completion.failed:
+        return Answer(reason=completion.failure)
     if ratings.ambiguous or not any(token.alternatives for token in completion.tokens):
         return None
     return from_token(completion, ratings)
@@ -224,10 +215,10 @@ def _from_alternatives(completion: Completion, ratings: Ratings) -> ParsedAnswer
 def _values(
     dimension: Dimension, aspect: Aspect, ratings: Ratings, steps: Steps | None
 ) -> dict[str, str | None]:
-    """What the prompt's placeholders are filled with; None leaves a part out."""
+    """The values of the prompt's placeholders; None leaves a part out."""
     numbered = enumerate(steps.of(dimension.name) if steps else (), start=1)
     bands: list[str] = []
-    if len(aspect.bands) == len(ratings.texts):  # else the scale asked for has other levels
+    if len(aspect.bands) == len(ratings.texts):  # else the requested scale has other levels
         pairs = zip(ratings.texts, aspect.bands, strict=True)
         bands = [f"- {text}: {band}" for text, band in pairs]
     return {

@@ -1,4 +1,4 @@
-"""GPTScore: how likely a "yes" is as the answer to a question (Fu et al., NAACL 2024)."""
+"""GPTScore: the likelihood of "yes" as the answer to a question (Fu et al., NAACL 2024)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from medal_judges.models.llm.protocol import ChatRequest, Completion
 from medal_judges.models.prompted.base import (
     BasePromptedConfig,
     BasePromptedJudge,
-    prompt_builders,
     tells_likelihoods,
 )
 from medal_judges.records.judgement import Judgement
 
-ANSWER_TOKENS = 16  # kept free for the beginning of the answer and the answer
+ANSWER_TOKENS = 16  # for the beginning of the answer and the answer
 
 
 class GPTScoreConfig(BasePromptedConfig):
-    """``affirmative`` and ``negative``: the two answers, in the prompt's language (in YAML with
-    quotation marks). ``against_negative``: the score is not of the affirmative answer's likelihood
-    alone, as the paper has it, but less the negative one's, which cancels how ready the model is to
-    answer in one word. ``score_eos``: the end-of-turn token is part of the answers. ``method``: as
-    in G-Eval, see GPTScoreJudge. ``max_tokens``: as in G-Eval."""
+    """``affirmative`` and ``negative``: the two answers, in the prompt's language (quoted in YAML).
+    ``against_negative``: the score is the affirmative answer's likelihood minus the negative one's,
+    which cancels how ready the model is to answer in one word; the paper has the first alone.
+    ``score_eos``: the answers include the end-of-turn token. ``method`` and ``max_tokens``: as in
+    G-Eval."""
 
     family: Literal["gptscore"] = "gptscore"
     name: str = "gptscore"
@@ -44,16 +43,16 @@ class GPTScoreConfig(BasePromptedConfig):
 
 
 class GPTScoreJudge(BasePromptedJudge):
-    """Likelihood of "Yes" to a question about each dimension.
+    """Likelihood of "Yes" as the answer to a question about each dimension.
 
-    The raw value, in nats a token, stands in ``details``: l(Yes), or l(Yes) - l(No) with
-    ``against_negative``. It goes to the dimension's scale as low + (high - low) p,
-    where p is exp(raw), the (geometric mean) probability of the answer, or 1 / (1 + exp(-raw)).
-    Both maps are strictly monotone, so rank correlations are those of the raw value.
+    The raw value, in nats per token, is in ``details``: l(Yes), or l(Yes) - l(No) with
+    ``against_negative``. The score is low + (high - low) p, where p is exp(raw), the (geometric
+    mean) probability of the answer, or 1 / (1 + exp(-raw)). Both maps are strictly monotone, so
+    rank correlations are those of the raw value.
 
-    An API that tells no likelihoods of the chat (``method: top_logprobs``) is asked to reply in one
-    word (part ``answer_word`` of the prompt), and the alternatives that it reports for the first
-    token are read; where an answer is not among them the dimension is unscored.
+    If an API returns no likelihoods of the chat (``method: top_logprobs``), the prompt asks for one
+    word (its part ``answer_word``), and the alternatives to the first token count; a dimension
+    whose answer is not among them is unscored.
     """
 
     family = "gptscore"
@@ -70,11 +69,10 @@ class GPTScoreJudge(BasePromptedJudge):
             config.method == "auto" and not tells_likelihoods(self.llm)
         )
         if self.asks_for_word:
-            self.builders = prompt_builders(self, "word")
+            self.build("word")
         if self.asks_for_word and config.score_eos:
             raise ConfigError(
-                f"{self.name}: alternatives to a first token say nothing of an answer "
-                "with the end of its turn",
+                f"{self.name}: alternatives to the first token do not include the end of the turn",
                 hint="score_eos=false",
             )
 
@@ -89,39 +87,36 @@ class GPTScoreJudge(BasePromptedJudge):
         texts = [self.config.affirmative]
         if self.config.against_negative:
             texts.append(self.config.negative)
-        if self.asks_for_word:
-            return self._by_reply(requests, dimensions, texts)
-        answers = dict.fromkeys(dimensions, texts)
-        eos = dict.fromkeys(dimensions, self.config.score_eos)
-        predictions = []
-        for own in self.answer_likelihoods(requests, dimensions, answers, eos):
-            means = {n: [each.mean for each in likelihoods] for n, (likelihoods, _) in own.items()}
-            usages = [usage for _, usage in own.values()]
-            predictions.append(self._prediction(means, usages))
-        return predictions
-
-    def _by_reply(
-        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str], texts: Sequence[str]
-    ) -> list[Judgement]:
+        if not self.asks_for_word:
+            answers = dict.fromkeys(dimensions, texts)
+            eos = dict.fromkeys(dimensions, self.config.score_eos)
+            return [
+                self._judgement(
+                    {n: [each.mean for each in likelihoods] for n, (likelihoods, _) in own.items()},
+                    [usage for _, usage in own.values()],
+                )
+                for own in self.answer_likelihoods(requests, dimensions, answers, eos)
+            ]
         asked = [
             ChatRequest(self.messages(request, question), ANSWER_TOKENS, top_logprobs=20)
             for request in requests
             for question in self.questions(request, dimensions)
         ]
         replies = iter(self.chat(asked))
-        predictions = []
+        judgements = []
         for _ in requests:
-            own = {name: next(replies) for name in dimensions}
-            means = {n: first_token_logprobs(reply, texts) for n, (reply, _) in own.items()}
-            prediction = self._prediction(means, [usage for _, usage in own.values()])
-            transient = any(reply.transient for reply, _ in own.values())
-            predictions.append(replace(prediction, transient=transient))
-        return predictions
+            given = {name: next(replies) for name in dimensions}
+            means = {n: first_token_logprobs(reply, texts) for n, (reply, _) in given.items()}
+            judgement = self._judgement(means, [usage for _, usage in given.values()])
+            transient = any(reply.transient for reply, _ in given.values())
+            judgements.append(replace(judgement, transient=transient))
+        return judgements
 
-    def _prediction(
+    def _judgement(
         self, means: Mapping[str, Sequence[float] | str], usages: Sequence[Usage]
     ) -> Judgement:
-        """``means``: of each dimension the log-probability of each answer, or why there is none."""
+        """``means``: for each dimension the log-probability of each answer, or the reason why there
+        is none."""
         scores: dict[str, float | None] = {}
         details: dict[str, dict[str, Any]] = {}
         distributions: dict[str, Sequence[float]] = {}
@@ -148,12 +143,12 @@ class GPTScoreJudge(BasePromptedJudge):
 
 
 def first_token_logprobs(reply: Completion, texts: Sequence[str]) -> list[float] | str:
-    """Log-probability that the reply's first token is each of ``texts`` (white space and letter
-    case aside), or why one cannot be told."""
-    if reply.finish == "failed":
+    """Log-probability that the reply's first token is each of ``texts`` (ignoring white space and
+    case), or the reason why it is unknown."""
+    if reply.failed:
         return reply.failure or "no answer"
     if not reply.tokens or not reply.tokens[0].alternatives:
-        return "the model tells no alternatives to its first token"
+        return "the model reports no alternatives to its first token"
     first = reply.tokens[0]
     known = {**first.alternatives, first.text: first.logprob}
     logprobs = []

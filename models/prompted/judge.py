@@ -1,4 +1,4 @@
-"""The prompted judge: a language model is asked, and its answer is read.
+"""The prompted judge: it asks a language model for numbers and reads its answers.
 
 MEDAL, ORALIS, the DSTC-12 baseline and MEEP are files of configs/judges/ for this one family.
 """
@@ -16,45 +16,41 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.cost import Usage, spent
 from medal_judges.models.llm.protocol import ChatRequest, Completion, Continuation, Message
+from medal_judges.models.prompted.answers import Answer, after_thinking, read_answers
 from medal_judges.models.prompted.base import (
     BasePromptedConfig,
     BasePromptedJudge,
     tells_likelihoods,
 )
 from medal_judges.models.prompted.builder import PromptBuilder, PromptQuestion
-from medal_judges.models.prompted.parsing.answer import ParsedAnswer
-from medal_judges.models.prompted.parsing.parser import parse_answer
-from medal_judges.models.prompted.parsing.thinking import after_thinking
-from medal_judges.models.prompted.prediction import Pooling, to_prediction
 from medal_judges.models.prompted.prompt import AGAIN, fill
 from medal_judges.models.prompted.ratings import (
+    Pooling,
     Ratings,
     from_alternatives,
     from_logprobs,
     grouped_likelihoods,
+    to_judgement,
 )
 from medal_judges.records.judgement import Judgement
 
-ALTERNATIVES = 20  # how many an API reports at most
+ALTERNATIVES = 20  # the most that an API reports
 _LONGEST_NUMBER = 40  # characters of a reply that is a number alone
 
 
 class PromptedConfig(BasePromptedConfig):
-    """What a prompted judge does with the answers.
+    """How a prompted judge asks and reads.
 
-    ``answer``: their format; the prompt file's default where not given. ``max_tokens`` bounds an
-    answer (at most half of the model's window is given to it); ``max_prompt_tokens`` bounds the
-    prompt below the window: whole oldest turns go first.
-    ``repeats`` answers are asked for, with the seeds ``seed``, ``seed`` + 1, ..., and become one
-    score as ``pool`` says. ``enforce``: hold the answer to a JSON schema where the backend can;
-    ``comment_chars`` bounds each comment in it.
+    ``answer``: the format (default: the prompt file's). ``max_tokens`` bounds an answer,
+    ``max_prompt_tokens`` the prompt below the model's window. ``repeats`` answers with the seeds
+    ``seed``, ``seed`` + 1, ... become one score as ``pool`` says. ``enforce``: hold the answer to a
+    JSON schema if the backend can; ``comment_chars`` bounds each comment in it. ``ask_again``: ask
+    once more for the number alone (the prompt's part ``again``) if the answer about one dimension
+    has none that can be read.
 
-    ``ask_again``: where one number was asked for in words and the answer gives none that can be
-    told, the number alone is asked for once more (in the prompt's part ``again``).
-
-    ``expected``: where the probability-weighted rating comes from: ``alternatives`` of the token
-    that says the number, the ``likelihood`` of every rating in its place, or ``none``. ``score``:
-    whether the judgement's number is the one ``said`` or the ``expected`` one.
+    ``expected``: where the probability-weighted rating comes from: ``alternatives`` to the number's
+    token, the ``likelihood`` of every rating in its place, or ``none``. ``score``: whether the
+    score is the number ``said`` or the ``expected`` one.
     """
 
     family: Literal["prompted"] = "prompted"
@@ -79,24 +75,23 @@ class PromptedConfig(BasePromptedConfig):
 
 
 @dataclass(slots=True)
-class ParsedAnswers:
-    """One chat request about the batch's request number ``owner``, and what its answer says of each
-    dimension. ``usages``: of all that it took to get there."""
+class _Asked:
+    """One chat request about the batch's request number ``owner``, its completion, what this says
+    about each dimension, and the usage so far."""
 
     owner: int
     question: PromptQuestion
-    asked: ChatRequest
+    chat: ChatRequest
     completion: Completion
-    by_dimension: dict[str, ParsedAnswer]
+    answers: dict[str, Answer]
     usages: list[Usage]
 
 
 class PromptedJudge(BasePromptedJudge):
-    """Asks a language model for numbers, one request a dimension or one for all.
+    """Asks a language model for numbers, one request per dimension or one for all.
 
-    Which step of the parser read an answer is in ``details``, with the expected rating and its
-    spread. A dialogue whose answer cannot be read has its reason in ``failure``. Requests of one
-    batch go to the model in one call.
+    answers.py documents which answers are read; ``details`` says how each one was. A dialogue whose
+    answer cannot be read has the reason in ``failure``.
     """
 
     family = "prompted"
@@ -109,13 +104,11 @@ class PromptedJudge(BasePromptedJudge):
             prompt_tokens=config.max_prompt_tokens,
             answer=config.answer,
         )
-        shape = self.builder(None).resolved.answer
-        self.asks_again = config.ask_again and shape.format == "number"
         scale = self.builder(None).scale
         self.ratings = {d.name: Ratings.on_scale(d, scale(d)) for d in self.dimensions}
         if config.expected == "likelihood" and not tells_likelihoods(self.llm):
             raise ConfigError(
-                f"{config.name}: {self.llm.name} cannot tell the likelihood of a text",
+                f"{config.name}: {self.llm.name} does not return log-probabilities",
                 hint="expected=alternatives or expected=none",
             )
 
@@ -127,170 +120,134 @@ class PromptedJudge(BasePromptedJudge):
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        answers = self._answers(requests, dimensions)
-        if self.asks_again:
-            self._ask_again(requests, answers)
+        asked = self._answers(requests, dimensions)
+        if self.config.ask_again:
+            self._ask_again(requests, asked)
         if self.config.expected == "likelihood":
-            self._weigh_by_likelihood(requests, answers)
+            self._weigh_by_likelihood(requests, asked)
         elif self.config.expected == "alternatives":
-            for each in answers:
-                for name, parsed in each.by_dimension.items():
-                    weighed = from_alternatives(each.completion, parsed, self.ratings[name])
-                    each.by_dimension[name] = replace(parsed, distribution=weighed)
-        owned: list[list[ParsedAnswers]] = [[] for _ in requests]
-        for each in answers:
-            owned[each.owner].append(each)
-        return [
-            self._prediction(request, own, dimensions)
-            for request, own in zip(requests, owned, strict=True)
-        ]
-
-    def _answers(
-        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[ParsedAnswers]:
-        asked = [
-            (i, question, chat)
-            for i, request in enumerate(requests)
-            for question in self.questions(request, dimensions)
-            for chat in self._chat_requests(request, question)
-        ]
-        told = self.chat([chat for _, _, chat in asked])
-        answers = []
-        for (i, question, chat), (completion, usage) in zip(asked, told, strict=True):
-            shape = self.builder(requests[i]).resolved.answer
-            parsed = parse_answer(completion, question.fields, shape, _material(requests[i]))
-            answers.append(ParsedAnswers(i, question, chat, completion, parsed, [usage]))
-        return answers
-
-    def _chat_requests(self, request: ScoreRequest, question: PromptQuestion) -> list[ChatRequest]:
-        config, builder = self.config, self.builder(request)
-        json = builder.resolved.answer.format == "json" and config.enforce
-        first = ChatRequest(
-            self.messages(request, question),
-            max_tokens=self.answer_tokens,
-            temperature=config.temperature,
-            top_p=config.top_p,
-            seed=config.seed,
-            schema=builder.schema(question, config.comment_chars) if json else None,
-            top_logprobs=ALTERNATIVES if config.expected == "alternatives" else 0,
-        )
-        return [replace(first, seed=config.seed + k) for k in range(config.repeats)]
-
-    def _prediction(
-        self, request: ScoreRequest, answers: Sequence[ParsedAnswers], dimensions: Sequence[str]
-    ) -> Judgement:
+            for each in asked:
+                for name, answer in each.answers.items():
+                    weighed = from_alternatives(each.completion, answer, self.ratings[name])
+                    each.answers[name] = weighed
         wanted = [self.dimension(name) for name in dimensions]
-        prediction = to_prediction(
-            {
-                d.name: [a.by_dimension[d.name] for a in answers if d.name in a.by_dimension]
-                for d in wanted
-            },
-            wanted,
-            self.builder(request),
-            self.ratings,
-            pool=self.config.pool,
-            score=self.config.score,
-        )
-        usage = spent(usage for each in answers for usage in each.usages)
-        transient = any(each.completion.transient for each in answers)
-        return replace(prediction, usage=usage, transient=transient)
+        judgements = []
+        for owner, request in enumerate(requests):
+            own = [each for each in asked if each.owner == owner]
+            judgement = to_judgement(
+                {d.name: [e.answers[d.name] for e in own if d.name in e.answers] for d in wanted},
+                wanted,
+                self.builder(request),
+                self.ratings,
+                pool=self.config.pool,
+                score=self.config.score,
+            )
+            usage = spent(usage for each in own for usage in each.usages)
+            transient = any(each.completion.transient for each in own)
+            judgements.append(replace(judgement, usage=usage, transient=transient))
+        return judgements
 
-    def _weigh_by_likelihood(
-        self, requests: Sequence[ScoreRequest], answers: Sequence[ParsedAnswers]
-    ) -> None:
-        named = [(each, name) for each in answers for name in each.by_dimension]
+    def _answers(self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]) -> list[_Asked]:
+        config = self.config
         asked = []
-        for each, name in named:
-            bare = self.builder(requests[each.owner]).resolved.answer.format == "number"
-            asked.append(_continuations(each, name, self.ratings[name], bare=bare))
-        owners = [each.owner for each, _ in named]
-        scored = grouped_likelihoods(self.llm, asked, owners)
-        for (each, name), (likelihoods, usage) in zip(named, scored, strict=True):
-            if likelihoods:
-                weighed = from_logprobs([likelihood.total for likelihood in likelihoods])
-                parsed = each.by_dimension[name]
-                each.by_dimension[name] = replace(parsed, distribution=weighed)
-                each.usages.append(usage)
+        for owner, request in enumerate(requests):
+            builder = self.builder(request)
+            schema = builder.resolved.answer.format == "json" and config.enforce
+            for question in self.questions(request, dimensions):
+                first = ChatRequest(
+                    self.messages(request, question),
+                    max_tokens=self.answer_tokens,
+                    temperature=config.temperature,
+                    top_p=config.top_p,
+                    seed=config.seed,
+                    schema=builder.schema(question, config.comment_chars) if schema else None,
+                    top_logprobs=ALTERNATIVES if config.expected == "alternatives" else 0,
+                )
+                for k in range(config.repeats):
+                    asked.append((owner, question, replace(first, seed=config.seed + k)))
+        completions = self.chat([chat for _, _, chat in asked])
+        return [
+            _Asked(i, q, chat, done, self._read(requests[i], q, done), [usage])
+            for (i, q, chat), (done, usage) in zip(asked, completions, strict=True)
+        ]
 
-    # -- one more question -------------------------------------------------------------------------
+    def _read(
+        self, request: ScoreRequest, question: PromptQuestion, completion: Completion
+    ) -> dict[str, Answer]:
+        material = [turn.content for turn in request.dialogue.turns]
+        shape = self.builder(request).resolved.answer
+        return read_answers(completion, question.fields, shape, material)
 
-    def _ask_again(
-        self, requests: Sequence[ScoreRequest], answers: Sequence[ParsedAnswers]
-    ) -> None:
-        """One more question after an answer in prose whose score cannot be told: for the number
-        alone."""
-        open_ = [a for a in answers if _gave_no_number(self.builder(requests[a.owner]), a)]
-        asked = [self._second_request(self.builder(requests[a.owner]), a) for a in open_]
-        told = self.chat(asked)
-        for first, chat, (completion, usage) in zip(open_, asked, told, strict=True):
-            shape = self.builder(requests[first.owner]).resolved.answer
-            material = _material(requests[first.owner])
-            second = parse_answer(completion, first.question.fields, shape, material)
-            spoken = after_thinking(completion.text)
-            alone = spoken is not None and len(spoken[0].strip()) <= _LONGEST_NUMBER
-            for name, parsed in second.items():
-                before = first.by_dimension[name]
-                if parsed.value is not None and alone:
-                    second[name] = replace(parsed, step="again", comment=before.comment)
+    def _ask_again(self, requests: Sequence[ScoreRequest], asked: Sequence[_Asked]) -> None:
+        """One more question, for the number alone, after each answer about one dimension that could
+        not be read."""
+        unread = [
+            (each, self._second_request(builder, each))
+            for each in asked
+            if (builder := self.builder(requests[each.owner])).resolved.parts.get(AGAIN)
+            and len(each.question.fields) == 1
+            and not each.completion.failed
+            and all(answer.value is None for answer in each.answers.values())
+        ]
+        completions = self.chat([chat for _, chat in unread])
+        for (each, chat), (completion, usage) in zip(unread, completions, strict=True):
+            second = self._read(requests[each.owner], each.question, completion)
+            text = after_thinking(completion.text)
+            alone = text is not None and len(text[0].strip()) <= _LONGEST_NUMBER
+            for name, answer in second.items():
+                before = each.answers[name]
+                if answer.value is not None and alone:
+                    second[name] = replace(answer, step="again", comment=before.comment)
                 else:
-                    reason = parsed.reason or "an answer that is more than a number"
-                    reason = f"{before.reason}; asked again: {reason}"
-                    second[name] = replace(before, reason=reason)
-            first.asked, first.completion, first.by_dimension = chat, completion, second
-            first.usages.append(usage)
+                    reason = answer.reason or "an answer that is more than a number"
+                    second[name] = replace(before, reason=f"{before.reason}; asked again: {reason}")
+            each.chat, each.completion, each.answers = chat, completion, second
+            each.usages.append(usage)
 
-    def _second_request(self, builder: PromptBuilder, first: ParsedAnswers) -> ChatRequest:
-        """The first question and its answer, and then the one for the number alone. An answer that
-        does not fit the model's window with it is left out."""
+    def _second_request(self, builder: PromptBuilder, first: _Asked) -> ChatRequest:
+        """The first question with its answer, if it fits the window, and the second question."""
         low, high = (f"{end:g}" for end in first.question.fields[0].scale)
         again = fill(builder.resolved.parts[AGAIN], {"low": low, "high": high})
         spoken = after_thinking(first.completion.text)
         answer = spoken[0].strip() if spoken is not None else ""
-        before = first.asked.messages
+        before = first.chat.messages
         messages = (*before, Message("assistant", answer), Message("user", again))
-        tokens = self.llm.count_tokens(messages) + first.asked.max_tokens if answer else 0
+        tokens = self.llm.count_tokens(messages) + first.chat.max_tokens if answer else 0
         if not answer or tokens > self.llm.context:
             last = replace(before[-1], content=f"{before[-1].content}\n\n{again}")
             messages = (*before[:-1], last)
-        return replace(first.asked, messages=messages, schema=None)
+        return replace(first.chat, messages=messages, schema=None)
 
+    def _weigh_by_likelihood(
+        self, requests: Sequence[ScoreRequest], asked: Sequence[_Asked]
+    ) -> None:
+        """Add the distributions from the likelihood of every rating in the place of the number.
 
-def _material(request: ScoreRequest) -> list[str]:
-    """The turns that the judge was shown."""
-    return [turn.content for turn in request.dialogue.turns]
-
-
-def _gave_no_number(builder: PromptBuilder, answer: ParsedAnswers) -> bool:
-    """Whether one number was asked for and the answer gives none that can be told; False where the
-    prompt has no second question."""
-    return (
-        bool(builder.resolved.parts.get(AGAIN))
-        and len(answer.question.fields) == 1
-        and answer.completion.finish != "failed"
-        and all(parsed.value is None for parsed in answer.by_dimension.values())
-    )
-
-
-def _continuations(
-    answer: ParsedAnswers, name: str, ratings: Ratings, *, bare: bool
-) -> list[Continuation]:
-    """Every rating in the place where the answer says its number.
-
-    What follows the number is scored with it where one rating begins another: it tells them apart.
-    Where no number is found, a ``bare`` answer (a number and nothing before it) is weighed at its
-    beginning; any other gives an empty list.
-    """
-    completion, parsed = answer.completion, answer.by_dimension[name]
-    if parsed.start is None or parsed.end is None:
-        if not bare or completion.finish == "failed":
-            return []
-        prefill, after = "", ""
-    else:
-        prefill = completion.text[: parsed.start]
-        after = completion.text[parsed.end : parsed.end + 1].strip()
-    tail = after if ratings.ambiguous else ""
-    eos = ratings.ambiguous and not tail
-    return [
-        Continuation(answer.asked.messages, text + tail, prefill=prefill, score_eos=eos)
-        for text in ratings.texts
-    ]
+        What follows the number is scored too if one rating begins another: it distinguishes them.
+        Without a number only an answer in the format ``number`` is weighed, at its beginning.
+        """
+        named = [(each, name) for each in asked for name in each.answers]
+        continuations: list[list[Continuation]] = []
+        for each, name in named:
+            ratings, text, span = self.ratings[name], each.completion.text, each.answers[name].span
+            bare = self.builder(requests[each.owner]).resolved.answer.format == "number"
+            if span is None and (not bare or each.completion.failed):
+                continuations.append([])
+                continue
+            start, end = span or (0, 0)
+            tail = text[end : end + 1].strip() if ratings.ambiguous and span else ""
+            eos = ratings.ambiguous and not tail
+            continuations.append(
+                [
+                    Continuation(
+                        each.chat.messages, rating + tail, prefill=text[:start], score_eos=eos
+                    )
+                    for rating in ratings.texts
+                ]
+            )
+        scored = grouped_likelihoods(self.llm, continuations, [each.owner for each, _ in named])
+        for (each, name), (likelihoods, usage) in zip(named, scored, strict=True):
+            if likelihoods:
+                totals = [likelihood.total for likelihood in likelihoods]
+                each.answers[name] = from_logprobs(each.answers[name], totals)
+                each.usages.append(usage)

@@ -1,28 +1,28 @@
-"""Prompt files: what is said to a language model, as YAML in configs/prompts/.
+"""Prompt files: the texts for a language model, as YAML in configs/prompts/.
 
 One format for judges, simulated users, translation and comparison. A file holds ``parts`` (named
-texts with placeholders such as ``{dialogue}``) and ``layouts`` (in which order they are said).
-``variants`` and ``languages`` replace parts; an empty part is left out. So the papers' styles of
-prompts are a line or two of difference each, and not a file each.
+texts with placeholders such as ``{dialogue}``) and ``layouts`` (their order). ``variants`` and
+``languages`` replace parts; an empty part is left out. So the prompt styles of the papers differ in
+a line or two each, not in a file each.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import Message
-from medal_judges.models.prompted.parsing.answer import AnswerFormat, AnswerShape, Scale
+from medal_judges.models.prompted.answers import AnswerFormat, AnswerShape, Scale
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.signature import content_hash
 
 ANSWER = "answer"  # in a layout: the part answer_json, answer_number or answer_word
-AGAIN = "again"  # the part that is added where an answer is asked for once more
+AGAIN = "again"  # the part for a second question
 JUDGE_PLACEHOLDERS = frozenset(
     (
         *("dialogue", "response", "role", "examples", "aspects", "form", "key", "label"),
@@ -30,17 +30,16 @@ JUDGE_PLACEHOLDERS = frozenset(
         *("low", "high", "low_means", "high_means", "bands"),
     )
 )
-T = TypeVar("T")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 class Aspect(Config):
-    """What a prompt says of one dimension.
+    """What a prompt says about one dimension.
 
-    ``key``: its name in a JSON answer. ``definition`` stands in for the rubric's. ``scale``: the
-    one asked for (the rubric's own unless said; answers are mapped linearly onto the rubric's, as
-    ORALIS, Equation 1, without rounding). ``whole``: only whole numbers are asked for. ``role``:
-    a name in the file's ``roles``.
+    ``key``: its name in a JSON answer. ``definition`` replaces the rubric's. ``scale``: the
+    requested one (default: the rubric's); answers are mapped linearly to the rubric's, without
+    rounding (ORALIS, Equation 1). ``whole``: request whole numbers only. ``role``: a name in the
+    file's ``roles``.
     """
 
     key: str | None = None
@@ -56,11 +55,11 @@ class Aspect(Config):
 
 
 class Layout(Config):
-    """Names of parts in the order they are said, a blank line between two.
+    """Names of parts in order; a blank line separates two.
 
-    ``ask``: one request for each dimension, or one for all of them together. ``dialogue`` and
-    ``turn`` are the user's message at these levels. Where ``{dialogue}`` stands before anything
-    that differs between dimensions, the requests share all that comes before.
+    ``ask``: one request per dimension, or one for all. ``dialogue`` and ``turn`` are the user's
+    message at these levels. If ``{dialogue}`` precedes everything that differs between dimensions,
+    the requests share that beginning, which is then read once.
     """
 
     ask: Literal["each", "together"] = "each"
@@ -70,7 +69,7 @@ class Layout(Config):
 
 
 class Texts(Config):
-    """What a variant or a language replaces. ``aspects`` are replaced field by field."""
+    """What a variant or a language replaces; ``aspects`` field by field."""
 
     parts: Mapping[str, str] = {}
     roles: Mapping[str, str] = {}
@@ -80,9 +79,9 @@ class Texts(Config):
 
 
 class Variant(Texts):
-    """``examples``: how many scored examples are shown: 1 is near the median; 3 are lowest, median
-    and highest (ORALIS, section 4.2). ``scale``: asked for all dimensions. ``languages``: this
-    variant's own texts there."""
+    """``examples``: the number of scored examples in the prompt: 1 near the median, or 3 (lowest,
+    median, highest; ORALIS, section 4.2). ``scale``: for all dimensions. ``languages``: the
+    variant's own texts in these."""
 
     examples: Literal[0, 1, 3] = 0
     scale: Scale | None = None
@@ -91,11 +90,11 @@ class Variant(Texts):
 
 
 class Prompt(Config):
-    """A prompt file. ``source`` says which paper and section it follows.
+    """A prompt file. ``source`` names the paper and section that it follows.
 
     The first layout is the default, ``variant`` names the default variant. A file without layouts
-    has one: the part ``system``, where there is one, and the part ``user``. ``user`` and
-    ``assistant`` name the speakers in ``{dialogue}``; ``gap`` marks turns that were left out.
+    has one with the parts ``system``, if there is one, and ``user``. ``user`` and ``assistant`` are
+    the speakers in ``{dialogue}``; ``gap`` marks turns that are left out.
     """
 
     name: str
@@ -124,36 +123,28 @@ class Prompt(Config):
                     raise ValueError(f"layout {name!r}: no part {part!r}")
         return self
 
-    def all_parts(self) -> list[tuple[str, str]]:
-        """(name, text) of every part, those of variants and languages too."""
-        texts: list[Texts] = [*self.variants.values(), *self.languages.values()]
-        texts += [t for v in self.variants.values() for t in v.languages.values()]
-        return [*self.parts.items(), *(part for t in texts for part in t.parts.items())]
-
     def messages(
         self,
         values: Mapping[str, str | None],
         *,
         again: Sequence[Mapping[str, str | None]] = (),
     ) -> list[Message]:
-        """The parts ``system``, where there is one, and ``user`` with their placeholders filled.
-
-        ``again`` holds values of each earlier attempt, the first one first: the part ``again`` is
-        added to the user's message for each. An empty value counts as none.
-        """
+        """The parts ``system``, if there is one, and ``user`` with filled placeholders. ``again``
+        has the values of each earlier attempt, oldest first; each adds the part ``again``. An empty
+        value counts as None."""
 
         def filled(part: str, *given: Mapping[str, str | None]) -> str:
-            values = {name: value or None for each in given for name, value in each.items()}
-            return fill(self.parts.get(part, ""), values)
+            merged = {name: value or None for each in given for name, value in each.items()}
+            return fill(self.parts.get(part, ""), merged)
 
         attempts = again if AGAIN in self.parts else ()
-        said = [filled("user", values), *(filled(AGAIN, values, each) for each in attempts)]
+        user = [filled("user", values), *(filled(AGAIN, values, each) for each in attempts)]
         system = [Message("system", filled("system", values))] if "system" in self.parts else []
-        return [*system, Message("user", "\n\n".join(said))]
+        return [*system, Message("user", "\n\n".join(user))]
 
 
 class ResolvedPrompt(Config):
-    """One way of asking: a prompt file with its variant, layout and language settled."""
+    """A prompt file with one variant, layout and language."""
 
     layout: Layout
     answer: AnswerShape
@@ -167,21 +158,21 @@ class ResolvedPrompt(Config):
 
     @property
     def hash(self) -> str:
-        """12 hex digits over all texts that can be said."""
-        said = {*self.layout.system, *self.layout.dialogue, *self.layout.turn, "aspect", "again"}
-        parts = {k: v for k, v in self.parts.items() if k in said or k.startswith(f"{ANSWER}_")}
+        """12 hex digits over all texts that can be sent."""
+        used = {*self.layout.system, *self.layout.dialogue, *self.layout.turn, "aspect", AGAIN}
+        parts = {k: v for k, v in self.parts.items() if k in used or k.startswith(f"{ANSWER}_")}
         return content_hash([self.model_dump(exclude={"parts"}), parts])
 
     def template(self, names: Sequence[str], absent: Collection[str] = ()) -> str:
-        """The parts ``names`` as one text with placeholders. Empty parts are left out, and those
-        that hold one of the placeholders ``absent``."""
+        """The parts ``names`` as one text, without empty ones and those that contain one of the
+        placeholders ``absent``."""
         chosen = [f"{ANSWER}_{self.answer.format}" if name == ANSWER else name for name in names]
         texts = [self.parts.get(name, "").strip() for name in chosen]
         left = [t for t in texts if t and not set(absent).intersection(_PLACEHOLDER.findall(t))]
         return "\n\n".join(left)
 
     def text(self, names: Sequence[str], values: Mapping[str, str | None]) -> str:
-        """The parts ``names`` filled; a part with a placeholder whose value is None is left out."""
+        """The parts ``names`` filled, without those that contain a placeholder with value None."""
         absent = [name for name, value in values.items() if value is None]
         return fill(self.template(names, absent), values)
 
@@ -191,12 +182,9 @@ def load_prompt(
     placeholders: Collection[str] = JUDGE_PLACEHOLDERS,
     parts: Collection[str] = (),
 ) -> Prompt:
-    """The prompt file at a path, the shipped one of that name (``medal``, ``prompts/medal``), or
-    the prompt that a config holds itself.
-
-    Raises ConfigError that names the field, one of ``parts`` that is missing, or a placeholder that
-    is none of ``placeholders``.
-    """
+    """The prompt file at a path, the shipped one of that name (``medal``, ``prompts/medal``), or a
+    Prompt from a config. Raises ConfigError that names the field, a missing one of ``parts``, or a
+    placeholder that is not one of ``placeholders``."""
     if isinstance(prompt, Prompt):
         where = f"prompt {prompt.name}"
     else:
@@ -205,7 +193,9 @@ def load_prompt(
         prompt = build_config(Prompt, read_yaml(where), where=where)
     if missing := sorted(set(parts) - set(prompt.parts)):
         raise ConfigError(f"{where}: no part {missing[0]!r}")
-    for part, text in prompt.all_parts():
+    texts: list[Texts | Prompt] = [prompt, *prompt.variants.values(), *prompt.languages.values()]
+    texts += [t for v in prompt.variants.values() for t in v.languages.values()]
+    for part, text in ((name, text) for each in texts for name, text in each.parts.items()):
         if unknown := set(_PLACEHOLDER.findall(text)) - set(placeholders):
             raise ConfigError(
                 f"{where}: {part}: no placeholder {{{min(unknown)}}} here",
@@ -222,24 +212,38 @@ def resolve(
     language: str = "en",
     answer: AnswerFormat | None = None,
 ) -> ResolvedPrompt:
-    """The prompt with variant, layout and language settled; the defaults where None is given.
+    """The prompt with one variant, layout and language (default: the file's own, in English).
+    Raises ConfigError for a name that the file does not have."""
 
-    English is what the file itself says. Raises ConfigError for a name that the file lacks.
-    """
+    def named(what: str, known: Mapping[str, Any], name: str) -> Any:
+        if name not in known:
+            have = ", ".join([*(["en"] if what == "language" else []), *known]) or "none"
+            raise ConfigError(
+                f"the prompt {prompt.name!r} has no {what} {name!r}", hint=f"it has: {have}"
+            )
+        return known[name]
+
     variant = variant or prompt.variant
-    style = _named(prompt, "variant", prompt.variants, variant) if variant else Variant()
-    shape = _named(prompt, "layout", prompt.layouts, layout or next(iter(prompt.layouts)))
+    style: Variant = named("variant", prompt.variants, variant) if variant else Variant()
     layers: list[Texts] = [style]
     if language != "en":
-        layers.append(_named(prompt, "language", prompt.languages, language))
+        layers.append(named("language", prompt.languages, language))
         layers += [style.languages[language]] if language in style.languages else []
+    aspects = {}
+    for name in sorted({*prompt.aspects, *(name for layer in layers for name in layer.aspects)}):
+        fields = prompt.aspects.get(name, Aspect()).model_dump()
+        for layer in layers:
+            fields |= layer.aspects.get(name, {})
+        fields |= {} if style.scale is None else {"scale": style.scale}
+        fields |= {} if style.whole is None else {"whole": style.whole}
+        aspects[name] = build_config(Aspect, fields, where=f"prompt {prompt.name}, aspect {name}")
     texts: list[Prompt | Texts] = [prompt, *layers]
     return ResolvedPrompt(
-        layout=shape,
+        layout=named("layout", prompt.layouts, layout or next(iter(prompt.layouts))),
         answer=prompt.answer.model_copy(update={"format": answer} if answer else {}),
         parts={name: text for t in texts for name, text in t.parts.items()},
         roles={name: text for t in texts for name, text in t.roles.items()},
-        aspects=_aspects(prompt, style, layers),
+        aspects=aspects,
         user=next((t.user for t in reversed(texts) if t.user), ""),
         assistant=next((t.assistant for t in reversed(texts) if t.assistant), ""),
         gap=prompt.gap,
@@ -247,36 +251,10 @@ def resolve(
     )
 
 
-def _named(prompt: Prompt, what: str, known: Mapping[str, T], name: str) -> T:
-    if name not in known:
-        have = ", ".join([*(["en"] if what == "language" else []), *known]) or "none"
-        raise ConfigError(
-            f"the prompt {prompt.name!r} has no {what} {name!r}", hint=f"it has: {have}"
-        )
-    return known[name]
-
-
-def _aspects(prompt: Prompt, style: Variant, layers: list[Texts]) -> dict[str, Aspect]:
-    names = {*prompt.aspects, *(name for layer in layers for name in layer.aspects)}
-    aspects = {}
-    for name in sorted(names):
-        fields = prompt.aspects.get(name, Aspect()).model_dump()
-        for layer in layers:
-            fields |= layer.aspects.get(name, {})
-        if style.scale is not None:
-            fields["scale"] = style.scale
-        if style.whole is not None:
-            fields["whole"] = style.whole
-        where = f"prompt {prompt.name}, aspect {name}"
-        aspects[name] = build_config(Aspect, fields, where=where)
-    return aspects
-
-
 def fill(template: str, values: Mapping[str, str | None]) -> str:
-    """``template`` with its placeholders filled in one pass: what is filled in is not looked at
-    again, so a turn that says ``{role}`` stays as it is. A line with a placeholder whose value is
-    None is left out. Raises ConfigError for a judge's placeholder without a value; other braces
-    stay."""
+    """``template`` with its placeholders filled in one pass, so that a turn that says ``{role}``
+    stays unchanged. A line with a placeholder whose value is None is left out. Raises ConfigError
+    for a judge's placeholder without a value; other braces stay."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in values and match[1] in JUDGE_PLACEHOLDERS:
@@ -284,15 +262,15 @@ def fill(template: str, values: Mapping[str, str | None]) -> str:
         return values.get(match[1]) or ("" if match[1] in values else match[0])
 
     lines = template.strip().split("\n")
-    told = [
+    left = [
         line
         for line in lines
         if not any(name in values and values[name] is None for name in _PLACEHOLDER.findall(line))
     ]
-    kept = "\n".join(told)
-    if len(told) < len(lines):
-        kept = re.sub(r"\n{3,}", "\n\n", kept)
-    return _PLACEHOLDER.sub(value, kept).strip()
+    text = "\n".join(left)
+    if len(left) < len(lines):
+        text = re.sub(r"\n{3,}", "\n\n", text)
+    return _PLACEHOLDER.sub(value, text).strip()
 
 
 def transcript(
@@ -302,11 +280,9 @@ def transcript(
     gap: str = "[...]",
     keep_breaks: bool = False,
 ) -> str:
-    """One line a turn, ``user: ...``; a role may have another name in ``names``, and None is a gap.
-
-    Line breaks inside a turn become blanks, so that none can pose as a turn (``keep_breaks``: they
-    stay).
-    """
+    """One line per turn, ``user: ...``, with other names for the roles in ``names``; None is a gap.
+    Line breaks inside a turn become blanks, so that a turn cannot imitate another, unless
+    ``keep_breaks``."""
     lines = []
     for turn in turns:
         if turn is None:

@@ -1,10 +1,13 @@
-"""Ratings that a model is offered, and the distribution over them that its answers give."""
+"""The ratings that a model may give, distributions over them, and the judgement that results."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Literal
 
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.protocol import (
@@ -16,27 +19,37 @@ from medal_judges.models.llm.protocol import (
     TokenChoice,
     likelihood_usage,
 )
-from medal_judges.models.prompted.parsing.answer import ParsedAnswer, RatingDistribution, Scale
-from medal_judges.models.prompted.parsing.reading import read_number, shown
-from medal_judges.models.prompted.parsing.thinking import after_thinking
+from medal_judges.models.prompted.answers import (
+    Answer,
+    AnswerField,
+    AnswerShape,
+    Scale,
+    read_answers,
+    shown,
+)
+from medal_judges.models.prompted.builder import PromptBuilder
+from medal_judges.records.details import known_details
 from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.rating import rescale
 
-MOST_LEVELS = 11  # more whole numbers than this are no rating that a token could be
+Pooling = Literal["mean", "majority", "first"]
+SHAPE = AnswerShape(format="number", line="any")
+MOST_LEVELS = 11  # more whole numbers than this are not one token each
 
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """What the model may say (``texts``), and what each means on the dimension's scale
-    (``values``), both rising."""
+    """The ratings that the model may write (``texts``) and their ``values`` on the dimension's
+    scale, both ascending."""
 
     texts: tuple[str, ...]
     values: tuple[float, ...]
 
     @classmethod
     def of(cls, dimension: Dimension, points: int) -> Ratings:
-        """The whole numbers of the dimension's scale where it has two to eleven of them and they
-        span it; else 1 to ``points``, spread evenly over it."""
+        """The whole numbers of the dimension's scale if there are two to eleven; else 1 to
+        ``points``, spread evenly over it."""
         low, high = dimension.low, dimension.high
         whole = low % 1 == 0 and high % 1 == 0 and low >= 0
         # A continuous [0, 1] has just two whole numbers: too coarse to rate with.
@@ -48,33 +61,28 @@ class Ratings:
         return cls(texts, tuple(dimension.from_unit(i / (points - 1)) for i in range(points)))
 
     @classmethod
-    def on_scale(cls, dimension: Dimension, asked: Scale) -> Ratings:
-        """All whole numbers of the scale ``asked`` for, or eleven of them, evenly spread (0, 10,
-        ... 100), where there are more."""
-        low, high = math.ceil(asked[0]), math.floor(asked[1])
+    def on_scale(cls, dimension: Dimension, scale: Scale) -> Ratings:
+        """All whole numbers of the requested ``scale``, or eleven evenly spread ones (0, 10, ...
+        100) if there are more."""
+        low, high = math.ceil(scale[0]), math.floor(scale[1])
         steps = min(high - low, MOST_LEVELS - 1)
         whole = [round(low + i * (high - low) / steps) for i in range(steps + 1)]
         own = (dimension.low, dimension.high)
-        return cls(tuple(map(str, whole)), tuple(rescale(float(w), asked, own) for w in whole))
+        return cls(tuple(map(str, whole)), tuple(rescale(float(w), scale, own) for w in whole))
 
     @property
     def ambiguous(self) -> bool:
         """Whether one rating begins another, as 1 does 10."""
         return any(a != b and b.startswith(a) for a in self.texts for b in self.texts)
 
-    def read(self, answer: str) -> ParsedAnswer:
-        """The rating that ``answer`` gives; numbers between two ratings are none."""
-        spoken = after_thinking(answer)
-        if spoken is None:
-            return ParsedAnswer(None, "the reasoning did not come to an end")
-        scale = (float(self.texts[0]), float(self.texts[-1]))
-        reading = read_number(spoken[0], scale, binary=self.texts == ("0", "1"))
-        if reading.start is not None and reading.end is not None:
-            start, end = reading.start + spoken[1], reading.end + spoken[1]
-            reading = replace(reading, start=start, end=end)
-        if reading.value is None or f"{reading.value:g}" in self.texts:
-            return reading
-        return ParsedAnswer(None, f"{reading.value:g} is none of the ratings in {shown(answer)}")
+    def read(self, text: str) -> Answer:
+        """The rating in ``text``: a line that is one of the ratings, alone or after ``Rating:``."""
+        scale, binary = (float(self.texts[0]), float(self.texts[-1])), self.texts == ("0", "1")
+        field = AnswerField("rating", "rating", "rating", scale, binary)
+        answer = read_answers(Completion(text), [field], SHAPE)["rating"]
+        if answer.value is None or f"{answer.value:g}" in self.texts:
+            return answer
+        return Answer(reason=f"{answer.value:g} is none of the ratings in {shown(text)}")
 
     def moments(self, chances: Sequence[float]) -> tuple[float, float]:
         """(expected value, standard deviation) of ``values`` under ``chances``."""
@@ -84,64 +92,46 @@ class Ratings:
         return min(max(mean, self.values[0]), self.values[-1]), math.sqrt(square)
 
 
-def from_logprobs(logprobs: Sequence[float]) -> RatingDistribution:
-    """From the natural-log probability of each rating's text."""
+# -- distributions ---------------------------------------------------------------------------------
+
+
+def from_logprobs(answer: Answer, logprobs: Sequence[float]) -> Answer:
+    """``answer`` with the distribution from the log-probability of each rating's text."""
     top = max(logprobs)
     weights = [math.exp(value - top) for value in logprobs]
     total = sum(weights)
-    return RatingDistribution(tuple(w / total for w in weights), mass=total * math.exp(top))
+    chances = tuple(w / total for w in weights)
+    return replace(answer, chances=chances, mass=total * math.exp(top))
 
 
-def averaged(distributions: Sequence[RatingDistribution | None]) -> RatingDistribution | None:
-    """The mean of those that there are."""
-    known = [d for d in distributions if d is not None]
-    if not known:
-        return None
-    columns = zip(*(d.chances for d in known), strict=True)
-    chances = tuple(sum(column) / len(known) for column in columns)
-    samples = sum(d.samples for d in known)
-    return RatingDistribution(chances, sum(d.mass for d in known) / len(known), samples)
-
-
-# -- from the alternatives to a token --------------------------------------------------------------
-
-
-def from_alternatives(
-    completion: Completion, parsed: ParsedAnswer, ratings: Ratings
-) -> RatingDistribution | None:
-    """From the alternatives to the token that says the number; None where that cannot be told.
-
-    It can where the backend reports alternatives, one token is the whole number, and no rating
-    begins another one (1 and 10).
-    """
-    if parsed.start is None or parsed.end is None or ratings.ambiguous:
-        return None
-    text = completion.text[: parsed.end]
-    token, before = _token_at(completion, parsed.start)
+def from_alternatives(completion: Completion, answer: Answer, ratings: Ratings) -> Answer:
+    """``answer`` with the distribution from the alternatives to its number's token, if the backend
+    reports them, one token is the whole number, and no rating begins another one (1 and 10)."""
+    if answer.span is None or ratings.ambiguous:
+        return answer
+    start, text = answer.span[0], completion.text[: answer.span[1]]
+    token, before = _token_at(completion, start)
     if token is None or not "".join(t.text for t in completion.tokens).startswith(text):
-        return None
-    if token.text[before:] != text[parsed.start :]:
-        return None
-    return _over_ratings(token, token.text[:before].strip(), ratings)
+        return answer
+    if token.text[before:] != text[start:]:
+        return answer
+    return _over_ratings(answer, token, token.text[:before].strip(), ratings)
 
 
-def from_token(completion: Completion, ratings: Ratings) -> ParsedAnswer | None:
-    """From the alternatives to the token that holds the answer's rating; None where none are told.
-
-    Alternatives that differ in white space only are one rating. Without a rating that is one token
-    (``4.5``, ``8/10``, ``four``) there is a reason and no distribution.
-    """
+def from_token(completion: Completion, ratings: Ratings) -> Answer | None:
+    """The distribution from the alternatives to the token of the answer's rating; None if the
+    backend reports none. Without a rating that is one token there is a reason instead."""
     text = "".join(token.text for token in completion.tokens)
-    reading = ratings.read(text)
-    token = None if reading.start is None else _token_at(completion, reading.start)[0]
-    if reading.value is None or token is None or token.text.strip() != f"{reading.value:g}":
-        return ParsedAnswer(None, reading.reason or f"no rating in {shown(text)}")
-    distribution = _over_ratings(token, "", ratings)
-    return None if distribution is None else ParsedAnswer(None, distribution=distribution)
+    answer = ratings.read(text)
+    token = None if answer.span is None else _token_at(completion, answer.span[0])[0]
+    if answer.value is None or token is None or token.text.strip() != f"{answer.value:g}":
+        return Answer(reason=answer.reason or f"no rating in {shown(text)}")
+    found = _over_ratings(Answer(), token, "", ratings)
+    return found if found.chances else None
 
 
 def _token_at(completion: Completion, place: int) -> tuple[TokenChoice | None, int]:
-    """The token that the character at ``place`` belongs to, and where it stands in it."""
+    """The token with the character at ``place``, and the character's index in it."""
     for token in completion.tokens:
         if place < len(token.text):
             return token, place
@@ -149,52 +139,43 @@ def _token_at(completion: Completion, place: int) -> tuple[TokenChoice | None, i
     return None, 0
 
 
-def _over_ratings(token: TokenChoice, mark: str, ratings: Ratings) -> RatingDistribution | None:
-    """The chances of ``mark`` and each rating in the token's place; None where the backend tells no
-    alternatives: a token that stands alone would pass for certain."""
-    if not token.alternatives:
-        return None
+def _over_ratings(answer: Answer, token: TokenChoice, mark: str, ratings: Ratings) -> Answer:
+    """``answer`` with the chances of ``mark`` plus each rating instead of ``token``; white space
+    does not count. Unchanged if there are no alternatives: the token would pass for certain."""
     known = {**token.alternatives, token.text: token.logprob}
     chances = [
         sum(math.exp(lp) for text, lp in known.items() if text.strip() == mark + rating)
         for rating in ratings.texts
     ]
     total = sum(chances)
-    if total <= 0:
-        return None
-    return RatingDistribution(tuple(c / total for c in chances), mass=min(1.0, total))
+    if not token.alternatives or total <= 0:
+        return answer
+    return replace(answer, chances=tuple(c / total for c in chances), mass=min(1.0, total))
 
 
-# -- from samples and from likelihoods -------------------------------------------------------------
-
-
-def from_samples(completions: Sequence[Completion], ratings: Ratings) -> ParsedAnswer:
-    """The share of each rating among the answers that give one; where none does, the reason says
-    why the first of them does not."""
+def from_samples(completions: Sequence[Completion], ratings: Ratings) -> Answer:
+    """The share of each rating among the answers with one, or the first reason why none has."""
     counts = [0] * len(ratings.texts)
     reasons: list[str] = []
     for completion in completions:
-        reading = ratings.read(completion.text)
-        if completion.finish == "failed" or reading.value is None:
-            reasons.append(completion.failure or reading.reason or "no rating")
+        answer = ratings.read(completion.text)
+        if completion.failed or answer.value is None:
+            reasons.append(completion.failure or answer.reason or "no rating")
         else:
-            counts[ratings.texts.index(f"{reading.value:g}")] += 1
+            counts[ratings.texts.index(f"{answer.value:g}")] += 1
     total = sum(counts)
     if total == 0:
-        return ParsedAnswer(None, f"no rating in {len(reasons)} answers: {reasons[0]}")
+        return Answer(reason=f"no rating in {len(reasons)} answers: {reasons[0]}")
     chances = tuple(count / total for count in counts)
-    distribution = RatingDistribution(chances, total / len(completions), total)
-    return ParsedAnswer(None, distribution=distribution)
+    return Answer(chances=chances, mass=total / len(completions), samples=total)
 
 
 def grouped_likelihoods(
     llm: LanguageModel, asked: Sequence[Sequence[Continuation]], owners: Sequence[object]
 ) -> list[tuple[list[Likelihood], Usage]]:
-    """The likelihoods of each entry of ``asked``, and what they took.
-
-    Entries of one owner (the dialogue they are about) go to the model as one group, so that what
-    their prompts share is read once; the same prompt counts once.
-    """
+    """The likelihoods of each entry of ``asked``, and their usage. Entries of one owner (their
+    dialogue) are one group for the model, which reads shared beginnings once; the same prompt
+    counts once."""
     groups: dict[object, list[Continuation]] = {}
     for each, owner in zip(asked, owners, strict=True):
         groups.setdefault(owner, []).extend(each)
@@ -211,3 +192,84 @@ def grouped_likelihoods(
             read = llm.count_tokens(each[0].messages)
         answered.append((likelihoods, likelihood_usage(read, likelihoods)))
     return answered
+
+
+# -- from answers to a judgement -------------------------------------------------------------------
+
+
+def to_judgement(
+    answers: Mapping[str, Sequence[Answer]],
+    dimensions: Sequence[Dimension],
+    builder: PromptBuilder,
+    ratings: Mapping[str, Ratings],
+    *,
+    pool: Pooling = "mean",
+    score: Literal["said", "expected"] = "said",
+) -> Judgement:
+    """The judgement from the repeats of each dimension. ``score``: the pooled number of the
+    answers, or the expected rating under the mean of their distributions."""
+    scores: dict[str, float | None] = {}
+    distributions: dict[str, Sequence[float]] = {}
+    details: dict[str, dict[str, Any]] = {}
+    reasons: dict[str, list[str]] = {}  # reason -> its dimensions
+    for d in dimensions:
+        each, scale = answers[d.name], ratings[d.name]
+        values = [None if a.value is None else builder.own(a.value, d) for a in each]
+        value, reason = pooled(values, pool)
+        weighed = [a for a in each if a.chances is not None]
+        found: dict[str, Any] = {"value": value, "parsed": tuple(a.step for a in each)}
+        found["comment"] = next((a.comment for a in each if a.comment), None)
+        if weighed:
+            columns = zip(*(a.chances or () for a in weighed), strict=True)
+            chances = tuple(sum(column) / len(weighed) for column in columns)
+            found["expected"], found["spread"] = scale.moments(chances)
+            found["mass"] = sum(a.mass for a in weighed) / len(weighed)
+            found["samples"] = sum(a.samples for a in weighed) or None
+            if scale.values == d.levels:
+                distributions[d.name] = chances
+        if len(values) > 1:
+            found |= {"repeats": tuple(values)} | self_agreement(values)
+        details[d.name] = known_details(**found)
+        if score == "expected":
+            value = found.get("expected")
+            reason = None if value is not None else reason or "no probabilities of the ratings"
+        scores[d.name] = value
+        if value is None:
+            first = next((a.reason for a in each if a.reason), None)
+            reasons.setdefault(first or reason or "no score", []).append(d.name)
+    comments = [f"{n}: {each['comment']}" for n, each in details.items() if each.get("comment")]
+    failures = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    return Judgement(
+        scores=scores,
+        distributions=distributions,
+        explanation="\n".join(comments) or None,
+        failure="; ".join(failures) or None,
+        details=details,
+    )
+
+
+def pooled(values: Sequence[float | None], how: Pooling) -> tuple[float | None, str | None]:
+    """(score, None) or (None, reason). Repeats without a score do not count in mean and majority; a
+    tied majority is no score. ``first`` is the first answer, scored or not."""
+    given = [v for v in values if v is not None]
+    if how == "first":
+        return values[0], None if values[0] is not None else "the first answer has no score"
+    if not given:
+        return None, "no answer has a score"
+    if how == "mean":
+        return statistics.fmean(given), None
+    modes = statistics.multimode(given)
+    if len(modes) > 1:
+        return None, f"the answers are tied between {', '.join(f'{m:g}' for m in sorted(modes))}"
+    return modes[0], None
+
+
+def self_agreement(values: Sequence[float | None]) -> dict[str, float]:
+    """The standard deviation over the repeats (n - 1), as in MEDAL, Table 3, and the share of pairs
+    of repeats with the same score. Empty with fewer than two scores."""
+    given = [v for v in values if v is not None]
+    if len(given) < 2:
+        return {}
+    pairs = [a == b for a, b in combinations(given, 2)]
+    agreement = sum(pairs) / len(pairs)
+    return {"repeats_std": statistics.stdev(given), "repeats_agreement": agreement}

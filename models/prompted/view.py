@@ -1,6 +1,6 @@
-"""What a prompt shows of a dialogue: all of it, a share, or long answers shortened.
+"""The part of a dialogue that a prompt shows: all, a share, or with long answers shortened.
 
-ORALIS, section 4.2. Shares are of turns, rounded up, so that something always stays.
+ORALIS, section 4.2. Shares are of turns, rounded up, so at least one turn remains.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _SHARES: dict[str, tuple[float, float]] = {
 
 @dataclass(slots=True)
 class PromptView:
-    """The turns that a prompt shows (None marks a gap). A judged turn stands apart in ``response``
-    or, with ``last_judged``, is the last of them; neither where the whole dialogue is judged.
+    """The turns that a prompt shows (None marks a gap). A judged turn is in ``response`` or, with
+    ``last_judged``, the last of them; neither if the whole dialogue is judged.
 
-    ``id`` and ``lang`` are the dialogue's. ``start``: how many of the shown turns went because they
-    did not fit; ``left_out``: how many ``context`` left out before; ``shortened``: how many the
-    model shortened, which took ``usage``. With a ``failure`` there is nothing to ask.
+    ``id`` and ``lang`` are the dialogue's. ``start``: the number of turns that did not fit;
+    ``left_out``: turns that ``context`` left out; ``shortened``: turns that the model shortened,
+    at the cost of ``usage``. With a ``failure`` no question is sent.
     """
 
     turns: list[Turn | None]
@@ -55,14 +55,14 @@ class PromptView:
 
 
 def view_of(dialogue: Dialogue, turn: int | None, context: Context, *, apart: bool) -> PromptView:
-    """What ``context`` keeps of ``dialogue``. The judged ``turn`` stands ``apart``, or is the last
-    of the turns that are shown."""
+    """The view of ``dialogue`` for ``context``. The judged ``turn`` is ``apart``, or the last of
+    the shown turns."""
     response = dialogue.turns[turn] if turn is not None and apart else None
     before = dialogue.turns if turn is None else dialogue.turns[: turn + (response is None)]
-    kept = kept_turns(before, context)
+    chosen = shown_turns(before, context)
     shown: list[Turn | None] = []
-    for i, index in enumerate(kept):
-        if i and index != kept[i - 1] + 1:
+    for i, index in enumerate(chosen):
+        if i and index != chosen[i - 1] + 1:
             shown.append(None)
         shown.append(before[index])
     return PromptView(
@@ -71,13 +71,13 @@ def view_of(dialogue: Dialogue, turn: int | None, context: Context, *, apart: bo
         dialogue.id,
         dialogue.lang,
         last_judged=turn is not None and not apart,
-        left_out=len(before) - len(kept),
+        left_out=len(before) - len(chosen),
     )
 
 
-def kept_turns(turns: Sequence[Turn], context: Context) -> list[int]:
-    """Indices of the turns that ``context`` keeps, rising; at least one turn of the assistant where
-    there is one (the share then grows towards the middle)."""
+def shown_turns(turns: Sequence[Turn], context: Context) -> list[int]:
+    """Indices of the turns that ``context`` shows, at least one of the assistant's if there is one
+    (the share then grows towards the middle)."""
     if context not in _SHARES:
         return list(range(len(turns)))
     first, last = (math.ceil(share * len(turns)) for share in _SHARES[context])
@@ -92,11 +92,9 @@ def kept_turns(turns: Sequence[Turn], context: Context) -> list[int]:
 
 
 def turns_to_shorten(turns: Sequence[Turn], *, longest: int, dialogue: int) -> list[int]:
-    """Indices of the assistant's turns of more than ``longest`` words.
-
-    None in a dialogue of ``dialogue`` words or fewer (ORALIS: 200 and 3,000); where no spaces are,
-    two ideographs are a word.
-    """
+    """Indices of the assistant's turns of more than ``longest`` words, in a dialogue of more than
+    ``dialogue`` words (ORALIS: 200 and 3,000). In scripts without spaces two ideographs are a
+    word."""
     counts = [len(words(turn.content)) for turn in turns]
     if sum(counts) <= dialogue:
         return []
@@ -114,21 +112,21 @@ def shorten(
     dialogue: int,
     fence: bool,
 ) -> None:
-    """Replace long answers (see turns_to_shorten) by the model's own summaries of as many words as
-    ``context`` says: one more request each, which shows the answer between marks with ``fence``."""
+    """Replaces long answers (see turns_to_shorten) by the model's summaries of as many words as
+    ``context`` says, one request each; ``fence`` puts the answer between marks."""
     summary_words = int(context.removeprefix("summary_"))
     long: list[tuple[PromptView, int, ChatRequest]] = []
     for view in views:
         turns = [turn for turn in view.turns if turn is not None]
         for i in turns_to_shorten(turns, longest=longest, dialogue=dialogue):
-            said = turns[i].content
-            response = fenced("response", said) if fence else " ".join(said.split())
+            text = turns[i].content
+            response = fenced("response", text) if fence else " ".join(text.split())
             values = {"words": str(summary_words), "response": response}
             message = Message("user", prompt.text(prompt.layout.dialogue, values))
             long.append((view, i, ChatRequest((message,), max_tokens=6 * summary_words)))
-    answers = llm.chat([asked for _, _, asked in long]) if long else []
-    for (view, i, asked), done in zip(long, answers, strict=True):
-        add_usage(view.usage, usage_of(llm, asked, done))
+    answers = llm.chat([request for _, _, request in long]) if long else []
+    for (view, i, request), done in zip(long, answers, strict=True):
+        add_usage(view.usage, usage_of(llm, request, done))
         view.shortened += 1
         if done.finish == "stop" and done.text.strip():
             view.turns[i] = Turn("assistant", done.text.strip())

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from medal_judges.errors import RecordError as RecordError
     from medal_judges.errors import SourceError as SourceError
     from medal_judges.eval.benchmark.benchmark import benchmark as benchmark
-    from medal_judges.eval.comparison.compare import CompareOptions as CompareOptions
     from medal_judges.eval.comparison.compare import compare as compare
+    from medal_judges.eval.comparison.rows import CompareOptions as CompareOptions
     from medal_judges.inference.scoring import ScoreOptions as ScoreOptions
     from medal_judges.inference.scoring import score_file as score_file
     from medal_judges.models.base.judge import Judge as Judge
@@ -48,7 +48,8 @@ _MODULES = {
         *("MedalError", "MissingExtraError", "NotAvailableError", "RecordError", "SourceError"),
     ],
     "eval.benchmark.benchmark": ["benchmark"],
-    "eval.comparison.compare": ["CompareOptions", "compare"],
+    "eval.comparison.compare": ["compare"],
+    "eval.comparison.rows": ["CompareOptions"],
     "inference.scoring": ["ScoreOptions", "score_file"],
     "records.judgement": ["Judgement"],
     "storage.judgements": ["read_frame", "read_judgements", "to_frame", "write_judgements"],

@@ -14,16 +14,19 @@ from typing import Any
 
 import pytest
 
-from medal_judges.data_prep.generation.reading import read_utterance, read_verdict
-from medal_judges.data_prep.labelling.passages import passages
+from medal_judges.data_prep.followups import parse_list
+from medal_judges.data_prep.generation.dialogue_state import read_utterance, read_verdict
+from medal_judges.data_prep.labelling.language_check import passages
 from medal_judges.data_prep.native.comparison import _LETTER, _TIE
-from medal_judges.models.followup.pool import parse_list
 from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.llm.server.errors import duration
-from medal_judges.models.prompted.parsing.answer import AnswerField, AnswerShape
-from medal_judges.models.prompted.parsing.json_text import MOST_CHARACTERS
-from medal_judges.models.prompted.parsing.parser import parse_answer
-from medal_judges.models.prompted.parsing.thinking import after_thinking
+from medal_judges.models.llm.server.errors import retry_after
+from medal_judges.models.prompted.answers import (
+    MOST_CHARACTERS,
+    AnswerField,
+    AnswerShape,
+    after_thinking,
+    read_answers,
+)
 from medal_judges.models.trained_metrics.unieval import sentences
 
 ONE = [AnswerField("overall", "overall", "overall", (1, 5))]
@@ -35,7 +38,7 @@ LABELS = AnswerShape(score="label", comment="comment")
 
 
 def _answer(wanted: list[AnswerField]) -> Callable[[str], Any]:
-    return lambda text: parse_answer(Completion(text), wanted, LABELS)
+    return lambda text: read_answers(Completion(text), wanted, LABELS)
 
 
 def _choice(text: str) -> None:
@@ -53,7 +56,7 @@ READERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "comparison": (_choice, 300_000),
     "follow-ups": (parse_list, 200_000),
     "sentences": (sentences, 100_000),
-    "rate limits": (duration, 100_000),
+    "rate limits": (lambda text: retry_after({"retry-after": text}), 100_000),
     "passages": (lambda text: passages(text, "zh"), 60_000),
 }
 # What is repeated between a beginning and an end.
@@ -139,5 +142,5 @@ def test_no_text_keeps_a_reader_busy_at_full_length(reader: str, wrap: tuple[str
 
 
 def test_an_answer_that_is_too_long_is_not_read() -> None:
-    parsed = parse_answer(Completion("Score: 4" + " " * MOST_CHARACTERS), ONE, LABELS)["overall"]
+    parsed = read_answers(Completion("Score: 4" + " " * MOST_CHARACTERS), ONE, LABELS)["overall"]
     assert parsed.value is None and "characters" in (parsed.reason or "")

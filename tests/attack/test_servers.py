@@ -22,11 +22,9 @@ from hypothesis import strategies as st
 
 from medal_judges import Judge
 from medal_judges.errors import MedalError
-from medal_judges.models.llm.answer_store import checksum
 from medal_judges.models.llm.protocol import ChatRequest, Message
-from medal_judges.models.llm.server import bounded
 from medal_judges.models.llm.server.model import RemoteModel
-from medal_judges.models.llm.server.wire import AnswerReader
+from medal_judges.models.llm.server.wire import read_answer
 from medal_judges.models.llm.settings import OpenAILLM
 from medal_judges.records.dialogue import Dialogue, Turn
 
@@ -247,21 +245,11 @@ def test_redirects_take_neither_dialogues_nor_key_elsewhere(status: int, place: 
         places = {"elsewhere": url(other), "same host": "/v2", "file": "file:///etc/passwd"}
         headers = {} if place == "none" else {"Location": places[place]}
         with raw_server(http(status, "", **headers)) as server:
-            with pytest.raises(MedalError, match="sends elsewhere") as stopped:
+            with pytest.raises(MedalError, match="redirects") as stopped:
                 asked(url(server))
             assert len(server.seen) == 1
         assert not other.seen
     assert "llm.base_url" in (stopped.value.hint or "") and KEY not in str(stopped.value)
-
-
-def test_answers_are_held_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "LARGEST", 10_000)
-    with raw_server(http(200, json.dumps(chat("4" * 9000)))) as server:
-        assert len(asked(url(server)).text) == 9000
-    with raw_server(http(200, json.dumps(chat("4" * 11_000)))) as server:
-        done = asked(url(server))
-    assert done.finish == "failed" and "larger than 10,000 bytes" in done.failure
-    assert server.seen[0]["accept-encoding"] == "identity"
 
 
 def judged(address: str, tmp_path: Path, **more: Any) -> Any:
@@ -271,7 +259,7 @@ def judged(address: str, tmp_path: Path, **more: Any) -> Any:
     return next(iter(judge.score([DIALOGUE])))
 
 
-@pytest.mark.parametrize("kind", ["HTML", "half JSON", "choices null", "content filter", "endless"])
+@pytest.mark.parametrize("kind", ["HTML", "half JSON", "choices null", "content filter"])
 def test_a_judgement_without_a_score_says_why(kind: str, tmp_path: Path) -> None:
     with raw_server(BROKEN[kind]) as server:
         judgement = judged(url(server), tmp_path)
@@ -320,85 +308,28 @@ ANSWERS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(answer=JSON | ANSWERS)
 def test_no_answer_makes_a_reader_fail(answer: Any) -> None:
     """Whatever a server writes: a completion that can be kept and read back, or a RequestError."""
     from dataclasses import asdict
 
-    from medal_judges.models.llm.answer_store import completion_of
+    from medal_judges.models.llm.cache import COMPLETION
     from medal_judges.models.llm.cost import Usage
     from medal_judges.models.llm.server.errors import RequestError, cleaner
 
-    reader = AnswerReader(cleaner(KEY), lambda usage: usage.input + usage.output)
-    request = ChatRequest((Message("user", "x"),), top_logprobs=5)
-    highest = Usage(input=100, output=50)
     try:
-        done = reader.read(answer, request, enforced=True, highest=highest)
+        done = read_answer(
+            answer,
+            ChatRequest((Message("user", "x"),), top_logprobs=5),
+            enforced=True,
+            highest=Usage(input=100, output=50),
+            price=lambda usage: usage.input + usage.output,
+            clean=cleaner(KEY),
+        )
     except RequestError:
         return
     assert done.usage.money is not None and done.usage.money >= 0
     assert done.usage.input >= 0 and done.usage.output >= 0
     if done.finish != "failed":
-        assert completion_of(json.loads(json.dumps(asdict(done)))) == done
-
-
-def checked(line: bytes) -> bytes:
-    """``line`` with a right checksum, where it is a record: its fields are wrong all the same."""
-    try:
-        record = json.loads(line)
-        record["check"] = checksum(record["key"], record["answer"])
-        return json.dumps(record).encode() + b"\n"
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return line + b"\n"
-
-
-@pytest.mark.parametrize(
-    "tampered",
-    [
-        b"",
-        b"\x00" * 100,
-        b"\xff\xfe",
-        b"[" * 50_000,
-        b"{}",
-        b"null",
-        b'{"key": "KEY"}',
-        b'{"key": "KEY", "answer": null}',
-        b'{"key": "KEY", "answer": {"text": 5}}',
-        b'{"key": "KEY", "answer": {"text": "5", "finish": "failed"}}',
-        b'{"key": "KEY", "answer": {"text": "5", "usage": {"money": -1}}}',
-        b'{"key": "KEY", "answer": {"text": "5", "usage": {"input": 1e400}}}',
-        b'{"key": "KEY", "answer": {"text": "5", "tokens": [{"text": "5", "logprob": 3}]}}',
-        b'{"key": "KEY", "answer": {"text": "5"',
-        b'{"key": {"a": 1}, "answer": 5}',
-    ],
-)
-def test_a_line_of_the_cache_that_is_none_is_a_miss(tampered: bytes, tmp_path: Path) -> None:
-    with raw_server(http(200, json.dumps(chat('{"label": 4}')))) as server:
-        judged(url(server), tmp_path)
-        before = len(server.seen)
-        (path,) = (tmp_path / "kept").glob("*.jsonl")
-        keys = [json.loads(line)["key"] for line in path.read_text().splitlines()]
-        path.write_bytes(b"".join(checked(tampered.replace(b"KEY", k.encode())) for k in keys))
-        first = judged(url(server), tmp_path)
-        asked_again = len(server.seen) - before
-        judged(url(server), tmp_path)
-        assert asked_again >= len(keys)
-        assert sum("POST" in each["line"] for each in server.seen) == 2 * len(keys)
-    assert first is not None
-
-
-def test_every_changed_byte_of_a_kept_answer_is_seen(tmp_path: Path) -> None:
-    """Each byte of the line in turn: the answer is asked for again, or it is the same."""
-    from medal_judges.models.llm.answer_store import AnswerStore, completion_of
-
-    store = AnswerStore(tmp_path / "kept.jsonl")
-    store.append({"k" * 32: {"text": "Score: 4", "finish": "stop"}})
-    line = store.path.read_bytes()
-    wanted = completion_of({"text": "Score: 4", "finish": "stop"})
-    for place in range(len(line) - 1):
-        data = bytearray(line)
-        data[place] ^= 1
-        store.path.write_bytes(data)
-        found = AnswerStore(store.path).find(["k" * 32], completion_of)
-        assert found in ({}, {"k" * 32: wanted}), data
+        assert COMPLETION.validate_json(json.dumps(asdict(done)), strict=True) == done

@@ -292,7 +292,7 @@ def test_a_judge_passed_to_processes(
 def test_a_limit_of_cost_is_not_multiplied_by_processes(how: str, settings: Any) -> None:
     judge = prompted(settings(max_cost=1.0))
     for told in _children(how, judge):
-        assert "ConfigError: a limit of cost holds in one process" in told
+        assert "ConfigError: a limit of cost works in one process only" in told
 
 
 def test_a_fork_while_a_thread_writes_does_not_lock_up(settings: Any, tmp_path: Path) -> None:

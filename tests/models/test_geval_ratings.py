@@ -7,6 +7,7 @@ import math
 import pytest
 
 from medal_judges.models.llm.protocol import Completion, TokenChoice
+from medal_judges.models.prompted.answers import Answer
 from medal_judges.models.prompted.ratings import (
     Ratings,
     from_logprobs,
@@ -48,10 +49,10 @@ def test_moments_by_hand() -> None:
 
 
 def test_logprobs_are_normalised_also_when_tiny() -> None:
-    found = from_logprobs([math.log(0.1), math.log(0.3)])
+    found = from_logprobs(Answer(), [math.log(0.1), math.log(0.3)])
     assert found.chances == pytest.approx([0.25, 0.75])
     assert found.mass == pytest.approx(0.4)
-    assert from_logprobs([-2000.0, -2000.0]).chances == pytest.approx([0.5, 0.5])
+    assert from_logprobs(Answer(), [-2000.0, -2000.0]).chances == pytest.approx([0.5, 0.5])
 
 
 def answer(*tokens: tuple[str, dict[str, float]]) -> Completion:
@@ -73,7 +74,7 @@ def test_the_token_of_the_rating_is_found_and_its_alternatives_weighed() -> None
             (" 4", {" 4": 0.5, "4": 0.1, " 5": 0.2, " x": 0.1, " 9": 0.1}),
         ),
         FIVE,
-    ).distribution
+    )
     assert found.chances == pytest.approx([0, 0, 0, 0.75, 0.25])
     assert found.mass == pytest.approx(0.8)
 
@@ -95,7 +96,7 @@ def test_the_token_of_the_rating_is_found_and_its_alternatives_weighed() -> None
 )
 def test_answers_without_a_rating_are_not_read(tokens: list[str]) -> None:
     found = from_token(answer(*[(t, {t: 1.0}) for t in tokens]), FIVE)
-    assert found.distribution is None and found.reason
+    assert found.chances is None and found.reason
 
 
 @pytest.mark.parametrize(
@@ -119,24 +120,25 @@ def test_read(text: str, rating: float | None) -> None:
 
 def test_the_first_token_of_ten_is_no_one() -> None:
     eleven = Ratings.of(Dimension("d", "ordinal", 0, 10), 5)
-    assert from_token(answer(("1", {"1": 1.0}), ("0", {"0": 1.0})), eleven).distribution is None
+    assert from_token(answer(("1", {"1": 1.0}), ("0", {"0": 1.0})), eleven).chances is None
 
 
 def test_a_fraction_of_the_highest_rating_is_its_numerator() -> None:
     tokens = [(" 4", {" 4": 0.6, " 3": 0.2}), ("/", {"/": 1.0}), ("5", {"5": 1.0})]
-    assert from_token(answer(*tokens), FIVE).distribution.chances == pytest.approx(
-        [0, 0, 0.25, 0.75, 0]
-    )
+    assert from_token(answer(*tokens), FIVE).chances == pytest.approx([0, 0, 0.25, 0.75, 0])
 
 
 def test_samples_are_counted() -> None:
     said = ["4", "4", "2", "no idea"]
-    found = from_samples([Completion(text) for text in said], FIVE).distribution
+    found = from_samples([Completion(text) for text in said], FIVE)
     assert found.chances == pytest.approx([0, 1 / 3, 0, 2 / 3, 0])
     assert found.samples == 3 and found.mass == pytest.approx(0.75)
     nothing = from_samples([Completion("no idea")], FIVE)
-    assert nothing.distribution is None
-    assert nothing.reason == "no rating in 1 answers: no number in the answer 'no idea'"
+    assert nothing.chances is None
+    assert (
+        nothing.reason
+        == "no rating in 1 answers: no score line as any line in the answer 'no idea'"
+    )
     failed = Completion("", finish="failed", failure="timeout")
     assert from_samples([failed], FIVE).reason == "no rating in 1 answers: timeout"
 
@@ -144,7 +146,7 @@ def test_samples_are_counted() -> None:
 def test_what_a_model_thinks_is_no_rating() -> None:
     thought = "<think>\nScore: 2?\n</think>\n\n4"
     said = FIVE.read(thought)
-    assert said.value == 4 and said.start is not None and thought[said.start :] == "4"
+    assert said.value == 4 and said.span is not None and thought[slice(*said.span)] == "4"
     assert FIVE.read("<think>Score: 2").value is None
-    found = from_samples([Completion(thought)], FIVE).distribution
+    found = from_samples([Completion(thought)], FIVE)
     assert found.chances == (0, 0, 0, 1, 0)

@@ -119,11 +119,11 @@ def test_an_api_is_asked_for_one_word(closed_model: Any, smollm2: LocalModel) ->
     else:
         assert "'Yes' is not among" in (judged.failure or "")
     assert judged.usage["input_tokens"] > 0
-    with pytest.raises(ConfigError, match="with the end of its turn"):
+    with pytest.raises(ConfigError, match="do not include the end of the turn"):
         load(closed, score_eos=True)
     (silent,) = load(closed_model(alternatives=False)).score([dialogue()])
     assert silent.scores == {"overall": None, "understandability": None}
-    assert "overall: the model tells no alternatives" in (silent.failure or "")
+    assert "overall: the model reports no alternatives" in (silent.failure or "")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_an_api_is_asked_for_one_word(closed_model: Any, smollm2: LocalModel) ->
     [
         ({"Yes": 0.4, " yes": 0.2, "No": 0.3}, [0.6, 0.3]),
         ({"Yes": 1.0}, "'No' is not among the 1 likeliest first tokens"),
-        ({}, "the model tells no alternatives to its first token"),
+        ({}, "the model reports no alternatives to its first token"),
     ],
 )
 def test_first_token_by_hand(alternatives: dict[str, float], found: Any) -> None:

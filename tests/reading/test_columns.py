@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from medal_judges.eval.benchmark.sets import BenchmarkSet, load_set
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, DataError, RecordError
 from medal_judges.eval.benchmark.config import SetConfig
+from medal_judges.eval.benchmark.run import BenchmarkSet, load_set
 from medal_judges.reading.columns import LabelColumn, label_values, parse_columns
 from medal_judges.reading.dialogues import read_dialogues, read_labelled
 from medal_judges.reading.report import ReadingReport

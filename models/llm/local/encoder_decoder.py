@@ -1,5 +1,5 @@
-"""Encoder-decoder language models (BlenderBot, as FULL had it): the encoder reads the dialogue, the
-decoder says what follows."""
+"""Encoder-decoder language models (BlenderBot, as FULL used it): the encoder reads the dialogue,
+the decoder writes the next turn."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ from medal_judges.storage.process_lock import ProcessLock
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-# What BlenderBot was trained with between turns.
-BETWEEN = "  "
+BETWEEN = "  "  # what BlenderBot was trained with between turns
 
 
 class EncoderDecoderModel(LanguageModel):
-    """A transformers model with an encoder, and its tokenizer, behind the two calls.
+    """A transformers model with an encoder.
 
-    The dialogue goes into the encoder by the tokenizer's chat template, or as its turns with two
-    spaces between (without roles: such models were trained to say the next turn, whoever's it is).
-    ``weights``: a hash of the files that it was loaded from; without one, what is in memory tells.
+    The encoder reads the dialogue through the tokenizer's chat template, or as turns separated by
+    two spaces without roles: such models were trained to write the next turn, whoever's it is.
+    ``weights``: a hash of the files that the model was loaded from (default: of its parameters).
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class EncoderDecoderModel(LanguageModel):
         weights: str | None = None,
     ) -> None:
         self.model, self.tokenizer, self.name = model, tokenizer, name
-        # A token forced at the start or the end would stand in the way of a schema's own.
+        # A forced first or last token would conflict with a schema.
         model.generation_config.forced_bos_token_id = None
         model.generation_config.forced_eos_token_id = None
         own = context_of(model.config) or 1_000_000
@@ -59,7 +58,6 @@ class EncoderDecoderModel(LanguageModel):
         self.computing = ProcessLock()  # one network, one thread at a time
 
     def fingerprint(self) -> Mapping[str, str]:
-        """Template, tokenizer, precision and weights, by what they are."""
         return {
             "template": content_hash(self.tokenizer.chat_template or BETWEEN),
             "dtype": str(self.model.dtype).removeprefix("torch."),
@@ -68,10 +66,10 @@ class EncoderDecoderModel(LanguageModel):
         }
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Tokens that the encoder reads."""
         return len(self._read(tuple(messages)))
 
     def _read(self, messages: Sequence[Message]) -> list[int]:
+        """The ids for the encoder."""
         plain = self.marks.broken_up
         if self.tokenizer.chat_template:
             chat = [{"role": m.role, "content": plain(m.content)} for m in messages]
@@ -80,37 +78,35 @@ class EncoderDecoderModel(LanguageModel):
         text = BETWEEN.join(" ".join(plain(m.content).split()) for m in messages)
         return list(self.tokenizer(text).input_ids)
 
-    # -- likelihood -------------------------------------------------------------------------
-
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """See LanguageModel; the encoder reads each beginning of a group once. Raises ConfigError
-        for ``joint``: what the encoder reads has no likelihood."""
+        """See LanguageModel; each distinct dialogue of a group is encoded once. Raises ConfigError
+        for ``joint``: the encoder's text has no likelihood."""
         if joint:
             raise ConfigError(
                 f"{self.name} reads a dialogue in its encoder, where it has no likelihood",
                 hint="likelihood: conditional, or a model without encoder",
             )
-        with self.computing:
-            return [self._group(group) for group in groups]
+        import torch
 
-    def _group(self, group: Sequence[Continuation]) -> list[Likelihood]:
-        places: dict[tuple[Message, ...], list[int]] = {}
-        for i, continuation in enumerate(group):
-            places.setdefault(tuple(continuation.messages), []).append(i)
-        answers: dict[int, Likelihood] = {}
-        for messages, indices in places.items():
-            ids = self._read(messages)
-            values = self._scored(ids, [self._target(group[i]) for i in indices])
-            answers |= {
-                i: Likelihood(tuple(row), None, len(ids))
-                for i, row in zip(indices, values, strict=True)
-            }
-        return [answers[i] for i in range(len(group))]
+        answers = []
+        with self.computing, torch.inference_mode():
+            for group in groups:
+                places: dict[tuple[Message, ...], list[int]] = {}
+                for i, continuation in enumerate(group):
+                    places.setdefault(tuple(continuation.messages), []).append(i)
+                found: dict[int, Likelihood] = {}
+                for messages, indices in places.items():
+                    ids = self._read(messages)
+                    rows = self._scored(ids, [self._target(group[i]) for i in indices])
+                    for i, row in zip(indices, rows, strict=True):
+                        found[i] = Likelihood(tuple(row), None, len(ids))
+                answers.append([found[i] for i in range(len(group))])
+        return answers
 
     def _target(self, continuation: Continuation) -> tuple[list[int], int]:
-        """(ids that the decoder is to say, how many of them stand before the scored part)."""
+        """(ids for the decoder to write, how many of them precede the scored part)."""
         text, prefill = continuation.text.strip(), continuation.prefill.strip()
         if not text:
             raise ConfigError("a continuation without text has no likelihood")
@@ -128,28 +124,25 @@ class EncoderDecoderModel(LanguageModel):
     def _scored(
         self, ids: Sequence[int], targets: Sequence[tuple[list[int], int]]
     ) -> list[list[float]]:
-        """Log-probabilities of each target's scored tokens after the encoder has read ``ids``."""
+        """Log-probabilities of each target's scored tokens, given ``ids`` in the encoder."""
         import torch
 
-        longest = max(len(ids), *(len(said) for said, _ in targets))
+        longest = max(len(ids), *(len(target) for target, _ in targets))
         if longest > self.context:
             raise ConfigError(
                 f"{longest} tokens do not fit the {self.context} tokens of {self.name}",
                 hint="drop the oldest turns first (a judge does)",
             )
         device, begin = self.model.device, self.model.config.decoder_start_token_id
+        states = self.model.get_encoder()(input_ids=torch.tensor([list(ids)], device=device))
         scored: list[list[float]] = []
-        with torch.inference_mode():
-            states = self.model.get_encoder()(input_ids=torch.tensor([list(ids)], device=device))
-            for said, start in targets:  # alone: padding would have to be masked in each decoder
-                given = torch.tensor([[begin, *said[:-1]]], device=device)
-                out = self.model(encoder_outputs=states, decoder_input_ids=given, use_cache=False)
-                wanted = torch.tensor(said, device=device)[:, None]
-                picked = torch.log_softmax(out.logits[0].float(), -1).gather(1, wanted)[:, 0]
-                scored.append(picked[start:].tolist())
+        for target, start in targets:  # one by one: decoders mask padding in different ways
+            given = torch.tensor([[begin, *target[:-1]]], device=device)
+            out = self.model(encoder_outputs=states, decoder_input_ids=given, use_cache=False)
+            wanted = torch.tensor(target, device=device)[:, None]
+            picked = torch.log_softmax(out.logits[0].float(), -1).gather(1, wanted)[:, 0]
+            scored.append(picked[start:].tolist())
         return scored
-
-    # -- chat -------------------------------------------------------------------------------
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         """See LanguageModel; one request at a time."""
@@ -158,7 +151,7 @@ class EncoderDecoderModel(LanguageModel):
 
     def _answer(self, request: ChatRequest) -> Completion:
         if request.prefill:
-            raise ConfigError(f"{self.name} has no turn of its own to begin (prefill)")
+            raise ConfigError(f"{self.name} does not support prefill")
         ids = self._read(request.messages)
         if max(len(ids), request.max_tokens) > self.context:
             return failed(

@@ -1,37 +1,51 @@
-"""Answers of a local model, in batches; prompts that begin alike have their beginning read once."""
+"""Answers of a local model, in batches; a beginning that several prompts share is read once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from medal_judges.models.batching import is_out_of_memory, retry_on_oom
+import torch
+from torch import nn
+from transformers import LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
+
+from medal_judges.models.batching import retry_on_oom
 from medal_judges.models.llm.cost import Usage
-from medal_judges.models.llm.local.batches import (
-    Batching,
-    Beginnings,
-    Prompts,
-    batches,
-    beginnings,
-    keep_answers,
+from medal_judges.models.llm.local.likelihood import takes
+from medal_judges.models.llm.local.processors import (
+    MaxTokens,
+    PresencePenalty,
+    SeededSampling,
+    StopAfter,
+    grammar_processor,
 )
-from medal_judges.models.llm.local.prefix_store import PrefixStore
+from medal_judges.models.llm.local.token_model import Prompts
 from medal_judges.models.llm.protocol import ChatRequest, Completion, TokenChoice
 
 if TYPE_CHECKING:
-    import torch
-    from transformers import Cache, LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from medal_judges.models.llm.local.choices import LogprobRecorder, TokenLogprobs
+# A shorter common beginning is not worth a pass of its own.
+SHARED_TOKENS = 64
+# Which prompts go into one batch. shared: any, and a common beginning is read once. left: any,
+# padded at the left. none: prompts of one length. alone: one. trial.py finds what a model allows.
+Batching = Literal["shared", "left", "none", "alone"]
+
+
+class TokenLogprobs(NamedTuple):
+    """Log-probabilities of a written token and of the likeliest ``ids``, likeliest first."""
+
+    own: float
+    ids: list[int]
+    logprobs: list[float]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was written after one prompt: the ``ids`` up to the end or to the request's limit,
-    whether the model ``ended`` there, its own ``logprobs`` of each where they were asked for, and
-    how many tokens of the prompt were ``cached``: read before, or for others."""
+    """The ``ids`` written after one prompt, whether the model ``ended`` there, the log-probability
+    of each, and how many tokens of the prompt were read for another row (``cached``)."""
 
     ids: list[int]
     ended: bool
@@ -47,28 +61,46 @@ def generate(
     *,
     budget: int,
     batching: Batching,
-    store: PrefixStore,
     stop: str = "",
 ) -> Iterator[tuple[int, Row]]:
     """(index, row) for each prompt (token ids), a batch at a time; with ``stop`` a row also ends
-    behind that text. A row does not depend on its batch, nor on what is in ``store``."""
+    after that text. A row does not depend on its batch."""
 
     def rows(batch: Sequence[int]) -> list[Row]:
-        asked, own = [requests[i] for i in batch], [prompts[i] for i in batch]
-        begun = beginnings(model, own, batching, store)
-        return write(model, tokenizer, own, asked, begun, stop, store)
-
-    def rows_with_room(batch: Sequence[int]) -> list[Row]:
-        try:
-            return rows(batch)
-        except RuntimeError as error:
-            if not store.bytes or not is_out_of_memory(error):
-                raise
-        store.clear()  # what is kept goes before a batch is halved
-        return rows(batch)
+        own, asked = [prompts[i] for i in batch], [requests[i] for i in batch]
+        return write(model, tokenizer, own, asked, shared=batching == "shared", stop=stop)
 
     for batch in batches(prompts, requests, budget, batching):
-        yield from zip(batch, retry_on_oom(rows_with_room, batch), strict=True)
+        yield from zip(batch, retry_on_oom(rows, batch), strict=True)
+
+
+def batches(
+    prompts: Prompts, requests: Sequence[ChatRequest], budget: int, batching: Batching
+) -> Iterator[list[int]]:
+    """Indices of prompts for one batch each, within ``budget`` padded tokens. The number of
+    alternatives is a setting of the batch, so requests that differ in it are kept apart."""
+
+    def fits(batch: Sequence[int], i: int) -> bool:
+        same = len(prompts[i]) == len(prompts[batch[0]])
+        longest = max(len(prompts[k]) + requests[k].max_tokens for k in (*batch, i))
+        together = batching in ("shared", "left") or (batching == "none" and same)
+        return together and (len(batch) + 1) * longest <= budget
+
+    for kind in sorted({request.top_logprobs for request in requests}):
+        members = [i for i, request in enumerate(requests) if request.top_logprobs == kind]
+        order = sorted(members, key=lambda i: -len(prompts[i]))
+        if batching == "shared":
+            groups = [[members[k] for k in g] for g in _alike([prompts[i] for i in members])]
+            groups.sort(key=lambda group: -max(len(prompts[i]) for i in group))
+            order = [i for group in groups for i in group]
+        batch: list[int] = []
+        for i in order:
+            if batch and not fits(batch, i):
+                yield batch
+                batch = []
+            batch.append(i)
+        if batch:
+            yield batch
 
 
 def write(
@@ -76,121 +108,65 @@ def write(
     tokenizer: PreTrainedTokenizerBase,
     prompts: Prompts,
     requests: Sequence[ChatRequest],
-    begun: Beginnings | None = None,
+    *,
+    shared: bool = False,
     stop: str = "",
-    store: PrefixStore | None = None,
 ) -> list[Row]:
-    """The rows of one batch, of whose prompts ``begun`` was read before; what is read and written
-    now goes into ``store``."""
+    """The rows of one batch."""
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-    # An encoder's prompt is no part of what its decoder writes, which begins with one token.
-    begin = 1 if model.config.is_encoder_decoder else max(map(len, prompts))
-    new, recorder, cache = written(
-        model,
-        prompts,
-        begun.cache if begun else None,
-        pad=int(pad or 0),
-        shaped=processors(tokenizer, requests, begin, stop),
-        tokens=max(r.max_tokens for r in requests),
-        top=requests[0].top_logprobs,
+    inputs = read_inputs(model, prompts, int(pad or 0), shared=shared)
+    # An encoder's prompt is not part of what its decoder writes, which begins with one token.
+    begin = 1 if model.config.is_encoder_decoder else inputs.ids.shape[1]
+    shaped = LogitsProcessorList()
+    if any(r.schema is not None for r in requests):
+        shaped.append(grammar_processor(tokenizer, [r.schema for r in requests]))
+    if any(r.presence_penalty for r in requests):
+        shaped.append(PresencePenalty(requests, begin))
+    if any(r.temperature > 0 for r in requests):
+        shaped.append(SeededSampling(requests))
+    if stop:
+        shaped.append(StopAfter(stop, begin, tokenizer))
+    shaped.append(MaxTokens([r.max_tokens for r in requests], begin, tokenizer.eos_token_id))
+    tokens = max(r.max_tokens for r in requests)
+    written, recorder = greedy(
+        model, inputs, pad=int(pad or 0), shaped=shaped, tokens=tokens, top=requests[0].top_logprobs
     )
     logprobs = [[]] * len(prompts) if recorder is None else recorder.rows()
     own: Any = model.generation_config.eos_token_id
     ends = {*(own if isinstance(own, list) else [own]), tokenizer.eos_token_id}
     rows = []
-    for index, (tokens, request) in enumerate(zip(new.tolist(), requests, strict=True)):
-        limit = min(len(tokens), request.max_tokens)
-        length = next((k for k in range(limit) if tokens[k] in ends), limit)
-        cached = begun.cached[index] if begun else 0
-        rows.append(Row(tokens[:length], length < limit, logprobs[index][:length], cached))
-    if store is not None and store.limit and begun is not None and begun.chains is not None:
-        keep_answers(store, prompts, begun, [row.ids for row in rows], cache)
+    for index, (ids, request) in enumerate(zip(written.tolist(), requests, strict=True)):
+        limit = min(len(ids), request.max_tokens)
+        length = next((k for k in range(limit) if ids[k] in ends), limit)
+        own_logprobs = logprobs[index][:length]
+        rows.append(Row(ids[:length], length < limit, own_logprobs, inputs.cached[index]))
     return rows
 
 
-def to_completion(
-    tokenizer: PreTrainedTokenizerBase, row: Row, request: ChatRequest, prompt: int
-) -> Completion:
-    """The answer in ``row`` to a prompt of ``prompt`` tokens."""
-    pairs = zip(row.ids, row.logprobs, strict=False)
-    return Completion(
-        str(tokenizer.decode(row.ids, skip_special_tokens=True)),
-        finish="stop" if row.ended else "length",
-        enforced=request.schema is not None,
-        tokens=tuple(_choice(tokenizer, token, said) for token, said in pairs),
-        usage=Usage(input=prompt, cached=row.cached, output=len(row.ids)),
-    )
-
-
-def _choice(tokenizer: PreTrainedTokenizerBase, token: int, said: TokenLogprobs) -> TokenChoice:
-    text = str(tokenizer.decode([token]))
-    # Ascending: where two tokens are spelt alike, the likelier one stays.
-    likeliest = reversed(list(zip(said.ids, said.logprobs, strict=True)))
-    alternatives = {str(tokenizer.decode([i])): value for i, value in likeliest}
-    alternatives.setdefault(text, said.own)
-    return TokenChoice(text, said.own, alternatives)
-
-
-def processors(
-    tokenizer: PreTrainedTokenizerBase, requests: Sequence[ChatRequest], begin: int, stop: str
-) -> LogitsProcessorList:
-    """What shapes the answers, which begin after ``begin`` tokens; a row a request."""
-    from transformers import LogitsProcessorList
-
-    from medal_judges.models.llm.local.processors import (
-        MaxTokens,
-        PresencePenalty,
-        SeededSampling,
-        StopAfter,
-        grammar_processor,
-    )
-
-    made = LogitsProcessorList()
-    if any(r.schema is not None for r in requests):
-        made.append(grammar_processor(tokenizer, [r.schema for r in requests]))
-    if any(r.presence_penalty for r in requests):
-        made.append(PresencePenalty(requests, begin))
-    if any(r.temperature > 0 for r in requests):
-        made.append(SeededSampling(requests))
-    if stop:
-        made.append(StopAfter(stop, begin, tokenizer))
-    made.append(MaxTokens([r.max_tokens for r in requests], begin, tokenizer.eos_token_id))
-    return made
-
-
-def written(
+def greedy(
     model: PreTrainedModel,
-    prompts: Prompts,
-    begun: Cache | None,
+    inputs: Inputs,
     *,
     pad: int,
     shaped: LogitsProcessorList,
     tokens: int,
     top: int,
-) -> tuple[torch.Tensor, LogprobRecorder | None, Any]:
-    """Greedy tokens [batch, new] after ``prompts``; what the model itself thought of each and of
-    the ``top`` likeliest (0: not kept); and the cache of all that was read. ``begun`` holds what
-    was read before: the first columns of the prompts, which stand at the same right end."""
-    import torch
-    from transformers import StoppingCriteriaList
-
-    from medal_judges.models.llm.local.choices import LogprobRecorder
-
-    ids, mask = (row.to(model.device) for row in _padded(prompts, pad))
-    extra = {} if begun is None else {"past_key_values": begun}
+) -> tuple[torch.Tensor, LogprobRecorder | None]:
+    """Greedy tokens [batch, new] after ``inputs``, and the log-probabilities of each and of the
+    ``top`` likeliest (0: None)."""
     recorder = LogprobRecorder(top) if top else None
-    reading = recorder.reading(model) if recorder else nullcontext()
-    with torch.inference_mode(), reading:
+    extra = {} if inputs.cache is None else {"past_key_values": inputs.cache}
+    with torch.inference_mode(), recorder.reading(model) if recorder else nullcontext():
         generator: Any = model  # its annotations know no ``generate``
         out = generator.generate(
-            input_ids=ids,
-            attention_mask=mask,
+            input_ids=inputs.ids,
+            attention_mask=inputs.mask,
             max_new_tokens=tokens,
-            do_sample=False,  # sampling is SeededSampling's, row by row
+            do_sample=False,  # SeededSampling samples, row by row
             temperature=None,
             top_p=None,
             top_k=None,
-            num_beams=1,  # this and what follows: a model's own habits are not asked for
+            num_beams=1,  # this and the next four override a model's own defaults
             repetition_penalty=1.0,
             no_repeat_ngram_size=0,
             encoder_no_repeat_ngram_size=0,
@@ -201,17 +177,169 @@ def written(
             return_dict_in_generate=True,
             **extra,
         )
-    # An encoder's prompt is no part of the sequences: they begin with the decoder's first token.
-    own = 1 if model.config.is_encoder_decoder else ids.shape[1]
-    return out.sequences[:, own:], recorder, getattr(out, "past_key_values", None)
+    own = 1 if model.config.is_encoder_decoder else inputs.ids.shape[1]
+    return out.sequences[:, own:], recorder
 
 
-def _padded(prompts: Prompts, pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and mask [batch, longest], padding in front."""
-    import torch
+def to_completion(
+    tokenizer: PreTrainedTokenizerBase, row: Row, request: ChatRequest, prompt: int
+) -> Completion:
+    """The answer in ``row`` to a prompt of ``prompt`` tokens."""
+    tokens = []
+    for token, logprobs in zip(row.ids, row.logprobs, strict=False):
+        text = str(tokenizer.decode([token]))
+        # Ascending: if two tokens are spelled alike, the likelier one stays.
+        likeliest = reversed(list(zip(logprobs.ids, logprobs.logprobs, strict=True)))
+        alternatives = {str(tokenizer.decode([i])): value for i, value in likeliest}
+        alternatives.setdefault(text, logprobs.own)
+        tokens.append(TokenChoice(text, logprobs.own, alternatives))
+    return Completion(
+        str(tokenizer.decode(row.ids, skip_special_tokens=True)),
+        finish="stop" if row.ended else "length",
+        enforced=request.schema is not None,
+        tokens=tuple(tokens),
+        usage=Usage(input=prompt, cached=row.cached, output=len(row.ids)),
+    )
 
+
+class LogprobRecorder(StoppingCriteria):
+    """Records, at each step of ``generate``, the model's own log-probabilities before any grammar
+    or temperature: of the token written and of the ``count`` likeliest.
+
+    The logits of one step are read off the forward pass and released with the next. ``generate``
+    takes the recorder as a stopping criterion, because it calls those after each token; it stops
+    nothing.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._logprobs: torch.Tensor | None = None  # of the newest step, [rows, words]
+        self._own: list[torch.Tensor] = []  # [rows] a step
+        self._top: list[tuple[torch.Tensor, torch.Tensor]] = []  # each [rows, count] a step
+
+    @contextmanager
+    def reading(self, model: nn.Module) -> Iterator[None]:
+        """Reads the forward passes of ``model`` inside the context."""
+
+        def read(_: nn.Module, __: object, output: Any) -> None:
+            self._logprobs = torch.log_softmax(output.logits[:, -1].float(), dim=-1)
+
+        hook = model.register_forward_hook(read)
+        try:
+            yield
+        finally:
+            hook.remove()
+            self._logprobs = None
+
+    def __call__(self, input_ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
+        """Records the step that wrote the last of ``input_ids`` [rows, tokens]."""
+        assert self._logprobs is not None
+        chosen = input_ids[:, -1:].to(self._logprobs.device)
+        self._own.append(self._logprobs.gather(1, chosen)[:, 0])
+        values, ids = self._logprobs.topk(min(self.count, self._logprobs.shape[-1]))
+        self._top.append((ids, values))
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+
+    def own(self) -> torch.Tensor:
+        """Log-probabilities of the written tokens, [rows, steps]."""
+        return torch.stack(self._own, dim=1)
+
+    def rows(self) -> list[list[TokenLogprobs]]:
+        """The steps of each row."""
+        own = self.own().tolist()
+        ids, logprobs = (torch.stack(each, dim=1).tolist() for each in zip(*self._top, strict=True))
+        return [
+            [TokenLogprobs(*step) for step in zip(*row, strict=True)]
+            for row in zip(own, ids, logprobs, strict=True)
+        ]
+
+
+# -- shared beginnings -----------------------------------------------------------------------------
+
+
+class Inputs(NamedTuple):
+    """A batch for ``generate``: ids and mask [rows, columns], the ``cache`` of the first columns if
+    these were read already, and how many tokens of each row were read for another one."""
+
+    ids: torch.Tensor
+    mask: torch.Tensor
+    cache: Any
+    cached: list[int]
+
+
+def read_inputs(
+    model: PreTrainedModel,
+    prompts: Prompts,
+    pad: int,
+    *,
+    shared: bool,
+    least: int = SHARED_TOKENS,
+) -> Inputs:
+    """``prompts`` padded at the left. With ``shared`` every beginning of at least ``least`` tokens
+    that several prompts share is read once: the columns are then the left-padded beginnings, which
+    are in the cache, and the left-padded rests."""
+    groups = _alike(prompts, least) if shared else []
+    if not any(len(group) > 1 for group in groups):
+        ids, mask = _padded(model, prompts, pad)
+        return Inputs(ids, mask, None, [0] * len(prompts))
+    lengths = [common_length([prompts[i] for i in group]) for group in groups]
+    rest = max(
+        len(prompts[i]) - length
+        for group, length in zip(groups, lengths, strict=True)
+        for i in group
+        if len(group) > 1
+    )
+    heads, cached = [0] * len(prompts), [0] * len(prompts)
+    rows, begun = [0] * len(prompts), []
+    for row, (group, length) in enumerate(zip(groups, lengths, strict=True)):
+        if len(group) == 1:  # only its end has to go through the pass of all
+            length = max(1, len(prompts[group[0]]) - rest)
+        begun.append(prompts[group[0]][:length])
+        for k, i in enumerate(group):
+            rows[i], heads[i], cached[i] = row, length, length if k else 0
+    ids, mask = _padded(model, begun, pad)
+    extra: dict[str, Any] = {"logits_to_keep": 1} if takes(model, "logits_to_keep") else {}
+    if takes(model, "position_ids"):
+        extra["position_ids"] = (mask.cumsum(1) - 1).clamp_min(0)
+    with torch.inference_mode():
+        out = model(input_ids=ids, attention_mask=mask, use_cache=True, **extra)
+        chosen = torch.tensor(rows, device=model.device)
+        out.past_key_values.batch_select_indices(chosen)
+    rests = [prompt[head:] for prompt, head in zip(prompts, heads, strict=True)]
+    rest_ids, rest_mask = _padded(model, rests, pad)
+    whole = torch.cat([ids[chosen], rest_ids], 1), torch.cat([mask[chosen], rest_mask], 1)
+    return Inputs(*whole, out.past_key_values, cached)
+
+
+def _alike(prompts: Prompts, least: int = SHARED_TOKENS) -> list[list[int]]:
+    """Indices of ``prompts`` in groups. In the order of their tokens, neighbours are in one group
+    if at least half of the shorter one is a beginning that both share."""
+    groups: list[list[int]] = []
+    for i in sorted(range(len(prompts)), key=lambda i: tuple(prompts[i])):
+        before = prompts[groups[-1][-1]] if groups else ()
+        enough = max(least, min(len(before), len(prompts[i])) // 2)
+        if groups and common_length([before, prompts[i]]) >= enough:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return groups
+
+
+def common_length(prompts: Prompts) -> int:
+    """The number of tokens that all prompts begin with; at most one less than the shortest has."""
+    shortest = min(map(len, prompts))
+    first = prompts[0]
+    return next(
+        (k for k in range(shortest - 1) if any(p[k] != first[k] for p in prompts)), shortest - 1
+    )
+
+
+def _padded(
+    model: PreTrainedModel, prompts: Prompts, pad: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and mask [rows, longest], padded at the left."""
     longest = max(map(len, prompts))
     gaps = [longest - len(prompt) for prompt in prompts]
     ids = [[*[pad] * gap, *prompt] for gap, prompt in zip(gaps, prompts, strict=True)]
     mask = [[0] * gap + [1] * (longest - gap) for gap in gaps]
-    return torch.tensor(ids), torch.tensor(mask)
+    return torch.tensor(ids, device=model.device), torch.tensor(mask, device=model.device)

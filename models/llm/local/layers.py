@@ -1,4 +1,4 @@
-"""What a model's config says of how far its layers see."""
+"""What a model's config says about how far its layers see."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-# The names under which configs of transformers keep a window, in tokens.
+# The names of a window, in tokens, and of the context in configs of transformers.
 _WINDOWS = (
     *("sliding_window", "attention_window", "attention_window_size"),
     *("attention_chunk_size", "local_attention", "window_size"),
@@ -21,19 +21,26 @@ _FULL, _SLIDING = "full_attention", "sliding_attention"
 
 
 def decoder_config(config: PreTrainedConfig) -> Any:
-    """The part of ``config`` that is of the text decoder (models that also see have several)."""
+    """The part of ``config`` about the text decoder (multimodal models have several)."""
     return config.get_text_config(decoder=True)
 
 
 def context_of(config: PreTrainedConfig) -> int | None:
-    """Tokens that the model's positions reach; None where its config sets no bound."""
+    """The number of positions that the model has; None if its config sets no bound."""
     own = decoder_config(config)
     sizes = (getattr(own, name, None) for name in _CONTEXTS)
     return next((int(n) for n in sizes if isinstance(n, int) and n > 0), None)
 
 
+def layer_kinds(config: PreTrainedConfig) -> list[str] | None:
+    """The kind of each layer in the config's own words; None if it does not say."""
+    # GPT-Neo, the oldest of them, has another name for the list.
+    kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)
+    return None if kinds is None else [str(kind) for kind in kinds]
+
+
 def smallest_window(config: PreTrainedConfig) -> int | None:
-    """The shortest window of any layer, in tokens; None where every layer sees all before it."""
+    """The shortest window of any layer, in tokens; None if every layer sees all tokens before."""
     own = decoder_config(config)
     kinds = layer_kinds(own)
     if kinds is not None and not any(word in kind for kind in kinds for word in _LIMITED):
@@ -45,10 +52,7 @@ def smallest_window(config: PreTrainedConfig) -> int | None:
 
 
 def attends_to_all(config: PreTrainedConfig) -> bool:
-    """Whether every layer of a model attends to all that stands before.
-
-    Sliding windows, chunks and recurrent layers do not.
-    """
+    """Whether every layer attends to all tokens before: no windows, chunks or recurrent layers."""
     own = decoder_config(config)
     kinds = layer_kinds(own)
     if kinds is not None and any(kind not in ("full_attention", "global") for kind in kinds):
@@ -56,29 +60,16 @@ def attends_to_all(config: PreTrainedConfig) -> bool:
     return smallest_window(config) is None and not _keeps_state(own)
 
 
-def moved_states(config: PreTrainedConfig) -> str | None:
-    """Why states of a text are others in a longer one; None where they are not."""
-    own = decoder_config(config)
-    rope = getattr(own, "rope_parameters", None) or {}
+def scales_positions(config: PreTrainedConfig) -> bool:
+    """Whether positions depend on the length of the whole text."""
+    rope = getattr(decoder_config(config), "rope_parameters", None) or {}
     each = [rope, *(value for value in rope.values() if isinstance(value, dict))]
-    if any(one.get("rope_type") in ("dynamic", "longrope") for one in each):
-        return "its positions are scaled by the length of the whole text"
-    return None
-
-
-def layer_kinds(config: PreTrainedConfig) -> list[str] | None:
-    """The kind of each layer by its config's own words; None where it does not tell."""
-    # GPT-Neo, the oldest of them, calls the list otherwise.
-    kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)
-    return None if kinds is None else [str(kind) for kind in kinds]
+    return any(one.get("rope_type") in ("dynamic", "longrope") for one in each)
 
 
 def tree_windows(config: PreTrainedConfig) -> Mapping[str, int | None] | None:
-    """How many tokens back each kind of layer sees, itself included (None: all that stand before).
-
-    A mask says that for any token of a tree. None for the whole model where a layer sees in another
-    way, by chunks or through a state: no mask of ours tells it what to see.
-    """
+    """How many tokens back each kind of layer sees, itself included (None: all before it). None for
+    the whole model if a layer sees in a way that no mask expresses (chunks, a recurrent state)."""
     if attends_to_all(config):
         return {_FULL: None}
     own = decoder_config(config)
@@ -92,8 +83,8 @@ def tree_windows(config: PreTrainedConfig) -> Mapping[str, int | None] | None:
 
 @contextmanager
 def narrowed(config: PreTrainedConfig, window: int) -> Iterator[None]:
-    """The sliding window of ``config`` at most ``window`` tokens meanwhile: masks and caches are
-    made of the config at each pass, so that a short text fills it."""
+    """Limits the sliding window to ``window`` tokens inside the context, so that a short text fills
+    it: masks and caches read the config at each pass."""
     own = decoder_config(config)
     size = getattr(own, "sliding_window", None)
     if not isinstance(size, int) or size <= window:

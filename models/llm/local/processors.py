@@ -1,5 +1,5 @@
-"""What shapes an answer row by row: seeded sampling, penalties, limits, and the grammar of a JSON
-schema. A row depends on its own request only, not on its batch."""
+"""Logits processors that shape each row of a batch by its own request: seeded sampling, penalties,
+limits, and the grammar of a JSON schema. A row does not depend on its batch."""
 
 from __future__ import annotations
 
@@ -10,57 +10,47 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 from transformers import LogitsProcessor
 
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.llm.protocol import ChatRequest
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedTokenizerBase
 
-FEW = 256  # words among which the nucleus is looked for first
-# One way to write an object: free white space lets a small model write blanks without end.
+FEW = 256  # words in which the nucleus is searched first
+# One way to write an object: with free white space a small model may write blanks without end.
 _LAYOUT: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-# tokenizer -> {vocabulary size: llguidance's view of it}, which takes about a second to make
+# tokenizer -> {vocabulary size: llguidance's view of it}, which takes about a second to build
 _WRAPPED: WeakKeyDictionary[Any, dict[int, Any]] = WeakKeyDictionary()
 
 
 class SeededSampling(LogitsProcessor):
     """Turns greedy decoding into sampling: adds Gumbel noise to tempered, nucleus-cut scores.
 
-    The largest of logits + Gumbel noise is a draw from their softmax (Gumbel, 1954), so the rows of
-    a batch can have temperatures, nuclei and seeds of their own. A request without a seed gets 0:
-    the same request gives the same answer.
+    The argmax of logits + Gumbel noise is a draw from their softmax (Gumbel, 1954), so each row of
+    a batch has its own temperature, nucleus and seed, and ``generate`` needs no change. A request
+    without a seed gets 0.
     """
 
     def __init__(self, requests: Sequence[ChatRequest]) -> None:
-        import torch
-
         self.requests = list(requests)
         self.generators = [torch.Generator().manual_seed(r.seed or 0) for r in requests]
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Scores [batch, words] whose largest entry in a row is that row's draw."""
         drawn = scores.clone()
         for row, request in enumerate(self.requests):
             if request.temperature > 0:
-                drawn[row] = self._draw(row, scores[row].float() / request.temperature)
+                logits = _nucleus(scores[row].float() / request.temperature, request.top_p)
+                uniform = torch.rand(logits.shape[-1], generator=self.generators[row])
+                exponential = -torch.log(uniform.to(logits.device).clamp_min(1e-20))
+                drawn[row] = logits - torch.log(exponential.clamp_min(1e-20))
         return drawn
-
-    def _draw(self, row: int, logits: torch.Tensor) -> torch.Tensor:
-        import torch
-
-        kept = _nucleus(logits, self.requests[row].top_p)
-        uniform = torch.rand(logits.shape[-1], generator=self.generators[row]).to(logits.device)
-        exponential = -torch.log(uniform.clamp_min(1e-20))
-        return kept - torch.log(exponential.clamp_min(1e-20))
 
 
 def _nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
     """Logits of the likeliest words whose probability adds up to ``top_p``; -inf for the rest."""
-    import torch
-
     if top_p >= 1:
         return logits
     total = logits.logsumexp(dim=-1)
@@ -78,18 +68,16 @@ def _nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
 
 
 class PresencePenalty(LogitsProcessor):
-    """Takes each request's ``presence_penalty`` off the logits of tokens its answer has already,
-    as OpenAI's and vLLM's setting of that name does; the prompt's tokens do not count."""
+    """Subtracts each request's ``presence_penalty`` from the logits of tokens that its answer
+    already contains, as OpenAI and vLLM define it; the prompt's tokens do not count."""
 
     def __init__(self, requests: Sequence[ChatRequest], prompt: int) -> None:
         self.penalties, self.prompt = [r.presence_penalty for r in requests], prompt
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Scores [batch, words], lower where a word was said before."""
         lowered = scores.clone()
         for row, penalty in enumerate(self.penalties):
-            if penalty:
-                # A token said twice is written twice with the same value: taken off once.
+            if penalty:  # a repeated token is assigned the same value twice
                 lowered[row, input_ids[row, self.prompt :]] -= penalty
         return lowered
 
@@ -101,7 +89,6 @@ class MaxTokens(LogitsProcessor):
         self.limits, self.prompt, self.end = list(limits), prompt, end
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Scores that leave only the end where a row has had its share."""
         done = input_ids.shape[1] - self.prompt
         for row, limit in enumerate(self.limits):
             if done >= limit:
@@ -111,15 +98,14 @@ class MaxTokens(LogitsProcessor):
 
 
 class StopAfter(LogitsProcessor):
-    """Ends each row as soon as the text ``stop`` stands in its answer."""
+    """Ends each row once its answer contains the text ``stop``."""
 
     def __init__(self, stop: str, prompt: int, tokenizer: PreTrainedTokenizerBase) -> None:
         self.stop, self.prompt, self.tokenizer = stop, prompt, tokenizer
-        # A token is a byte at least, and the text may begin and end inside one.
+        # A token is at least a byte, and the text may begin and end inside one.
         self.reach = len(stop.encode()) + 2
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Scores that leave only the end where a row has written ``stop``."""
         for row, ids in enumerate(input_ids[:, self.prompt :][:, -self.reach :].tolist()):
             if self.stop in self.tokenizer.decode(ids):
                 scores[row] = float("-inf")
@@ -128,88 +114,67 @@ class StopAfter(LogitsProcessor):
 
 
 def grammar_processor(
-    tokenizer: PreTrainedTokenizerBase,
-    schema: Mapping[str, Any] | Sequence[Mapping[str, Any] | None],
+    tokenizer: PreTrainedTokenizerBase, schemas: Sequence[Mapping[str, Any] | None]
 ) -> GrammarMask:
-    """A logits processor that lets every row of a batch write JSON of ``schema`` and then end.
+    """A logits processor that makes row i write JSON of ``schemas[i]`` (None: anything), then end.
 
-    ``schema`` is one for all rows, or one a row (None: that row is free). One processor a call of
-    ``generate``: it takes the width of its first ``input_ids`` as the prompt (padded anyhow), and
-    constrains what comes after, each row by itself.
+    One processor per call of ``generate``: the width of its first ``input_ids`` is the prompt.
     Raises MissingExtraError without llguidance, ConfigError for a schema or tokenizer it refuses.
     """
     if find_spec("llguidance") is None:
         raise MissingExtraError("llguidance", "llm", "holding a local model to a JSON schema")
-    if isinstance(schema, Mapping):
-        return GrammarMask(tokenizer, _grammar(schema))
-    made: dict[str, str] = {}  # rows mostly share a few schemas
-    for each in schema:
-        if each is not None and repr(each) not in made:
-            made[repr(each)] = _grammar(each)
-    return GrammarMask(tokenizer, [None if s is None else made[repr(s)] for s in schema])
-
-
-def _grammar(schema: Mapping[str, Any]) -> str:
     from llguidance import LLMatcher
 
-    try:
-        grammar = LLMatcher.grammar_from_json_schema(json.dumps(dict(schema)), defaults=_LAYOUT)
-    except ValueError as error:
-        raise ConfigError(f"no grammar can be made of the schema: {error}") from error
-    if problem := LLMatcher.validate_grammar(grammar):
-        raise ConfigError(f"no grammar can be made of the schema: {problem}")
-    return grammar
+    grammars: dict[str, str] = {}  # rows mostly share a few schemas
+    for schema in schemas:
+        if schema is None or repr(schema) in grammars:
+            continue
+        try:
+            text = json.dumps(dict(schema))
+            grammar = LLMatcher.grammar_from_json_schema(text, defaults=_LAYOUT)
+            problem = LLMatcher.validate_grammar(grammar)
+        except ValueError as error:
+            problem = str(error)
+        if problem:
+            raise ConfigError(f"no grammar can be made of the schema: {problem}")
+        grammars[repr(schema)] = grammar
+    return GrammarMask(tokenizer, [None if s is None else grammars[repr(s)] for s in schemas])
 
 
 class GrammarMask(LogitsProcessor):
-    """See ``grammar_processor``. Holds one matcher a row, from the first call on."""
+    """See ``grammar_processor``. Has one matcher per row from the first call on."""
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, grammar: str | Sequence[str | None]
-    ) -> None:
-        self.tokenizer, self.grammar = tokenizer, grammar
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, grammars: Sequence[str | None]) -> None:
+        self.tokenizer, self.grammars = tokenizer, grammars
         self.matchers: list[Any] = []
         self.read = 0
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Scores [batch, words] with -inf for each token that the grammar does not take next."""
-        if not self.matchers:
-            self._start(len(input_ids), scores.shape[1])
-        else:
-            self._consume(input_ids[:, self.read :].tolist())
-        self.read = input_ids.shape[1]
-        return self._masked(scores)
-
-    def _start(self, rows: int, words: int) -> None:
         from llguidance import LLMatcher
 
-        grammars = [self.grammar] * rows if isinstance(self.grammar, str) else list(self.grammar)
-        if len(grammars) != rows:
-            raise ValueError(f"{len(grammars)} schemas for a batch of {rows}")
-        tokens = _wrapped(self.tokenizer, words)
-        first = {g: LLMatcher(tokens, g) for g in set(grammars) if g is not None}
-        self.matchers = [None if g is None else first[g].deep_copy() for g in grammars]
-
-    def _consume(self, rows: list[list[int]]) -> None:
-        for i, tokens in enumerate(rows):
-            for token in tokens:
-                matcher = self.matchers[i]
-                if matcher is None or matcher.is_stopped():
-                    break  # the object is whole; what comes now is the end and padding
-                if token == self.tokenizer.eos_token_id:
-                    self.matchers[i] = None  # cut at its token limit: the rest is padding
-                elif not matcher.consume_token(token):
-                    problem = matcher.get_error()
-                    raise RuntimeError(f"a token outside the grammar was chosen: {problem}")
-
-    def _masked(self, scores: torch.Tensor) -> torch.Tensor:
-        import torch
-
-        words = scores.shape[1]
-        end = self.tokenizer.eos_token_id
+        words, end = scores.shape[1], self.tokenizer.eos_token_id
+        if not self.matchers:
+            tokens = _wrapped(self.tokenizer, words)
+            first = {g: LLMatcher(tokens, g) for g in set(self.grammars) if g is not None}
+            self.matchers = [None if g is None else first[g].deep_copy() for g in self.grammars]
+        else:
+            for i, row in enumerate(input_ids[:, self.read :].tolist()):
+                self._consume(i, row, end)
+        self.read = input_ids.shape[1]
         allowed = np.stack([_allowed(matcher, words, end) for matcher in self.matchers])
         mask = torch.from_numpy(~allowed).to(scores.device)
         return scores.masked_fill(mask, float("-inf"))
+
+    def _consume(self, i: int, tokens: Sequence[int], end: int) -> None:
+        for token in tokens:
+            matcher = self.matchers[i]
+            if matcher is None or matcher.is_stopped():
+                break  # the object is complete; the end and padding follow
+            if token == end:
+                self.matchers[i] = None  # cut at its token limit; padding follows
+            elif not matcher.consume_token(token):
+                problem = matcher.get_error()
+                raise RuntimeError(f"a token outside the grammar was chosen: {problem}")
 
 
 def _allowed(matcher: Any, words: int, end: int) -> np.ndarray:
@@ -236,7 +201,7 @@ def _wrapped(tokenizer: Any, words: int) -> Any:
             by_size[words] = from_tokenizer(tokenizer, n_vocab=max(words, len(tokenizer)))
         except ValueError as error:
             raise ConfigError(
-                f"a grammar cannot be laid on this tokenizer: {error}",
+                f"no grammar works with this tokenizer: {error}",
                 hint="set enforce: false in the judge, or use a model with a fast tokenizer",
             ) from error
     return by_size[words]

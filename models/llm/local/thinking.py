@@ -1,8 +1,8 @@
-"""Models that think before they answer: the block they think in, and where their answer begins.
+"""Models that think before they answer: the block that they think in, and where the answer begins.
 
-An answer is asked for in two steps: the thinking first, free of any grammar and up to a budget of
-its own; then, with the block closed, the answer. So a schema holds the answer alone, a thought that
-is cut still gets an answer, and the tokens of both are counted apart.
+An answer takes two requests: the thinking first, without a grammar and up to a budget of its own;
+then, after the end of the block, the answer. So a schema applies to the answer alone, a truncated
+thought still gets an answer, and the tokens of both are counted separately.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.protocol import ChatRequest, Completion, Message
 
-# Tokens to think where a model does so unasked and nothing else is set.
+# Tokens to think for a model that always does, unless llm.thinking says otherwise.
 BUDGET = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """``opening`` begins the thinking, ``stop`` ends it, ``after`` stands before the answer;
-    ``sign`` tells by its place in a template that the model has the block."""
+    """``opening`` begins the thinking, ``stop`` ends it, ``after`` precedes the answer; a template
+    with ``sign`` in it has the block."""
 
     opening: str
     stop: str
@@ -45,18 +45,26 @@ BLOCKS = (
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """``ids`` are the prompt of the answer, the thinking in it; ``tokens`` were thought."""
+    """``ids`` are the prompt of the answer with the thinking in it, ``tokens`` the thought ones."""
 
     ids: list[int]
     tokens: int
+
+    def counted(self, completion: Completion) -> Completion:
+        """``completion`` with the thought tokens counted as reasoning, which is output."""
+        usage = completion.usage
+        return completion.with_usage(
+            input=usage.input - self.tokens,
+            output=usage.output + self.tokens,
+            reasoning=self.tokens,
+        )
 
 
 class Thinking:
     """How the model of ``template`` thinks, with ``budget`` tokens for it (0: not at all).
 
-    ``budget`` None is 4096 where the model's template opens the block by itself, else 0: a model
-    that may think does so when it is told to. Raises ConfigError for a budget where the template
-    has no block.
+    The default is 4096 if the template opens the block by itself, else 0. Raises ConfigError for a
+    budget if the template has no block.
     """
 
     def __init__(self, template: ChatTemplate, budget: int | None = None) -> None:
@@ -65,14 +73,13 @@ class Thinking:
         self.block = next((block for block in BLOCKS if block.sign in source), None)
         if budget and self.block is None:
             raise ConfigError(
-                f"llm.thinking: {budget} tokens to think, and the model's chat template has no "
-                "block to think in",
+                f"llm.thinking: {budget}, but the model's chat template has no block to think in",
                 hint="leave llm.thinking out",
             )
-        self.unasked = self.block is not None and self._is_open(
+        always = self.block is not None and self._is_open(
             template.asked((Message("user", "a"),)), self.block
         )
-        self.budget = budget if budget is not None else BUDGET * self.unasked
+        self.budget = budget if budget is not None else BUDGET * always
 
     @staticmethod
     def _is_open(text: str, block: Block) -> bool:
@@ -88,12 +95,11 @@ class Thinking:
         return self.template.encode(text)
 
     def request(self, request: ChatRequest, prompt: Sequence[int], context: int) -> ChatRequest:
-        """What is asked of the thinking after ``prompt``: the budget, or what the window leaves."""
+        """The request for the thinking after ``prompt``: the budget, or what the window leaves."""
         left = context - len(prompt) - request.max_tokens - len(self._closing())
-        tokens = max(1, min(self.budget, left))
         return replace(
             request,
-            max_tokens=tokens,
+            max_tokens=max(1, min(self.budget, left)),
             schema=None,
             top_logprobs=0,
             prefill="",
@@ -101,7 +107,7 @@ class Thinking:
         )
 
     def thought(self, prompt: Sequence[int], ids: Sequence[int], prefill: str) -> Thought:
-        """``prompt`` with what was thought after it, the block closed, and the prefill."""
+        """``prompt``, the thinking ``ids``, the end of the block and the prefill."""
         assert self.block is not None
         closed = self.block.stop in self.template.tokenizer.decode(list(ids)[-16:])
         rest = self._closing()[0 if not closed else len(self._tokens(self.block.stop)) :]
@@ -115,18 +121,3 @@ class Thinking:
     def _tokens(self, text: str) -> list[int]:
         ids: Any = self.template.tokenizer(text, add_special_tokens=False).input_ids
         return list(ids)
-
-
-def counted(completion: Completion, thought: Thought) -> Completion:
-    """``completion`` with the tokens that were thought before it counted: as reasoning, which is
-    part of the output, and not as input."""
-    usage = completion.usage
-    return replace(
-        completion,
-        usage=replace(
-            usage,
-            input=usage.input - thought.tokens,
-            output=usage.output + thought.tokens,
-            reasoning=thought.tokens,
-        ),
-    )

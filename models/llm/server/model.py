@@ -1,56 +1,126 @@
-"""Any server that speaks OpenAI's protocol: a provider's, vLLM's, llama.cpp's, one of one's own."""
+"""A model on any server that speaks OpenAI's protocol: a provider's, vLLM's, llama.cpp's, ..."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from medal_judges.errors import ConfigError
-from medal_judges.models.llm.answer_store import chat_key, model_key
+from medal_judges.errors import ConfigError, NotAvailableError
+from medal_judges.models.llm.cache import chat_key, model_key
 from medal_judges.models.llm.cost import (
     BudgetExceeded,
     CostEstimate,
+    CostLimiter,
     PriceFile,
     Usage,
+    load_prices,
 )
+from medal_judges.models.llm.local.weights import load_chat_template
 from medal_judges.models.llm.protocol import (
+    Capabilities,
     ChatRequest,
     Completion,
     Continuation,
+    LanguageModel,
     Likelihood,
+    Message,
     OnAnswer,
     collect,
     failed,
 )
-from medal_judges.models.llm.server.connection import ServedModel, run
-from medal_judges.models.llm.server.errors import PermanentError, ServerError, TransientError
-from medal_judges.models.llm.server.likelihood import likelihoods
-from medal_judges.models.llm.server.wire import SHORT, Accepted, chat_body, identity_in
+from medal_judges.models.llm.server.errors import (
+    NO_KEY,
+    RequestError,
+    ServerError,
+    ServerStopError,
+    address_of,
+    cleaner,
+    map_error,
+    stop_error,
+)
+from medal_judges.models.llm.server.wire import (
+    MOST_ALTERNATIVES,
+    SHORT,
+    chat_body,
+    identity_in,
+    read_answer,
+    refused_field,
+)
 from medal_judges.models.llm.settings import OpenAILLM
+from medal_judges.models.llm.truncation import prompt_tokens_above
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+    from tenacity import RetryCallState
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 REASONING_TOKENS = 32_768  # MEDAL, section 5.3.1
-PATIENCE = 10.0  # seconds that a server may take to say what it serves
+PATIENCE = 5.0  # seconds for a server to list its models
 
 
-class RemoteModel(ServedModel):
-    """The client. ``chat_each`` hands each answer on as it arrives; ``chat`` collects them."""
+class RemoteModel(LanguageModel):
+    """The client. Raises ConfigError for a ``max_cost`` with a model without a known price; a
+    missing key is an error at the first request only."""
 
     def __init__(self, config: OpenAILLM, prices: PriceFile | None = None) -> None:
-        super().__init__(config, prices)
-        self.accepted = Accepted()  # as far as the server's refusals have told
+        base, model = config.base_url or os.environ.get("OPENAI_BASE_URL"), config.model
+        self.config = config.model_copy(update={"base_url": base})
+        self.name = f"openai/{Path(model).name if model.startswith(('/', '.')) else model}"
+        self.context = config.context
+        self.capabilities = Capabilities(api=True, private=self.config.private)
+        self._prices = prices = prices or load_prices(config.prices or "prices")
+        self.price = prices.find(model, base)
+        self._share = 1 - prices.batch_discount if config.batch else 1.0
+        if config.max_cost is not None and self.price is None:
+            raise ConfigError(
+                f"the price of {model} on this server is unknown, so max_cost cannot be enforced",
+                hint="give a price file with llm.prices=PATH (configs/prices.yaml shows the form)",
+            )
+        self._limiter = CostLimiter(config.max_cost)
+        self.template = load_chat_template(config.tokenizer) if config.tokenizer else None
+        self.address = address_of(base)
+        self.echo_tested = False  # see likelihood.py
+        # What the server refused so far: fields, and more alternatives per token than it reports.
+        self.dropped: frozenset[str] = frozenset()
+        self.alternatives = MOST_ALTERNATIVES
+        self._opens = 0.0  # monotonic time before which nothing is sent, after a Retry-After
+        # Own servers need no key, the client does.
+        self.secret = os.environ.get(config.api_key_env) or (NO_KEY if base else None)
+        self.clean = cleaner(self.secret)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without the key: another process reads it from its own environment."""
+        return type(self), (self.config, self._prices), {"_limiter": self._limiter}
+
+    def client_settings(self) -> dict[str, Any]:
+        """Settings of the openai client. Raises NotAvailableError if there is no key."""
+        if self.secret is None:
+            name = self.config.api_key_env
+            raise NotAvailableError(f"no key in {name}", hint=f"export {name}=...")
+        return {"api_key": self.secret, "base_url": self.config.base_url}
+
+    def open(self) -> AsyncOpenAI:
+        """A client, for the caller to close. Raises NotAvailableError if there is no key."""
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+        return AsyncOpenAI(
+            **self.client_settings(),
+            timeout=self.config.timeout,
+            max_retries=0,  # ``call`` retries: it knows the limit of cost
+            # Dialogues and key go only to the address that the user gave.
+            http_client=DefaultAsyncHttpxClient(follow_redirects=False),
+        )
 
     def fingerprint(self) -> Mapping[str, str]:
-        """The model's name is the server's to say; ``likelihood``: how its prompts are rendered."""
         own = {"backend": "openai", "reasoning": str(self.config.thinks)}
         if self.config.reasoning_effort is not None:
             own["reasoning_effort"] = self.config.reasoning_effort
@@ -59,7 +129,7 @@ class RemoteModel(ServedModel):
         return own | {"likelihood": "template", **self.template.fingerprint()}
 
     def served_identity(self) -> str | None:
-        """See LanguageModel; a provider's own models have their version in the name."""
+        """See LanguageModel; the names of a provider's own models include their version."""
         return None if self.config.base_url is None else run(self._identity())
 
     async def _identity(self) -> str | None:
@@ -67,53 +137,138 @@ class RemoteModel(ServedModel):
 
         async with self.open() as client:
             try:
-                raw = await client.models.with_raw_response.list(timeout=PATIENCE)
+                listed = client.models.with_raw_response.list()
+                raw = await asyncio.wait_for(listed, PATIENCE)
                 return identity_in(raw.http_response.json(), self.config.model)
             except ValueError:
                 return None  # it has no such list
             except Exception as error:
-                # A wrong key is told when something is asked.
+                # A wrong key is reported by the first request.
                 if isinstance(error, openai.APIStatusError) and error.status_code < 500:
                     return None
-                mapped = self.mapped(error)
-                raise ServerError(f"{self.name}: {mapped}") from None
+                raise ServerError(f"{self.name}: {self.mapped(error)}") from None
 
     # -- limits and money ---------------------------------------------------------------------
 
+    @property
+    def limiter(self) -> CostLimiter:
+        return self._limiter
+
+    def spend_from(self, limiter: CostLimiter) -> None:
+        self._limiter = limiter
+
+    def cost(self, usage: Usage) -> float | None:
+        return None if self.price is None else self.price.of(usage) * self._share
+
+    def count_tokens(self, messages: Sequence[Message]) -> int:
+        """By the tokenizer if the settings name one, else an upper bound."""
+        if self.template is not None:
+            return len(self.template.prefix(messages, "assistant"))
+        return prompt_tokens_above(messages)
+
     def limit(self, request: ChatRequest) -> int:
-        """Output tokens asked for: a reasoning model's thinking counts as output."""
-        asked = request.max_tokens
-        return max(asked, REASONING_TOKENS) if self.config.thinks else asked
+        """Output tokens to ask for: a reasoning model's thinking counts as output."""
+        tokens = request.max_tokens
+        return max(tokens, REASONING_TOKENS) if self.config.thinks else tokens
 
-    def longer(self, request: ChatRequest) -> int | None:
-        """The limit with which an answer that was cut is asked for again; None where a cut was
-        meant, or where no more fits the window."""
-        if request.accept_truncated:
-            return None
-        limit = self.limit(request)
-        fits = min(2 * limit, self.context - self.count_tokens(request.messages))
-        return fits if limit > SHORT and fits > limit else None
-
-    def highest(self, request: ChatRequest, limit: int) -> Usage:
-        """The most tokens that a request can take whose answer may have ``limit``."""
-        return Usage(input=self.count_tokens(request.messages), output=limit)
+    def highest(self, request: ChatRequest) -> Usage:
+        """The most tokens that a request can take."""
+        return Usage(input=self.count_tokens(request.messages), output=self.limit(request))
 
     def estimate(
         self, requests: Sequence[ChatRequest], likelihoods: Usage | None = None
     ) -> CostEstimate:
         total = likelihoods or Usage(money=None)
-        more = 0.0
         for request in requests:
-            total += self.highest(request, self.limit(request))
-            if longer := self.longer(request):
-                more += self.cost(self.highest(request, longer)) or 0.0
+            total += self.highest(request)
         money = self.cost(total)
-        return CostEstimate(
-            requests=len(requests),
-            input=total.input,
-            output=total.output,
-            money=money,
-            longer=None if money is None else money + more,
+        return CostEstimate(len(requests), input=total.input, output=total.output, money=money)
+
+    def body(self, request: ChatRequest) -> dict[str, Any]:
+        """The JSON body of a request, without what the server is known to refuse."""
+        limit = self.limit(request)
+        return chat_body(self.config, request, limit, self.dropped, self.alternatives)
+
+    def read(self, answer: object, request: ChatRequest, body: Mapping[str, Any]) -> Completion:
+        """The completion in ``answer`` to ``body``, a truncated one with its reason. Raises
+        RequestError if it is no chat completion."""
+        completion = read_answer(
+            answer,
+            request,
+            enforced="response_format" in body,
+            highest=self.highest(request),
+            price=self.cost,
+            clean=self.clean,
+        )
+        limit = self.limit(request)
+        # Truncation at a small limit is intended: the judge reads the first tokens only.
+        if completion.finish != "length" or limit <= SHORT or request.accept_truncated:
+            return completion
+        reason = f"the answer was truncated at its limit of {limit} tokens"
+        if completion.text.strip():
+            return replace(completion, failure=reason)
+        return replace(completion, finish="failed", failure=f"{reason}, before its first word")
+
+    # -- one request ----------------------------------------------------------------------------
+
+    async def call(
+        self, send: Callable[[], Awaitable[T]], highest: Usage, used: Callable[[T], Usage]
+    ) -> T:
+        """``send()`` with retries after transient failures: exponential back-off with jitter, never
+        sooner than the server's Retry-After.
+
+        Each try is limited in time and reserves the price of ``highest``; it then pays for what it
+        ``used``, or the highest price if an answer may have been written but did not arrive. Raises
+        the last RequestError, and BudgetExceeded if the limit of cost leaves no room.
+        """
+        from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
+
+        most = self.cost(highest) or 0.0
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception(lambda e: isinstance(e, RequestError) and e.transient),
+            stop=stop_after_attempt(self.config.attempts),
+            wait=self._wait,
+            reraise=True,
+        ):
+            with attempt:
+                while (left := self._opens - time.monotonic()) > 0:
+                    await asyncio.sleep(left)
+                await self._limiter.take(most)
+                price: float | None = most  # until the real one is known
+                try:
+                    answer = await asyncio.wait_for(send(), self.config.timeout)
+                    price = used(answer).money
+                    return answer
+                except Exception as error:
+                    failure = self.mapped(error)
+                    if not (isinstance(failure, RequestError) and failure.billed):
+                        price = 0.0
+                    raise failure from None  # its cause may quote the request's headers
+                finally:
+                    self._limiter.pay(most, price)
+        raise AssertionError("AsyncRetrying returns or raises")
+
+    def _wait(self, state: RetryCallState) -> float:
+        """Seconds until the next try."""
+        from tenacity import wait_random_exponential
+
+        jitter = wait_random_exponential(multiplier=0.5, max=self.config.longest_wait)
+        error = state.outcome.exception() if state.outcome else None
+        logger.debug("try %d failed: %s", state.attempt_number, error)
+        after = error.after if isinstance(error, RequestError) else None
+        if after is not None:  # a rate limit holds for all requests
+            self._opens = max(self._opens, time.monotonic() + after)
+        return float(max(jitter(state), after or 0.0))
+
+    def mapped(self, error: Exception) -> Exception:
+        """See map_error."""
+        return map_error(error, self.clean, self.address)
+
+    def stop_error(self, failure: RequestError) -> ServerStopError | None:
+        """See stop_error of errors.py."""
+        has_key = self.secret not in (None, NO_KEY)
+        return stop_error(
+            failure, self.name, self.address, self.config.api_key_env, has_key=has_key
         )
 
     # -- chat -------------------------------------------------------------------------------
@@ -122,10 +277,10 @@ class RemoteModel(ServedModel):
         return collect(self.chat_each, requests)
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        """Ask all, a bounded number at a time; ``on_answer(index, completion)`` as each arrives.
+        """See LanguageModel; at most ``max_in_flight`` requests run at a time.
 
-        Raises ConfigError when the server refuses the key or does not know the model, and
-        CostLimitError where the limit of cost would be passed, once what is under way is in.
+        Raises ConfigError if the server refuses the key or does not know the model, and
+        CostLimitError at the limit of cost, once the running requests are finished.
         """
         require_no_prefill(requests)
         if requests:
@@ -145,7 +300,7 @@ class RemoteModel(ServedModel):
                     try:
                         completion = await self._answer(client, request)
                     except (BudgetExceeded, ConfigError) as error:
-                        stopped.append(error)  # the others' answers under way are paid: let them in
+                        stopped.append(error)  # the others' running requests are paid: finish them
                         return
                     on_answer(i, completion)
                     done += 1
@@ -162,88 +317,67 @@ class RemoteModel(ServedModel):
             raise stopped[0]
 
     async def _answer(self, client: AsyncOpenAI, request: ChatRequest) -> Completion:
-        """An answer that was cut is asked for once more with twice the limit."""
-        limit, longer = self.limit(request), self.longer(request)
-        first = await self._ask(client, request, limit)
-        if request.accept_truncated:
-            return first
-        if first.finish != "length" or longer is None:
-            return marked_cut(first, limit)
-        try:
-            again = await self._ask(client, request, longer)
-        except BudgetExceeded:
-            reason = f"cut at {limit} tokens, and the limit of cost does not allow a longer one"
-            return replace(first, finish="failed", failure=reason, transient=True)
-        both = first.usage + again.usage
-        if again.finish == "failed":
-            reason = f"cut at {limit} tokens; with {longer}: {again.failure}"
-            return replace(again, failure=reason, usage=both)
-        return marked_cut(replace(again, usage=both), longer)
-
-    async def _ask(self, client: AsyncOpenAI, request: ChatRequest, limit: int) -> Completion:
-        """The answer of at most ``limit`` tokens, without the fields that the server refuses; what
-        it does not answer is a failed completion."""
+        """The answer, or a failed completion. A field that the server refuses is left out from then
+        on."""
         start = time.perf_counter()
-        highest, free = self.highest(request, limit), Usage(money=self.cost(Usage()))
         while True:
-            body, known = (
-                chat_body(self.config, request, limit, self.accepted),
-                self.accepted.tags(),
-            )
-            send = partial(self._send, client, replace(request, max_tokens=limit), body, highest)
-            try:
-                done = await self.call(send, highest, lambda answer: answer.usage)
-                break
-            except TransientError as error:
-                done = failed(str(error), free, transient=True)
-                break
-            except PermanentError as failure:
-                refused = self.accepted.learn(failure, body)
-                if refused is None:
-                    if stopped := self.stop_error(failure):
-                        raise stopped from None
-                    done = failed(str(failure), free)
-                    break
-                if self.accepted.tags() != known:
-                    logger.warning("%s refuses %s: asked without from here on", self.name, refused)
-        return done.with_usage(seconds=time.perf_counter() - start)
+            dropped, alternatives, body = self.dropped, self.alternatives, self.body(request)
+            # Some servers answer a repeated request with the same key from their store.
+            key = chat_key(model_key(self), replace(request, max_tokens=self.limit(request)))
+            headers = {"Idempotency-Key": "-".join([key, *sorted(dropped), f"top{alternatives}"])}
 
-    async def _send(
-        self, client: AsyncOpenAI, request: ChatRequest, body: dict[str, Any], highest: Usage
-    ) -> Completion:
-        # A server that keeps to such keys answers a request that is sent again from its store.
-        key = "-".join([chat_key(model_key(self), request), *self.accepted.tags()])
-        raw = await client.chat.completions.with_raw_response.create(
-            **body, extra_headers={"Idempotency-Key": key}
-        )
-        self.gate.observe(raw.headers, highest.input)
-        answer, enforced = raw.http_response.json(), "response_format" in body
-        return self.reader.read(answer, request, enforced=enforced, highest=highest)
+            async def send(
+                body: dict[str, Any] = body, headers: dict[str, str] = headers
+            ) -> Completion:
+                chat = client.chat.completions.with_raw_response
+                raw = await chat.create(**body, extra_headers=headers)
+                return self.read(raw.http_response.json(), request, body)
+
+            try:
+                done = await self.call(send, self.highest(request), lambda answer: answer.usage)
+                break
+            except RequestError as failure:
+                refused = None if failure.transient else refused_field(failure, body)
+                if refused is None:
+                    if not failure.transient and (stopped := self.stop_error(failure)):
+                        raise stopped from None
+                    free = Usage(money=self.cost(Usage()))
+                    done = failed(str(failure), free, transient=failure.transient)
+                    break
+                if isinstance(refused, int):
+                    self.alternatives = min(self.alternatives, refused)
+                else:
+                    self.dropped |= {refused}
+                if (self.dropped, self.alternatives) != (dropped, alternatives):
+                    what = f"over {refused} top_logprobs" if isinstance(refused, int) else refused
+                    logger.warning("%s refuses %s, which is left out from now on", self.name, what)
+        return done.with_usage(seconds=time.perf_counter() - start)
 
     # -- likelihood -------------------------------------------------------------------------
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Through the completions endpoint with ``echo``, which vLLM and some others have; see
-        likelihood.py. Raises ConfigError where the server has none, and ServerError where it fails
-        for the time being."""
+        """Through a completions endpoint with ``echo``, see likelihood.py. Raises ConfigError if
+        the server has none, ServerError if it fails for now."""
+        from medal_judges.models.llm.server.likelihood import likelihoods
+
         flat = [continuation for group in groups for continuation in group]
-        told = iter(run(likelihoods(self, flat, joint)))
-        return [[next(told) for _ in group] for group in groups]
+        found = iter(run(likelihoods(self, flat, joint)))
+        return [[next(found) for _ in group] for group in groups]
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs ``work`` to its end, on another thread if this one has a running loop (a notebook)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
 
 
 def require_no_prefill(requests: Sequence[ChatRequest]) -> None:
-    """Raise ConfigError for a request that a server cannot answer."""
+    """Raise ConfigError for a request with prefill."""
     if any(request.prefill for request in requests):
-        raise ConfigError("a server cannot be given the beginning of its answer (prefill)")
-
-
-def marked_cut(completion: Completion, limit: int) -> Completion:
-    """A cut answer with its reason; one without a word is none."""
-    if completion.finish != "length" or limit <= SHORT:
-        return completion
-    reason = f"the answer was cut at its limit of {limit} tokens"
-    if completion.text.strip():
-        return replace(completion, failure=reason)
-    return replace(completion, finish="failed", failure=f"{reason}, before its first word")
+        raise ConfigError("a server does not support prefill")

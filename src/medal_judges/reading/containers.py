@@ -59,7 +59,6 @@ ENDINGS = tuple(_BY_ENDING)  # of files of chats
 # A file with such an ending can be a transcript.
 _PLAIN_ENDINGS = ("", ".txt", ".text", ".md", ".log")
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_OTHER = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"7z\xbc\xaf": "7-Zip", b"\x04\x22\x4d\x18": "lz4"}
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _CHUNK = 1 << 16
 # BadGzipFile is an OSError, and so are pyarrow's errors of zstd.
@@ -203,7 +202,7 @@ def _is_json(line: str) -> bool:
 
 def _unknown(path: str, begin: bytes) -> DataError:
     shown = begin[:24].decode("utf-8", "backslashreplace")
-    hint = f"--format says what it is: {', '.join(CONTAINERS)}"
+    hint = f"--format says what it is: {', '.join(CONTAINERS)}; gzip (.gz) and zstd (.zst) are read"
     problem = f"is no file of chats that is known (it begins with {shown!r})"
     return DataError(path, None, problem, hint=hint)
 
@@ -247,7 +246,7 @@ class PeekedStream(io.RawIOBase):
 
 def _open_bytes(path: str) -> tuple[PeekedStream, bool]:
     """Returns (the bytes of ``path``, decompressed if they are gzip or zstd, by content; whether
-    they are the file on disk). Raises DataError for no file and for other compression."""
+    they are the file on disk)."""
     if path == STDIN:
         raw: IO[bytes] = standard_input()
     else:
@@ -262,10 +261,6 @@ def _open_bytes(path: str) -> tuple[PeekedStream, bool]:
             raise DataError(path, None, f"cannot be opened: {error.strerror}") from error
     peeked = PeekedStream(raw)
     begin = _begin(peeked)
-    for magic, name in _OTHER.items():
-        if begin.startswith(magic):
-            hint = "gzip (.gz) and zstd (.zst) are read: unpack it first"
-            raise DataError(path, None, f"is compressed as {name}", hint=hint)
     if begin.startswith(_GZIP):
         opened = gzip.GzipFile(fileobj=io.BufferedReader(peeked))
         return PeekedStream(cast(IO[bytes], opened)), False

@@ -75,17 +75,11 @@ def read_dialogues(
 
 
 def read_labelled(
-    source: Source,
-    *,
-    format: str | None = None,
-    columns: dict[str, Any] | str | Path | None = None,
-    assistant: str | None = None,
-    reading: ReadingReport | None = None,
+    source: Source, *, reading: ReadingReport | None = None, **options: Any
 ) -> Iterator[LabelledDialogue]:
-    """Streams labelled dialogues as ``read_dialogues`` does dialogues. Labels are those of the
-    row's ``labels`` and of the label columns of the column map; a row can have none."""
-    options = ReadOptions(format=format, columns=columns, assistant=assistant)
-    return labelled_of(source, options, reading)
+    """Streams labelled dialogues; ``options`` are those of ``read_dialogues``. Labels are those of
+    the row's ``labels`` and of the label columns of the column map; a row can have none."""
+    return labelled_of(source, ReadOptions(**options), reading)
 
 
 def dialogues_of(
@@ -124,10 +118,10 @@ class _ChatReader:
 
     def read(self, parse: Callable[[Fields, ReadOptions, ReadingReport], T]) -> Iterator[T]:
         """Yields ``parse`` of each chat, with an id of its own."""
-        if self.path == _LIST:
-            container = Container("jsonl", enumerate(self.source, 1))
-        else:
+        if isinstance(self.source, str | Path):
             container = open_container(self.path, self.options.container)
+        else:
+            container = Container("jsonl", enumerate(self.source, 1))
         self.kind = container.kind
         # Hashes: 8 bytes a row; a million ids are much text.
         ids: set[int] = set()
@@ -147,9 +141,7 @@ class _ChatReader:
             ids.add(hash(id))
             if id != parsed.id:
                 self.report.numbered += 1
-                labelled = isinstance(parsed, LabelledDialogue)
-                dialogue = replace(parsed.dialogue if labelled else parsed, id=id)
-                parsed = replace(parsed, dialogue=dialogue) if labelled else dialogue
+                parsed = _renamed(parsed, id)
             self.report.read += 1
             self.report.forms[FORMS[self.form or "line"]] += 1
             yield parsed
@@ -231,6 +223,12 @@ class _ChatReader:
         return normal_row(chat, "openai", columns)
 
 
+def _renamed(row: T, id: str) -> T:
+    if isinstance(row, LabelledDialogue):
+        return replace(row, dialogue=replace(row.dialogue, id=id))
+    return replace(row, id=id)
+
+
 # -- a row in one form to records ------------------------------------------------------------------
 
 
@@ -263,7 +261,8 @@ def _line(row: Fields, report: ReadingReport) -> Fields:
 
 def _from_messages(row: Fields, options: ReadOptions, report: ReadingReport) -> Dialogue:
     require_valid_text(row.get("meta"), "meta")
-    id, lang, source = row.get("id"), row.get("lang"), row.get("source")
+    id: Any = row.get("id")
+    lang, source = row.get("lang"), row.get("source")
     if isinstance(id, float) and id.is_integer():  # whole numbers of a table
         id = int(id)
     if isinstance(id, dict | list):  # MongoDB's {"$oid": ...}

@@ -128,8 +128,8 @@ def unknown_form(record: object) -> RecordError:
     names = ", ".join(map(str, list(record)[:20]))
     guess = did_you_mean("messages", map(str, record)) if "messages" not in record else ""
     expected = f"a chat in a form that is known {guess}".strip()
-    told = f"--column says which of its fields ({names}) is what: --column content=NAME"
-    return RecordError("(row)", f"{expected}; {told}", dict(record))
+    hint = f"--column says which of its fields ({names}) is what: --column content=NAME"
+    return RecordError("(row)", f"{expected}; {hint}", dict(record))
 
 
 # -- a row in one form -----------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class _RowFields:
 
 def _line(record: Mapping[str, object], columns: ColumnMap) -> Fields:
     """A row in the line format; JSON in cells of a table is parsed."""
-    row = dict(record)
+    row: Fields = dict(record)
     for name in _JSON_FIELDS:
         row[name] = _parsed(row.get(name), "{", "[")
     for name in ("id", "lang", "source", "split", "group"):
@@ -224,16 +224,15 @@ def _line(record: Mapping[str, object], columns: ColumnMap) -> Fields:
     labels, scales = _labels(record, columns)
     for name, own in (("labels", labels), ("scales", scales)):
         if labels:
-            row[name] = (row[name] if isinstance(row[name], dict) else {}) | own
+            row[name] = {**(row[name] if isinstance(row[name], dict) else {}), **own}
     return {name: value for name, value in row.items() if name in record or value is not None}
 
 
 def _messages(fields: _RowFields, form: str) -> list[Any]:
     columns = fields.columns
     if form in ("responses", "prompts"):
-        inputs, outputs = _PROMPTS, _RESPONSES
-        if form == "responses":
-            inputs, outputs = ("input",), ("output",)
+        inputs: tuple[str, ...] = ("input",) if form == "responses" else _PROMPTS
+        outputs: tuple[str, ...] = ("output",) if form == "responses" else _RESPONSES
         messages: list[Any] = []
         for role, field, names in (("user", "prompt", inputs), ("assistant", "response", outputs)):
             value = _parsed(fields.take(field, names), "[{")
@@ -283,13 +282,13 @@ def role_of(word: object, columns: ColumnMap) -> object:
     an unknown word."""
     if not isinstance(word, str):
         return word
-    said = word.strip()
-    lower = {name.lower(): role for name, role in columns.roles.items()}
-    known = columns.roles.get(said) or lower.get(said.lower())
-    if known is None and said.lower() not in ROLE_WORDS:
-        hint = f"a word that --role explains (--role {said}=user)"
+    name = word.strip()
+    lower = {own.lower(): role for own, role in columns.roles.items()}
+    known = columns.roles.get(name) or lower.get(name.lower())
+    if known is None and name.lower() not in ROLE_WORDS:
+        hint = f"a word that --role explains (--role {name}=user)"
         raise RecordError("role", f"user, assistant, system, tool, or {hint}", word)
-    return known or said
+    return known or name
 
 
 def _labels(

@@ -148,7 +148,7 @@ def read_messages(
         context[TOOLS] = notes
     name = content_hash(turns) if id is None else parse_id(id)
     code = sys.intern(language_code(lang))
-    made = tuple(Turn(speaker, said) for speaker, said in turns)
+    made = tuple(Turn(speaker, content) for speaker, content in turns)
     return Dialogue(name, made, code, source, models, context, meta or {})
 
 
@@ -177,35 +177,35 @@ def _turns(
     several."""
     turns: list[tuple[Role, str]] = []
     prompts: list[str] = []
-    tools = _ToolNotes()
+    uses: list[_ToolUse] = []
     for message in read:
-        said = message.text
+        content = message.text
         if message.role == "system":
             counts["system prompts"] += 1
-            prompts += [said] if said.strip() else []
+            prompts += [content] if content.strip() else []
             continue
-        silent = message.role in ("user", "assistant")
         for part in message.parts:
             if part.kind != "text":
                 counts[_COUNTED.get(part.kind, f"gaps [{part.text}]")] += 1
-            silent = silent and part.kind == "text" and not part.text.strip()
-        counts["empty turns left out"] += silent
-        shown = [i for i, part in enumerate(message.parts) if part.kind in ("text", "gap")]
+        texts_alone = all(part.kind == "text" for part in message.parts)
+        if texts_alone and not content and message.role in ("user", "assistant"):
+            counts["empty turns left out"] += 1
+        shown = [i for i, part in enumerate(message.parts) if part.kind in _SHOWN]
         first = shown[0] if shown else len(message.parts)
-        tools.add(message.parts[:first])
-        if said.strip():
+        _add_uses(uses, message.parts[:first])
+        if content:
             speaker: Role = "user" if message.role == "user" else "assistant"
             if only is not None and speaker == "assistant" and message.name != only:
                 counts["answers of other assistants"] += 1
-                speaker, said = "user", f"[{message.name or 'assistant'}] {said}"
+                speaker, content = "user", f"[{message.name or 'assistant'}] {content}"
             if turns and turns[-1][0] == speaker:
                 counts["turns merged into the one before"] += 1
-                said = f"{turns.pop()[1]}\n{said}"
-            turns.append((speaker, said))
-            if speaker == "assistant":
-                tools.place(len(turns) - 1)
-        tools.add(message.parts[first:])
-    return turns, prompts, tools.records()
+                content = f"{turns.pop()[1]}\n{content}"
+            turns.append((speaker, content))
+            for use in uses if speaker == "assistant" else ():
+                use.turn = len(turns) - 1 if use.turn is None else use.turn
+        _add_uses(uses, message.parts[first:])
+    return turns, prompts, _notes(uses)
 
 
 # -- one message -----------------------------------------------------------------------------------
@@ -218,10 +218,10 @@ def _message(field: str, message: object) -> _Message:
     if "role" not in message and isinstance(kind, str) and _kind(kind) is not None:
         parts = list(_part(field, message))  # an item of OpenAI's Responses, which has no role
         return _Message("assistant" if parts[0].kind == "gap" else "call", parts)
-    said = message.get("role", kind)  # LangChain: type is human, ai, tool
-    role = ROLE_WORDS.get(said.strip().lower()) if isinstance(said, str) else None
+    stated = message.get("role", kind)  # LangChain: type is human, ai, tool
+    role = ROLE_WORDS.get(stated.strip().lower()) if isinstance(stated, str) else None
     if role is None:
-        raise RecordError(f"{field}.role", _ROLES, said)
+        raise RecordError(f"{field}.role", _ROLES, stated)
     place = "content" if message.get("content") is not None or "parts" not in message else "parts"
     parts = list(_parts(f"{field}.{place}", message.get(place)))
     if role == "tool":
@@ -230,7 +230,9 @@ def _message(field: str, message: object) -> _Message:
         named = (tool if isinstance(tool, str) else None, None if key is None else str(key))
         return _Message(role, results or [MessagePart("result", _joined(parts), *named)])
     if role == "call":
-        return _Message(role, [_call_entry(f"{field}.content", _sharegpt_call(_joined(parts)))])
+        call = _json(_joined(parts))  # ShareGPT's: JSON of name and arguments, else any text
+        call = call if isinstance(call, dict) else {"arguments": _joined(parts)}
+        return _Message(role, [_call_entry(f"{field}.content", call)])
     if role == "assistant":
         parts += _beside_content(field, message)
     for name in ("name", "model"):
@@ -238,14 +240,6 @@ def _message(field: str, message: object) -> _Message:
         if value is not None and text(f"{field}.{name}", value).strip():
             return _Message(role, parts, None if str(value).lower() in ROLE_WORDS else str(value))
     return _Message(role, parts)
-
-
-def _sharegpt_call(said: str) -> Mapping[str, object]:
-    try:
-        call = json.loads(said)
-    except (ValueError, RecursionError):
-        call = None
-    return call if isinstance(call, dict) else {"arguments": said}
 
 
 def _beside_content(field: str, message: Mapping[str, Any]) -> Iterator[MessagePart]:
@@ -313,8 +307,8 @@ def _part(field: str, part: object) -> Iterator[MessagePart]:
         raise RecordError(f"{field}.type", f"a part of a known type ({known})", stated)
     if kind == "text":
         name = next((k for k in ("text", "content", "refusal") if part.get(k) is not None), "text")
-        said = text(f"{field}.{name}", part.get(name))
-        yield MessagePart("thinking" if part.get("thought") is True else "text", said)
+        kind = "thinking" if part.get("thought") is True else "text"
+        yield MessagePart(kind, text(f"{field}.{name}", part.get(name)))
     elif kind == "thinking":
         yield MessagePart("thinking", "")
     elif kind == "gap":
@@ -326,7 +320,7 @@ def _part(field: str, part: object) -> Iterator[MessagePart]:
         yield MessagePart("text", text(f"{field}.transcript", spoken))
 
 
-def _kind(stated: str) -> str | None:
+def _kind(stated: str) -> Literal["text", "thinking", "gap", "result", "call"] | None:
     """The kind of part that a type names; None for an unknown type."""
     if stated in _TEXT:
         return "text"
@@ -404,57 +398,48 @@ class _ToolUse:
         call = f"{_short(self.tool or '', _TOOL_NAME)}({arguments if arguments != '{}' else ''})"
         if self.result is None:
             return f"[tool {call}: no result]"
-        if self.result.lstrip().startswith("["):
-            try:
-                listed = json.loads(self.result)
-            except (ValueError, RecursionError):
-                listed = None
-            if isinstance(listed, list):
-                return f"[tool {call}: {len(listed)} result{'' if len(listed) == 1 else 's'}]"
+        listed = _json(self.result) if self.result.lstrip().startswith("[") else None
+        if isinstance(listed, list):
+            return f"[tool {call}: {len(listed)} result{'' if len(listed) == 1 else 's'}]"
         return f"[tool {call}: {_short(self.result, _RESULT) or 'empty result'}]"
 
 
-class _ToolNotes:
-    """Collects calls and results in order and notes them at the answer that follows."""
-
-    def __init__(self) -> None:
-        self._uses: list[_ToolUse] = []
-        self._placed = 0
-
-    def add(self, parts: Iterable[MessagePart]) -> None:
-        """Adds calls and results. A result belongs to the call of its id, else to the first one
-        without a result."""
-        for part in parts:
-            if part.kind == "call":
-                self._uses.append(_ToolUse(part.tool, part.text, key=part.key))
-            elif part.kind == "result":
-                waiting = [use for use in self._uses if use.result is None]
-                if part.key is not None and any(use.key is not None for use in waiting):
-                    fits = [use for use in waiting if use.key == part.key]
-                else:
-                    fits = [use for use in waiting if part.tool in (None, use.tool)]
-                if not fits:
-                    fits = [_ToolUse(part.tool, key=part.key)]
-                    self._uses += fits
-                fits[0].result = part.text
-
-    def place(self, turn: int) -> None:
-        """Assigns all uses since the last answer to the answer at index ``turn``."""
-        for use in self._uses[self._placed :]:
-            use.turn = turn
-        self._placed = len(self._uses)
-
-    def records(self) -> list[dict[str, object]]:
-        notes: dict[int | None, list[str]] = {}
-        for use in self._uses:
-            notes.setdefault(use.turn, []).append(use.note())
-        for listed in notes.values():
-            if (more := len(listed) - _NOTES) > 0:
-                listed[_NOTES:] = [f"[{more} more tools]"]
-        return [{"turn": turn, "note": note} for turn, own in notes.items() for note in own]
+def _add_uses(uses: list[_ToolUse], parts: Iterable[MessagePart]) -> None:
+    """Adds calls and results. A result belongs to the call of its id, else to the first one without
+    a result."""
+    for part in parts:
+        if part.kind == "call":
+            uses.append(_ToolUse(part.tool, part.text, key=part.key))
+        elif part.kind == "result":
+            fits = [use for use in uses if use.result is None]
+            if part.key is not None and any(use.key is not None for use in fits):
+                fits = [use for use in fits if use.key == part.key]
+            else:
+                fits = [use for use in fits if part.tool in (None, use.tool)]
+            if not fits:
+                fits = [_ToolUse(part.tool, key=part.key)]
+                uses += fits
+            fits[0].result = part.text
 
 
-def _short(said: str, most: int) -> str:
-    """The beginning of ``said`` on one line."""
-    line = " ".join(said[: 4 * most].split())
-    return line if len(line) <= most and len(said) <= 4 * most else line[: most - 1] + "…"
+def _notes(uses: Iterable[_ToolUse]) -> list[dict[str, object]]:
+    notes: dict[int | None, list[str]] = {}
+    for use in uses:
+        notes.setdefault(use.turn, []).append(use.note())
+    for listed in notes.values():
+        if (more := len(listed) - _NOTES) > 0:
+            listed[_NOTES:] = [f"[{more} more tools]"]
+    return [{"turn": turn, "note": note} for turn, own in notes.items() for note in own]
+
+
+def _short(value: str, most: int) -> str:
+    """The beginning of ``value`` on one line."""
+    line = " ".join(value[: 4 * most].split())
+    return line if len(line) <= most and len(value) <= 4 * most else line[: most - 1] + "…"
+
+
+def _json(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return None

@@ -36,7 +36,7 @@ class ReadOptions(Config):
         help="Column that holds a field: id=ticket, role=speaker, ...; may be repeated.",
         panel=_PANEL,
     )
-    columns: Path | dict[str, Any] | None = option(
+    columns: Path | str | dict[str, Any] | None = option(
         None, help="YAML of columns, roles and labels.", panel=_PANEL
     )
     label: tuple[str, ...] = option(
@@ -69,7 +69,7 @@ class ReadOptions(Config):
     def column_map(self) -> ColumnMap:
         """All of ``columns``, ``column``, ``label`` and ``role``."""
         stated = parse_columns(self.column, labels=self.label, roles=self.role)
-        if isinstance(self.columns, Path):
+        if isinstance(self.columns, Path | str):
             return read_columns(self.columns).updated(stated)
         return parse_columns(self.columns or {}).updated(stated)
 

@@ -6,14 +6,17 @@ import csv
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from tests.pages import page_text
 from typer.testing import CliRunner
 
-from medal_judges import CompareOptions, MedalError, compare
+from medal_judges import CompareOptions, MedalError
+from medal_judges import compare as compare_systems
 from medal_judges.cli import app
-from medal_judges.eval.comparison.report import render, write_comparison
+from medal_judges.eval.comparison.report import write_comparison
 from medal_judges.eval.comparison.results import SystemComparison
 
 JUDGE = "judge:test|revision:1"
@@ -59,8 +62,20 @@ def draw(count: int, mean: float, seed: int) -> list[float]:
     return [float(v) for v in np.clip(rng.normal(mean, 0.6, count), 1, 5)]
 
 
-def pair_of(found: SystemComparison, dimension: str = "overall", lang: str = "all") -> object:
-    return found.on(dimension, lang).pairs[0]
+def compare(
+    files: Mapping[str, Path] | Sequence[Path | str] | Path, **options: Any
+) -> SystemComparison:
+    if isinstance(files, Path):
+        files = [files]
+    named = (
+        [f"{name}={path}" for name, path in files.items()]
+        if isinstance(files, Mapping)
+        else [str(path) for path in files]
+    )
+    if "human" in options:
+        given = options["human"]
+        options["human"] = [str(path) for path in (given if isinstance(given, list) else [given])]
+    return compare_systems(CompareOptions(files=named, **options))
 
 
 def test_the_same_ids_are_paired_and_others_not(write: Write) -> None:
@@ -76,7 +91,7 @@ def test_the_same_ids_are_paired_and_others_not(write: Write) -> None:
     apart = compare({"a": old, "b": other}).on("overall").pairs[0]
     assert apart.difference.pairing == "unpaired" and not apart.apart
     assert dict(found.facts)["One context by"] == "the id"
-    alone = compare([old, new], CompareOptions(pair_by="none"))
+    alone = compare([old, new], pair_by="none")
     assert alone.on("overall").pairs[0].difference.pairing == "unpaired"
 
 
@@ -89,8 +104,8 @@ def test_chats_are_scored_kept_and_paired_by_opening(write: Write, tmp_path: Pat
         "new.jsonl", [chat(f"n{i}", q, "yes " * (9 + i % 5)) for i, q in enumerate(openings)]
     )
     out = tmp_path / "out"
-    options = CompareOptions(dimensions=["overall"])
-    found = compare([old, new], options, judge="length", out=out)
+    options = {"dimensions": ["overall"]}
+    found = compare([old, new], **options, judge="length", out=out)
     pair = found.on("overall").pairs[0]
     assert pair.difference.pairing == "paired" and pair.difference.shared == 30
     assert dict(found.facts)["One context by"] == "the first user turn"
@@ -99,9 +114,9 @@ def test_chats_are_scored_kept_and_paired_by_opening(write: Write, tmp_path: Pat
     assert len(kept.splitlines()) == 30
     # scored again from what is kept: the kept line stands, changed or not
     (out / "scores" / "old.jsonl").write_text("".join(kept.splitlines(True)[:7]))
-    again = compare([old, new], options, judge="length", out=out)
+    again = compare([old, new], **options, judge="length", out=out)
     assert again.on("overall").pairs[0].difference == pair.difference
-    boxed = compare([old, new], options)  # the judge in the package
+    boxed = compare([old, new], **options)  # the judge in the package
     assert boxed.judge.startswith("judge:boxed")
     assert boxed.on("overall").pairs[0].difference.shared == 30
 
@@ -115,7 +130,7 @@ def test_a_greeting_is_no_context_and_counted_ids_are_none(write: Write) -> None
         "new.jsonl",
         [chat(f"{i}", "Hi" if i % 3 else f"new {i}", "b " * (i % 9)) for i in range(40)],
     )
-    found = compare([old, new], CompareOptions(dimensions=["overall"]), judge="length")
+    found = compare([old, new], dimensions=["overall"], judge="length")
     pair = found.on("overall").pairs[0]
     assert pair.difference.pairing == "unpaired" and pair.difference.shared == 0
     notes = " ".join(found.notes)
@@ -130,17 +145,17 @@ def test_one_file_by_chatbot_and_by_a_column(write: Write) -> None:
         for i in range(20)
     ]
     file = write("all.jsonl", rows)
-    options = CompareOptions(by="chatbot", dimensions=["overall"])
-    assert compare(file, options, judge="length").systems == ["a", "b"]
-    by_version = CompareOptions(by="version", dimensions=["overall"])
-    found = compare([file], by_version, judge="length")
+    options = {"by": "chatbot", "dimensions": ["overall"]}
+    assert compare(file, **options, judge="length").systems == ["a", "b"]
+    by_version = {"by": "version", "dimensions": ["overall"]}
+    found = compare([file], **by_version, judge="length")
     assert found.systems == ["1.0", "2.0"] and found.on("overall").pairs[0].apart
     with pytest.raises(MedalError, match="no row has a value of 'user'") as caught:
-        compare(file, CompareOptions(by="user"), judge="length")
+        compare(file, by="user", judge="length")
     assert "chatbot, models.assistant, version" in str(caught.value.hint)
     one = write("one.jsonl", rows[:20])
     with pytest.raises(MedalError, match="all rows have the chatbot 'a': nothing to compare"):
-        compare(one, options, judge="length")
+        compare(one, **options, judge="length")
 
 
 @pytest.mark.parametrize(
@@ -163,8 +178,8 @@ def test_columns_have_the_names_that_score_keeps_them_by(
         asked = ["score", str(file), "--judge", "length", "--out", str(out), "--keep", by]
         assert CliRunner().invoke(app, asked).exit_code == 0
         file = out
-    options = CompareOptions(by=by, dimensions=["overall"])
-    assert compare(file, options, judge=None if scored else "length").systems == ["a", "b"]
+    options = {"by": by, "dimensions": ["overall"]}
+    assert compare(file, **options, judge=None if scored else "length").systems == ["a", "b"]
 
 
 def test_kept_columns_of_scores_name_system_context_and_language(write: Write) -> None:
@@ -175,7 +190,7 @@ def test_kept_columns_of_scores_name_system_context_and_language(write: Write) -
         return scored
 
     file = write("scores.jsonl", [*rows("1.0", 0), *rows("2.0", 0.5)])
-    found = compare(file, CompareOptions(by="version"))
+    found = compare(file, by="version")
     assert found.systems == ["1.0", "2.0"] and found.languages == ["de", "en"]
     assert dict(found.facts)["One context by"] == "the column 'scene'"
     assert found.on("overall").pairs[0].difference.pairing == "paired"
@@ -199,7 +214,7 @@ def test_labels_of_people_lead_where_the_judge_favours_a_system(write: Write) ->
     result = corrected.on("overall")
     assert result.basis == "people" and not result.pairs[0].apart
     assert [s.labelled for s in result.systems] == [40, 40]
-    assert "by people's labels" in corrected.verdicts()[0]
+    assert "by human labels" in corrected.verdicts()[0]
     for system in result.systems:
         truth = float(human[system.system].mean())
         estimate = system.best
@@ -215,14 +230,14 @@ def test_labels_of_paired_systems_say_whose_they_are(write: Write) -> None:
         compare(files, human=bare)
     assert "--human a=FILE" in str(caught.value.hint)
     named = write("named.jsonl", labels(values, models={"assistant": "b"}))
-    found = compare(files, human=[bare.__fspath__().join(["a=", ""]), named])
+    found = compare(files, human=[f"a={bare}", named])
     assert {s.system: s.labelled for s in found.on("overall").systems} == {"a": 12, "b": 12}
     assert found.on("overall").basis == "people"
     none = write("none.jsonl", labels({"zzz": 3.0}))
     with pytest.raises(MedalError, match="no label belongs to a dialogue"):
         compare(files, human=none)
     with pytest.raises(MedalError, match="labels of 'c', which is no system"):
-        compare(files, human={"c": bare})
+        compare(files, human=f"c={bare}")
 
 
 def test_too_few_labels_leave_the_judge_and_say_so(write: Write) -> None:
@@ -232,7 +247,7 @@ def test_too_few_labels_leave_the_judge_and_say_so(write: Write) -> None:
     result = found.on("overall")
     assert result.basis == "judge" and result.uncorrected == "b has 1 labelled row, fewer than 5"
     assert "by the judge alone" in found.verdicts()[0]
-    assert any("not corrected by people's labels: b has" in note for note in found.notes)
+    assert any("not corrected by human labels: b has" in note for note in found.notes)
     assert all(system.corrected is None for system in result.systems)
 
 
@@ -265,7 +280,7 @@ def test_lower_is_better_for_an_issue(write: Write) -> None:
 def test_chats_whose_language_nobody_knows_have_no_table_of_their_own(write: Write) -> None:
     rows = [chat(f"c{i}", f"Hi {i}", "ja " * (i % 6), ("en", "und")[i % 2]) for i in range(20)]
     files = {system: write(f"{system}.jsonl", rows) for system in "xy"}
-    found = compare(files, CompareOptions(dimensions=["overall"]), judge="length")
+    found = compare(files, dimensions=["overall"], judge="length")
     assert found.languages == [] and found.comparisons == 1
 
 
@@ -277,7 +292,7 @@ def test_languages_and_what_one_system_lacks(write: Write) -> None:
         ]
 
     files = {s: write(f"{s}.jsonl", rows(s, g)) for s, g in (("x", 38), ("y", 10))}
-    found = compare(files, CompareOptions(dimensions=["overall"]), judge="length")
+    found = compare(files, dimensions=["overall"], judge="length")
     assert found.languages == ["de", "en"] and found.comparisons == 2
     english = found.on("overall", "en")
     reason = english.pairs[0].difference.judge.estimate.reason or ""
@@ -306,7 +321,7 @@ def test_small_tied_and_unscored_are_told_in_words(write: Write, tmp_path: Path)
     }
     found = compare(gaps)
     assert [s.unscored for s in found.on("overall").systems] == [2, 2]
-    assert any("without a score were left out: 2 of" in note for note in found.notes)
+    assert any("without a score were skipped: 2 of" in note for note in found.notes)
     nothing = {s: write(f"n{s}.jsonl", scores([None] * 6, s)) for s in "ab"}
     with pytest.raises(MedalError, match="no dialogue has a score"):
         compare(nothing)
@@ -326,7 +341,7 @@ def test_other_judges_and_names_are_refused(write: Write) -> None:
     with pytest.raises(MedalError, match="one system: nothing to compare"):
         compare([one])
     with pytest.raises(MedalError, match="no row has the dimension 'fun'"):
-        compare([one, one], CompareOptions(dimensions=["fun"]))
+        compare([one, one], dimensions=["fun"])
     empty = write("empty.jsonl", [])
     with pytest.raises(MedalError, match="is empty"):
         compare([one, empty])
@@ -364,23 +379,23 @@ def test_the_command_writes_page_tables_and_record(write: Write, tmp_path: Path)
     assert "old one" in page and "prefers-color-scheme" in page
     record = json.loads((out / "compare.json").read_text())
     assert record["systems"] == ["old one", "v2"] and record["verdicts"]
-    with open(out / "differences.csv", newline="") as stream:
+    with open(out / "tables" / "differences.csv", newline="") as stream:
         (line,) = csv.DictReader(stream)
     assert (line["first"], line["second"], line["compared"]) == ("old one", "v2", "paired")
     assert int(line["more_first"]) > 0 and float(line["p_holm"]) < 0.05
-    with open(out / "systems.csv", newline="") as stream:
+    with open(out / "tables" / "systems.csv", newline="") as stream:
         systems = list(csv.DictReader(stream))
     assert [row["system"] for row in systems] == ["v2", "old one"]
     assert (out / "figures" / "systems-overall-all.png").stat().st_size > 2000
 
 
 def test_hostile_names_do_no_harm(write: Write) -> None:
-    name = "<script>alert(1)</script>\x1b[31m"
+    name = "<script>alert(1)\x1b[31m"
     files = {
         name: write("a.jsonl", scores(draw(9, 3, 0), "a")),
         "b": write("b.jsonl", scores(draw(9, 3, 1), "b")),
     }
-    page = render(compare(files), "x")
+    page = page_text(lambda out: write_comparison(compare(files), out))
     assert "<script>alert" not in page
 
 
@@ -401,4 +416,4 @@ def test_chats_and_labels_as_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     done = CliRunner().invoke(app, command, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "日本1 and 日本2 cannot be told apart" in done.output
-    assert "by people's labels" in done.output
+    assert "by human labels" in done.output

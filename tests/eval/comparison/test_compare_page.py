@@ -41,9 +41,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_records(folder / "chats.jsonl", people)
     labelled = [row for row in people if "labels" in row]
     write_records(folder / "people.jsonl", labelled)
-    options = CompareOptions(difference=0.2)
-    chats = [folder / "chats.jsonl"]
-    found = compare(files, options, human=folder / "people.jsonl", chats=chats)
+    options = CompareOptions(
+        files=[f"{name}={path}" for name, path in files.items()],
+        human=[str(folder / "people.jsonl")],
+        chats=[str(folder / "chats.jsonl")],
+        difference=0.2,
+    )
+    found = compare(options)
     return write_comparison(found, folder / "out")
 
 

@@ -174,7 +174,7 @@ def test_scores_of_two_judges_are_refused_but_not_of_two_versions() -> None:
     given = judgements({"overall": [3.0] * 6})
     newer = Judgement("x", "judge:demo|version:0.2.0", {"overall": 3.0})
     assert figures([*given, newer])[0].rows == 7
-    with pytest.raises(DataError, match="2 judges made them"):
+    with pytest.raises(DataError, match="several judges made them"):
         figures([*given, Judgement("x", "judge:other|version:0.1.0", {"overall": 3.0})])
 
 
@@ -183,7 +183,7 @@ def test_wrong_names_are_errors_with_the_nearest_one() -> None:
     with pytest.raises(ConfigError, match="did you mean 'version'"):
         figures(given, chats, by=("versoin",))
     with pytest.raises(ConfigError, match="no dimension 'overal'"):
-        figures(given, chats, dimension=("overal",))
+        figures(given, chats, dimensions=("overal",))
     with pytest.raises(ConfigError, match="no column 'time'"):
         figures(given, chats, over="time:day")
     with pytest.raises(ConfigError, match="no row has a readable time; the first is '1'"):

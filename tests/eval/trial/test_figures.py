@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from medal_judges.eval.trial.config import Bound, BoundName, load_bounds
+from medal_judges.eval.trial.config import Bound, load_bounds
 from medal_judges.eval.trial.edits import VersionPair
 from medal_judges.eval.trial.findings import dose_slope, family_of, worst
 from medal_judges.eval.trial.pairs import QualityScale, ScoredPairs
@@ -110,7 +110,7 @@ def test_a_better_figure_is_never_judged_worse() -> None:
 
 def test_every_shipped_bound_has_its_reason() -> None:
     bounds = load_bounds("trial/bounds")
-    names: list[BoundName] = list(bounds)
+    names = list(bounds)
     assert len(names) == 16 and all(len(bounds[name].why) > 20 for name in names)
     assert worst(["green", "none"]) == "none" and worst(["none", "red", "green"]) == "red"
 

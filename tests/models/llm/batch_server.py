@@ -1,13 +1,11 @@
 """A server that speaks the batch part of OpenAI's protocol, in a process of its own.
 
-    python batch_server.py [--end completed|failed|expired|cancelled] [--hold] [--lose-batch]
-                           [--refuse FIELD] [--busy N]
+    python batch_server.py [--end completed|failed|expired|cancelled] [--hold] [--busy N]
 
 It prints its port, then serves until it is killed. ``--hold``: batches stay in progress until
-POST /release. ``--lose-batch``: the answer to the first making of a batch is lost on the way.
-``--refuse``: requests with this field are answered 400. ``--busy``: the first N polls get a 500.
-GET /counts tells how often what was asked for. A request whose message begins with a word of
-``ODD`` is answered in that way; all others get "re: MESSAGE".
+POST /release. ``--busy``: the first N polls get a 500. GET /counts returns how often each thing was
+requested. A request whose message begins with a word of ``ODD`` is answered in that way; all others
+get "re: MESSAGE".
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 ODD = ("cut", "error", "silence", "malformed", "refused")
-ROOMY = 1000  # tokens that an answer to "cut" takes
 
 
 class State:
@@ -61,7 +58,6 @@ class State:
             "input_file_id": asked["input_file_id"],
             "completion_window": asked["completion_window"],
             "created_at": int(time.time()),
-            "metadata": asked.get("metadata"),
             "status": "in_progress",
         }
         return self.batches[name]
@@ -82,7 +78,7 @@ class State:
         lines = [json.loads(line) for line in self.files[batch["input_file_id"]].splitlines()]
         if batch["status"] != "completed":
             lines = lines[:1]  # it came as far as the first
-        found = [answer(line, self.options.refuse) for line in lines]
+        found = [answer(line) for line in lines]
         for kind, good in (("output_file_id", True), ("error_file_id", False)):
             part = [a for a in found if a is not None and good == (status(a) == 200)]
             if part:
@@ -96,15 +92,13 @@ def status(line: dict[str, Any]) -> int | None:
     return (line["response"] or {}).get("status_code")
 
 
-def answer(line: dict[str, Any], refuse: str | None) -> dict[str, Any] | None:
+def answer(line: dict[str, Any]) -> dict[str, Any] | None:
     """The line of a result for the line of a request."""
     body, key = line["body"], line["custom_id"]
     text = body["messages"][-1]["content"]
     kind = next((word for word in ODD if text.startswith(word)), "")
     if kind == "silence":
         return None
-    if refuse is not None and refuse in body:
-        return result(key, 400, {"error": {"message": f"Unsupported parameter: '{refuse}'"}})
     if kind == "refused":
         return result(key, 400, {"error": {"message": "bad request", "code": "odd"}})
     if kind == "error":
@@ -112,9 +106,7 @@ def answer(line: dict[str, Any], refuse: str | None) -> dict[str, Any] | None:
         return {"id": f"r-{key}", "custom_id": key, "response": None, "error": error}
     if kind == "malformed":
         return result(key, 200, {"choices": []})
-    room = body.get("max_tokens") or body["max_completion_tokens"]
-    cut = kind == "cut" and room < ROOMY
-    return result(key, 200, completion(f"re: {text}", "length" if cut else "stop"))
+    return result(key, 200, completion(f"re: {text}", "length" if kind == "cut" else "stop"))
 
 
 def result(key: str, code: int, body: dict[str, Any]) -> dict[str, Any]:
@@ -161,10 +153,6 @@ class Handler(BaseHTTPRequestHandler):
                     self.send(200, state.poll(match[1]))
                 else:
                     self.send(404, {"error": {"message": "no such batch"}})
-            else:
-                state.counts["lists"] += 1
-                newest_first = list(reversed(state.batches.values()))
-                self.send(200, {"object": "list", "data": newest_first, "has_more": False})
 
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers["Content-Length"]))
@@ -179,11 +167,7 @@ class Handler(BaseHTTPRequestHandler):
             elif self.path == "/v1/files":
                 self.send(200, state.upload(self.uploaded(content)))
             else:
-                made = state.make(json.loads(content))
-                if state.options.lose_batch and len(state.batches) == 1:
-                    self.close_connection = True
-                else:
-                    self.send(200, made)
+                self.send(200, state.make(json.loads(content)))
 
     def uploaded(self, content: bytes) -> bytes:
         """The file in a multipart form."""
@@ -204,8 +188,6 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--end", default="completed")
     parser.add_argument("--hold", action="store_true")
-    parser.add_argument("--lose-batch", action="store_true")
-    parser.add_argument("--refuse")
     parser.add_argument("--busy", type=int, default=0)
     Handler.state = State(parser.parse_args())
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -1,4 +1,5 @@
-"""The cache of answers: nothing is asked twice, nothing kept is lost, failures are asked again."""
+"""The cache of answers: nothing is requested twice, no answer is lost, failures are sent again, and
+a bad line is a miss."""
 
 import os
 import signal
@@ -12,8 +13,13 @@ from pathlib import Path
 import pytest
 
 from medal_judges.errors import SourceError
-from medal_judges.models.llm.answer_store import AnswerStore, chat_key, likelihood_key
-from medal_judges.models.llm.cache import CachedModel
+from medal_judges.models.llm.cache import (
+    COMPLETION,
+    AnswerStore,
+    CachedModel,
+    chat_key,
+    likelihood_key,
+)
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -29,7 +35,7 @@ from medal_judges.models.llm.protocol import (
 
 
 class Counting(LanguageModel):
-    """Answers with the length of the question and counts what it is asked; "fail" fails."""
+    """Answers with the length of the question and counts the questions; "fail" fails."""
 
     name, context = "counting/model", 4096
 
@@ -82,10 +88,6 @@ class OneByOne(Counting):
         return collect(self.chat_each, requests)
 
 
-def found(store: AnswerStore, keys: Sequence[str]) -> dict[str, object]:
-    return store.find(keys, lambda record: record)
-
-
 def ask(text: str, **fields: object) -> ChatRequest:
     return ChatRequest((Message("user", text),), **fields)  # type: ignore[arg-type]
 
@@ -98,47 +100,39 @@ def say(text: str, after: str = "hello") -> Continuation:
 def test_a_second_run_asks_nothing_and_answers_the_same(
     kind: type[Counting], tmp_path: Path
 ) -> None:
-    requests = [ask("one"), ask("three", top_logprobs=2), ask("seventeen"), ask("cut")]
+    requests = [ask("one"), ask("three", top_logprobs=2), ask("a\ud83d"), ask("cut")]
     first = CachedModel(kind(), tmp_path).chat(requests)
     inner = kind()
     second = CachedModel(inner, tmp_path).chat(requests)
     assert inner.asked == []
-    assert [c.text for c in first] == ["3", "5", "9", "3"]
+    assert [c.text for c in first] == ["3", "5", "2", "3"]
     assert not any(c.usage.from_cache for c in first)
     assert second == [replace(c, usage=replace(c.usage, from_cache=True)) for c in first]
     assert second[0].usage.to_record()["money"] == 0.0
 
 
 @pytest.mark.parametrize("kind", [Counting, OneByOne])
-def test_equal_requests_of_one_call_are_asked_once(kind: type[Counting], tmp_path: Path) -> None:
+def test_equal_requests_are_sent_once_and_failures_again(
+    kind: type[Counting], tmp_path: Path
+) -> None:
     inner = kind()
-    answers = CachedModel(inner, tmp_path).chat([ask("one"), ask("two!"), ask("one")])
+    cached = CachedModel(inner, tmp_path)
+    answers = cached.chat([ask("one"), ask("two!"), ask("one")])
     assert len(inner.asked) == 2
     assert [c.text for c in answers] == ["3", "4", "3"]
     assert [c.usage.from_cache for c in answers] == [False, False, True]
-
-
-@pytest.mark.parametrize("kind", [Counting, OneByOne])
-def test_a_failure_is_told_and_asked_again(kind: type[Counting], tmp_path: Path) -> None:
-    inner = kind()
-    cached = CachedModel(inner, tmp_path)
     for _ in range(2):
         failed, fine = cached.chat([ask("fail"), ask("fine")])
         assert (failed.finish, failed.failure, fine.text) == ("failed", "it fails", "4")
     assert [r.messages[-1].content for r in inner.asked].count("fail") == 2
-    assert len(cached.store) == 1
 
 
-def test_answers_are_kept_as_they_arrive_not_at_the_end(tmp_path: Path) -> None:
-    cached = CachedModel(OneByOne(), tmp_path)
+def test_answers_are_cached_as_they_arrive_not_at_the_end(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        cached.chat([ask("break"), ask("one"), ask("two!")])
+        CachedModel(OneByOne(), tmp_path).chat([ask("break"), ask("one"), ask("two!")])
     inner = OneByOne()
-    assert [c.text for c in CachedModel(inner, tmp_path).chat([ask("one"), ask("two!")])] == [
-        "3",
-        "4",
-    ]
-    assert inner.asked == []
+    answers = CachedModel(inner, tmp_path).chat([ask("one"), ask("two!")])
+    assert [c.text for c in answers] == ["3", "4"] and inner.asked == []
 
 
 def test_a_backend_that_reports_nothing_gives_failures(tmp_path: Path) -> None:
@@ -150,53 +144,28 @@ def test_a_backend_that_reports_nothing_gives_failures(tmp_path: Path) -> None:
     assert answer.finish == "failed"
 
 
-OTHER_REQUESTS = {
-    "seed": {"seed": 0},
-    "other seed": {"seed": 1},
-    "temperature": {"temperature": 0.5},
-    "top_p": {"top_p": 0.9},
-    "max_tokens": {"max_tokens": 7},
-    "schema": {"schema": {"type": "object"}},
-    "top_logprobs": {"top_logprobs": 3},
-    "prefill": {"prefill": "{"},
-}
+OTHERS = [
+    *({"seed": 0}, {"seed": 1}, {"temperature": 0.5}, {"top_p": 0.9}, {"max_tokens": 7}),
+    *({"schema": {"type": "object"}}, {"top_logprobs": 3}, {"prefill": "{"}),
+    *({"presence_penalty": 0.6}, {"presence_penalty": -0.6}, {"accept_truncated": True}),
+]
 
 
 def test_every_field_of_a_request_makes_another_entry(tmp_path: Path) -> None:
-    requests = [ask("one"), *(ask("one", **fields) for fields in OTHER_REQUESTS.values())]
-    requests += [ask("one ")]
+    requests = [ask("one"), *(ask("one", **fields) for fields in OTHERS), ask("one ")]
     requests += [ChatRequest((Message("system", "one"),))]
     requests += [ChatRequest((Message("user", "o"), Message("user", "ne")))]
     assert len({chat_key("m", request) for request in requests}) == len(requests)
     assert chat_key("m", ask("one", temperature=0)) == chat_key("m", ask("one", temperature=0.0))
     assert chat_key("other", requests[0]) != chat_key("m", requests[0])
-    inner = Counting()
-    CachedModel(inner, tmp_path).chat(requests)
+    assert len({likelihood_key("m", c, joint=False) for c in (say("a"), say("a", "x"))}) == 2
+    inner = Counting("b")
+    CachedModel(Counting("a"), tmp_path).chat(requests)
+    CachedModel(inner, tmp_path).chat(requests)  # another fingerprint is another model
     assert len(inner.asked) == len(requests)
 
 
-def test_another_fingerprint_is_another_model(tmp_path: Path) -> None:
-    CachedModel(Counting("a"), tmp_path).chat([ask("one")])
-    inner = Counting("b")
-    CachedModel(inner, tmp_path).chat([ask("one")])
-    assert len(inner.asked) == 1
-
-
-def test_attributes_are_the_inner_models(tmp_path: Path) -> None:
-    cached = CachedModel(Counting("t"), tmp_path)
-    assert (cached.name, cached.context, cached.count_tokens([])) == ("counting/model", 4096, 7)
-    assert cached.fingerprint() == {"template": "t"}
-
-
-def test_half_a_surrogate_pair_can_be_asked(tmp_path: Path) -> None:
-    cached = CachedModel(Counting(), tmp_path)
-    assert [c.text for c in cached.chat([ask("a\ud83d")]) + cached.chat([ask("a\ud83d")])] == [
-        "2",
-        "2",
-    ]
-
-
-def test_likelihoods_are_kept_and_only_the_missing_of_a_group_are_asked(tmp_path: Path) -> None:
+def test_likelihoods_are_cached_and_only_the_missing_of_a_group_are_scored(tmp_path: Path) -> None:
     inner = Counting()
     cached = CachedModel(inner, tmp_path)
     first = cached.loglikelihood([[say("a"), say("bb")], [], [say("a"), say("ccc")]])
@@ -207,51 +176,68 @@ def test_likelihoods_are_kept_and_only_the_missing_of_a_group_are_asked(tmp_path
     assert again == [[first[2][1], Likelihood((-0.4,), None, 1)], [first[0][1]]]
     assert cached.loglikelihood([[say("a")]], joint=True)[0][0].prefix_logprob == -1.0
     assert cached.loglikelihood([[say("a")]])[0][0].prefix_logprob is None
-    keys = {likelihood_key("m", c, joint=False) for c in (say("a"), say("a", "x"), say("b"))}
-    assert len(keys) == 3
+
+
+def found(path: Path, *keys: str) -> dict[str, str]:
+    return {k: c.text for k, c in AnswerStore(path).find(keys, COMPLETION).items()}
 
 
 def test_a_torn_line_costs_that_line_only_wherever_it_is_torn(tmp_path: Path) -> None:
     whole = AnswerStore(tmp_path / "whole.jsonl")
     for number in range(3):
-        whole.append({f"k{number}": {"text": "é" * number}})
+        whole.append({f"k{number}": Completion("é" * number)})
     content = whole.path.read_bytes()
-    for length in range(len(content) + 1):
+    for length in range(0, len(content) + 1, 3):
         path = tmp_path / f"{length}.jsonl"
         path.write_bytes(content[:length])
-        before = found(AnswerStore(path), ["k0", "k1", "k2"])
-        AnswerStore(path).append({"new": {"text": "new"}})
-        after = found(AnswerStore(path), ["k0", "k1", "k2", "new"])
-        assert after.pop("new") == {"text": "new"}
-        assert before.items() <= after.items()  # a last line without its break is whole after all
-        assert all(after[f"k{n}"] == {"text": "é" * n} for n in range(len(after)))
-    assert len(after) == 3
+        before = found(path, "k0", "k1", "k2")
+        AnswerStore(path).append({"new": Completion("new")})
+        after = found(path, "k0", "k1", "k2", "new")
+        assert after.pop("new") == "new"
+        assert before.items() <= after.items()
+        assert all(after[f"k{n}"] == "é" * n for n in range(len(after)))
 
 
-def test_rubbish_in_the_file_is_left_out(tmp_path: Path) -> None:
+BAD = [
+    *(b"", b"\x00" * 100, b"\xff\xfe", b"[" * 50_000, b"[1]", b"{}", b"null", b'{"key": "a"}'),
+    *(b'{"key": "a", "answer": null}', b'{"key": "a", "answer": {"text": 5}}'),
+    b'{"key": "a", "answer": {"text": "5", "finish": "failed"}}',
+    b'{"key": "a", "answer": {"text": "5", "usage": {"money": -1}}}',
+    b'{"key": "a", "answer": {"text": "5", "usage": {"input": 1e400}}}',
+    b'{"key": "a", "answer": {"text": "5", "enforced": "yes"}}',
+    b'{"key": "a", "answer": {"text": "5", "tokens": [{"text": "5", "logprob": 3}]}}',
+    *(b'{"key": "a", "answer": {"text": "5"', b'{"key": {"a": 1}, "answer": 5}'),
+]
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_a_bad_line_is_a_miss_and_does_not_hide_the_next_answer(
+    line: bytes, tmp_path: Path
+) -> None:
     store = AnswerStore(tmp_path / "answers.jsonl")
-    store.append({"a": 1})
+    store.append({"b": Completion("2")})
     with store.path.open("ab") as stream:
-        stream.write(b'\xff\xfe\x00\x00\n[1]\n{"key": "b"}\nnull\n' + b"\0" * 4096)
-    store.append({"c": 2})
-    assert found(AnswerStore(store.path), ["a", "b", "c"]) == {"a": 1, "c": 2}
+        stream.write(line + b"\n")
+    assert found(store.path, "a", "b") == {"b": "2"}
+    store.append({"a": Completion("1")})
+    assert found(store.path, "a", "b") == {"a": "1", "b": "2"}
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(SourceError, match="cannot be kept"):
-        AnswerStore(tmp_path / "file" / "answers.jsonl").append({"a": 1})
+    with pytest.raises(SourceError, match="cannot be cached"):
+        AnswerStore(tmp_path / "file" / "answers.jsonl").append({"a": Completion("1")})
 
 
 WRITER = """
 import sys
 from pathlib import Path
-from medal_judges.models.llm.answer_store import AnswerStore
+from medal_judges.models.llm.cache import AnswerStore
+from medal_judges.models.llm.protocol import Completion
 store = AnswerStore(Path(sys.argv[1]))
 for number in range(int(sys.argv[3])):
-    text = chr(233) * (number * 7919 % 20000)
-    store.append({f"{sys.argv[2]}-{number}": {"number": number, "text": text}})
-    print(number, flush=True)  # said only when it is kept
+    store.append({f"{sys.argv[2]}-{number}": Completion(chr(233) * (number * 7919 % 20000))})
+    print(number, flush=True)  # printed only when it is on disk
 """
 
 
@@ -260,17 +246,16 @@ def writer(path: Path, label: str, count: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def check(path: Path, label: str, said: int) -> None:
-    """Everything that a writer said it kept is there, whole."""
-    keys = [f"{label}-{number}" for number in range(said)]
-    records = found(AnswerStore(path), keys)
-    for number, key in enumerate(keys):
-        assert records[key] == {"number": number, "text": "é" * (number * 7919 % 20000)}
+def check(path: Path, label: str, written: int) -> None:
+    """Every answer that a writer reported is there, whole."""
+    texts = found(path, *(f"{label}-{number}" for number in range(written)))
+    for number in range(written):
+        assert texts[f"{label}-{number}"] == "é" * (number * 7919 % 20000)
 
 
-def test_kill_9_loses_no_answer_that_was_kept(tmp_path: Path) -> None:
-    path = tmp_path / "answers.jsonl"
-    for round_ in range(3):
+def test_kill_9_loses_no_answer_that_was_written(tmp_path: Path) -> None:
+    path, counts = tmp_path / "answers.jsonl", []
+    for round_ in range(2):
         process = writer(path, f"r{round_}", 1_000_000)
         assert process.stdout is not None
         for _ in range(20 + 7 * round_):
@@ -278,23 +263,23 @@ def test_kill_9_loses_no_answer_that_was_kept(tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGKILL)
         rest = process.stdout.read().splitlines(keepends=True)
         assert process.wait() == -signal.SIGKILL
-        whole = [line for line in rest if line.endswith("\n")]
-        check(path, f"r{round_}", 20 + 7 * round_ + len(whole))
-    for round_ in range(3):
-        check(path, f"r{round_}", 20 + 7 * round_)
+        counts.append(20 + 7 * round_ + len([line for line in rest if line.endswith("\n")]))
+    for round_, count in enumerate(counts):
+        check(path, f"r{round_}", count)
 
 
 def test_two_processes_write_one_file_and_a_third_reads_on(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     reader = AnswerStore(path)
-    processes = [writer(path, label, 150) for label in ("a", "b")]
+    processes = [writer(path, label, 100) for label in ("a", "b")]
     while any(process.poll() is None for process in processes):
-        reader.refresh()
+        reader.find(["a-0"], COMPLETION)
         time.sleep(0.01)
     for process in processes:
         assert process.stdout is not None
         process.stdout.close()
         assert process.returncode == 0
     for label in ("a", "b"):
-        check(path, label, 150)
-    assert (len(reader), reader.torn) == (300, 0)
+        check(path, label, 100)
+    keys = [f"{label}-{number}" for label in "ab" for number in range(100)]
+    assert len(reader.find(keys, COMPLETION)) == 200 and reader.bad == 0

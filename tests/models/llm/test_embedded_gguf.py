@@ -28,7 +28,9 @@ def test_parts_with_another_hash_are_refused_and_leave_nothing(
 ) -> None:
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
     files = parts_of(b"GGUF and what follows", 3, tmp_path)
-    with pytest.raises(ConfigError, match=r"model\.gguf\.part00 and what follows it are damaged"):
+    with pytest.raises(
+        ConfigError, match=r"model\.gguf\.part00 and the parts after it are damaged"
+    ):
         converted(files, "0" * 64)
     assert not (tmp_path / "cache").exists()
 

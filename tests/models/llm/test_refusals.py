@@ -162,13 +162,13 @@ def test_an_echo_that_leaves_tokens_out_is_tested_before_it_is_believed(serve: S
         [[told]] = llm.loglikelihood(SAY)
         assert told.logprobs == (-0.5,) * len(" Hi there\n")
     assert len(sent(right)) == 2 + 2  # tested once
-    with pytest.raises(ConfigError, match="those of the tokens behind them"):
+    with pytest.raises(ConfigError, match="shifted by one token"):
         remote(wrong).loglikelihood(SAY)
 
 
 @pytest.mark.parametrize("change", [{"choices": "none"}, {"choices.0.logprobs": 5}])
 def test_an_echo_of_another_form_is_no_traceback(serve: Serve, change: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="tells no likelihoods"):
+    with pytest.raises(ConfigError, match="does not return log-probabilities"):
         remote(serve(change=change), attempts=1).loglikelihood(SAY)
 
 

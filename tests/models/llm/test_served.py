@@ -43,7 +43,7 @@ def asked(count: int) -> list[ChatRequest]:
 
 
 def test_other_weights_behind_the_same_name_do_not_give_the_old_answers(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    serve: Serve, tmp_path: Path
 ) -> None:
     first = serve(served=VLLM | {"root": "/weights/one", "created": 1})
     model(first, tmp_path).chat(asked(3))
@@ -52,26 +52,8 @@ def test_other_weights_behind_the_same_name_do_not_give_the_old_answers(
     assert (first.total("answered"), again.total("seen")) == (3, 0)
     other = serve(served=VLLM | {"root": "/weights/two", "created": 2})
     model(other, tmp_path).chat(asked(3))
-    assert other.total("answered") == 3 and "other weights behind this name" in caplog.text
+    assert other.total("answered") == 3
     assert "/weights" not in "".join(p.read_text() for p in tmp_path.rglob("*") if p.is_file())
-
-
-def test_while_a_server_is_down_its_answers_are_given_and_that_is_said(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    up = serve(served=VLLM | {"root": "/weights/one"})
-    llm = model(up, tmp_path)
-    before = llm.chat(asked(3))
-    url = up.url
-    up.process.kill()
-    up.process.wait()
-    down = load_llm(
-        {"model": "openai:tester", "base_url": url, "cache": str(tmp_path), "attempts": 1}
-    )
-    assert [c.text for c in down.chat(asked(3))] == [c.text for c in before]
-    assert caplog.text.count(f"no connection to {url}") == 1
-    [new] = down.chat(asked(4))[3:]
-    assert new.finish == "failed" and new.transient
 
 
 def test_what_tells_weights_apart() -> None:
@@ -115,38 +97,6 @@ def test_kept_answers_are_announced_and_can_be_refused(serve: Serve, tmp_path: P
     assert wrong.returncode == 2 and "Traceback" not in wrong.stderr
     judge = Judge.from_pretrained("judges/dstc12_baseline.yaml", llm=json.loads(llm))
     assert cached_answers([judge, judge]) is None
-
-
-BAD = [
-    ("usage", "much"),
-    ("usage", {"input": -5, "cached": 0, "output": 1, "reasoning": 0, "seconds": 0, "money": None}),
-    ("text", ["parts"]),
-    ("text", None),
-    ("finish", "failed"),
-    ("enforced", "yes"),
-    ("tokens", [["5", 0.5, {"5": 0.5}]]),
-    ("tokens", [["5", -0.5]]),
-    ("tokens", "5"),
-]
-
-
-@pytest.mark.parametrize(("field", "value"), BAD)
-def test_a_kept_line_with_other_fields_is_a_miss_and_is_asked_again(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, field: str, value: Any
-) -> None:
-    server = serve()
-    right = model(server, tmp_path).chat(asked(2))
-    (path,) = tmp_path.glob("*.jsonl")
-    lines = [json.loads(line) for line in path.read_text().splitlines() if line]
-    lines[0]["answer"][field] = value
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    llm: Any = model(server, tmp_path, timeout=33.0)  # another object of the same model
-    assert [c.text for c in llm.chat(asked(2))] == [c.text for c in right]
-    assert llm.store.bad == 1 and (llm.counts.kept, llm.counts.asked) == (1, 1)
-    assert "a kept answer is left out" in caplog.text
-    later: Any = model(server, tmp_path, timeout=34.0)
-    later.chat(asked(2))
-    assert (later.counts.kept, later.counts.asked) == (2, 0)  # the bad line is not in its way
 
 
 HOSTILE = {

@@ -23,13 +23,14 @@ from medal_judges.models.llm.local.likelihood import plain_logprobs
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Likelihood, Message
 from medal_judges.models.llm.settings import VLLMLLM
-from medal_judges.models.llm.vllm.adapter import Adapter, read_adapter
-from medal_judges.models.llm.vllm.model import VLLMModel, engine_settings
-from medal_judges.models.llm.vllm.requests import (
+from medal_judges.models.llm.vllm.model import (
+    Adapter,
+    VLLMModel,
     chat_settings,
     completion_of,
+    engine_settings,
+    read_adapter,
     score_settings,
-    token_prompt,
 )
 
 BLOCK = 3  # the prefix of HI has 8 tokens: two blocks and a rest
@@ -200,13 +201,14 @@ def test_chat_settings() -> None:
     assert settings["seed"] == 7
     assert settings["structured_outputs"] == {"json": schema}
     assert settings["logprobs"] == 20
+    assert "presence_penalty" not in settings
+    assert chat_settings(ChatRequest(HI, presence_penalty=0.6))["presence_penalty"] == 0.6
 
 
 def test_score_settings_read_the_prefix_cache_only_when_told() -> None:
     assert "skip_reading_prefix_cache" not in score_settings(shared=False)
     assert score_settings(shared=True)["skip_reading_prefix_cache"] is False
     assert score_settings(shared=True)["prompt_logprobs"] == 0
-    assert token_prompt((1, 2)) == {"prompt_token_ids": [1, 2]}
 
 
 def test_engine_settings() -> None:
@@ -315,7 +317,7 @@ def test_an_adapter_goes_with_every_request(
 ) -> None:
     adapter = read_adapter(str(saved_judge(tmp_path / "judge")))
     assert adapter == read_adapter(str(tmp_path / "judge" / "adapter"))
-    assert adapter.engine_settings()["max_lora_rank"] == 16
+    assert engine_settings(VLLMLLM(model="m"), adapter)["max_lora_rank"] == 16
     monkeypatch.setattr(Adapter, "request", lambda self: ("lora", str(self.folder)))
     engine = Engine(local, runner=2)
     llm = model(engine, adapter=adapter)

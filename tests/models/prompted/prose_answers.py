@@ -1,11 +1,12 @@
-"""Ordinary answers in prose and what they give: a hand-written table."""
+"""Ordinary answers in prose and what the rater means: a hand-written table. A reader may leave any
+of them unscored; another number is wrong."""
 
 from __future__ import annotations
 
 Scale = tuple[float, float]
 T, F, N = (0.0, 100.0), (1.0, 5.0), (0.0, 10.0)
 
-# (answer, scale, the score; None where the answer gives none)
+# (answer, scale, the score; None if the answer gives none)
 PROSE: list[tuple[str, Scale, float | None]] = [
     ("I would score this response a 45. It asks 1 question.", T, 45),
     ("I'd give it a 70.", T, 70),

@@ -185,7 +185,7 @@ def test_a_second_answer_has_to_be_the_number_alone() -> None:
     assert judgement.scores["engagingness"] is None
     assert "asked again" in (judgement.failure or "")
     assert len(llm.asked) == 2  # once more, not more often
-    sure = Scripted(["I would score this response a 45. It asks 1 question."])
+    sure = Scripted(["It asks 1 question.\nScore: 45"])
     assert one(sure, answer="number").scores["engagingness"] == 45 and len(sure.asked) == 1
     quiet = Scripted(["It is lively."])
     assert one(quiet, answer="number", ask_again=False).scores["engagingness"] is None
@@ -196,7 +196,7 @@ def test_a_second_answer_has_to_be_the_number_alone() -> None:
 
 def test_repeats_are_seeded_pooled_and_reported() -> None:
     llm = Scripted(["40", "60", "so so", "60"])
-    judgement = one(llm, repeats=4, temperature=0.7, seed=5)
+    judgement = one(llm, repeats=4, temperature=0.7, seed=5, ask_again=False)
     assert [r.seed for r in llm.asked] == [5, 6, 7, 8]
     assert judgement.scores["engagingness"] == pytest.approx(160 / 3)
     details = judgement.details["engagingness"]
@@ -206,7 +206,7 @@ def test_repeats_are_seeded_pooled_and_reported() -> None:
     assert details["parsed"] == ["json", "json", None, "json"]
     assert judgement.usage["money"] == 2.0
     assert judgement.usage["tokens"] == 4 * 12  # of all four questions, not of the longest
-    majority = one(Scripted(["40", "60", "so so", "60"]), repeats=4, pool="majority")
+    majority = one(Scripted(["40", "60", "60"]), repeats=3, pool="majority")
     assert majority.scores["engagingness"] == 60
 
 
@@ -286,7 +286,7 @@ def test_settings_that_do_not_fit_say_so() -> None:
     for changes, told in [
         ({"role": "king"}, "no role 'king'"),
         ({"dimensions": ["charm"]}, "no dimension 'charm'"),
-        ({"expected": "likelihood"}, "cannot tell the likelihood"),
+        ({"expected": "likelihood"}, "does not return log-probabilities"),
         ({"score": "expected"}, "needs expected"),
         ({"varient": "hd"}, "did you mean 'variant'"),
     ]:

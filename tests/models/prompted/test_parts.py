@@ -9,8 +9,8 @@ import pytest
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.prompted.examples import chosen_examples, load_examples
-from medal_judges.models.prompted.prediction import pooled, self_agreement
-from medal_judges.models.prompted.view import kept_turns, turns_to_shorten
+from medal_judges.models.prompted.ratings import pooled, self_agreement
+from medal_judges.models.prompted.view import shown_turns, turns_to_shorten
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.dimension import load_rubric
 
@@ -19,14 +19,14 @@ DIMENSIONS = load_rubric("dstc12")
 
 
 def test_shares_of_a_dialogue() -> None:
-    assert kept_turns(TEN, "full") == list(range(10)) == kept_turns(TEN, "summary_50")
-    assert kept_turns(TEN, "last_40") == [6, 7, 8, 9]
-    assert kept_turns(TEN, "first_40") == [0, 1, 2, 3]
-    assert kept_turns(TEN, "first_20_last_20") == [0, 1, 8, 9]
-    assert kept_turns(TEN[:3], "first_20_last_20") == [0, 1, 2]  # grown to a turn of the assistant
-    assert kept_turns(TEN[:3], "last_40") == [1, 2]
-    assert kept_turns(TEN[:2], "first_40") == [0, 1]
-    assert kept_turns([], "last_40") == []
+    assert shown_turns(TEN, "full") == list(range(10)) == shown_turns(TEN, "summary_50")
+    assert shown_turns(TEN, "last_40") == [6, 7, 8, 9]
+    assert shown_turns(TEN, "first_40") == [0, 1, 2, 3]
+    assert shown_turns(TEN, "first_20_last_20") == [0, 1, 8, 9]
+    assert shown_turns(TEN[:3], "first_20_last_20") == [0, 1, 2]  # grown to a turn of the assistant
+    assert shown_turns(TEN[:3], "last_40") == [1, 2]
+    assert shown_turns(TEN[:2], "first_40") == [0, 1]
+    assert shown_turns([], "last_40") == []
 
 
 def test_only_long_turns_of_the_assistant_in_long_dialogues_are_shortened() -> None:
@@ -45,8 +45,8 @@ def test_repeats_become_one_score() -> None:
 
 def test_self_agreement() -> None:
     told = self_agreement([1, 1, 0, None])
-    assert told["std"] == pytest.approx(0.57735, abs=1e-5)
-    assert told["agreement"] == pytest.approx(1 / 3)
+    assert told["repeats_std"] == pytest.approx(0.57735, abs=1e-5)
+    assert told["repeats_agreement"] == pytest.approx(1 / 3)
     assert self_agreement([1, None]) == {}
 
 

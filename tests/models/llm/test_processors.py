@@ -1,0 +1,188 @@
+"""What shapes an answer token by token, against its definition: nucleus, penalty, grammar, and the
+log-probabilities that are recorded."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from medal_judges.errors import ConfigError
+from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.local.generation import write
+from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.models.llm.local.processors import (
+    FEW,
+    PresencePenalty,
+    _nucleus,
+    grammar_processor,
+)
+from medal_judges.models.llm.protocol import ChatRequest, Message
+
+pytest.importorskip("llguidance")
+_SPEC = importlib.util.spec_from_file_location(
+    "architectures", Path(__file__).with_name("architectures.py")
+)
+assert _SPEC is not None and _SPEC.loader is not None
+architectures: Any = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(architectures)
+
+
+def request(text: str = "Rate the bread.", tokens: int = 40, **settings: Any) -> ChatRequest:
+    return ChatRequest((Message("user", text),), tokens, **settings)
+
+
+# -- the nucleus (Holtzman et al. 2020) ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.5, 2.0, 8.0], ids=["flat", "wide", "usual", "sharp"])
+@pytest.mark.parametrize("size", [5, FEW, 5000])
+def test_the_nucleus_is_the_definitions(spread: float, size: int) -> None:
+    noise = torch.randn(size, generator=torch.Generator().manual_seed(0))
+    for top_p in (0.1, 0.5, 0.9, 0.95):
+        # Distinct values, so that the set is unique; a sum that meets top_p to the last digit of
+        # float32 may go either way.
+        logits = noise * spread + torch.arange(size) * 1e-4
+        ordered, ids = logits.double().sort(descending=True)
+        chances = ordered.softmax(dim=-1)
+        expected = set(ids[chances.cumsum(-1) - chances < top_p].tolist())
+        left = set(torch.isfinite(_nucleus(logits, top_p)).nonzero().flatten().tolist())
+        assert left == expected or len(left ^ expected) <= 1
+
+
+# -- presence_penalty: logit - penalty * [in the answer already] (OpenAI's API reference) ----------
+
+
+def test_penalised_logits_by_hand() -> None:
+    rows = [request(presence_penalty=0.5), request(), request(presence_penalty=-2.0)]
+    # Two tokens of prompt, then the answer: 3 twice and 1; 0 and 4; nothing but 2.
+    ids = torch.tensor([[0, 2, 3, 1, 3], [4, 4, 0, 4, 4], [0, 1, 2, 2, 2]])
+    infinite = float("-inf")
+    scores = torch.tensor([[1.0, 2.0, 3.0, 4.0, infinite]] * 3)
+    assert PresencePenalty(rows, prompt=2)(ids, scores).tolist() == [
+        [1.0, 1.5, 3.0, 3.5, infinite],
+        [1.0, 2.0, 3.0, 4.0, infinite],
+        [1.0, 2.0, 5.0, 4.0, infinite],
+    ]
+    assert scores[0].tolist() == [1.0, 2.0, 3.0, 4.0, infinite]  # the model's own are unchanged
+    first = PresencePenalty([request(presence_penalty=2.0)], 3)
+    assert first(torch.tensor([[3, 3, 3]]), torch.zeros(1, 5)).tolist() == [[0.0] * 5]
+
+
+def test_penalised_answers_are_those_of_the_definition_in_any_batch(tiny_llama: Path) -> None:
+    llm: Any = load_llm({"model": str(tiny_llama), "device": "cpu"})
+
+    def by_definition(asked: ChatRequest) -> str:
+        prompt, answer = list(llm.template.prefix(asked.messages, "assistant")), list[int]()
+        while len(answer) < asked.max_tokens:
+            with torch.inference_mode():
+                logits = llm.model(torch.tensor([prompt + answer])).logits[0, -1].tolist()
+            for token in set(answer):
+                logits[token] -= asked.presence_penalty
+            answer.append(max(range(len(logits)), key=logits.__getitem__))
+            if answer[-1] == llm.tokenizer.eos_token_id:
+                answer.pop()
+                break
+        return str(llm.tokenizer.decode(answer, skip_special_tokens=True))
+
+    asked = [request("Hi", 24, presence_penalty=p) for p in (0.0, 0.05, 2.0)]
+    asked.append(request("A longer question than that, about tea?", 24, presence_penalty=0.6))
+    expected = [by_definition(each) for each in asked]
+    assert len(set(expected)) > 1  # the penalty does change something here
+    assert [c.text for c in llm.chat(asked)] == expected
+    assert [llm.chat([each])[0].text for each in asked] == expected
+
+
+# -- the grammar -----------------------------------------------------------------------------------
+
+
+def closed(**fields: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+
+
+SCHEMA = closed(
+    label={"type": "integer", "enum": [1, 2, 3]}, comment={"type": "string", "maxLength": 6}
+)
+QUESTIONS = ("How good is bread?", "Say something long about the snow in the mountains.", "x")
+
+
+def test_every_row_of_a_batch_follows_the_schema_and_ends(smollm2: LocalModel) -> None:
+    requests = [request(q, schema=SCHEMA) for q in QUESTIONS]
+    together = smollm2.chat(requests)
+    for completion in together:
+        answer = json.loads(completion.text)
+        assert set(answer) == {"label", "comment"} and answer["label"] in (1, 2, 3)
+        assert len(answer["comment"]) <= 6
+        assert completion.enforced and completion.finish == "stop"
+    assert smollm2.chat(requests[1:2])[0].text == together[1].text
+
+
+def test_rows_may_have_schemas_and_limits_of_their_own(smollm2: LocalModel) -> None:
+    other = closed(score={"type": "integer", "minimum": 0, "maximum": 100})
+    requests = [request(tokens=30, schema=schema) for schema in (SCHEMA, other, None)]
+    labelled, scored, free, cut = smollm2.chat([*requests, request(tokens=4, schema=SCHEMA)])
+    assert set(json.loads(labelled.text)) == {"label", "comment"}
+    assert 0 <= json.loads(scored.text)["score"] <= 100
+    assert not free.enforced and not free.text.startswith("{")
+    assert cut.finish == "length" and labelled.text.startswith(cut.text)
+
+
+def test_samples_stay_inside_the_grammar(smollm2: LocalModel) -> None:
+    requests = [request(temperature=2.0, seed=seed, schema=SCHEMA) for seed in range(4)]
+    texts = [c.text for c in smollm2.chat(requests)]
+    assert all(json.loads(text)["label"] in (1, 2, 3) for text in texts)
+    assert len(set(texts)) > 1
+
+
+def test_a_schema_that_no_grammar_can_hold_is_refused(smollm2: LocalModel) -> None:
+    with pytest.raises(ConfigError, match="no grammar can be made"):
+        grammar_processor(smollm2.tokenizer, [{"type": "no such type"}])
+
+
+# -- the recorded log-probabilities ----------------------------------------------------------------
+
+
+def test_the_numbers_are_those_of_one_pass_before_grammar_and_temperature() -> None:
+    model, tokenizer = architectures.tiny_model("llama"), architectures.tiny_tokenizer()
+    prompts = [tokenizer(text).input_ids for text in ("abc " * 9, "what now", "x")]
+    requests = [
+        request(tokens=12, top_logprobs=3, schema=closed(a={"type": "integer"})),
+        request(tokens=9, top_logprobs=3, temperature=2.0, seed=1),
+        request(tokens=15, top_logprobs=3, presence_penalty=2.0),
+    ]
+    for prompt, row in zip(prompts, write(model, tokenizer, prompts, requests), strict=True):
+        assert len(row.ids) == len(row.logprobs) > 4
+        with torch.no_grad():
+            logits = model(torch.tensor([prompt + row.ids])).logits[0].float()
+        wanted = torch.log_softmax(logits, -1)[len(prompt) - 1 : -1]
+        for token, recorded, own in zip(row.ids, row.logprobs, wanted, strict=True):
+            assert recorded.own == pytest.approx(float(own[token]), abs=1e-4)
+            best = own.topk(3)
+            assert recorded.logprobs == pytest.approx(best.values.tolist(), abs=1e-4)
+            assert recorded.ids == best.indices.tolist()
+
+
+def test_the_logits_of_one_step_are_held_at_a_time() -> None:
+    model, tokenizer = architectures.tiny_model("llama"), architectures.tiny_tokenizer()
+    shape, alive = (3, model.config.vocab_size), []
+
+    def count(*_: object) -> None:
+        tensors = [o for o in gc.get_objects() if type(o) is torch.Tensor]
+        alive.append(sum(t.shape[0::2] == shape or t.shape == shape for t in tensors))
+
+    hook = model.register_forward_pre_hook(count)
+    requests = [request(tokens=30, top_logprobs=3, temperature=1.0, seed=k) for k in range(3)]
+    write(model, tokenizer, [[50, 60, 70]] * 3, requests)
+    hook.remove()
+    assert len(alive) >= 25 and max(alive[5:]) <= 3
+    assert not model._forward_hooks  # nothing is left to read a later pass

@@ -86,7 +86,6 @@ def test_a_small_case_by_hand() -> None:
     # user turns have the largest numbers and do not count
     assert value(figures["localisation"]) == 1.0
     assert value(figures["localisation_chance"]) == 0.5
-    assert [figures[k].n for k in ("f1_clean", "win_rate", "false_alarms")] == [5, 3, 2]
     assert found.scored == {"planted": 3, "innocent": 3, "clean": 2}
 
 

@@ -159,7 +159,8 @@ _CHATS = {
            "Did you watch the match? What a finish. Did you watch?"],
     "ar": ["مرحبا، كيف حالك اليوم؟", "أنا بخير، شكرا لك! وأنت؟", "أبحث عن كتاب جيد.",
            "الطقس جميل (حوالي 25 درجة)."],
-    "zh": ["你好！你喜欢看电影吗？", "我喜欢看科幻电影。", "推荐一部吧。", "我喜欢看科幻电影。我喜欢看科幻电影。"],
+    "zh": ["你好！你喜欢看电影吗？", "我喜欢看科幻电影。", "推荐一部吧。",
+           "我喜欢看科幻电影。我喜欢看科幻电影。"],
     "de": ["Mein Hund ist gestern gestorben.", "Toll! Erzähl mir mehr.",
            "Das ist traurig.\nSehr sogar.", "Hunde sind Säugetiere."],
 }  # fmt: skip

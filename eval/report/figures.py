@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.eval.report.options import ReportOptions
+from medal_judges.eval.report.options import UNITS, ReportOptions, Unit, period_starts
 from medal_judges.eval.report.scores import ALWAYS, Codes, Scores
-from medal_judges.eval.report.times import UNITS, Unit, period_starts
 from medal_judges.stats.change import Change, change
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate

@@ -17,6 +17,7 @@ from medal_judges.eval.report.conversations import (
 )
 from medal_judges.eval.report.figures import ReportFigures, Timeline
 from medal_judges.eval.report.gate import GateResult
+from medal_judges.eval.report.options import moment_text
 from medal_judges.eval.report.scores import THRESHOLD, Scores
 from medal_judges.eval.report.tables import (
     change_table,
@@ -29,7 +30,6 @@ from medal_judges.eval.report.tables import (
     sheets,
     summary_table,
 )
-from medal_judges.eval.report.times import moment_text
 from medal_judges.records.dimension import Dimension
 from medal_judges.report.chat import TURN_KEY, account, chat_html
 from medal_judges.report.figure import Axis, Bar, Bars, BarSegment, Dot, Figure, Line, Plot, padded

@@ -9,8 +9,8 @@ import numpy as np
 
 from medal_judges.eval.report.conversations import Conversation, Selection
 from medal_judges.eval.report.figures import OTHERS, GroupFigures, ReportFigures, Timeline
+from medal_judges.eval.report.options import moment_text
 from medal_judges.eval.report.scores import Scores
-from medal_judges.eval.report.times import moment_text
 from medal_judges.report.console import cell_text
 from medal_judges.report.figure import padded
 from medal_judges.report.numbers import number, p_value_text, percent, points

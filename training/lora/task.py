@@ -132,7 +132,6 @@ class GenerativeTask(AdapterTask):
         device: torch.device,
     ) -> None:
         self._place(judge, judge.lora.quantize, device)
-        judge.llm.close()  # what it has kept of prompts, by weights that now change
         self.body = judge.net
         packed = packs_cleanly(judge.net, len(judge.tokenizer), device)
         self.train = SFTDataset(judge, train, packed=packed)

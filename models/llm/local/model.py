@@ -66,7 +66,7 @@ def load_local(config: TransformersLLM) -> LanguageModel:
             hint="a hub id, a folder with safetensors weights, or embedded:smollm2; weights "
             "published as .bin only: llm.bin_weights=true",
         ) from error
-    network.to(device).eval()
+    network.to(device).eval()  # type: ignore[arg-type]
     name = model_name(config.model)
     if is_seq2seq:
         if config.thinking:

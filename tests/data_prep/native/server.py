@@ -85,7 +85,7 @@ def translated(prompt: str) -> str:
             spoil(answer)
     if "PROSE" in said:
         return "I would rather not."
-    return f"Here it is:\n```json\n{json.dumps(answer, ensure_ascii=False)}\n```"
+    return f"```json\n{json.dumps(answer, ensure_ascii=False)}\n```"
 
 
 def compared(prompt: str, judge: str) -> str:

@@ -92,7 +92,7 @@ def test_an_unreadable_answer_is_unscored_and_no_tie(serve: Serve, tmp_path: Pat
     assert len(running.requests()) == 2 * 2 * 2 * 3  # pairs, criteria, orders, tries
     for one in rates(verdicts):
         assert (one.pairs, one.scored) == (2, 0)
-        assert one.unscored == Counter({"no JSON object was in the answer": 2})
+        assert one.unscored == Counter({"the answer is not one JSON object and nothing else": 2})
         assert one.figures["tie"].value is None and one.figures["tie"].reason
 
 

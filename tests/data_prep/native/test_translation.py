@@ -89,7 +89,7 @@ def test_structure_speakers_and_context_are_kept(serve: Serve, tmp_path: Path, s
         ("DOTS", "turn 1 (user) has no word in it"),
         ("NUMBER", "turn 1 (user) is not a text"),
         ("LEAVE", "turn 1 (user) was left in the original language"),
-        ("PROSE", "no JSON object was in the answer"),
+        ("PROSE", "the answer is not one JSON object and nothing else"),
     ],
 )
 def test_another_structure_is_a_failure_with_its_reason(

@@ -1,14 +1,15 @@
-"""How many functions of the package, in how many of its files, three ways pass through:
+"""How many functions of the package, in how many of its files, four ways pass through:
 
     PYTHONPATH=src python benchmarks/traced_ways.py [--functions]
 
-The ways are scoring with an encoder judge, scoring with a prompted judge over an API (a scripted
-server on loopback), and a benchmark from a judge to its page, all on three dialogues and each in a
-process of its own. Scoring is counted twice: "judge" is Judge.from_pretrained and Judge.score, from
-the judge's folder or file to its judgements, and "command" all of ``medal score``, from the command
-line to the output file. The benchmark is all of ``medal benchmark`` (its judge and its data are new
-to it, so it scores them too); "without the judge" leaves out what Judge.from_pretrained and
-Judge.score enter. ``--functions`` lists the functions by file.
+The ways are training an encoder judge (``medal train``, without the check in a fresh process),
+scoring with it, scoring with a prompted judge over an API (a scripted server on loopback), and a
+benchmark from a judge to its page, all but the first on three dialogues, each in its own process.
+Scoring is counted twice: "judge" is Judge.from_pretrained and Judge.score, from the judge's folder
+or file to its judgements, and "command" all of ``medal score``, from the command line to the output
+file. The benchmark is all of ``medal benchmark`` (its judge and data are new to it, so it scores
+them too); "without the judge" leaves out what Judge.from_pretrained and Judge.score enter.
+``--functions`` lists the functions by file.
 
 Counted are distinct functions and methods entered in any thread (sys.setprofile,
 threading.setprofile), by file and qualified name. A function is the package's if the real path of
@@ -176,8 +177,8 @@ def write_yaml(path: Path, settings: dict[str, Any]) -> str:
     return str(path)
 
 
-def train_encoder(folder: Path) -> str:
-    """A small judge of the quickstart's shape, trained without being traced; its folder."""
+def train_encoder(folder: Path) -> tuple[str, Functions]:
+    """A small judge of the quickstart's shape: its folder, and what its training enters."""
     dimensions = {"overall": "overall"}
     train = {"source": write_rows(folder / "train.jsonl", 40), "dimensions": dimensions}
     held_out = {"source": write_rows(folder / "held_out.jsonl", 20), "dimensions": dimensions}
@@ -194,8 +195,7 @@ def train_encoder(folder: Path) -> str:
         "validation": [held_out],
     }
     config = write_yaml(folder / "train.yaml", settings)
-    checked(["-m", "medal_judges", "train", "--config", config], folder)
-    return settings["output_dir"]
+    return settings["output_dir"], traced("command", ["train", "--config", config], folder)
 
 
 @contextmanager
@@ -222,7 +222,8 @@ def score(judge: str, dialogues: str) -> list[str]:
 def ways(folder: Path) -> Iterator[tuple[str, Functions]]:
     """Name and functions of each way."""
     dialogues = write_rows(folder / "dialogues.jsonl", DIALOGUES)
-    encoder = train_encoder(folder)
+    encoder, training = train_encoder(folder)
+    yield "train an encoder, command", training
     judging = traced("judge", [encoder, dialogues], folder)
     yield "encoder, judge", judging
     yield "encoder, command", traced("command", score(encoder, dialogues), folder)

@@ -27,10 +27,9 @@ from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
-from medal_judges.training.loop.batches import epoch_batches
-from medal_judges.training.loop.loop import TrainingLoop
+from medal_judges.training.loop.loop import TrainingLoop, epoch_batches
 from medal_judges.training.rows.examples import TrainingExample
-from medal_judges.training.steps import start_loop
+from medal_judges.training.run import start_loop
 
 BATCH = {"encoder": 8, "lora": 4}
 ROWS_SHARE = {"encoder": 1.0, "lora": 0.5}  # a body six times as large

@@ -70,10 +70,10 @@ def start(folder: Path, plain: bool) -> None:
     from medal_judges.models.encoder.judge import EncoderJudge
     from medal_judges.records.dimension import load_rubric
     from medal_judges.training.config import TrainConfig
-    from medal_judges.training.loop.batches import epoch_batches
+    from medal_judges.training.loop.loop import epoch_batches
     from medal_judges.training.rows import row_store
     from medal_judges.training.rows.rows import load_rows
-    from medal_judges.training.steps import start_loop
+    from medal_judges.training.run import start_loop
 
     row_store.LARGE = 10**12 if plain else 1
     model = {"family": "encoder", "base": "embedded:minilm", "shape": "flat", "max_tokens": 256}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -83,8 +84,11 @@ def _connected(address: str, workers: int) -> Iterator[None]:
         os.environ.setdefault("OMP_NUM_THREADS", threads)
         options |= {"num_cpus": workers, "object_store_memory": 1 << 28, "include_dashboard": False}
     try:
+        host, _, port = address.rpartition(":")
+        if host and port.isdecimal():  # Ray itself waits for minutes, then ends the process
+            socket.create_connection((host, int(port)), timeout=10).close()
         ray.init(**options)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise MedalError(
             f"no Ray cluster at {address!r}: {reason}",

@@ -164,7 +164,7 @@ class ScoreReport:
         known = "any, or not known" if languages is None else ", ".join(languages)
         yield f"  supported languages: {known}"
         for what, counts in (
-            ("language not stated but detected", self.detected),
+            ("whose language is detected", self.detected),
             ("in other languages", self.languages),
         ):
             if counts:

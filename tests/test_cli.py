@@ -109,7 +109,7 @@ SAME = {
     "--out": ("File to write", "Folder to write"),
     "--config": "YAML file, or the name of one in configs/",
     "--rubric": "Shipped name or YAML file",
-    "--dtype": "Precision;",
+    "--dtype": "Precision",
     "--seed": "Seed of every random draw.",
     "--offline": "Never use the network.",
     "--overwrite": "Start again from the beginning; replaces OUT.",

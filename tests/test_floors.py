@@ -42,7 +42,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("training.config",),
     ("training.rows",),
     ("training.loop",),
-    ("training.encoder", "training.lora", "training.embedding", "training.hybrid"),
+    ("training.families",),
     ("training",),  # the run itself, from rows to the saved judge
     ("training.card",),
     ("training.run",),

@@ -92,7 +92,9 @@ def test_a_judge_folder_here_comes_before_the_shipped_one_and_that_is_said(
     monkeypatch.chdir(tmp_path)
     with caplog.at_level(logging.WARNING):
         here = Judge.from_pretrained("length")
-    assert "the judge saved in the folder length/ here, not the shipped judge" in caplog.text
+    assert (
+        "using the judge saved in the folder length/, not configs/judges/length.yaml" in caplog.text
+    )
     shipped = Judge.from_pretrained("judges/length")  # the longer name is the shipped one's alone
     assert here.signature() != shipped.signature()
     shutil.rmtree(tmp_path / "length")

@@ -1,9 +1,9 @@
-"""How well a judge agrees with the labels of held-out rows, beside what needs no training."""
+"""How well a judge agrees with the labels of held-out rows, and two untrained baselines with it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,17 +12,11 @@ import numpy as np
 
 from medal_judges.records.dimension import Dimension
 from medal_judges.report.table import Table
-from medal_judges.stats.correlation import (
-    Floats,
-    Statistic,
-    undefined_reason,
-    weighted_auc,
-    weighted_spearman,
-)
+from medal_judges.stats.correlation import undefined_reason, weighted_auc, weighted_spearman
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import choose_clusters, with_intervals
 
-if TYPE_CHECKING:  # the card reads this module's names, and needs no torch for it
+if TYPE_CHECKING:  # the card imports this module, and needs no torch for it
     from medal_judges.models.base.heads import Calibration, Head
     from medal_judges.models.base.judge import Judge
     from medal_judges.training.rows.examples import TrainingExample
@@ -32,12 +26,12 @@ Scores = dict[str, np.ndarray]
 AGREEMENT_NAME = "agreement.json"
 METRICS = {"spearmanr": "Spearman's ρ", "roc_auc": "ROC AUC"}
 BASELINES = {"length": "log_words", "repetition": "said_before_3"}
-_BASELINE_ROWS = 2000  # training rows that say which way a measure points
+_BASELINE_ROWS = 2000  # training rows that give a measure its sign
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredExamples:
-    """Examples, and a score for each [n] per dimension: NaN where the judge says nothing."""
+    """Examples, and a score for each [n] per dimension: NaN if the judge gives none."""
 
     examples: Sequence[TrainingExample]
     scores: Scores
@@ -47,8 +41,8 @@ class ScoredExamples:
 class AgreementRow:
     """One source, dimension and language (``all`` and each) of a part of the data: ``metric``
     (``roc_auc`` for binary dimensions, else ``spearmanr``), ``value`` or None with ``reason``,
-    ``low`` and ``high`` (95%, see stats/intervals.py), ``n`` labelled rows that the judge scored,
-    ``missed`` that it did not, ``baselines`` by name with the same figure on the same rows."""
+    ``low`` and ``high`` (95%, see stats/intervals.py), ``n`` labelled rows with a score,
+    ``missed`` without one, ``baselines`` by name with the same figure on the same rows."""
 
     part: str
     source: str
@@ -70,15 +64,15 @@ class AgreementRow:
 
 
 def read_agreement(folder: Path) -> list[AgreementRow]:
-    """The rows of a judge's agreement.json; none where it has no such file."""
+    """The rows of a judge's agreement.json; none if it has no such file."""
     path = folder / AGREEMENT_NAME
     records = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
     return [AgreementRow(**record) for record in records]
 
 
 def summary_table(folder: Path) -> Table | None:
-    """Rows of validation and test sets by dimension, all languages of a set together, the trivial
-    baselines beside the judge; None where the run had no rows held out."""
+    """Rows of validation and test sets by dimension, all languages of a set together, with the
+    baselines beside the judge; None if the run had no held-out rows."""
     rows = read_agreement(folder)
     if not rows:
         return None
@@ -107,64 +101,64 @@ def agreement(
 ) -> list[AgreementRow]:
     """One row a source, dimension and language."""
     rows = []
+    languages = [e.dialogue.lang or "unknown" for e in scored.examples]
+    sources = sorted({e.source for e in scored.examples})
     for dimension in dimensions:
+        name = dimension.name
         metric = "roc_auc" if dimension.kind == "binary" else "spearmanr"
-        score = np.asarray(scored.scores[dimension.name], dtype=float)
-        for source, lang, chosen in _by_source_and_language(scored.examples, dimension.name):
-            known = [i for i in chosen if np.isfinite(score[i])]
-            examples = [scored.examples[i] for i in known]
-            human = np.array([e.human[dimension.name] for e in examples], dtype=float)
-            estimate = _estimate(metric, human, score[known])
-            if estimate.value is not None:
-                clusters = choose_clusters(
-                    [e.dialogue.chatbot for e in examples],
-                    [e.group or e.dialogue.id for e in examples],
+        score = np.asarray(scored.scores[name], dtype=float)
+        for source in sources:
+            labelled = [
+                i for i, e in enumerate(scored.examples) if e.source == source and name in e.human
+            ]
+            own = sorted({languages[i] for i in labelled})
+            for lang in ["all", *own] if len(own) > 1 else own:
+                chosen = [i for i in labelled if lang in ("all", languages[i])]
+                known = [i for i in chosen if np.isfinite(score[i])]
+                examples = [scored.examples[i] for i in known]
+                human = np.array([e.human[name] for e in examples], dtype=float)
+                groups = [e.group or e.dialogue.id for e in examples]
+                bots = [e.dialogue.chatbot for e in examples]
+                estimate = _estimate(metric, human, score[known], (bots, groups))
+                plain = {
+                    baseline: _estimate(metric, human, scores[name][known]).value
+                    for baseline, scores in baselines.items()
+                }
+                rows.append(
+                    AgreementRow(
+                        # The name of a file: its folder is not published.
+                        *(part, Path(source).name, name, lang, metric),
+                        *(estimate.value, estimate.low, estimate.high, len(known)),
+                        *(estimate.reason, len(chosen) - len(known), plain),
+                    )
                 )
-                statistic = _statistic(metric, human, score[known])
-                estimate = with_intervals({metric: estimate}, statistic, clusters)[metric]
-            plain = {
-                name: _estimate(metric, human, scores[dimension.name][known]).value
-                for name, scores in baselines.items()
-            }
-            figures = (estimate.value, estimate.low, estimate.high, len(known), estimate.reason)
-            place = (part, source, dimension.name, lang, metric)
-            rows.append(AgreementRow(*place, *figures, len(chosen) - len(known), plain))
     return rows
 
 
-def _by_source_and_language(
-    examples: Sequence[TrainingExample], name: str
-) -> Iterator[tuple[str, str, list[int]]]:
-    """(source, language or ``all``, rows with a label of dimension ``name``). Of a file the source
-    is its name: the folder that it was in is not published."""
-    languages = [e.dialogue.lang or "unknown" for e in examples]
-    for source in sorted({e.source for e in examples}):
-        rows = [i for i, e in enumerate(examples) if e.source == source and name in e.human]
-        own = sorted({languages[i] for i in rows})
-        if len(own) > 1:
-            yield Path(source).name, "all", rows
-        for lang in own:
-            yield Path(source).name, lang, [i for i in rows if languages[i] == lang]
-
-
-def _estimate(metric: str, human: Floats, score: Floats) -> Estimate:
-    """The figure alone; None with its reason where it is undefined."""
-    answers = human >= 0.5 if metric == "roc_auc" else human
-    reason = undefined_reason(answers.astype(float), score)
+def _estimate(
+    metric: str,
+    human: np.ndarray,
+    score: np.ndarray,
+    clusters: tuple[Sequence[str | None], Sequence[str]] | None = None,
+) -> Estimate:
+    """The figure, with an interval over ``clusters`` (chatbots, conversations) if they are given;
+    None with its reason if it is undefined."""
+    answers = (human >= 0.5).astype(float) if metric == "roc_auc" else human
+    reason = undefined_reason(answers, score)
     if reason is not None:
         return Estimate(None, reason=reason)
-    value = _statistic(metric, human, score)(np.ones((1, len(human))))[metric][0]
-    return Estimate(float(value))
+    figure = weighted_auc if metric == "roc_auc" else weighted_spearman
+
+    def statistic(weights: np.ndarray) -> dict[str, np.ndarray]:
+        return {metric: figure(answers, score, weights)}
+
+    estimate = Estimate(float(statistic(np.ones((1, len(human))))[metric][0]))
+    if clusters is None:
+        return estimate
+    return with_intervals({metric: estimate}, statistic, choose_clusters(*clusters))[metric]
 
 
-def _statistic(metric: str, human: Floats, score: Floats) -> Statistic:
-    if metric == "spearmanr":
-        return lambda weights: {metric: weighted_spearman(human, score, weights)}
-    positive = (human >= 0.5).astype(float)
-    return lambda weights: {metric: weighted_auc(positive, score, weights)}
-
-
-# -- the scores that are held against the labels --------------------------------------------------
+# -- the scores that are compared with the labels --------------------------------------------------
 
 
 def scores_of_logits(
@@ -185,7 +179,7 @@ def scores_of_logits(
 
 
 def judge_scores(judge: Judge, examples: Sequence[TrainingExample]) -> Scores:
-    """What ``judge`` says of each example, per dimension [n]; NaN where it says nothing."""
+    """The judge's score of each example, per dimension [n]; NaN for none."""
     answers = [j.scores for j in judge.score([e.dialogue for e in examples])]
     return {
         d.name: np.array([np.nan if s[d.name] is None else s[d.name] for s in answers], dtype=float)
@@ -200,8 +194,8 @@ def baseline_scores(
     seed: int,
 ) -> dict[str, Scores]:
     """Baseline -> dimension -> score of each example [n]: the mean of one surface measure over the
-    assistant's turns, with the sign that its correlation with the labels has on (at most 2,000
-    drawn) training rows. Only order and sign mean anything; NaN without an assistant turn."""
+    assistant's turns, with the sign of its correlation with the labels on (at most 2,000 drawn)
+    training rows. Only order and sign mean anything; NaN without an assistant turn."""
     drawn = np.random.default_rng(seed).permutation(len(train))[:_BASELINE_ROWS]
     known = [train[i] for i in sorted(drawn)]
     before, now = _measures(known), _measures(examples)
@@ -226,17 +220,15 @@ def _measures(examples: Sequence[TrainingExample]) -> np.ndarray:
 
 
 def _sign(examples: Sequence[TrainingExample], values: np.ndarray, name: str) -> float:
-    """1 or -1: which way the labels go with ``values``, by the sum of the sources' correlations; 1
-    where nothing tells."""
+    """1 or -1: the sign of the sum of the sources' correlations of labels and ``values``; 1 if it
+    is undefined."""
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    for value, example in zip(values, examples, strict=True):
+        if name in example.human and np.isfinite(value):
+            pairs.setdefault(example.source, []).append((value, example.human[name]))
     total = 0.0
-    for source in {e.source for e in examples if name in e.human}:
-        pairs = [
-            (value, e.human[name])
-            for value, e in zip(values, examples, strict=True)
-            if e.source == source and name in e.human and np.isfinite(value)
-        ]
-        table = np.array(pairs).reshape(-1, 2)
-        centred = table - table.mean(axis=0) if len(table) else table
+    for own in pairs.values():
+        centred = np.array(own) - np.mean(own, axis=0)
         spread = float(np.sqrt((centred**2).sum(axis=0).prod()))
         total += float((centred[:, 0] * centred[:, 1]).sum()) / spread if spread else 0.0
     return -1.0 if total < 0 else 1.0

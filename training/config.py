@@ -1,4 +1,4 @@
-"""The settings of a training run, as one typed object; unknown keys are refused."""
+"""The settings of a training run, in one typed object; an unknown key is an error."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ def _one_is_a_list(value: object) -> object:
 
 
 Precision = Annotated[Literal["auto", "no", "bf16", "fp16"], BeforeValidator(_no_is_text)]
-
-
 Rescale = Literal["standardise"] | tuple[float, float]
 
 
 class PlantConfig(Config):
     """Inject issues into the dialogues of a source (data_prep/perturbation): ``per_issue`` pairs of
-    an injected dialogue and its matched control, and ``clean_count`` untouched ones. ``split`` says
-    which part of the sentence tables is used, so that a judge is tested on others."""
+    an injected dialogue and its matched control, and ``clean_count`` unchanged ones. ``split``
+    names the part of the sentence tables to use, so that a judge is tested on sentences it has not
+    seen."""
 
     issues: tuple[str, ...] | None = None
     strengths: tuple[int, ...] = (1, 2, 3)
@@ -45,16 +44,15 @@ class PlantConfig(Config):
 class DataEntry(ChatFileConfig):
     """One source of training, validation or test rows.
 
-    ``source`` and how it is read: see ChatFileConfig. ``dimensions`` maps the source's
-    dimension to the judge's (a list keeps the names; None takes all that both have). ``rescale``:
-    None maps the source's declared scale to the judge's, linearly; ``standardise`` sets the
-    source's mean to the middle of the judge's scale and its standard deviation to a fifth of it
-    (for sources without bounds, or rated in another spirit); (low, high) overrides the declared
-    scale, and turns it where low is the higher. A mapping says it for each of the source's
-    dimensions. Dialogues with fewer turns than ``min_turns`` or more than ``max_turns`` are left
-    out.
-    ``limit`` takes that many rows, drawn by the run's seed, after the first ``skip`` of them.
-    ``plant`` replaces the rows by injected ones. An ``optional`` source may be missing.
+    ``source`` and how to read it: see ChatFileConfig. ``dimensions`` maps the source's dimension to
+    the judge's (a list if the names are the same; None: all that both have). ``rescale``: None maps
+    the source's declared scale to the judge's, linearly; ``standardise`` maps the source's mean to
+    the middle of the judge's scale and its standard deviation to a fifth of it (for sources without
+    bounds, or whose raters use the scale differently); (low, high) overrides the declared scale,
+    and inverts it if low is the higher. A mapping sets it for each of the source's dimensions.
+    Dialogues with fewer turns than ``min_turns`` or more than ``max_turns`` are skipped. ``limit``
+    draws that many rows by the run's seed, after the first ``skip`` of them. ``plant`` replaces the
+    rows by injected ones. An ``optional`` source may be missing.
     """
 
     dimensions: dict[str, str] | tuple[str, ...] | None = None
@@ -68,19 +66,23 @@ class DataEntry(ChatFileConfig):
     plant: PlantConfig | None = None
     optional: bool = False
 
+    def bounds(self, label: str) -> Rescale | None:
+        """``rescale`` of one label."""
+        return self.rescale.get(label) if isinstance(self.rescale, dict) else self.rescale
+
 
 class OptimConfig(Config):
     """Optimisation, by gradient steps or (linear net, frozen body) in closed form.
 
-    ``batch_size`` counts dialogues a step and process; a batch of long ones is
-    cut so that it holds at most ``batch_tokens`` padded tokens. ``gradient_checkpointing`` keeps
+    ``batch_size`` is the number of dialogues a step and process; a batch of long ones is
+    cut so that it has at most ``batch_tokens`` padded tokens. ``gradient_checkpointing`` keeps
     one layer's activations at a time, for about a third more time; ``liger`` uses Liger's kernels
-    for the body's norms and gated layers (a GPU, and the extra of that name). ``mixed_precision``
-    is that of all passes of training; ``auto`` is bf16 on a GPU that has it, and of a frozen body
-    also on a CPU that has it; ``no`` is fp32 throughout."""
+    for the body's norms and gated layers (needs a GPU and the extra ``liger``).
+    ``mixed_precision`` applies to all passes of training: ``auto`` is bf16 on a GPU that supports
+    it, and for a frozen body also on a CPU that supports it; ``no`` is fp32."""
 
     solver: Literal["gradient", "ridge"] = "gradient"
-    embedding_share: float = Field(default=0.2, ge=0)  # ridge only, see training/encoder/ridge.py
+    embedding_share: float = Field(default=0.2, ge=0)  # of the ridge solver: families/ridge.py
     epochs: float = Field(default=3, gt=0)
     batch_size: int = Field(default=16, ge=1)
     batch_tokens: int = Field(default=16384, ge=64)
@@ -99,29 +101,24 @@ class OptimConfig(Config):
 
 
 class StopConfig(Config):
-    """Early stopping on a figure of validation: ``loss``, or ``spearman/DIM``, ``auc/DIM``,
-    ``spearman`` or ``auc`` for the mean over dimensions. ``patience`` None never stops early, and
-    ``keep`` says whether the best or the last weights are saved."""
+    """Early stopping on a validation figure: ``loss``, or ``spearman/DIM``, ``auc/DIM``,
+    ``spearman`` or ``auc`` for the mean over dimensions. With ``patience`` None training never
+    stops early. ``keep`` saves the best or the last weights."""
 
     metric: str = "loss"
     patience: int | None = Field(default=None, ge=1)
     keep: Literal["best", "last"] = "best"
 
-    @property
-    def higher_is_better(self) -> bool:
-        return self.metric != "loss"
-
 
 class TrainConfig(Config):
-    """A training run. ``trainable_layers``: how many top layers of the body learn (None = the
-    whole body, 0 = none: then each distinct turn is encoded once for the whole run). ``only`` of
-    the rubric's dimensions are learnt (None: all that have labels). ``per_dimension`` trains a
-    judge for each of them alone and saves them as one, instead of one body with many heads. A
-    judge that writes its answers is asked for ``answered_rows`` of the validation and of the test
-    rows. ``card_notes`` are sentences for the card's "What it cannot do": what the maker knows and
-    the run does not. ``log_with``: any trackers that Accelerate knows (tensorboard, wandb, mlflow,
-    trackio, ..., or all), told the settings, the training loss every ``log_steps`` steps, and the
-    figures of validation."""
+    """A training run. ``trainable_layers``: how many top layers of the body learn (None: the
+    whole body; 0: none, and each distinct turn is encoded once for the whole run). ``only`` lists
+    the dimensions of the rubric to learn (None: all with labels). ``per_dimension`` trains a
+    judge for each dimension and saves them as one, instead of one body with many heads. A
+    generative judge is scored on ``answered_rows`` of the validation and of the test rows.
+    ``card_notes`` are sentences for the card's "What it cannot do". ``log_with``: trackers that
+    Accelerate supports (tensorboard, wandb, mlflow, trackio, ..., or all); they log the settings,
+    the training loss every ``log_steps`` steps, and the validation figures."""
 
     name: str
     output_dir: str
@@ -135,70 +132,58 @@ class TrainConfig(Config):
     trainable_layers: int | None = Field(default=None, ge=0)
     train: tuple[DataEntry, ...]
     validation: tuple[DataEntry, ...] = ()
-    test: tuple[DataEntry, ...] = ()  # never learnt from; scored when the judge is done
+    test: tuple[DataEntry, ...] = ()  # never learnt from; scored when the judge is trained
     optim: OptimConfig = Field(default_factory=OptimConfig)
     stop: StopConfig = Field(default_factory=StopConfig)
     soft_labels: bool = False  # several annotators as a distribution instead of their mean
-    source_offsets: bool = False  # an offset a source and dimension, learnt and left out at scoring
+    source_offsets: bool = False  # an offset a source and dimension, learnt and not used in scoring
     calibration: Literal["temperature", "isotonic", "none"] = "temperature"
     answered_rows: int = Field(default=200, ge=1)
-    checkpoint_steps: int | None = Field(default=None, ge=1)  # None: at each end of epoch
+    checkpoint_steps: int | None = Field(default=None, ge=1)  # None: at the end of each epoch
     threads: int | None = Field(default=None, ge=1)
     log_with: Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)] = ()
     log_steps: int = Field(default=10, ge=1)
     card_notes: tuple[str, ...] = ()
 
+    @property
+    def by_steps(self) -> bool:
+        """Whether the judge is trained by steps; other families are fitted at once."""
+        return isinstance(self.model, EncoderConfig | LoraConfig)
+
     @model_validator(mode="after")
-    def _early_stopping_needs_validation(self) -> TrainConfig:
+    def _settings_fit(self) -> TrainConfig:
+        model, family = self.model, self.model.family
         if not self.validation and (self.stop.patience or self.stop.keep == "best"):
             raise ValueError(
                 "stop.patience and stop.keep=best (the default) need validation rows; "
                 "give validation entries or set stop.keep=last and stop.patience=null"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _only_steps_are_logged(self) -> TrainConfig:
-        if self.log_with and not isinstance(self.model, EncoderConfig | LoraConfig):
+        if self.log_with and not self.by_steps:
             raise ValueError(
-                f"log_with is for judges trained by steps; one of family {self.model.family} is "
-                "fitted at once: leave it out"
+                f"log_with is for judges trained by steps; one of family {family} is fitted at "
+                "once: leave it out"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _others_are_apart_already(self) -> TrainConfig:
-        if self.per_dimension and not isinstance(self.model, EncoderConfig | LoraConfig):
+        if self.per_dimension and not self.by_steps:
             raise ValueError(
-                f"per_dimension is for judges trained by steps; a judge of family "
-                f"{self.model.family} fits each dimension by itself: leave it out"
+                f"per_dimension is for judges trained by steps; a judge of family {family} fits "
+                "each dimension by itself: leave it out"
             )
+        if isinstance(model, EncoderConfig):
+            self._check_encoder(model)
         return self
 
-    @model_validator(mode="after")
-    def _a_body_that_learns_is_saved(self) -> TrainConfig:
-        model = self.model
-        if isinstance(model, EncoderConfig) and not model.save_body and self.trainable_layers != 0:
+    def _check_encoder(self, model: EncoderConfig) -> None:
+        ridge = self.optim.solver == "ridge"
+        if not model.save_body and self.trainable_layers != 0:
             raise ValueError("model.save_body: false needs a frozen body: trainable_layers: 0")
-        return self
-
-    @model_validator(mode="after")
-    def _closed_forms_need_a_frozen_body(self) -> TrainConfig:
-        model = self.model
-        if not isinstance(model, EncoderConfig):
-            return self
-        needs = "optim.solver: ridge" if self.optim.solver == "ridge" else "model.reply"
-        if needs == "model.reply" and model.reply is None:
-            return self
-        if model.shape != "hierarchical" or self.trainable_layers != 0:
+        if (ridge or model.reply) and (model.shape != "hierarchical" or self.trainable_layers != 0):
             raise ValueError(
-                f"{needs} reads each turn's embedding once: "
-                "set model.shape: hierarchical and trainable_layers: 0"
+                f"{'optim.solver: ridge' if ridge else 'model.reply'} reads each turn's embedding "
+                "once: set model.shape: hierarchical and trainable_layers: 0"
             )
-        if self.optim.solver == "ridge" and model.pooling != "role":
+        if ridge and model.pooling != "role":
             raise ValueError(
-                "optim.solver: ridge solves the mean over a role's turns, so that "
-                f"model.pooling: {model.pooling} would score with other numbers than were solved: "
+                "optim.solver: ridge solves for the mean over a role's turns, so that "
+                f"model.pooling: {model.pooling} would score with other numbers: "
                 "set model.pooling: role, or optim.solver: gradient"
             )
-        return self

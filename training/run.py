@@ -1,33 +1,71 @@
-"""One training run from its config to a judge that a fresh process has checked."""
+"""One training run from its config to a saved judge that a fresh process has checked.
+
+In training by steps every process takes part; then the group is closed and the main one finishes.
+Nothing slow happens while other processes wait (NCCL would give up after minutes): test sets and
+golden scores are scored, and the judge is checked, after the group is closed.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from medal_judges.config import load_config
 from medal_judges.errors import ConfigError
+from medal_judges.models.base.golden import (
+    GoldenSetting,
+    check_in_fresh_process,
+    setting_for,
+    write_golden,
+)
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.embedding.config import EmbeddingConfig
+from medal_judges.models.base.judged_languages import languages_of
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.feature.judge import FeatureConfig, FeatureJudge
-from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.records.dimension import Dimension, load_rubric
-from medal_judges.storage.files import only_run
+from medal_judges.records.signature import content_hash
+from medal_judges.storage.files import atomic_write, only_run
+from medal_judges.training.agreement import (
+    AGREEMENT_NAME,
+    ScoredExamples,
+    agreement,
+    baseline_scores,
+    judge_scores,
+    scores_of_logits,
+)
 from medal_judges.training.card.card import write_card
-from medal_judges.training.card.emissions import Meter
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.finish import finish
-from medal_judges.training.hybrid.train import fit_hybrid
-from medal_judges.training.rows.examples import learnt_names
+from medal_judges.training.families.encoder import EncoderTask, balance_heads, fit_turn_means
+from medal_judges.training.loop.accelerator import (
+    log_figures,
+    make_accelerator,
+    strategy,
+    whole_weights,
+)
+from medal_judges.training.loop.calibration import fit_calibrations
+from medal_judges.training.loop.loop import TrainingLoop
+from medal_judges.training.loop.validation import means_over_dimensions
+from medal_judges.training.rows.examples import Columns, TrainingExample, spread
 from medal_judges.training.rows.rows import RunRows, load_rows
 
-# Families that the loop trains; the others are fitted at once.
-BY_STEPS = ("encoder", "lora")
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+# The settings that the weights do not depend on. A resumed run may move its folder or its log, and
+# share its batches among another number of processes (see load_checkpoint).
+_UNIMPORTANT = {
+    *("output_dir", "log_with", "log_steps", "threads", "name", "calibration", "answered_rows"),
+}
 
 logger = logging.getLogger(__name__)
 
@@ -51,52 +89,33 @@ def train(config: str | Path, overrides: Sequence[str] = (), *, resume: bool = F
 def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:
     """Train, calibrate, save and check the judge of ``config``; returns its folder.
 
-    Of several processes all take the steps and the main one does the rest, alone: a family that is
-    fitted at once is the main one's only. Raises LeakError when training and held-out rows share a
-    dialogue, JudgeLoadError when the saved judge does not come back the same, and MedalError where
-    another run writes to that folder.
+    With several processes all take the steps, and the main one does everything else; it alone fits
+    a family that is fitted at once. Raises LeakError if training and held-out rows share a
+    dialogue, JudgeLoadError if the saved judge does not score the same in a fresh process, and
+    MedalError if another run writes to that folder.
     """
     folder = Path(config.output_dir)
-    by_steps = config.model.family in BY_STEPS
-    if not (by_steps or is_main()):
+    if not (config.by_steps or is_main()):
         return folder
     if config.threads:
         torch.set_num_threads(config.threads)
-    with only_run(folder) if is_main() else nullcontext(), Meter() as meter:
+    with only_run(folder) if is_main() else nullcontext():
         dimensions = load_rubric(config.rubric)
         rows = load_rows(config, dimensions)
         learnt = learnable(dimensions, rows, config.only)
-        if by_steps:
-            from medal_judges.training.steps import train_by_steps
-
+        if config.by_steps:
             train_by_steps(config, learnt, rows, resume)
         else:
-            judge, figures = fit_judge(config, learnt, rows)
+            judge, figures = _fit(config, learnt, rows)
             finish(config, judge, rows, figures)
         if is_main():
-            meter.write(folder)
             write_card(folder)
     return folder
 
 
 def is_main() -> bool:
-    """True in the one process that saves; launchers number theirs."""
+    """Whether this is the process that saves; launchers number theirs."""
     return int(os.environ.get("RANK", "0")) == 0
-
-
-def fit_judge(
-    config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows
-) -> tuple[Judge, dict[str, float]]:
-    """The judge of a family that is fitted at once, and its figures on rows it did not learn."""
-    model = config.model
-    if isinstance(model, HybridConfig):
-        return fit_hybrid(config, rows.train, dimensions)
-    if isinstance(model, EmbeddingConfig):
-        from medal_judges.training.embedding.fit import fit_embedding_judge
-
-        return fit_embedding_judge(config, rows, dimensions)
-    assert isinstance(model, FeatureConfig)
-    return FeatureJudge.fit(model, rows.train, dimensions, name=config.name), {}
 
 
 def learnable(
@@ -110,7 +129,267 @@ def learnable(
             hint=f"it has: {', '.join(d.name for d in dimensions)}",
         )
     dimensions = [d for d in dimensions if only is None or d.name in only]
-    labelled = learnt_names(rows.train)
+    labelled = Columns.of(rows.train).targets
     if left := [d.name for d in dimensions if d.name not in labelled]:
         logger.warning("no training labels for %s: the judge will not have them", ", ".join(left))
     return [d for d in dimensions if d.name in labelled]
+
+
+def _fit(
+    config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows
+) -> tuple[Judge, dict[str, float]]:
+    """The judge of a family that is fitted at once, and its figures on rows it did not learn."""
+    model = config.model
+    if model.family == "hybrid":
+        from medal_judges.training.families.hybrid import fit_hybrid
+
+        return fit_hybrid(config, rows.train, dimensions)
+    if model.family == "embedding":
+        from medal_judges.training.families.embedding import fit_embedding_judge
+
+        return fit_embedding_judge(config, rows, dimensions)
+    assert isinstance(model, FeatureConfig)
+    return FeatureJudge.fit(model, rows.train, dimensions, name=config.name), {}
+
+
+def finish(
+    config: TrainConfig,
+    judge: Judge,
+    rows: RunRows,
+    figures: Mapping[str, float],
+    scored: Mapping[str, ScoredExamples] | None = None,
+    setting: GoldenSetting | None = None,
+) -> None:
+    """Save the judge and the facts of its run, and check it in a fresh process.
+
+    ``scored`` has the scores that are known, by part of the data; the judge scores the other
+    held-out rows here, unless it is a hybrid (a member may cost money). ``setting``: device and
+    precision of its golden scores.
+    """
+    if judge.languages is None:
+        judge.languages = languages_of(example.dialogue for example in rows.train)
+    folder = judge.save_pretrained(config.output_dir)
+    known = dict(scored or {})
+    for part, examples in (("validation", rows.validation), ("test", rows.test)):
+        if part in known or not examples:
+            continue
+        if judge.family == "hybrid":
+            logger.warning("a hybrid does not score its %s rows: use medal benchmark", part)
+            continue
+        known[part] = score_examples(judge, examples, config)
+    agreements = []
+    for part, one in known.items():
+        dimensions = [d for d in judge.dimensions if d.name in one.scores]
+        plain = baseline_scores(rows.train, one.examples, dimensions, config.seed)
+        agreements += [asdict(row) for row in agreement(one, plain, dimensions, part)]
+    # The folder may be published: it says nothing about where it and its base are on this disk.
+    public = config.model_dump(mode="json") | {"output_dir": folder.name}
+    base = public["model"].get("base")
+    if base and Path(base).is_dir():
+        public["model"]["base"] = Path(base).resolve().name
+    written = {
+        "train_config.json": public,
+        "validation.json": dict(figures),
+        AGREEMENT_NAME: agreements,
+        "data.json": rows.facts,
+    }
+    for name, value in written.items():
+        atomic_write(folder / name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    setting = setting or GoldenSetting()
+    judge.place(setting.device, setting.dtype)
+    write_golden(judge, folder, setting)
+    check_in_fresh_process(folder, judge.load_options())
+
+
+def score_examples(
+    judge: Judge, examples: Sequence[TrainingExample], config: TrainConfig
+) -> ScoredExamples:
+    """The judge's scores of ``examples``; of ``answered_rows`` of them, drawn, if it is generative,
+    which takes seconds a dialogue."""
+    from medal_judges.models.prompted.judge import PromptedJudge
+
+    chosen = examples
+    if isinstance(judge, PromptedJudge) and len(examples) > config.answered_rows:
+        order = np.random.default_rng(config.seed).permutation(len(examples))
+        chosen = [examples[i] for i in sorted(order[: config.answered_rows])]
+    return ScoredExamples(chosen, judge_scores(judge, chosen))
+
+
+# -- training by steps ----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class TrainingResult:
+    """A judge after its steps, whole on the main process only: its validation figures, and its
+    scores by part of the data (validation, test)."""
+
+    judge: Any
+    precision: str
+    figures: dict[str, float] = field(default_factory=dict)
+    scored: dict[str, ScoredExamples] = field(default_factory=dict)
+
+
+def train_by_steps(
+    config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows, resume: bool
+) -> None:
+    """Train the judge of ``config``, or one a dimension; when this returns it is saved and
+    checked."""
+    if config.per_dimension:
+        _train_per_dimension(config, dimensions, rows, resume)
+        return
+    accelerator = make_accelerator(config)
+    trained = train_one(config, dimensions, rows, resume, accelerator)
+    accelerator.wait_for_everyone()
+    accelerator.end_training()
+    if accelerator.is_main_process:
+        judge = trained.judge
+        setting = setting_for(judge.net, judge.device.type, trained.precision)
+        finish(config, judge, rows, trained.figures, trained.scored, setting)
+
+
+def train_one(
+    config: TrainConfig,
+    dimensions: Sequence[Dimension],
+    rows: RunRows,
+    resume: bool,
+    accelerator: Accelerator,
+) -> TrainingResult:
+    """Take the steps of one judge, on every process, and calibrate it."""
+    torch.manual_seed(config.seed)
+    with whole_weights():
+        judge = new_judge(config, dimensions, rows.train, accelerator.device)
+    torch.manual_seed(config.seed)
+    settings = config.model_dump(exclude=_UNIMPORTANT)
+    del settings["optim"]["gradient_accumulation"]
+    run_hash = content_hash([settings, rows.facts])
+    loop = start_loop(config, judge, rows.train, rows.validation, run_hash, accelerator)
+    progress = loop.run(resume)
+    trained = TrainingResult(judge, loop.precision)
+    if rows.validation:
+        trained.figures, logits = loop.validate()
+        log_figures(accelerator, "final", trained.figures, progress.step)
+        heads = loop.task.heads
+        judge.calibration = fit_calibrations(rows.validation, logits, heads, config.calibration)
+        if heads:  # a generative judge has none, and scores its rows later
+            scores = scores_of_logits(heads, logits, judge.calibration)
+            trained.scored["validation"] = ScoredExamples(rows.validation, scores)
+    judge.facts = {
+        "seed": config.seed,
+        "steps": progress.step,
+        "best_step": progress.best_step,
+        "processes": accelerator.num_processes,
+        "strategy": strategy(accelerator),
+        **loop.facts,
+        "data": content_hash(rows.facts),
+    }
+    loop.release()
+    if accelerator.is_main_process:
+        judge.net.to(accelerator.device).eval()
+        judge.device = accelerator.device
+        if isinstance(judge, EncoderJudge):
+            fit_turn_means(judge, [example.dialogue for example in spread(rows.train, 256)])
+    return trained
+
+
+def new_judge(
+    config: TrainConfig,
+    dimensions: Sequence[Dimension],
+    train: Sequence[TrainingExample],
+    device: torch.device,
+) -> Any:
+    """The judge that the loop trains, with new heads, on ``device``."""
+    model, name = config.model, config.name
+    if isinstance(model, EncoderConfig):
+        heads = balance_heads(model, train)
+        return EncoderJudge.create(heads, dimensions, name=name, device=device)
+    from medal_judges.models.lora.config import LoraConfig
+    from medal_judges.models.lora.generative import GenerativeLoraJudge
+    from medal_judges.models.lora.judge import LoraJudge
+
+    assert isinstance(model, LoraConfig)
+    if model.head == "scoring":
+        return LoraJudge.create(model, dimensions, name=name, device=device)
+    return GenerativeLoraJudge.create(
+        model, dimensions, name=name, rubric=config.rubric, device=device
+    )
+
+
+def start_loop(
+    config: TrainConfig,
+    judge: Any,
+    train: Sequence[TrainingExample],
+    validation: Sequence[TrainingExample],
+    run_hash: str,
+    accelerator: Accelerator | None = None,
+) -> TrainingLoop:
+    """The loop that trains ``judge``, with the data and the objective of its family."""
+    accelerator = accelerator or make_accelerator(config)
+    family: Any = EncoderTask
+    if not isinstance(judge, EncoderJudge):
+        from medal_judges.training.families.lora import LoraTask
+
+        family = LoraTask
+    task = family(config, judge, train, validation, accelerator.device)
+    return TrainingLoop(config, task, run_hash, accelerator)
+
+
+# -- one judge a dimension ------------------------------------------------------------------------
+
+
+def _train_per_dimension(
+    config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows, resume: bool
+) -> None:
+    """Train a judge for each dimension (ORALIS, sections 4.3 and 4.4), in one group of processes;
+    then save all as one."""
+    from medal_judges.models.hybrid.combination import MemberSelection
+    from medal_judges.models.hybrid.judge import HybridJudge
+    from medal_judges.models.hybrid.members import Member
+
+    figures: dict[str, float] = {}
+    scored: list[dict[str, ScoredExamples]] = []
+    configs = {d.name: dimension_config(config, d.name) for d in dimensions}
+    for dimension in dimensions:
+        one = configs[dimension.name]
+        accelerator = make_accelerator(one)
+        trained = train_one(one, [dimension], rows, resume, accelerator)
+        if accelerator.is_main_process:
+            trained.judge.save_pretrained(one.output_dir)
+        figures |= {key: value for key, value in trained.figures.items() if "/" in key}
+        scored.append(trained.scored)
+        for tracker in accelerator.trackers:  # before the next judge starts its own
+            tracker.finish()
+        accelerator.trackers = []
+        del trained  # one net at a time: they are loaded again when the group is closed
+        accelerator.wait_for_everyone()
+    accelerator.wait_for_everyone()
+    accelerator.end_training()
+    if not accelerator.is_main_process:
+        return
+    for one, known in zip(configs.values(), scored, strict=True):
+        judge = Judge.from_pretrained(one.output_dir, device=accelerator.device)
+        for part, examples in (("validation", rows.validation), ("test", rows.test)):
+            if part not in known and examples:
+                known[part] = score_examples(judge, examples, one)
+    members = {n: Member(n, Judge.from_pretrained(c.output_dir), {}) for n, c in configs.items()}
+    facts = {"seed": config.seed, "per_dimension": True}
+    choices = MemberSelection({name: name for name in members})
+    whole = HybridJudge(members, choices, dimensions, name=config.name, facts=facts)
+    together = {
+        part: ScoredExamples(
+            first.examples, {k: v for known in scored for k, v in known[part].scores.items()}
+        )
+        for part, first in scored[0].items()
+    }
+    finish(config, whole, rows, figures | means_over_dimensions(figures), together)
+
+
+def dimension_config(config: TrainConfig, dimension: str) -> TrainConfig:
+    """The run of one dimension: the same data and settings in a folder of the whole judge's."""
+    return config.model_copy(
+        update={
+            "name": f"{config.name}_{dimension}",
+            "output_dir": str(Path(config.output_dir) / "members" / dimension),
+            "per_dimension": False,
+            "only": (dimension,),
+        }
+    )

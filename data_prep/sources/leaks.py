@@ -11,7 +11,7 @@ import hashlib
 import unicodedata
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +37,7 @@ class Leak:
     how: str
 
 
-def check_leaks(train: Sequence[LabelledDialogue], test: Sequence[LabelledDialogue]) -> None:
+def check_leaks(train: Iterable[LabelledDialogue], test: Sequence[LabelledDialogue]) -> None:
     """Raise LeakError with the first examples if ``train`` and ``test`` share a dialogue."""
     leaks = list(find_leaks(train, test))
     if not leaks:
@@ -51,7 +51,7 @@ def check_leaks(train: Sequence[LabelledDialogue], test: Sequence[LabelledDialog
 
 
 def find_leaks(
-    train: Sequence[LabelledDialogue], test: Sequence[LabelledDialogue]
+    train: Iterable[LabelledDialogue], test: Sequence[LabelledDialogue]
 ) -> Iterator[Leak]:
     """Yields the leaks, at most one per training row."""
     groups = {row.group: row for row in sorted(test, key=_has_own_group, reverse=True)}

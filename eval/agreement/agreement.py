@@ -32,8 +32,8 @@ from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import MIN_ROWS, Floats, Statistic, ratio, weighted_spearman
-from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import choose_clusters, too_few, wilson, with_intervals
+from medal_judges.stats.estimate import Estimate, undefined
+from medal_judges.stats.intervals import choose_clusters, estimated, too_few, wilson
 from medal_judges.stats.weights import Weights, effective_size, row_weights, weighted
 
 ALL = "all"  # every language together
@@ -152,9 +152,10 @@ def _agreement(
     none = "released as means or votes, without single answers" if released else None
     if none is None and not (answers > 1).any():
         none = "no row has answers of two annotators"
+    ceiling: dict[str, Estimate] = {}
     if none:
         names = ("exact", *(("adjacent",) if kind == "ordinal" else ()), "alpha", "spearman")
-        figures, ceiling = {key: Estimate(None, reason=none) for key in names}, {}
+        figures = undefined(names, none)
     else:
         figures, ceiling = _figures(answered, kind, values, by.values, counts)
     each = given if counts is None else given * counts[:, None]
@@ -191,16 +192,13 @@ def _figures(
     clusters = choose_clusters([row.dialogue.chatbot for row in rows], [row.group for row in rows])
     measurement = MEASUREMENT[kind]
     statistic = weighted(_statistic(values, people, kind), weights)
-    plain = {
-        key: Estimate(float(value[0]))
-        if np.isfinite(value[0])
-        else Estimate(None, reason=f"no two annotators share {MIN_ROWS} rows on which both vary")
-        for key, value in statistic(np.ones((1, len(values)))).items()
-    }
-    plain["alpha"] = krippendorff_alpha(values, measurement, weights)
-    estimates = with_intervals(plain, statistic, clusters)
-    if why := no_interval(values, measurement):
-        estimates["alpha"] = replace(plain["alpha"], reason=plain["alpha"].reason or why)
+    none = f"no two annotators share {MIN_ROWS} rows on which both vary"
+    estimates = estimated(statistic, clusters, none)
+    alpha = krippendorff_alpha(values, measurement, weights)
+    if (why := no_interval(values, measurement)) or alpha.value is None:
+        estimates["alpha"] = replace(alpha, reason=alpha.reason or why)
+    else:
+        estimates["alpha"] = replace(estimates["alpha"], value=alpha.value)
     trials = float(clusters.count)
     if weights is not None:  # clusters of different weight
         _, member = np.unique(np.asarray(clusters.names), return_inverse=True)

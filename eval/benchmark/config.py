@@ -158,7 +158,7 @@ class BenchmarkConfig(Config):
     @model_validator(mode="after")
     def _names_fit(self) -> BenchmarkConfig:
         judges = [judge.name for judge in self.judges]
-        sets = [one.name for one in (*self.sets, *self.injected)]
+        sets = [one.name for one in self.sets] + [one.name for one in self.injected]
         files = [f"{p.name} on {p.set}" for p in self.predictions]
         for what, names in (("judges", judges), ("sets", sets), ("predictions", files)):
             if twice := sorted(name for name, count in Counter(names).items() if count > 1):

@@ -30,8 +30,8 @@ from medal_judges.stats.correlation import (
     correlation_statistic,
     undefined_reason,
 )
-from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import Clusters, choose_clusters, with_intervals
+from medal_judges.stats.estimate import Estimate, undefined
+from medal_judges.stats.intervals import Clusters, choose_clusters, estimated
 from medal_judges.stats.significance import paired_difference
 from medal_judges.stats.weights import weighted
 
@@ -40,6 +40,7 @@ MOST_COLUMNS = 50
 MEASUREMENT = {"binary": "nominal", "ordinal": "ordinal", "continuous": "interval"}
 _NAMES = {"binary": ("f1_present", "f1_absent")}
 _GRADED = ("spearman", "pearson", "kendall")
+_UNDEFINED = "undefined against every annotator"
 _NONE_SHARED = "no row has answers of two annotators"
 _NONE_VARIES = "annotators share fewer than 3 rows, or give all of them the same answer"
 Rows = npt.NDArray[np.intp]
@@ -52,10 +53,10 @@ def against_ceiling(aligned: Aligned, kind: Kind, *, whole: bool = True) -> dict
     names = _NAMES.get(kind, _GRADED)[: None if whole else 1]
     twice = np.isfinite(aligned.values).sum(axis=1) > 1
     if any(row.aggregated for row in aligned.rows):
-        none = _none(names, "the set was released as means or votes, without single answers")
+        none = undefined(names, "the set was released as means or votes, without single answers")
         return {"ceiling": none, "like_for_like": none}
     if not twice.any():
-        none = _none(names, "one annotator per row")
+        none = undefined(names, "one annotator per row")
         return {"ceiling": none, "like_for_like": none}
     shared = aligned.part(np.flatnonzero(twice).tolist())
     values, score, weights = shared.values, shared.score, shared.weights
@@ -64,13 +65,13 @@ def against_ceiling(aligned: Aligned, kind: Kind, *, whole: bool = True) -> dict
     if kind == "binary":
         person = binary_ceiling(values, clusters, weights=weights)
         if reason := not_classifiable(score, values):
-            judge = _none(METRICS, reason)
+            judge = undefined(METRICS, reason)
         else:
             judge = binary_ceiling(values, clusters, judge=score, weights=weights)
     else:
         person = graded_ceiling(values, bots, clusters, weights=weights)
         if reason := undefined_reason(shared.human, score):
-            judge = _none(CORRELATIONS, reason)
+            judge = undefined(CORRELATIONS, reason)
         else:
             judge = graded_ceiling(values, bots, clusters, judge=score, weights=weights)
     headline = names[0]
@@ -80,9 +81,9 @@ def against_ceiling(aligned: Aligned, kind: Kind, *, whole: bool = True) -> dict
             "like_for_like": {headline: judge[headline]},
         }
     alpha = krippendorff_alpha(values, MEASUREMENT[kind], weights)
-    undefined = [side[headline] for side in (judge, person) if side[headline].value is None]
-    if undefined:
-        difference = Estimate(None, reason=undefined[0].reason)
+    lacking = [side[headline] for side in (judge, person) if side[headline].value is None]
+    if lacking:
+        difference = Estimate(None, reason=lacking[0].reason)
     else:
         one, two = (
             binary_statistic(values, by) if kind == "binary" else graded_statistic(values, [], by)
@@ -118,8 +119,8 @@ def graded_ceiling(
     statistic = graded_statistic(values, chatbots, judge)
     if statistic is None:
         shared = (np.isfinite(values).sum(axis=1) > 1).any()
-        return _none(names, _NONE_VARIES if shared else _NONE_SHARED)
-    return _estimates(names, weighted(statistic, weights), clusters)
+        return undefined(names, _NONE_VARIES if shared else _NONE_SHARED)
+    return estimated(weighted(statistic, weights), clusters, _UNDEFINED, names)
 
 
 def graded_statistic(
@@ -135,7 +136,7 @@ def graded_statistic(
             continue
         one, mean = values[rows, position], np.nanmean(others[rows], axis=1)
         if np.ptp(one) > 0 and np.ptp(mean) > 0:
-            bots = [chatbots[i] for i in rows] if chatbots else []
+            bots = [chatbots[i] for i in rows.tolist()] if chatbots else []
             side = one if judge is None else judge[rows]
             parts.append((rows, correlation_statistic(mean, side, bots)))
     return _averaged(parts) if parts else None
@@ -153,8 +154,8 @@ def binary_ceiling(
     shape (rows,), the judge takes the first one's place."""
     statistic = binary_statistic(labels, judge)
     if statistic is None:
-        return _none(METRICS, _NONE_SHARED)
-    return _estimates(METRICS, weighted(statistic, weights), clusters)
+        return undefined(METRICS, _NONE_SHARED)
+    return estimated(weighted(statistic, weights), clusters, _UNDEFINED, METRICS)
 
 
 def binary_statistic(labels: Floats, judge: Floats | None = None) -> Statistic | None:
@@ -194,24 +195,8 @@ def krippendorff_alpha(values: Floats, measurement: str, weights: Floats | None 
         from krippendorff import alpha
     except ImportError:
         return Estimate(None, reason="needs the package krippendorff: pip install krippendorff")
-    return Estimate(float(alpha(reliability_data=values.T, level_of_measurement=measurement)))
-
-
-def _none(names: Sequence[str], reason: str | None) -> dict[str, Estimate]:
-    return {name: Estimate(None, reason=reason) for name in names}
-
-
-def _estimates(
-    names: Sequence[str], statistic: Statistic, clusters: Clusters
-) -> dict[str, Estimate]:
-    values = statistic(np.ones((1, len(clusters.names))))
-    estimates = {
-        name: Estimate(float(values[name][0]))
-        if np.isfinite(values[name][0])
-        else Estimate(None, reason="undefined against every annotator")
-        for name in names
-    }
-    return with_intervals(estimates, statistic, clusters)
+    level: Any = measurement
+    return Estimate(float(alpha(reliability_data=values.T, level_of_measurement=level)))
 
 
 def _averaged(parts: Sequence[tuple[Rows, Statistic]]) -> Statistic:

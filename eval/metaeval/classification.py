@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from medal_judges.stats.correlation import Floats, Statistic, ratio
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.estimate import Estimate, undefined
 
 THRESHOLD = 0.5
 METRICS = ("f1_present", "f1_absent", "precision", "recall", "accuracy")
@@ -34,7 +34,7 @@ def classification(score: Floats, labels: Floats) -> dict[str, Estimate]:
     annotators against whom a figure is 0/0; it is None if that holds for all of them.
     """
     if reason := not_classifiable(score, labels):
-        return {name: Estimate(None, reason=reason) for name in METRICS}
+        return undefined(METRICS, reason)
     values = classification_statistic(score, labels)(np.ones((1, len(score))))
     return {
         name: Estimate(float(values[name][0]))

@@ -24,7 +24,7 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import Scale
 from medal_judges.records.signature import Signature
 from medal_judges.stats.correlation import correlation_statistic, correlations, undefined_reason
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import choose_clusters, with_intervals
 from medal_judges.stats.weights import Weights, revalued, weighted
 
@@ -125,7 +125,7 @@ def figures(aligned: Aligned, kind: Kind) -> dict[str, Estimate]:
     if not len(aligned.rows):
         names = (*(METRICS if binary else ()), "spearman", "pearson", "kendall", "within_system")
         reason = "no row was scored" if aligned.total else "no row has a human answer"
-        return {name: Estimate(None, reason=reason) for name in names}
+        return undefined(names, reason)
     clusters = choose_clusters(aligned.chatbots, aligned.groups)
     found: dict[str, Estimate] = {}
     if binary:

@@ -21,9 +21,9 @@ from medal_judges.eval.metaeval.ceiling import MOST_COLUMNS
 from medal_judges.eval.metaeval.classification import THRESHOLD, figures, not_classifiable
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.stats.correlation import Floats, Statistic, undefined_reason, weighted_spearman
-from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import Clusters, choose_clusters, with_intervals
+from medal_judges.stats.correlation import Floats, undefined_reason, weighted_spearman
+from medal_judges.stats.estimate import Estimate, undefined
+from medal_judges.stats.intervals import Clusters, choose_clusters, estimated
 from medal_judges.stats.weights import weighted
 
 MIN_ANSWERS = 10  # of one annotator, to rows that another answered too
@@ -162,17 +162,7 @@ def graded_noise_free(
         spearman = weighted_spearman(shared.means, score, counts)
         return {"spearman": spearman / root, "pearson": pearson / root}
 
-    return _estimated(weighted(statistic, weights), clusters)
-
-
-def _estimated(statistic: Statistic, clusters: Clusters) -> dict[str, Estimate]:
-    plain = {
-        name: Estimate(float(value[0]))
-        if np.isfinite(value[0])
-        else Estimate(None, reason=_NO_SHARED)
-        for name, value in statistic(np.ones((1, len(clusters.names)))).items()
-    }
-    return with_intervals(plain, statistic, clusters)
+    return estimated(weighted(statistic, weights), clusters, _NO_SHARED)
 
 
 def _fitted(name_values: Mapping[str, float], none: str) -> dict[str, Estimate]:
@@ -230,7 +220,7 @@ def issue_noise_free(answers: AnswerMatrix, score: Floats) -> dict[str, Estimate
     model = issue_model(columns, alike=alike)
     names = ("f1_present", "f1_absent")
     if isinstance(model, str):
-        return _none(names, model)
+        return undefined(names, model)
     (sensitivity, specificity), there = model.rates[-1], model.prevalence
     cells = {
         "tp": there * sensitivity,
@@ -248,23 +238,19 @@ def noise_free(aligned: Aligned, kind: Kind, dimension: str) -> dict[str, Estima
     or more."""
     names = ("f1_present", "f1_absent") if kind == "binary" else ("spearman", "pearson")
     if any(row.aggregated for row in aligned.rows):
-        return _none(names, "the set was released as means or votes, without single answers")
+        return undefined(names, "the set was released as means or votes, without single answers")
     twice = np.flatnonzero(np.isfinite(aligned.values).sum(axis=1) > 1)
     if len(twice) < MIN_ANSWERS:
-        return _none(names, f"{len(twice)} rows with two answers, fewer than {MIN_ANSWERS}")
+        return undefined(names, f"{len(twice)} rows with two answers, fewer than {MIN_ANSWERS}")
     part = aligned.part(twice.tolist())
     answers = answers_by_annotator(part.rows, dimension, part.values)
     if kind == "binary":
         reason = not_classifiable(part.score, part.values)
-        return _none(names, reason) if reason else issue_noise_free(answers, part.score)
+        return undefined(names, reason) if reason else issue_noise_free(answers, part.score)
     if reason := undefined_reason(part.human, part.score):
-        return _none(names, reason)
+        return undefined(names, reason)
     clusters = choose_clusters(part.chatbots, part.groups)
     return graded_noise_free(answers, part.score, clusters, part.weights)
-
-
-def _none(names: Sequence[str], reason: str) -> dict[str, Estimate]:
-    return {name: Estimate(None, reason=reason) for name in names}
 
 
 def annotator_figures(
@@ -282,7 +268,7 @@ def annotator_figures(
         model = issue_model(values)
         rates = ("sensitivity", "specificity")
         each = (
-            [_none(rates, model)] * values.shape[1]
+            [undefined(rates, model)] * values.shape[1]
             if isinstance(model, str)
             else [_fitted(dict(zip(rates, row, strict=True)), "no answer") for row in model.rates]
         )
@@ -300,7 +286,7 @@ def _graded_figures(values: Floats, k: int, groups: Sequence[str]) -> dict[str, 
     rows = np.flatnonzero(np.isfinite(values[:, k]))
     if len(rows) < MIN_ANSWERS:
         reason = f"{len(rows)} answers to rows that others answered, fewer than {MIN_ANSWERS}"
-        return _none(("leaning", "reliability"), reason)
+        return undefined(("leaning", "reliability"), reason)
     mine = values[rows, k]
     others = np.nanmean(np.delete(values, k, axis=1)[rows] - np.delete(lean, k), axis=1)
     shared = _Shared.of(values, lean).reliability(np.ones((1, len(values))))[1]
@@ -315,4 +301,5 @@ def _graded_figures(values: Floats, k: int, groups: Sequence[str]) -> dict[str, 
         spread = (weights * one**2).sum(axis=1) / (total - 1)
         return {"leaning": leaning, "reliability": common / np.sqrt(spread * shared)}
 
-    return _estimated(statistic, Clusters("conversation", tuple(groups[i] for i in rows)))
+    clusters = Clusters("conversation", tuple(groups[i] for i in rows.tolist()))
+    return estimated(statistic, clusters, _NO_SHARED)

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from markupsafe import Markup
 
+from medal_judges.eval.report.options import moment_text
 from medal_judges.eval.report.scores import Codes, Scores
-from medal_judges.eval.report.times import moment_text
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.stats.correlation import Floats

@@ -8,15 +8,9 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
-from medal_judges.eval.report.conversations import (
-    LONGEST,
-    REASONS,
-    Conversation,
-    Selection,
-    pack,
-)
-from medal_judges.eval.report.figures import ReportFigures, Timeline
-from medal_judges.eval.report.gate import GateResult
+from medal_judges.eval.report.conversations import LONGEST, REASONS, Conversation, Selection, pack
+from medal_judges.eval.report.figures import GateResult, ReportFigures, Timeline
+from medal_judges.eval.report.options import moment_text
 from medal_judges.eval.report.scores import THRESHOLD, Scores
 from medal_judges.eval.report.tables import (
     change_table,
@@ -29,7 +23,6 @@ from medal_judges.eval.report.tables import (
     sheets,
     summary_table,
 )
-from medal_judges.eval.report.times import moment_text
 from medal_judges.records.dimension import Dimension
 from medal_judges.report.chat import TURN_KEY, account, chat_html
 from medal_judges.report.figure import Axis, Bar, Bars, BarSegment, Dot, Figure, Line, Plot, padded

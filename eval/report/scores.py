@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.errors import ConfigError, DataError, did_you_mean
-from medal_judges.eval.report.options import ReportOptions
-from medal_judges.eval.report.times import seconds
+from medal_judges.eval.report.options import ReportOptions, seconds
 from medal_judges.inference.metadata import metadata_of
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension, load_rubric
@@ -30,20 +29,19 @@ ALWAYS = ("lang", "chatbot")  # columns that are used if they are known
 HEADLINE = "overall"
 THRESHOLD = 0.5  # an issue of this probability or more is present
 Codes = npt.NDArray[np.int64]
-Range = tuple[float, float]
 
 
 @dataclass(slots=True)
 class Scores:
-    """The judgements of one judge, a row each (a dialogue or a judged turn).
+    """The judgements of one judge, a row each (a dialogue or a judged turn). ``frame`` is what
+    ``read_frame`` returns; all arrays have its rows.
 
-    ``frame`` is what ``storage.judgements.read_frame`` returns; all arrays below have its rows.
-    ``scores``: a column a dimension, NaN if unscored. ``columns``: text columns, code -1 if a row
-    has no value. ``clusters`` number the sampling units, ``cluster_name`` says what they are.
-    ``uncertainty``: see Judgement.uncertainty, NaN if unknown. ``times``: seconds since 1970.
-    ``sizes``: turns and characters of each dialogue, NaN without its text. ``assumed``: dimensions
-    that no rubric knows. ``people``: mean human label on the judge's scale, NaN without one;
-    ``people_weights``: rows that a labelled one represents, None for a random sample.
+    ``scores``: by dimension, NaN if unscored. ``clusters`` number the sampling units, called
+    ``cluster_name``. ``uncertainty``: see Judgement.uncertainty, NaN if unknown. ``columns``:
+    texts, code -1 for none. ``times``: seconds since 1970. ``sizes``: turns and characters, NaN
+    without the text. ``assumed``: dimensions that no rubric knows. ``people``: mean human label on
+    the judge's scale or NaN; ``people_weights``: rows that a labelled one represents, None for a
+    random sample.
     """
 
     frame: DataFrame
@@ -127,160 +125,47 @@ def load_scores(
 
     Raises ConfigError for an unknown column or dimension, DataError for scores of several judges.
     """
-    kinds = {text.partition("|version:")[0] for text in frame["judge"].unique()}
-    if len(kinds) > 1:  # another version of this package is the same judge
-        names = sorted({Signature.parse(text).judge for text in frame["judge"].unique()})
-        raise DataError(
-            "the scores", None, f"{len(kinds)} judges made them ({', '.join(names)})",
-            hint="score all chats with one judge and one setting, or make one report a file",
-        )  # fmt: skip
+    import pandas
+
+    judges, rows = list(frame["judge"].unique()), len(frame)
+    if len({text.partition("|version:")[0] for text in judges}) > 1:
+        names = ", ".join(sorted({Signature.parse(text).judge for text in judges}))
+        hint = "score all chats with one judge and one setting, or make one report a file"
+        raise DataError("the scores", None, f"several judges made them ({names})", hint=hint)
     judged = frame.attrs["dimensions"]
     for name in options.dimensions:
-        if name not in judged and len(frame):
-            raise ConfigError(
-                f"the scores have no dimension {name!r}",
-                hint=f"{did_you_mean(name, judged)}they have: {', '.join(judged)}",
-            )
-    names = [name for name in options.dimensions or judged if name in judged]
-    every = {name: frame[judged[name]].to_numpy(np.float64) for name in names}
+        if name not in judged and rows:
+            hint = f"{did_you_mean(name, judged)}they have: {', '.join(judged)}"
+            raise ConfigError(f"the scores have no dimension {name!r}", hint=hint)
+    every = {
+        name: frame[judged[name]].to_numpy(np.float64)
+        for name in options.dimensions or judged
+        if name in judged
+    }
     scores = {name: column for name, column in every.items() if np.isfinite(column).any()}
-    dimensions, assumed = _scales(scores, list(frame["judge"].unique()), options.rubric)
-    whole = np.isfinite(np.array(list(every.values()))).all(axis=0) if every else False
+    whole = np.isfinite(np.array(list(every.values()))).all(axis=0) if every else np.False_
+    dimensions, assumed = _scales(scores, judges, options.rubric)
     codes, ids = frame["id"].factorize()
-    wanted = list(dict.fromkeys((*ALWAYS, *options.by, *filter(None, [options.cluster]))))
-    if options.period is not None:
-        wanted.append(options.period[0])
-    texts, sizes, seen = _joined(frame, codes, ids, wanted, dialogues, progress)
-    times = seconds(texts[options.period[0]]) if options.period is not None else None
-    columns = {}
-    for name in wanted if times is None else wanted[:-1]:
-        values = texts[name].map(as_text, na_action="ignore")
-        if values.notna().any():
-            columns[name] = _categories(values)
-    if len(frame):
-        _require_columns(options, columns, texts, times, seen)
-    clusters, cluster_name = codes.astype(np.int64), "conversation"
-    if options.cluster is not None and options.cluster in columns:
-        own = columns[options.cluster]
-        # A row without a value is its own cluster.
-        clusters = np.where(own.codes >= 0, own.codes, len(own.categories) + clusters)
-        cluster_name = options.cluster
-    found = Scores(
-        frame,
-        dimensions,
-        scores,
-        clusters,
-        cluster_name,
-        _uncertainty(frame, names, scores, dimensions),
-        np.broadcast_to(whole, len(frame)),
-        columns,
-        times,
-        sizes,
-        assumed,
-    )
-    for count, what in (
-        (int(np.isnan(sizes["turns"]).sum()) if sizes else 0, "have no chat of their id"),
-        *(
-            (int((columns[name].codes < 0).sum()), f"have no {name}")
-            for name in dict.fromkeys((*options.by, options.cluster))
-            if name in columns
-        ),
-        (
-            0 if times is None else int(np.isnan(times).sum()),
-            "have no readable time: not in the timeline",
-        ),
-    ):
-        if count:
-            found.notes.append(f"{count:,} of {len(frame):,} rows {what}")
-    return found
-
-
-def as_text(value: object) -> str | None:
-    """A value of a column as text; None if there is none."""
-    if isinstance(value, str):
-        return value or None
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return json.dumps(value, ensure_ascii=False, default=str)[:200]
-
-
-def _joined(
-    frame: DataFrame,
-    codes: npt.NDArray[np.intp],
-    ids: Sequence[str],
-    wanted: Sequence[str],
-    dialogues: Iterable[Dialogue] | None,
-    progress: Callable[[int], object],
-) -> tuple[dict[str, Series], dict[str, Floats], list[str]]:
-    """The ``wanted`` columns and the sizes of the dialogues, a value a row, and all column names:
-    from the metadata of the judgements, and if missing there from the dialogues."""
-    import pandas
-
-    meta = frame.attrs["meta"]
-    nothing = pandas.Series([None] * len(frame), dtype=object)
-    texts = {n: frame[meta[n]].astype(object) if n in meta else nothing for n in wanted}
-    texts = {n: column.where(column.notna() & (column != ""), None) for n, column in texts.items()}
-    lang = texts["lang"]
-    if "detected_language" in frame:
-        known = lang.notna() & (lang != UNKNOWN_LANGUAGE)
-        texts["lang"] = lang.where(known, frame["detected_language"])
-    seen, sizes = dict.fromkeys(meta), {}
-    if dialogues is not None:
-        place = {id: i for i, id in enumerate(ids)}
-        own = {name: np.full(len(ids), None, dtype=object) for name in wanted}
-        size = {name: np.full(len(ids), math.nan) for name in ("turns", "characters")}
-        same: dict[object, object] = {}  # one object for all rows of an equal text
-        for dialogue in dialogues:
-            seen.update(dict.fromkeys(dialogue.meta))
-            progress(1)
-            i = place.get(dialogue.id)
-            if i is None:
-                continue
-            size["turns"][i] = len(dialogue.turns)
-            size["characters"][i] = sum(len(turn.content) for turn in dialogue.turns)
-            for name, value in metadata_of(dialogue, wanted).items():
-                own[name][i] = same.setdefault(value, value) if isinstance(value, str) else value
-        if len(frame) and not np.isfinite(size["turns"]).any():
-            raise ConfigError(
-                "no id of the scores is an id of the chats",
-                hint="--chats is the file that was scored",
-            )
-        for name in wanted:
-            more = pandas.Series(own[name][codes], dtype=object)
-            texts[name] = texts[name].where(texts[name].notna(), more)
-        sizes = {name: column[codes] for name, column in size.items()}
-    lang = texts["lang"]
-    texts["lang"] = lang.where(lang != UNKNOWN_LANGUAGE, None)
-    return texts, sizes, list(seen)
-
-
-def _categories(values: Series) -> Categorical:
-    import pandas
-
-    codes, names = values.factorize()
-    return pandas.Categorical.from_codes(codes, categories=names)
-
-
-def _require_columns(
-    options: ReportOptions,
-    columns: Mapping[str, Categorical],
-    texts: Mapping[str, Series],
-    times: Floats | None,
-    seen: Sequence[str],
-) -> None:
     wanted = [*options.by, *filter(None, [options.cluster])]
-    if times is not None and options.period is not None and not np.isfinite(times).any():
-        column = options.period[0]
-        bad = texts[column].dropna()
-        if len(bad):
+    over = options.period[0] if options.period is not None else None
+    texts, sizes, seen = _joined(
+        frame, codes, ids, {*ALWAYS, *wanted, *filter(None, [over])}, dialogues, progress
+    )
+    times = None if over is None else seconds(texts[over])
+    columns = {}
+    for name in dict.fromkeys((*ALWAYS, *wanted)):
+        places, names = texts[name].map(as_text, na_action="ignore").factorize()
+        if len(names):
+            columns[name] = pandas.Categorical.from_codes(places, categories=names)
+    if over is not None and times is not None and rows and np.isnan(times).all():
+        if texts[over].notna().any():
             raise ConfigError(
-                f"--over {column}: no row has a readable time; the first is {bad.iloc[0]!r}",
+                f"--over {over}: no row has a readable time; the first is "
+                f"{texts[over].dropna().iloc[0]!r}",
                 hint="a time is ISO 8601 (2026-03-14T09:05:00Z), or epoch seconds or ms",
             )
-        wanted.append(column)
-    for name in wanted:
+        wanted.append(over)
+    for name in wanted if rows else ():
         if name not in columns:
             known = list(dict.fromkeys((*columns, *seen)))
             have = f"there are: {', '.join(known)}" if known else "there are none"
@@ -289,63 +174,118 @@ def _require_columns(
                 hint=f"{did_you_mean(name, known)}{have}; columns come from "
                 "`medal score --keep COLUMN`, or from the chats themselves with --chats FILE",
             )
-
-
-def _uncertainty(
-    frame: DataFrame,
-    names: Sequence[str],
-    scores: Mapping[str, Floats],
-    dimensions: Mapping[str, Dimension],
-) -> Floats:
-    """The mean over dimensions of the standard deviation of the distribution as a share of the
-    scale, from 0 to 0.5. Rows without a distribution use their binary scores, which are
-    distributions too; NaN without either."""
-    spreads = frame[[column for name in names if (column := f"{name}.uncertainty") in frame]]
-    found: Floats = spreads.mean(axis=1).to_numpy(np.float64, na_value=np.nan)
+    clusters, cluster_name = codes.astype(np.int64), "conversation"
+    if options.cluster is not None and options.cluster in columns:
+        own, cluster_name = columns[options.cluster], options.cluster
+        # A row without a value is its own cluster.
+        clusters = np.where(own.codes >= 0, own.codes, len(own.categories) + clusters)
+    spreads = frame[[column for name in every if (column := f"{name}.uncertainty") in frame]]
+    uncertainty: Floats = spreads.mean(axis=1).to_numpy(np.float64, na_value=np.nan)
     binary = [scores[name] for name, d in dimensions.items() if d.kind == "binary"]
-    if not binary or np.isfinite(found).all():
-        return found
-    table = np.clip(np.array(binary), 0, 1)
-    known = np.isfinite(table)
-    total = np.sqrt(np.where(known, table * (1 - table), 0.0)).sum(axis=0)
-    count = known.sum(axis=0)
-    mean = np.divide(total, count, where=count > 0, out=np.full(len(total), math.nan))
-    return np.where(np.isfinite(found), found, mean)
+    if binary and np.isnan(uncertainty).any():  # probabilities are distributions too
+        chances = pandas.DataFrame(np.clip(np.array(binary), 0, 1))
+        spread = np.sqrt(chances * (1 - chances)).mean(axis=0).to_numpy()
+        uncertainty = np.where(np.isnan(uncertainty), spread, uncertainty)
+    missing = {f"have no {name}": columns[name].codes < 0 for name in wanted if name in columns}
+    if sizes:
+        missing = {"have no chat of their id": np.isnan(sizes["turns"])} | missing
+    if times is not None:
+        missing["have no readable time: not in the timeline"] = np.isnan(times)
+    notes = [f"{n:,} of {rows:,} rows {what}" for what, m in missing.items() if (n := int(m.sum()))]
+    is_scored = np.broadcast_to(whole, rows)
+    return Scores(
+        frame, dimensions, scores, clusters, cluster_name, uncertainty, is_scored, columns, times,
+        sizes, assumed, notes,
+    )  # fmt: skip
 
 
-# -- scales: a judgement has numbers only; their meaning is in the rubric of its judge -------------
+def as_text(value: object) -> str | None:
+    """A value of a column as text; None if there is none."""
+    if isinstance(value, str):
+        return value or None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if value is None or value != value:
+        return None
+    return json.dumps(value, ensure_ascii=False, default=str)[:200]
+
+
+def _joined(
+    frame: DataFrame,
+    codes: npt.NDArray[np.intp],
+    ids: Sequence[str],
+    wanted: Iterable[str],
+    dialogues: Iterable[Dialogue] | None,
+    progress: Callable[[int], object],
+) -> tuple[dict[str, Series], dict[str, Floats], list[str]]:
+    """The ``wanted`` columns and the sizes of the dialogues, a value a row, and all column names:
+    from the metadata of the judgements, and if missing there from the dialogues."""
+    import pandas
+
+    meta = frame.attrs["meta"]
+    seen = dict.fromkeys(meta)
+    texts, sizes = {}, {}
+    for name in wanted:
+        column = pandas.Series([None] * len(frame), dtype=object)
+        if name in meta:
+            column = frame[meta[name]].astype(object)
+        texts[name] = column.where(column.notna() & (column != ""), None)
+    lang = texts["lang"].where(texts["lang"] != UNKNOWN_LANGUAGE, None)
+    if "detected_language" in frame:
+        lang = lang.where(lang.notna(), frame["detected_language"])
+    texts["lang"] = lang
+    if dialogues is not None:
+        place = {id: i for i, id in enumerate(ids)}
+        own = {name: np.full(len(ids), None, dtype=object) for name in texts}
+        size = {name: np.full(len(ids), math.nan) for name in ("turns", "characters")}
+        same: dict[str, str] = {}  # one object for all rows of an equal text
+        for dialogue in dialogues:
+            seen.update(dict.fromkeys(dialogue.meta))
+            progress(1)
+            if (i := place.get(dialogue.id)) is not None:
+                size["turns"][i] = len(dialogue.turns)
+                size["characters"][i] = sum(len(turn.content) for turn in dialogue.turns)
+                for name, value in metadata_of(dialogue, list(texts)).items():
+                    is_text = isinstance(value, str)
+                    own[name][i] = same.setdefault(value, value) if is_text else value
+        if len(frame) and np.isnan(size["turns"]).all():
+            hint = "--chats is the file that was scored"
+            raise ConfigError("no id of the scores is an id of the chats", hint=hint)
+        for name, column in texts.items():
+            texts[name] = column.where(column.notna(), pandas.Series(own[name][codes]))
+        sizes = {name: column[codes] for name, column in size.items()}
+    return texts, sizes, list(seen)
 
 
 def _scales(
     scores: Mapping[str, Floats], signatures: Sequence[str], rubric: str | None
 ) -> tuple[dict[str, Dimension], list[str]]:
-    """The dimension of each name, and the names that no rubric knows.
+    """The dimension of each name, and the names that no rubric knows. A judgement has only numbers;
+    their scale is in a rubric.
 
     A stated ``rubric`` comes first, then the shipped one that the judge's signature names by its
     hash, then the smallest shipped one that has all names, then for each name the narrowest shipped
     scale that holds its scores. A name that no rubric knows is graded over its own range, higher
     being better.
     """
-    ranges = {n: (float(np.nanmin(c)), float(np.nanmax(c))) for n, c in scores.items()}
 
-    def holds(dimension: Dimension, span: Range) -> bool:
-        return dimension.low - 1e-6 <= span[0] and span[1] <= dimension.high + 1e-6
+    def holds(d: Dimension) -> bool:
+        values = scores[d.name]
+        return bool(d.low - 1e-6 <= np.nanmin(values) and np.nanmax(values) <= d.high + 1e-6)
 
-    def covers(dimensions: Sequence[Dimension]) -> bool:
-        by_name = {d.name: d for d in dimensions}
-        return all(n in by_name and holds(by_name[n], span) for n, span in ranges.items())
-
-    shipped = _shipped()
+    fitting = [{d.name: d for d in each if d.name in scores and holds(d)} for each in _shipped()]
     hashes = {Signature.parse(text).rubric for text in signatures}
-    named = [each for each in shipped if content_hash([d.to_record() for d in each]) in hashes]
+    named = [each for each in _shipped() if content_hash([d.to_record() for d in each]) in hashes]
+    covering = [s for s, f in zip(_shipped(), fitting, strict=True) if len(f) == len(scores)]
     known = {} if rubric is None else {d.name: d for d in load_rubric(rubric)}
-    for dimensions in [*named, *sorted(filter(covers, shipped), key=len)[:1]]:
+    for dimensions in [*named, *sorted(covering, key=len)[:1]]:
         known = {d.name: d for d in dimensions} | known
     found, assumed = {}, []
-    for name, (low, high) in ranges.items():
-        fitting = [d for each in shipped for d in each if d.name == name and holds(d, (low, high))]
-        narrowest = min(fitting, key=lambda d: d.high - d.low, default=None)
-        if (dimension := known.get(name) or narrowest) is None:
+    for name, values in scores.items():
+        narrow = [each[name] for each in fitting if name in each]
+        dimension = known.get(name) or min(narrow, key=lambda d: d.high - d.low, default=None)
+        if dimension is None:
+            low, high = float(np.nanmin(values)), float(np.nanmax(values))
             dimension = Dimension(name, "continuous", low, high if high > low else low + 1)
             assumed.append(name)
         found[name] = dimension

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -121,15 +121,12 @@ class Bound(Config):
         return f"green {words[0]} {self.green:g}, red {words[1]} {self.red:g}"
 
 
-BoundName = Literal[
-    "same.shift", "same.moved", "again.shift", "again.moved",
-    "language.shift", "language.spearman",
-    "no_gain.gain", "no_gain.raised",
-    "attack.gain", "attack.harmed",
-    "must_fall.auc", "must_fall.slope", "must_fall.found",
-    "use.gap", "use.unscored", "use.kinship",
-]  # fmt: skip
-Bounds = Mapping[BoundName, Bound]
+BOUNDS = (
+    "same.shift", "same.moved", "again.shift", "again.moved", "language.shift", "language.spearman",
+    "no_gain.gain", "no_gain.raised", "attack.gain", "attack.harmed", "must_fall.auc",
+    "must_fall.slope", "must_fall.found", "use.gap", "use.unscored", "use.kinship",
+)  # fmt: skip
+Bounds = Mapping[str, Bound]
 
 
 class BoundsFile(Config):
@@ -139,8 +136,10 @@ class BoundsFile(Config):
 
     @model_validator(mode="after")
     def _complete(self) -> BoundsFile:
-        if missing := [name for name in get_args(BoundName) if name not in self.bounds]:
+        if missing := [name for name in BOUNDS if name not in self.bounds]:
             raise ValueError(f"no bound for {', '.join(missing)}")
+        if unknown := [name for name in self.bounds if name not in BOUNDS]:
+            raise ValueError(f"no figure {unknown[0]!r}; there are {', '.join(BOUNDS)}")
         return self
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from medal_judges.eval.benchmark.injected import localisation
-from medal_judges.eval.trial.config import MIN_PAIRS, BoundName, Bounds
+from medal_judges.eval.trial.config import MIN_PAIRS, Bounds
 from medal_judges.eval.trial.dialogues import RatedSet
 from medal_judges.eval.trial.edits import (
     AGAIN,
@@ -135,14 +135,15 @@ class Analysis:
             pairs, lambda p: self.score(p.before), lambda p: self.scale.of(other.get(p.after))
         )
         figures = {"shift": scored.mean(np.abs(scored.shift)), **_common(scored)}
-        bounds: dict[str, BoundName] = {"shift": "again.shift", "moved": "again.moved"}
-        return self._finding("same", name, what, scored, figures, bounds)
+        return self._finding(
+            "same", name, what, scored, figures, {"shift": "again.shift", "moved": "again.moved"}
+        )
 
     def _language(self) -> TrialFinding:
         every = self.scored(LANGUAGE)
         figures = {"shift": every.mean(every.shift), **_common(every)}
         figures["spearman"] = every.spearman_by_language()
-        bounds: dict[str, BoundName] = {"shift": "language.shift", "spearman": "language.spearman"}
+        bounds = {"shift": "language.shift", "spearman": "language.spearman"}
         what = "The same dialogue in another language, against English."
         found = self._finding("same", LANGUAGE, what, every, figures, bounds)
         return replace(found, by_language=_by_language(every, +1.0))
@@ -170,7 +171,7 @@ class Analysis:
         by_strength = {s: self.own(self.scored(edit.name, s)) for s in strengths}
         top = by_strength[strengths[-1]]
         figures = {"auc": top.auc(), "win": top.win(), "drop": top.mean(-top.shift)}
-        bounds: dict[str, BoundName] = {"auc": "must_fall.auc"}
+        bounds = {"auc": "must_fall.auc"}
         if len(strengths) > 1:
             for strength, scored in by_strength.items():
                 figures[f"drop_{strength}"] = scored.mean(-scored.shift)
@@ -196,7 +197,7 @@ class Analysis:
         what: str,
         scored: ScoredPairs | tuple[int, int, Sequence[str]],
         figures: Mapping[str, Estimate],
-        bounds: Mapping[str, BoundName],
+        bounds: Mapping[str, str],
     ) -> TrialFinding:
         """Returns a finding with its verdict by ``bounds``, figure -> bound; the first is the
         headline. ``scored``: pairs, or (scored, asked, conversations)."""
@@ -273,7 +274,7 @@ class Analysis:
             }
             what = "The turn with the largest contribution is one with the injected fault."
             counts, bounds = (len(hits), asked, names), {"above_chance": "must_fall.found"}
-            yield self._finding("must_fall", "turn_pointed_at", what, counts, figures, bounds)  # type: ignore[arg-type]
+            yield self._finding("must_fall", "turn_pointed_at", what, counts, figures, bounds)
 
     def _by_turns(self) -> TrialFinding:
         turns = self.answers.turns
@@ -285,8 +286,9 @@ class Analysis:
         )
         figures = {"auc": scored.auc(), "win": scored.win(), "drop": scored.mean(-scored.shift)}
         what = "Judged turn by turn, the turn with the fault scores below the sound one."
-        bounds: dict[str, BoundName] = {"auc": "must_fall.auc"}
-        return self._finding("must_fall", "faulty_turn", what, scored, figures, bounds)
+        return self._finding(
+            "must_fall", "faulty_turn", what, scored, figures, {"auc": "must_fall.auc"}
+        )
 
     def _calibration(self, rated: RatedSet, judged: Mapping[str, Judgement]) -> TrialFinding:
         scores = {d.id: self.scale.of(judged.get(d.id)) for d in rated.dialogues}
@@ -295,7 +297,7 @@ class Analysis:
         people = np.array([rated.ratings[id] for id in kept])
         groups = [rated.groups[id] for id in kept]
         figures = {"spearman": spearman(people, judge, groups)}
-        bounds: dict[str, BoundName] = {}
+        bounds: dict[str, str] = {}
         if rated.scaled:
             figures = {"gap": _gap(people, judge, groups)} | figures
             bounds = {"gap": "use.gap"}
@@ -325,7 +327,7 @@ class Analysis:
             counts = len(sides[True]), len(rated.dialogues), names
             figures = {"kinship": difference_of(kin, others)}
             check, bounds = f"kinship, {rated.name}", {"kinship": "use.kinship"}
-            yield self._finding("use", check, what, counts, figures, bounds)  # type: ignore[arg-type]
+            yield self._finding("use", check, what, counts, figures, bounds)
 
     def _unscored(self) -> TrialFinding:
         ids = list(self.plan.dialogues)
@@ -333,8 +335,9 @@ class Analysis:
         groups = [id.partition("+")[0] for id in ids]
         figures = {"unscored": share_of(Sample(missing, groups))}
         what, counts = "Share of dialogues and versions without a score.", (len(ids),) * 2
-        bounds: dict[str, BoundName] = {"unscored": "use.unscored"}
-        return self._finding("use", "unscored", what, (*counts, groups), figures, bounds)
+        return self._finding(
+            "use", "unscored", what, (*counts, groups), figures, {"unscored": "use.unscored"}
+        )
 
     def _cost(self) -> TrialFinding:
         """Seconds, tokens and dollars a dialogue; no verdict."""
@@ -350,7 +353,7 @@ class Analysis:
         )
 
 
-_MOVED: Mapping[Group, Mapping[str, BoundName]] = {
+_MOVED: Mapping[Group, Mapping[str, str]] = {
     "same": {"shift": "same.shift", "moved": "same.moved"},
     "no_gain": {"gain": "no_gain.gain", "raised": "no_gain.raised"},
     "attack": {"harmed": "attack.harmed", "gain": "attack.gain"},

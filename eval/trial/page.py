@@ -38,27 +38,12 @@ from medal_judges.storage.files import atomic_write
 PAGE_NAME = "trial.html"
 _VERDICTS: tuple[Verdict, ...] = ("red", "amber", "green", "none")
 _NAMES = {
-    "shift": "Shift",
-    "moved": "Moved",
-    "spearman": "ρ",
-    "gain": "Gain",
-    "raised": "Raised",
-    "harmed": "Harmed",
-    "auc": "AUC",
-    "win": "Below its control",
-    "drop": "Drop",
-    "slope": "Drop a step",
-    "own_auc": "AUC of its own label",
-    "above_chance": "Above chance",
-    "found": "Turn found",
-    "chance": "By chance",
-    "gap": "Gap",
-    "unscored": "Unscored",
-    "kinship": "Kin minus others",
-    "seconds": "Seconds",
-    "tokens": "Tokens",
-    "money": "Dollars",
-}
+    "shift": "Shift", "moved": "Moved", "spearman": "ρ", "gain": "Gain", "raised": "Raised",
+    "harmed": "Harmed", "auc": "AUC", "win": "Below its control", "drop": "Drop",
+    "slope": "Drop a step", "own_auc": "AUC of its own label", "above_chance": "Above chance",
+    "found": "Turn found", "chance": "By chance", "gap": "Gap", "unscored": "Unscored",
+    "kinship": "Kin minus others", "seconds": "Seconds", "tokens": "Tokens", "money": "Dollars",
+}  # fmt: skip
 _COLUMNS: Mapping[Group, tuple[str, ...]] = {
     "same": ("shift", "moved", "spearman"),
     "no_gain": ("gain", "raised", "spearman"),
@@ -234,7 +219,7 @@ def _detail_tables(result: TrialResult) -> Iterator[Table]:
             for f in findings
         ]
         shown = [_NAMES[name] for name in names]
-        columns = ("Check", "Verdict", *shown, "Pairs", "Conversations", "What")
+        columns = ["Check", "Verdict", *shown, "Pairs", "Conversations", "What"]
         if findings:
             yield Table(f"{result.judge}: {heading}", columns, rows)
     found = [f for f in result.findings if len(f.by_language) > 1]

@@ -20,7 +20,7 @@ from medal_judges.stats.correlation import (
     within_system_statistic,
 )
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import FISHER, LOGIT, Clusters, Scale, with_intervals
+from medal_judges.stats.intervals import FISHER, LOGIT, Clusters, Scale, estimated
 from medal_judges.stats.means import Sample, mean_of, share_of
 
 HALF = 0.5  # points; a larger shift counts as moved
@@ -145,14 +145,11 @@ def estimate(
     statistic: Callable[[Floats], float], conversations: Sequence[str], scale: Scale
 ) -> Estimate:
     """Returns a figure of row weights with its interval, leaving out conversations in turn."""
-    value = statistic(np.ones(len(conversations)))
-    if not np.isfinite(value):
-        return Estimate(None, reason="undefined for these pairs")
-    return with_intervals(
-        {"figure": Estimate(value)},
+    return estimated(
         lambda weights: {"figure": np.array([statistic(one) for one in weights])},
         Clusters("conversation", tuple(conversations)),
-        lambda name: scale,
+        "undefined for these pairs",
+        scale=lambda name: scale,
     )["figure"]
 
 

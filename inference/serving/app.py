@@ -26,60 +26,46 @@ from medal_judges.models.base.judge import Judge
 
 logger = logging.getLogger(__name__)
 
-GONE = 499  # of the metrics alone: the client left, and nobody reads the answer
+GONE = 499  # in the metrics only: the client left, and nobody reads the answer
 SOON = 1  # seconds until a restarted server may answer
 LONGEST_WAIT = 60
 LARGE = 1 << 18  # bytes
 
 
 class ScoreService:
-    """The judge, its queue and its figures: what the pages stand on."""
+    """The judge of a server, its queue and its metrics."""
 
     def __init__(self, judge: Judge, options: ScoreOptions, limits: ServeLimits) -> None:
         self.judge, self.options, self.limits = judge, options, limits
         budget = options.token_budget or judge.token_budget
         self.queue = FairQueue(judge.window, budget)
-        self.metrics = ServeMetrics(lambda: float(self.queue.load()[0]), self.spent)
+        self.metrics = ServeMetrics(lambda: float(self.queue.load()[0]), self._spent)
         self.worker = JudgeWorker(judge, self.queue, limits.batch_wait, self.metrics.window)
         self.stopping = False
         self.arriving = 0  # bytes of bodies that are being read
         self.jobs: set[ScoreJob] = set()  # that somebody waits for
 
-    def require_room(self, job: ScoreJob) -> None:
-        """Raise RefusedError (503, 429) where ``job`` is not taken on now."""
-        if self.stopping or not self.worker.alive:
-            raise RefusedError(503, "the server is stopping", retry_after=SOON)
-        rows, tokens = self.queue.load()
-        full = rows + len(job.dialogues) > self.limits.waiting
-        large = (tokens + sum(job.sizes)) * BYTES_PER_TOKEN > self.limits.waiting_bytes
-        if rows and (full or large):
-            wait = min(LONGEST_WAIT, max(1, math.ceil(rows * self.worker.pace)))
-            said = f"{rows} dialogues are waiting already"
-            raise RefusedError(429, said, retry_after=wait)
-
-    def spent(self) -> float:
-        """US dollars until now, also for answers whose window was broken off afterwards."""
+    def _spent(self) -> float:
         limiters = {id(m.limiter): m.limiter for m in self.judge.language_models()}
         return sum(each.spent for each in limiters.values() if each is not None)
 
     def give_up(self) -> None:
-        """Tell every request that still waits that there will be no answer."""
+        """Tells every waiting request that there will be no answer."""
         self.queue.close()
         for job in list(self.jobs):
             job.finished(STOPPED)
 
-    async def body(self, request: Request) -> bytes:
-        """The body, read as it comes. Raises RefusedError: 413 as soon as it is too large, whether
-        its length was told or not; 408 where it takes too long; 429 while too much is being read;
-        415 for another type than JSON, which also keeps the pages of other sites out: a browser
-        asks before it sends that."""
+    async def _body(self, request: Request) -> bytes:
+        """Returns the body. Raises RefusedError: 413 as soon as it is too large, 408 if it takes
+        too long, 429 if too much is being read, 415 for another type than JSON (browsers ask before
+        they send JSON, so web pages of other sites cannot)."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json" or "content-encoding" in request.headers:
             raise RefusedError(415, "expected Content-Type: application/json, not compressed")
         body, limits = bytearray(), self.limits
         large = RefusedError(413, f"the body is larger than {limits.body_bytes:,} bytes")
-        told = request.headers.get("content-length", "")
-        if told.isdecimal() and int(told[:20]) > limits.body_bytes:
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length[:20]) > limits.body_bytes:
             raise large
 
         async def read() -> None:
@@ -99,14 +85,25 @@ class ScoreService:
             self.arriving -= len(body)
         return bytes(body)
 
+    def _accept(self, job: ScoreJob) -> None:
+        """Puts ``job`` into the queue. Raises RefusedError (503, 429) if there is no room."""
+        rows, tokens = self.queue.load()
+        full = rows + len(job.dialogues) > self.limits.max_waiting
+        large = (tokens + sum(job.sizes)) * BYTES_PER_TOKEN > self.limits.waiting_bytes
+        if rows and (full or large):
+            wait = min(LONGEST_WAIT, max(1, math.ceil(rows * self.worker.pace)))
+            raise RefusedError(429, f"{rows} dialogues are waiting already", retry_after=wait)
+        if self.stopping or not self.worker.alive or not self.queue.put(job):
+            raise RefusedError(503, "the server is stopping", retry_after=SOON)
+
     async def score(self, request: Request) -> Response:
-        """The judgements of one request; drops it when its client leaves."""
-        body = await self.body(request)
-        ask = (body, self.judge.dimensions, self.options, self.limits)
-        # What takes long to parse does so beside the loop, which answers others meanwhile.
+        """Answers one request; drops it if its client leaves."""
+        body = await self._body(request)
+        given = (body, self.judge.dimensions, self.options, self.limits)
+        # A large body is parsed beside the loop, which answers others meanwhile.
         large = len(body) > LARGE
         dialogues, options = (
-            await asyncio.to_thread(parse_body, *ask) if large else parse_body(*ask)
+            await asyncio.to_thread(parse_body, *given) if large else parse_body(*given)
         )
         loop = asyncio.get_running_loop()
         done: asyncio.Future[str | None] = loop.create_future()
@@ -119,14 +116,17 @@ class ScoreService:
             loop.call_soon_threadsafe(settle, reason)
 
         job = ScoreJob(dialogues, options, finished)
-        self.require_room(job)
-        if not self.queue.put(job):
-            raise RefusedError(503, "the server is stopping", retry_after=SOON)
-        left: asyncio.Future[None] = asyncio.ensure_future(client_left(request))
+        self._accept(job)
+
+        async def client_leaves() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+
+        left: asyncio.Future[None] = asyncio.ensure_future(client_leaves())
         self.jobs.add(job)
         try:
             await asyncio.wait(
-                (done, left), timeout=self.limits.seconds, return_when=asyncio.FIRST_COMPLETED
+                (done, left), timeout=self.limits.timeout, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
             left.cancel()
@@ -136,26 +136,20 @@ class ScoreService:
         if not done.done():
             if left.done() and not left.cancelled():
                 raise ClientDisconnect
-            said = f"no answer within {self.limits.seconds:g} s"
-            raise RefusedError(503, said, retry_after=LONGEST_WAIT)
+            message = f"no answer within {self.limits.timeout:g} s"
+            raise RefusedError(503, message, retry_after=LONGEST_WAIT)
         if (reason := done.result()) is not None:
             raise RefusedError(503, reason, retry_after=SOON)
         judgements = [one.to_record() for group in job.judgements for one in group]
         return JSONResponse({"judge": self.worker.signature, "judgements": judgements})
 
 
-async def client_left(request: Request) -> None:
-    """Return when the client has closed its connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
 def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAPI:
-    """The application; its worker runs from start to stop."""
+    """Returns the application; its worker runs from start to stop."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service.worker.start()
+        service.worker.thread.start()
         yield
 
     app = FastAPI(
@@ -169,10 +163,12 @@ def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAP
             try:
                 response = await service.score(request)
             except RefusedError as error:
-                response = refusal(error)
+                wait = error.retry_after
+                headers = {} if wait is None else {"Retry-After": str(wait)}
+                response = JSONResponse(error.to_record(), error.status, headers)
             except ClientDisconnect:
                 response = Response(status_code=GONE)
-            except Exception as error:  # its words may hold those of a dialogue: not in the log
+            except Exception as error:  # its words may contain those of a dialogue: not in the log
                 logger.error("a request failed: %s", type(error).__name__)
                 logger.debug("while answering", exc_info=error)
                 response = JSONResponse({"error": "the server failed on this request"}, 500)
@@ -189,7 +185,14 @@ def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAP
 
     @app.get("/judge")
     async def judge() -> Response:
-        return JSONResponse(judge_record(service.judge, service.worker.signature))
+        languages = service.judge.languages  # null: any, or not known
+        record = {
+            "signature": service.worker.signature,
+            "family": service.judge.family,
+            "dimensions": [dimension.to_record() for dimension in service.judge.dimensions],
+            "languages": None if languages is None else list(languages),
+        }
+        return JSONResponse(record)
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -200,20 +203,3 @@ def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAP
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
     return app
-
-
-def refusal(error: RefusedError) -> Response:
-    """The answer to a request that is not taken on."""
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return JSONResponse(error.to_record(), error.status, headers)
-
-
-def judge_record(judge: Judge, signature: str) -> dict[str, object]:
-    """What /judge says: signature, family, dimensions with their scales, languages (null: any, or
-    not known)."""
-    return {
-        "signature": signature,
-        "family": judge.family,
-        "dimensions": [dimension.to_record() for dimension in judge.dimensions],
-        "languages": None if judge.languages is None else list(judge.languages),
-    }

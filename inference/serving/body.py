@@ -1,13 +1,12 @@
-"""What a client sends to /score, checked: dialogues and what is asked of them.
+"""Parses the body of a request to /score.
 
-A body is one row with ``messages`` or ``dialogue``, or many under ``dialogues``; ``level``,
-``dimensions`` and ``unknown_language`` stand beside them.
+A body is one row with ``messages`` or ``dialogue``, or several rows under ``dialogues``, and beside
+them ``level``, ``dimensions`` and ``unknown_language``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, get_args
 
 from medal_judges.errors import DataError, RecordError, did_you_mean
@@ -23,15 +22,15 @@ from medal_judges.storage.jsonl import parse_line
 
 OPTIONS = ("level", "dimensions", "unknown_language")
 ROW = ("id", "lang", "messages", "dialogue", "source", "models", "context", "meta", "assistant")
-TOLD = 20  # bad rows that an answer names
+LISTED = 20  # bad rows in an answer
 
 
 def parse_body(
     body: bytes, dimensions: tuple[Dimension, ...], options: ScoreOptions, limits: ServeLimits
 ) -> tuple[list[Dialogue], ScoreOptions]:
-    """The dialogues of a request and what it asks; ``options`` are the server's own.
+    """Returns the dialogues of a request and its options; ``options`` are the server's.
 
-    Raises RefusedError: 400 for what is no JSON, 413 beyond the limits, 422 that names the fields.
+    Raises RefusedError: 400 if it is no JSON, 413 beyond the limits, 422 that names the fields.
     """
     record = _json(body)
     if not isinstance(record, dict):
@@ -41,7 +40,7 @@ def parse_body(
         if name not in known:
             hint = f"{did_you_mean(name, known)}known: {', '.join(known)}"
             raise RefusedError(422, f"unknown field {name!r:.80}", field=f"{name:.80}", hint=hint)
-    asked = _options(record, dimensions, options)
+    asked = _options(record, [dimension.name for dimension in dimensions], options)
     if not {"messages", "dialogue", "dialogues"} & record.keys():
         raise RefusedError(422, "expected messages, dialogue or dialogues", field="messages")
     if "dialogues" not in record:
@@ -49,50 +48,9 @@ def parse_body(
     rows = record["dialogues"]
     if not isinstance(rows, list) or not rows:
         raise RefusedError(422, "expected a non-empty list of dialogues", field="dialogues")
-    if len(rows) > limits.dialogues:
-        said = f"{len(rows)} dialogues in one request; at most {limits.dialogues} are taken"
-        raise RefusedError(413, said, field="dialogues", hint="send them in several requests")
-    return _rows(rows, limits), asked
-
-
-def _json(body: bytes) -> object:
-    try:
-        return parse_line("(body)", 1, body.decode("utf-8"), lambda value: value)
-    except UnicodeDecodeError as error:
-        raise RefusedError(400, f"the body is not UTF-8 (byte {error.start})") from None
-    except DataError as error:
-        problem = error.__cause__ if isinstance(error.__cause__, RecordError) else None
-        where = problem.field if problem is not None else "(line)"
-        if where != "(line)":  # JSON, with half of a surrogate pair in it
-            raise RefusedError(422, error.problem, field=where) from None
-        raise RefusedError(400, "the body is not JSON that can be read", hint=error.problem) from (
-            None
-        )
-
-
-def _options(
-    record: Mapping[str, Any], dimensions: tuple[Dimension, ...], options: ScoreOptions
-) -> ScoreOptions:
-    level = record.get("level", options.level)
-    if level not in get_args(ScoreLevel):
-        raise RefusedError(422, "expected dialogue, turn or last", field="level")
-    policy = record.get("unknown_language", options.unknown_language)
-    if policy not in POLICIES:
-        raise RefusedError(422, f"expected one of {', '.join(POLICIES)}", field="unknown_language")
-    wanted, known = record.get("dimensions"), [dimension.name for dimension in dimensions]
-    if wanted is None:
-        wanted = options.dimensions
-    elif not isinstance(wanted, list) or not wanted:
-        raise RefusedError(422, "expected a non-empty list of names", field="dimensions")
-    for index, name in enumerate(wanted or ()):
-        if name not in known:
-            told = f"this judge has no dimension {name!r:.80}"
-            hint = f"it has: {', '.join(known)}"
-            raise RefusedError(422, told, field=f"dimensions[{index}]", hint=hint)
-    return replace(options, level=level, dimensions=wanted, unknown_language=policy)
-
-
-def _rows(rows: list[object], limits: ServeLimits) -> list[Dialogue]:
+    if len(rows) > limits.max_dialogues:
+        message = f"{len(rows)} dialogues in one request; at most {limits.max_dialogues} are taken"
+        raise RefusedError(413, message, field="dialogues", hint="send them in several requests")
     dialogues: list[Dialogue] = []
     bad: list[dict[str, object]] = []
     for index, row in enumerate(rows):
@@ -103,21 +61,49 @@ def _rows(rows: list[object], limits: ServeLimits) -> list[Dialogue]:
                 raise
             bad.append({"row": index, "field": error.field, "problem": error.message})
     if bad:
-        raise RefusedError(
-            422,
-            f"{len(bad)} of {len(rows)} dialogues are malformed; nothing was scored",
-            field=str(bad[0]["field"]),
-            rows=bad[:TOLD],
-        )
-    return dialogues
+        message = f"{len(bad)} of {len(rows)} dialogues are malformed; nothing was scored"
+        raise RefusedError(422, message, field=str(bad[0]["field"]), rows=bad[:LISTED])
+    return dialogues, asked
+
+
+def _json(body: bytes) -> object:
+    try:
+        return parse_line("(body)", 1, body.decode("utf-8"), lambda value: value)
+    except UnicodeDecodeError as error:
+        raise RefusedError(400, f"the body is not UTF-8 (byte {error.start})") from None
+    except DataError as error:
+        cause = error.__cause__
+        if isinstance(cause, RecordError) and cause.field != "(line)":  # half a surrogate pair
+            raise RefusedError(422, error.problem, field=cause.field) from None
+        raise RefusedError(400, "the body is not valid JSON", hint=error.problem) from None
+
+
+def _options(record: Mapping[str, Any], known: list[str], options: ScoreOptions) -> ScoreOptions:
+    level = record.get("level", options.level)
+    if level not in get_args(ScoreLevel):
+        raise RefusedError(422, "expected dialogue, turn or last", field="level")
+    policy = record.get("unknown_language", options.unknown_language)
+    if policy not in POLICIES:
+        raise RefusedError(422, f"expected one of {', '.join(POLICIES)}", field="unknown_language")
+    wanted = record.get("dimensions")
+    if wanted is not None and (not isinstance(wanted, list) or not wanted):
+        raise RefusedError(422, "expected a non-empty list of names", field="dimensions")
+    for index, name in enumerate(wanted or ()):
+        if name not in known:
+            message = f"this judge has no dimension {name!r:.80}"
+            hint = f"it has: {', '.join(known)}"
+            raise RefusedError(422, message, field=f"dimensions[{index}]", hint=hint)
+    names = options.dimensions if wanted is None else tuple(wanted)
+    return options.model_copy(
+        update={"level": level, "dimensions": names, "unknown_language": policy}
+    )
 
 
 def _checked(row: object, place: str, limits: ServeLimits) -> Dialogue:
-    """The dialogue of ``row``, which stands at ``place`` of the body."""
     turns = row.get("messages", row.get("dialogue")) if isinstance(row, Mapping) else None
-    if isinstance(turns, list) and len(turns) > limits.turns:
-        said = f"a dialogue of {len(turns)} turns; at most {limits.turns} are taken"
-        raise RefusedError(413, said, field=place or "messages")
+    if isinstance(turns, list) and len(turns) > limits.max_turns:
+        message = f"a dialogue of {len(turns)} turns; at most {limits.max_turns} are taken"
+        raise RefusedError(413, message, field=place or "messages")
     try:
         return parse_row(row)
     except RecordError as error:
@@ -126,8 +112,8 @@ def _checked(row: object, place: str, limits: ServeLimits) -> Dialogue:
 
 
 def parse_row(row: object) -> Dialogue:
-    """A dialogue of one row: OpenAI's ``messages`` (an id is made from the content where there is
-    none), or a line of this toolkit. Raises RecordError that names the field."""
+    """Returns the dialogue of OpenAI's ``messages`` (without an id, the id is a hash of them), or
+    of a line of this toolkit. Raises RecordError that names the field."""
     if not isinstance(row, Mapping) or "messages" not in row:
         return parse_dialogue(row)
     if "dialogue" in row:

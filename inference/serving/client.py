@@ -1,4 +1,4 @@
-"""A client of ``medal serve``: dialogues in, judgements out, over HTTP; sync and async."""
+"""Clients of ``medal serve``, sync and async: dialogues in, judgements out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import random
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from types import ModuleType, TracebackType
+from contextlib import suppress
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
@@ -25,14 +25,15 @@ ADDRESS = "http://127.0.0.1:8000"
 # A dialogue, a line of this toolkit, or {"messages": [...]}.
 Row = Dialogue | Mapping[str, Any]
 Level = Literal["dialogue", "turn", "last"]
+Policy = Literal["warn", "refuse", "allow"]
 _AGAIN = (408, 429, 502, 503, 504)
 _ROWS, _BYTES = 64, 2 << 20  # of one request: well within the server's limits
 
 
 class ServiceError(MedalError):
-    """The server refused a request, or could not be reached for as long as was waited.
+    """The server refused a request, or did not answer in time.
 
-    ``status``: HTTP's, None without an answer. ``field`` and ``rows``: what was malformed (422).
+    ``status`` is HTTP's, None without an answer; ``field`` and ``rows`` say what was malformed.
     """
 
     def __init__(
@@ -48,25 +49,8 @@ class ServiceError(MedalError):
         self.status, self.field, self.rows = status, field, tuple(rows)
 
 
-@dataclass(slots=True)
-class _Patience:
-    """When one request is sent again: full-jitter back-off, never sooner than the server asks for,
-    until ``seconds`` are over."""
-
-    seconds: float
-    start: float
-    tries: int = 0
-
-    def wait(self, after: float | None) -> float | None:
-        """Seconds until the next try; None where it would be too late."""
-        self.tries += 1
-        own = random.uniform(0.0, min(10.0, 0.1 * 2.0 ** min(self.tries, 10)))
-        delay = own if after is None else after + own
-        return delay if time.monotonic() + delay < self.start + self.seconds else None
-
-
-class _ClientSettings:
-    """What both clients share: address, token, limits, and how answers are read."""
+class _Settings:
+    """Address, token and limits of a client, and when a request is sent again."""
 
     def __init__(
         self,
@@ -76,7 +60,12 @@ class _ClientSettings:
         timeout: float = 330.0,
         patience: float = 120.0,
     ) -> None:
-        self.address, self.patience = _checked(address), patience
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                f"{address!r} is no address of a server", hint=f"give it whole, like {ADDRESS}"
+            )
+        self.address, self.patience = address.rstrip("/"), patience
         given = os.environ.get(TOKEN_VARIABLE) if token is None else token
         headers = {"Content-Type": "application/json"}
         if given:
@@ -88,33 +77,32 @@ class _ClientSettings:
             "follow_redirects": False,  # the token is for this address alone
         }
 
-    def _begin(self) -> _Patience:
-        return _Patience(self.patience, time.monotonic())
-
-    def _next_try(self, patience: _Patience, answer: httpx.Response | Exception) -> float:
-        """Seconds until the next try. Raises ServiceError where there is none."""
-        if isinstance(answer, Exception):  # sent again too: scoring changes nothing on the server
-            delay = patience.wait(None)
-            if delay is None:
+    def _delay(self, start: float, tries: int, answer: httpx.Response | Exception) -> float:
+        """Returns the seconds until the next try: full-jitter back-off, and at least Retry-After.
+        Raises ServiceError if there is none. Scoring changes nothing on the server, so every
+        request may be sent again."""
+        delay = random.uniform(0.0, min(10.0, 0.1 * 2.0 ** min(tries, 10)))
+        if not isinstance(answer, Exception):
+            with suppress(ValueError):  # ignores a date as Retry-After
+                delay += min(300.0, max(0.0, float(answer.headers.get("retry-after", 0))))
+        late = time.monotonic() + delay >= start + self.patience
+        if isinstance(answer, Exception):
+            if late:
                 raise ServiceError(
                     f"{self.address} cannot be reached: {type(answer).__name__} {answer}".rstrip(),
-                    hint="medal serve JUDGE starts a server; patience=SECONDS waits longer for one",
+                    hint="medal serve JUDGE starts a server; patience=SECONDS waits longer for it",
                 ) from answer
-            return delay
-        delay = None
-        if answer.status_code in _AGAIN:
-            delay = patience.wait(_seconds(answer.headers.get("retry-after")))
-        if delay is None:
+        elif late or answer.status_code not in _AGAIN:
             raise _refused(answer)
         return delay
 
 
-class Client(_ClientSettings):
-    """A connection to ``medal serve``, safe to use from several threads.
+class Client(_Settings):
+    """A connection to ``medal serve``, thread-safe.
 
     ``token``: by default that of $MEDAL_JUDGES_TOKEN. ``timeout``: seconds for one answer.
-    ``patience``: how long (seconds) one request is sent again while the server is full, stopped
-    or being started again; waits as its Retry-After says.
+    ``patience``: seconds for which a request is sent again while the server is full, down or
+    restarting.
 
         with Client("http://127.0.0.1:8000") as client:
             for judgement in client.score(dialogues):
@@ -128,16 +116,11 @@ class Client(_ClientSettings):
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Closes the connections."""
         self._http.close()
 
     def score(
@@ -146,35 +129,36 @@ class Client(_ClientSettings):
         *,
         level: Level = "dialogue",
         dimensions: Sequence[str] | None = None,
-        unknown_language: Literal["warn", "refuse", "allow"] | None = None,
+        unknown_language: Policy | None = None,
     ) -> Iterator[Judgement]:
-        """Judgements in input order, as ``Judge.score`` gives them; a row is a Dialogue, a line of
-        this toolkit or {"messages": [...]}. Sent in requests of at most 64 rows.
+        """Yields judgements in input order, as ``Judge.score`` does. A row is a Dialogue, a line of
+        this toolkit or {"messages": [...]}; a request has at most 64 rows.
 
-        Raises ServiceError: what the server refuses, and where it cannot be reached.
+        Raises ServiceError for what the server refuses, or if it cannot be reached.
         """
         for body, rows in _bodies(dialogues, level, dimensions, unknown_language):
             yield from _judgements(self._ask("POST", "/score", body), rows)
 
     def judge(self) -> dict[str, Any]:
-        """Signature, family, dimensions with their scales, and languages of the server's judge."""
+        """Returns signature, family, dimensions and languages of the server's judge."""
         record: dict[str, Any] = self._ask("GET", "/judge")
         return record
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
-        patience = self._begin()
+        start, tries = time.monotonic(), 0
         while True:
+            tries += 1
             try:
                 answer = self._http.request(method, path, content=body)
                 if answer.is_success:
                     return answer.json()
-                delay = self._next_try(patience, answer)
+                delay = self._delay(start, tries, answer)
             except _httpx().TransportError as error:
-                delay = self._next_try(patience, error)
+                delay = self._delay(start, tries, error)
             time.sleep(delay)
 
 
-class AsyncClient(_ClientSettings):
+class AsyncClient(_Settings):
     """``Client`` for asyncio: ``async with AsyncClient() as client: await client.score([...])``."""
 
     def __init__(self, address: str = ADDRESS, **settings: Any) -> None:
@@ -184,16 +168,11 @@ class AsyncClient(_ClientSettings):
     async def __aenter__(self) -> AsyncClient:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Closes the connections."""
         await self._http.aclose()
 
     async def score(
@@ -202,9 +181,9 @@ class AsyncClient(_ClientSettings):
         *,
         level: Level = "dialogue",
         dimensions: Sequence[str] | None = None,
-        unknown_language: Literal["warn", "refuse", "allow"] | None = None,
+        unknown_language: Policy | None = None,
     ) -> list[Judgement]:
-        """All judgements, in input order; see ``Client.score``."""
+        """Returns all judgements in input order; see ``Client.score``."""
         judged: list[Judgement] = []
         for body, rows in _bodies(dialogues, level, dimensions, unknown_language):
             judged += _judgements(await self._ask("POST", "/score", body), rows)
@@ -216,27 +195,17 @@ class AsyncClient(_ClientSettings):
         return record
 
     async def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
-        patience = self._begin()
+        start, tries = time.monotonic(), 0
         while True:
+            tries += 1
             try:
                 answer = await self._http.request(method, path, content=body)
                 if answer.is_success:
                     return answer.json()
-                delay = self._next_try(patience, answer)
+                delay = self._delay(start, tries, answer)
             except _httpx().TransportError as error:
-                delay = self._next_try(patience, error)
+                delay = self._delay(start, tries, error)
             await asyncio.sleep(delay)
-
-
-def _checked(address: str) -> str:
-    """The address without a slash at its end. Raises ConfigError for one that no request can reach,
-    which would else be tried until the patience is over."""
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(
-            f"{address!r} is no address of a server", hint=f"give it whole, like {ADDRESS}"
-        )
-    return address.rstrip("/")
 
 
 def _httpx() -> ModuleType:
@@ -250,7 +219,7 @@ def _httpx() -> ModuleType:
 def _bodies(
     dialogues: Iterable[Row], level: str, dimensions: Sequence[str] | None, policy: str | None
 ) -> Iterator[tuple[bytes, list[dict[str, Any]]]]:
-    """Requests, each with its rows. Raises RecordError for text that is not valid Unicode."""
+    """Yields requests, each with its rows. Raises RecordError for text that is no valid Unicode."""
     asked: dict[str, Any] = {"level": level}
     if dimensions is not None:
         asked["dimensions"] = list(dimensions)
@@ -271,12 +240,12 @@ def _bodies(
 
 
 def _judgements(answer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Judgement]:
-    """The judgements of an answer. Raises ServiceError where they are not those of ``rows``."""
+    """Returns the judgements of an answer. Raises ServiceError if they are of other rows."""
     judged = [parse_judgement(record) for record in answer["judgements"]]
     given = list(dict.fromkeys(judgement.id for judgement in judged))
     asked = list(dict.fromkeys(str(row["id"]) for row in rows if row.get("id") is not None))
     if len(asked) == len(rows) and given != asked:
-        raise ServiceError("the server's answer belongs to other dialogues")
+        raise ServiceError("the server's answer is about other dialogues")
     return judged
 
 
@@ -287,20 +256,12 @@ def _refused(answer: httpx.Response) -> ServiceError:
         record = {}
     if not isinstance(record, dict):
         record = {}
-    said = str(record.get("error") or answer.text[:300] or answer.reason_phrase)
+    message = str(record.get("error") or answer.text[:300] or answer.reason_phrase)
     where = record.get("field")
     return ServiceError(
-        f"HTTP {answer.status_code}: {f'{where}: ' if where else ''}{said}",
+        f"HTTP {answer.status_code}: {f'{where}: ' if where else ''}{message}",
         status=answer.status_code,
         field=where,
         rows=record.get("rows", ()),
         hint=record.get("hint"),
     )
-
-
-def _seconds(text: str | None) -> float | None:
-    """Retry-After in seconds; its form with a date is left to the client's own back-off."""
-    try:
-        return None if text is None else min(300.0, max(0.0, float(text)))
-    except ValueError:
-        return None

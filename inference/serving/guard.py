@@ -1,4 +1,4 @@
-"""Who may ask: a token wherever it is set, and names of this machine only on loopback."""
+"""Who may use a server: a token if one is set, and only names of this machine on loopback."""
 
 from __future__ import annotations
 
@@ -15,40 +15,36 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from medal_judges.errors import ConfigError
 from medal_judges.inference.serving.client import TOKEN_VARIABLE
 
-OPEN = ("/health",)  # says only whether the server is up
+OPEN = ("/health",)
 SHORTEST = 16  # characters of a token
 
 
 class Guard:
-    """ASGI middleware: 401 without the ``token`` (where there is one), 421 for a Host header of
-    another name than this machine's on loopback, which a page of a browser whose name was rebound
-    to 127.0.0.1 would send."""
+    """ASGI middleware. Answers 401 without the ``token``, and on loopback 421 for a Host header
+    with a foreign name: a web page whose name was rebound to 127.0.0.1 sends such a header."""
 
     def __init__(self, app: ASGIApp, token: str | None, loopback: bool) -> None:
         self.app, self.loopback = app, loopback
         self.expected = None if token is None else f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
-        if self.loopback and not names_loopback(headers.get("host", "")):
-            said = {"error": "this server answers to localhost and 127.0.0.1 only"}
-            await JSONResponse(said, 421)(scope, receive, send)
-            return
-        if self.expected is not None and scope["path"] not in OPEN:
+        answer = None
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
             given = headers.get("authorization", "").encode("latin-1", "replace")
-            if not hmac.compare_digest(given, self.expected):
-                said = {"error": f"a token is needed: Authorization: Bearer ${TOKEN_VARIABLE}"}
-                refusal = JSONResponse(said, 401, {"WWW-Authenticate": "Bearer"})
-                await refusal(scope, receive, send)
-                return
-        await self.app(scope, receive, send)
+            if self.loopback and not names_loopback(headers.get("host", "")):
+                error = {"error": "this server answers to localhost and 127.0.0.1 only"}
+                answer = JSONResponse(error, 421)
+            elif scope["path"] not in OPEN and not hmac.compare_digest(
+                given, given if self.expected is None else self.expected
+            ):
+                error = {"error": f"a token is needed: Authorization: Bearer ${TOKEN_VARIABLE}"}
+                answer = JSONResponse(error, 401, {"WWW-Authenticate": "Bearer"})
+        await (self.app if answer is None else answer)(scope, receive, send)
 
 
 def names_loopback(host: str) -> bool:
-    """Whether a Host header names this machine: localhost or a loopback address, any port."""
+    """Returns whether a Host header names localhost or a loopback address, with any port."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ip_address(name).is_loopback
@@ -57,8 +53,8 @@ def names_loopback(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether every address of ``host`` is this machine's own. Raises ConfigError for a name that
-    has none."""
+    """Returns whether every address of ``host`` is this machine's. Raises ConfigError for a name
+    without an address."""
     try:
         found = getaddrinfo(host, None, type=SOCK_STREAM)
     except (gaierror, UnicodeError) as error:
@@ -66,25 +62,25 @@ def is_loopback(host: str) -> bool:
     return all(ip_address(str(each[4][0]).partition("%")[0]).is_loopback for each in found)
 
 
-def token_of_environment() -> str | None:
-    """The token of MEDAL_JUDGES_TOKEN; None where it is not set. Raises ConfigError, which does not
-    show it, for one that is too short or cannot stand in a header."""
+def token_for(host: str) -> str | None:
+    """Returns the token of MEDAL_JUDGES_TOKEN, None if it is not set.
+
+    Raises ConfigError, which does not show the token, if it is too short or no header can hold it,
+    and if ``host`` is open to other machines and there is none.
+    """
     token = os.environ.get(TOKEN_VARIABLE)
+    hint = f"export {TOKEN_VARIABLE}=$(openssl rand -hex 32)"
     if token is None:
+        if not is_loopback(host):
+            raise ConfigError(
+                f"--host {host} is open to other machines, and no token is set",
+                hint=f"{hint}, or leave --host out",
+            )
         return None
     if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError(
             f"the token in {TOKEN_VARIABLE} must be {SHORTEST} or more printable ASCII characters "
             "without blanks",
-            hint=f"export {TOKEN_VARIABLE}=$(openssl rand -hex 32)",
+            hint=hint,
         )
     return token
-
-
-def require_token(host: str, token: str | None) -> None:
-    """Raise ConfigError where a server without a token would be reached from other machines."""
-    if token is None and not is_loopback(host):
-        raise ConfigError(
-            f"--host {host} is open to other machines, and no token is set",
-            hint=f"export {TOKEN_VARIABLE}=$(openssl rand -hex 32), or leave --host out",
-        )

@@ -1,41 +1,40 @@
-"""What a server takes on, and how long anything may last."""
+"""The limits of a server, and the error for a request beyond them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from medal_judges.config import Config, option
 from medal_judges.errors import MedalError
 
 
-@dataclass(frozen=True, slots=True)
-class ServeLimits:
-    """Beyond ``body_bytes`` or ``dialogues`` of a request, or ``turns`` of a dialogue: 413. Beyond
-    ``waiting`` dialogues in the queue, or ``waiting_bytes`` of their text: 429. A request that has
-    no answer after ``seconds`` gets 503, one whose body takes longer than ``body_seconds`` 408.
-    After SIGTERM what was accepted has ``drain_seconds`` to be finished. ``batch_wait`` is how long
-    (seconds) an idle judge waits for further requests to join the first. Beyond ``connections`` at
-    once: 503.
-    """
+class ServeLimits(Config):
+    """What a server accepts, and how long anything may last. ``batch_wait``: seconds in which an
+    idle judge waits for more requests after the first."""
 
-    body_bytes: int = 8 << 20
-    dialogues: int = 256
-    turns: int = 2000  # a chat of dstc9 has 630
-    waiting: int = 2048
-    seconds: float = 300.0
+    max_body: int = option(8, ge=1, help="MB of a request; a larger one gets 413.")
+    max_dialogues: int = option(256, ge=1, help="Dialogues of a request; more get 413.")
+    max_turns: int = option(2000, ge=1, help="Turns of a dialogue; more get 413.")
+    max_waiting: int = option(
+        2048, ge=1, help="Dialogues that wait; a request beyond that gets 429."
+    )
+    timeout: float = option(300.0, ge=0.1, help="Seconds for a request; a longer one gets 503.")
+    drain: float = option(30.0, ge=0, help="Seconds to finish requests after SIGTERM.")
     body_seconds: float = 30.0
-    drain_seconds: float = 30.0
     batch_wait: float = 0.005
     connections: int = 512
 
     @property
+    def body_bytes(self) -> int:
+        return self.max_body << 20
+
+    @property
     def waiting_bytes(self) -> int:
-        """Text in the queue; one request of the full size always fits an empty queue."""
+        """Text in the queue; one request of the largest size always fits an empty queue."""
         return 16 * self.body_bytes
 
 
 class RefusedError(MedalError):
-    """A request is not taken on: HTTP ``status``, the ``field`` at fault where there is one, and
-    after how many seconds (``retry_after``) it may be sent again."""
+    """A request is refused with HTTP ``status``; ``field`` is at fault, and after ``retry_after``
+    seconds it may be sent again."""
 
     def __init__(
         self,
@@ -52,7 +51,6 @@ class RefusedError(MedalError):
         self.rows = rows or []
 
     def to_record(self) -> dict[str, object]:
-        """The body of the answer."""
-        record: dict[str, object] = {"error": self.message}
+        """Returns the body of the answer."""
         optional = {"hint": self.hint, "field": self.field, "rows": self.rows}
-        return record | {key: value for key, value in optional.items() if value}
+        return {"error": self.message} | {key: value for key, value in optional.items() if value}

@@ -1,8 +1,9 @@
-"""What Prometheus is told of a server: requests, queue, windows, judgements, tokens and money."""
+"""Metrics of a server for Prometheus: requests, queue, windows, judgements, tokens and cost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -15,52 +16,46 @@ from prometheus_client import (
 
 from medal_judges.records.judgement import Judgement
 
-NAMESPACE = "medal"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class ServeMetrics:
-    """Figures of one server, in a registry of its own. Nothing of a dialogue's text or id is in
-    them; labels are statuses and dimensions, so their number is bounded."""
+    """The metrics of one server. They contain no text and no id of a dialogue; labels are statuses,
+    so their number is bounded."""
 
     def __init__(self, waiting: Callable[[], float], spent: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        told = "Requests to /score by HTTP status (499: the client left)."
-        self.requests = self._counter("requests", told, "status")
-        self.seconds = self._histogram("request_seconds", "From request to answer.", _SECONDS)
-        self.under_way = self._gauge("requests_under_way", "Requests that wait for an answer.")
-        queue = self._gauge("queue_dialogues", "Dialogues that no window has taken yet.")
+        own: dict[str, Any] = {"namespace": "medal", "registry": self.registry}
+        text = "Requests to /score by HTTP status (499: the client left)."
+        self.requests = Counter("requests", text, ["status"], **own)
+        text = "Seconds from request to answer."
+        self.seconds = Histogram("request_seconds", text, buckets=_SECONDS, **own)
+        text = "Requests that wait for an answer."
+        self.under_way = Gauge("requests_under_way", text, **own)
+        queue = Gauge("queue_dialogues", "Dialogues that no window has yet.", **own)
         queue.set_function(waiting)
-        told = "Dialogues that were scored together."
-        self.windows = self._histogram("window_dialogues", told, _ROWS)
-        told = "What the judge took for a window."
-        self.window_seconds = self._histogram("window_seconds", told, _SECONDS)
-        self.judgements = self._counter("judgements", "Judgements, with a score or not.", "scored")
-        self.truncated = self._counter("truncated_judgements", "Judgements that lost turns.")
-        told = "Judgements in languages that the judge was not made for."
-        self.outside = self._counter("unknown_language_judgements", told)
-        self.tokens = self._counter("tokens", "Tokens that the judge read and wrote.")
-        money = self._gauge("dollars_spent", "US dollars that asking models has cost.")
+        text = "Dialogues that were scored together."
+        self.windows = Histogram("window_dialogues", text, buckets=_ROWS, **own)
+        text = "Seconds that the judge took for a window."
+        self.window_seconds = Histogram("window_seconds", text, buckets=_SECONDS, **own)
+        text = "Judgements, with a score or not."
+        self.judgements = Counter("judgements", text, ["scored"], **own)
+        self.truncated = Counter("truncated_judgements", "Judgements that lost turns.", **own)
+        text = "Judgements in languages that the judge does not support."
+        self.outside = Counter("unknown_language_judgements", text, **own)
+        self.tokens = Counter("tokens", "Tokens that the judge read and wrote.", **own)
+        money = Gauge("dollars_spent", "US dollars paid for answers of models.", **own)
         money.set_function(spent)
 
-    def _counter(self, name: str, told: str, *labels: str) -> Counter:
-        return Counter(name, told, labels, namespace=NAMESPACE, registry=self.registry)
-
-    def _gauge(self, name: str, told: str) -> Gauge:
-        return Gauge(name, told, namespace=NAMESPACE, registry=self.registry)
-
-    def _histogram(self, name: str, told: str, buckets: Sequence[float]) -> Histogram:
-        return Histogram(name, told, namespace=NAMESPACE, registry=self.registry, buckets=buckets)
-
     def request(self, status: int, seconds: float) -> None:
-        """Count one request and what it took."""
+        """Counts one request."""
         self.seconds.observe(seconds)
         self.requests.labels(str(status)).inc()
 
     def window(self, rows: int, seconds: float, judgements: Sequence[Judgement]) -> None:
-        """Count what one window took and gave."""
+        """Counts one window."""
         self.windows.observe(rows)
         self.window_seconds.observe(seconds)
         for judgement in judgements:
@@ -70,5 +65,5 @@ class ServeMetrics:
             self.tokens.inc(judgement.usage.get("tokens", 0.0))
 
     def text(self) -> bytes:
-        """The page that Prometheus reads."""
+        """Returns the page that Prometheus reads."""
         return generate_latest(self.registry)

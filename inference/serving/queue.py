@@ -1,4 +1,4 @@
-"""Who is next: dialogues of many requests, joined into windows of which each gets a fair part."""
+"""The queue of a server: joins dialogues of several requests into windows, in fair parts."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from medal_judges.models.base.judge import requests_at
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 
-TURN_BYTES = 16  # what a turn costs beside its text: marks of its speaker
+TURN_BYTES = 16  # what a turn costs beside its text
 BYTES_PER_TOKEN = 4
-
-# (level, dimensions, policy on languages): only requests that ask the same share a window.
-Asked = tuple[str, tuple[str, ...] | None, str]
 
 
 @dataclass(eq=False, slots=True)
 class ScoreJob:
-    """One client's request: its dialogues, what is asked of each, and who waits.
+    """The dialogues of one request.
 
-    ``finished`` is called in the judge's thread, once, when the last dialogue has its judgements,
-    or with a reason when there will be none.
+    ``finished`` is called once, in the judge's thread: after the last judgement with None, or with
+    the reason why there will be none.
     """
 
     dialogues: Sequence[Dialogue]
@@ -32,55 +29,45 @@ class ScoreJob:
     finished: Callable[[str | None], None]
     sizes: list[int] = field(init=False)
     judgements: list[list[Judgement]] = field(init=False)
-    next: int = 0  # first dialogue that no window has taken
-    left: int = field(init=False)
+    next: int = 0  # first dialogue that no window has
+    left: int = field(init=False)  # dialogues without judgements
     cancelled: bool = False
 
     def __post_init__(self) -> None:
-        self.sizes = [tokens_about(d, self.options) for d in self.dialogues]
+        self.sizes = [_tokens(dialogue, self.options) for dialogue in self.dialogues]
         self.judgements = [[] for _ in self.dialogues]
         self.left = len(self.dialogues)
 
     @property
-    def asked(self) -> Asked:
-        """What requests have to share to be scored together."""
-        names = self.options.dimensions
-        return (
-            self.options.level,
-            None if names is None else tuple(names),
-            self.options.unknown_language,
-        )
-
-    @property
     def waiting(self) -> int:
-        """Dialogues that no window has taken."""
+        """Dialogues that no window has."""
         return len(self.dialogues) - self.next
 
-    def keep(self, row: int, judgements: list[Judgement]) -> None:
-        """The judgements of one dialogue have come."""
+    def add(self, row: int, judgements: list[Judgement]) -> None:
+        """Stores the judgements of one dialogue."""
         self.judgements[row] = judgements
         self.left -= 1
         if not self.left and not self.cancelled:
             self.finished(None)
 
 
-# A window: dialogues, each with the job and the row that it came from.
+# Dialogues, each as its job and its row there.
 Window = list[tuple[ScoreJob, int]]
 
 
-def tokens_about(dialogue: Dialogue, options: ScoreOptions) -> int:
-    """About how many tokens scoring reads; at turn level every answer reads what came before."""
+def _tokens(dialogue: Dialogue, options: ScoreOptions) -> int:
+    """Estimates the tokens that scoring reads; at turn level each answer reads what is before."""
     text = sum(TURN_BYTES + len(turn.content.encode()) for turn in dialogue.turns)
     asked = len(requests_at(dialogue, options.level))
     return max(1, text * (asked + 1) // 2 // BYTES_PER_TOKEN)
 
 
 class FairQueue:
-    """Requests in turn: each window takes one dialogue of every waiting request, then a second one,
-    and so on, until ``rows`` or ``budget`` tokens are reached; requests it took from go to the end.
-    So a request of one dialogue waits for the window under way, not for a request of thousands.
+    """Fills each window with one dialogue of every waiting request, then a second one, and so on,
+    up to ``rows`` or ``budget`` tokens; requests that are not finished go to the end. So a small
+    request waits for one window, not for a request of thousands.
 
-    A window holds requests that ask the same; the first in line decides. Safe between threads.
+    A window holds requests with the same options; the first in line decides. Thread-safe.
     """
 
     def __init__(self, rows: int, budget: int) -> None:
@@ -90,7 +77,7 @@ class FairQueue:
         self._closed = False
 
     def put(self, job: ScoreJob) -> bool:
-        """Add a job; False where the queue is closed."""
+        """Adds a job; returns False if the queue is closed."""
         with self._changed:
             if not self._closed:
                 self._jobs.append(job)
@@ -98,14 +85,14 @@ class FairQueue:
             return not self._closed
 
     def cancel(self, job: ScoreJob) -> None:
-        """Nobody waits for ``job`` any more: what no window has taken is dropped."""
+        """Drops what no window has of ``job``."""
         with self._changed:
             job.cancelled = True
             if job in self._jobs:
                 self._jobs.remove(job)
 
     def close(self) -> list[ScoreJob]:
-        """Take nothing more, end ``take``; returns what was waiting."""
+        """Accepts nothing more and ends ``take``; returns the waiting jobs."""
         with self._changed:
             self._closed = True
             left = list(self._jobs)
@@ -114,35 +101,35 @@ class FairQueue:
             return left
 
     def load(self) -> tuple[int, int]:
-        """Dialogues that wait, and their tokens (about)."""
+        """Returns the number of waiting dialogues and about how many tokens they have."""
         with self._changed:
             rows = sum(job.waiting for job in self._jobs)
             return rows, sum(sum(job.sizes[job.next :]) for job in self._jobs)
 
     def take(self, wait: float) -> Window:
-        """The next window, once there is one; empty when the queue is closed.
+        """Waits for the next window; returns an empty one if the queue is closed.
 
-        Where nothing waited, the first request is given ``wait`` seconds for others to join it.
+        If nothing was waiting, others have ``wait`` seconds to join the first request.
         """
         with self._changed:
             if not self._jobs and not self._closed:
                 self._changed.wait_for(lambda: self._jobs or self._closed)
-                self._changed.wait_for(lambda: self._closed or self._is_full(), timeout=wait)
+                self._changed.wait_for(
+                    lambda: self._closed or sum(job.waiting for job in self._jobs) >= self.rows,
+                    timeout=wait,
+                )
             return self._window() if self._jobs else []
 
-    def _is_full(self) -> bool:
-        return sum(job.waiting for job in self._jobs) >= self.rows
-
     def _window(self) -> Window:
-        asked = self._jobs[0].asked
-        sharing = [job for job in self._jobs if job.asked == asked]
+        first = self._jobs[0].options
+        sharing = [job for job in self._jobs if job.options == first]
         window: Window = []
         tokens, open_jobs = 0, list(sharing)
         while open_jobs and len(window) < self.rows:
             still = []
             for job in open_jobs:
                 size = job.sizes[job.next]
-                # The first always goes: a dialogue larger than the budget is a window of its own.
+                # A dialogue larger than the budget is a window by itself.
                 if window and (tokens + size > self.budget or len(window) == self.rows):
                     continue
                 window.append((job, job.next))

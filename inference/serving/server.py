@@ -1,4 +1,4 @@
-"""A judge as a server: a socket, uvicorn, and a clean stop."""
+"""Runs a judge as a server: a socket, uvicorn, and a clean stop."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions
 from medal_judges.inference.serving.app import ScoreService, make_app
-from medal_judges.inference.serving.guard import is_loopback, require_token
+from medal_judges.inference.serving.guard import is_loopback
 from medal_judges.inference.serving.limits import ServeLimits
 from medal_judges.models.base.judge import Judge
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_LIMITS = ServeLimits()
-HEAD_SECONDS = 10.0  # in which a connection has to send the head of a request
+HEAD_SECONDS = 10.0  # in which a connection must send the head of a request
 
 
-class PromptProtocol(H11Protocol):
-    """uvicorn's HTTP, which closes a connection whose request does not begin in time: idle ones
-    would otherwise keep others out for ever. (The body has its own limit; between two requests
-    uvicorn's keep-alive holds.)"""
+class _PromptProtocol(H11Protocol):
+    """uvicorn's HTTP, but it closes a connection whose request does not begin in time: idle ones
+    would keep others out. (The body has its own limit; between requests keep-alive applies.)"""
 
     _deadline: asyncio.TimerHandle | None = None
 
@@ -59,10 +57,9 @@ class PromptProtocol(H11Protocol):
             self._deadline = None
 
 
-class ScoreServer(uvicorn.Server):
-    """uvicorn's server that ends with exit code 0 after SIGTERM and SIGINT: what was accepted is
-    finished (``drain_seconds`` at most, then it is told 503), new requests are refused. A second
-    signal ends it at once."""
+class _Server(uvicorn.Server):
+    """uvicorn's server, but it exits with status 0 after SIGTERM and SIGINT. Accepted requests are
+    finished within ``drain`` seconds, then get 503. A second signal ends it at once."""
 
     def __init__(self, config: uvicorn.Config, service: ScoreService) -> None:
         super().__init__(config)
@@ -75,7 +72,7 @@ class ScoreServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # uvicorn's own raises the signal again in the end, which makes the exit code -15.
+        # uvicorn's own raises the signal again at the end, which makes the exit status -15.
         kinds = (signal.SIGINT, signal.SIGTERM)
         before = {kind: signal.signal(kind, self.handle_exit) for kind in kinds}
         try:
@@ -89,9 +86,8 @@ class ScoreServer(uvicorn.Server):
             self.force_exit = True
         self.should_exit = self.service.stopping = True
         if self.loop is not None:
-            limit = self.service.limits.drain_seconds
-            give_up = self.service.give_up
-            self.loop.call_soon_threadsafe(self.loop.call_later, limit, give_up)
+            delay, give_up = self.service.limits.drain, self.service.give_up
+            self.loop.call_soon_threadsafe(self.loop.call_later, delay, give_up)
 
 
 def serve(
@@ -101,51 +97,45 @@ def serve(
     port: int = 8000,
     token: str | None = None,
     options: ScoreOptions = DEFAULT_OPTIONS,
-    limits: ServeLimits = DEFAULT_LIMITS,
+    limits: ServeLimits | None = None,
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Answer requests until SIGTERM or SIGINT; ``ready`` is called with the address once others can
-    connect. Port 0 takes a free one.
+    """Answers requests until SIGTERM or SIGINT; calls ``ready`` with the address once others can
+    connect. Port 0 is any free one.
 
-    Raises ConfigError for an address of other machines without a ``token``, for a judge that waits
-    hours for a batch API, and where the port is taken.
+    Raises ConfigError for a judge that uses a batch API, MedalError if the port is taken.
     """
-    require_token(host, token)
+    limits = limits or ServeLimits()
     if any(model.capabilities.batch_api for model in judge.language_models()):
         raise ConfigError(
-            "this judge asks a batch API, which answers in hours: no client waits for that",
+            "this judge uses a batch API, which answers in hours: no client waits for that",
             hint="leave llm.batch out for a server",
         )
-    listener = _listen(host, port)
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise MedalError(
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            hint="--port 0 takes a free port",
+        ) from error
     service = ScoreService(judge, options, limits)
-    app = make_app(service, token, is_loopback(host))
     config = uvicorn.Config(
-        app,
+        make_app(service, token, is_loopback(host)),
         loop="asyncio",
-        http=PromptProtocol,
+        http=_PromptProtocol,
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         limit_concurrency=limits.connections,
-        timeout_graceful_shutdown=int(limits.drain_seconds) + 5,
+        timeout_graceful_shutdown=int(limits.drain) + 5,
     )
     with listener:
         bound = listener.getsockname()
         name = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         ready(f"http://{name}:{bound[1]}")
-        ScoreServer(config, service).run([listener])
-    if not service.worker.stop(limits.drain_seconds):
-        logger.warning("the judge was still busy with a window, which nobody waited for any more")
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        raise MedalError(
-            f"cannot listen on {host}:{port}: {error.strerror}",
-            hint="--port 0 takes a free port",
-        ) from error
+        _Server(config, service).run([listener])
+    if not service.worker.stop(limits.drain):
+        logger.warning("the judge was still busy with a window that nobody waits for")

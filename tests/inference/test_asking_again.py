@@ -86,7 +86,7 @@ def test_lasting_failures_are_asked_again_when_it_is_said(serve: Serve, tmp_path
     up = serve()
     same = score(file, out, judge_at(up))
     assert same.asked_again == 0 and up.total("seen") == 0
-    assert "--retry-failed asks again" in same.next_try
+    assert "--retry-failed scores" in same.next_try
     again = score(file, out, judge_at(up), retry_failed=True)
     assert again.asked_again == first.lasting and again.scored == again.total == 6
 
@@ -110,7 +110,7 @@ def test_killed_while_asking_again_nothing_is_lost(serve: Serve, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     assert [j.id for j in read_judgements(out)] == [f"d{i}" for i in range(60)]
     assert all(j.scored for j in read_judgements(out)) and not beside.exists()
-    assert "asked again)" in done.stderr
+    assert "scored again)" in done.stderr
 
 
 def test_a_stop_in_the_middle_puts_what_came_in_place(serve: Serve, tmp_path: Path) -> None:

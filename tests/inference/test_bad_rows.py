@@ -63,7 +63,7 @@ def test_a_run_that_was_stopped_counts_the_bad_lines_before_it(tmp_path: Path) -
     out.write_text("".join(whole.splitlines(keepends=True)[:50]) + '{"id": "d5')
     done = medal(*asked)
     assert done.exit_code == 0 and out.read_text() == whole
-    assert "119 judgements (50 from before), coverage 98.3%" in done.stderr
+    assert "119 judgements (50 resumed), coverage 98.3%" in done.stderr
     listed = (tmp_path / "out.skipped.jsonl").read_text().splitlines()
     assert [json.loads(line)["line"] for line in listed] == [1, 121]
 
@@ -72,7 +72,7 @@ def test_nothing_but_bad_lines_is_no_success(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     done = medal("score", "-", "--judge", JUDGE, "--out", out, stdin=lines(300, 300))
     assert isinstance(done.exception, CoverageError), done.output
-    assert "0 judgements (0 from before), coverage 0.0%" in done.stderr
+    assert "0 judgements (0 resumed), coverage 0.0%" in done.stderr
     assert len((tmp_path / "out.skipped.jsonl").read_text().splitlines()) == 300
     source = written(tmp_path, "in.jsonl", lines(30, 30))
     for command in (

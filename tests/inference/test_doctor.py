@@ -63,7 +63,7 @@ def test_what_is_missing_is_told_with_what_it_is_for(
     (tmp_path / "conture_dialogue.jsonl.gz").touch()
     lines = {line[:25].strip(): line[25:] for line in medal()[1].splitlines()}
     assert lines["extra api"] == (
-        "no: judges that ask an OpenAI-compatible server; openai 1.0 is installed, >=2.0 is needed "
+        "no: judges that use an OpenAI-compatible server; openai 1.0 is installed, >=2.0 is needed "
         "(pip install 'medal-judges[api]')"
     )
     assert "matplotlib missing" in lines["extra report"]
@@ -83,7 +83,7 @@ def test_a_judge_that_answers_otherwise_is_exit_code_1(folder: Path) -> None:
     code, said = medal(str(folder))
     assert code == 1
     assert "golden-01, overall" in said and "1.0 then, " in said
-    assert "does not answer here as it did" in said
+    assert "does not score here as it did" in said
 
 
 def test_write_is_for_judges_without_golden_scores(folder: Path) -> None:
@@ -92,7 +92,7 @@ def test_write_is_for_judges_without_golden_scores(folder: Path) -> None:
     (folder / "golden.json").unlink()
     assert medal(str(folder), "--write")[0] == 0
     assert (folder / "golden.json").is_file()
-    with pytest.raises(ConfigError, match="is a description"):
+    with pytest.raises(ConfigError, match="is a YAML file"):
         medal("configs/judges/length.yaml")
 
 
@@ -122,6 +122,6 @@ def test_a_hybrid_is_given_what_its_folder_may_not_hold(tmp_path: Path) -> None:
     assert "paid was made with llm: openai:x" in str(asked.exception)
     given = ["paid.llm.backend=openai", "paid.llm.model=x", "paid.llm.cache=false"]
     held = CliRunner().invoke(app, ["doctor", str(folder), *given])
-    assert held.exit_code == 0 and "answers here as it did" in held.output
+    assert held.exit_code == 0 and "scores here as it did" in held.output
     two = CliRunner().invoke(app, ["doctor", str(folder), "another"])
     assert "one judge" in str(two.exception)

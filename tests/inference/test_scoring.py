@@ -80,10 +80,10 @@ def test_a_bad_line_is_named_and_loses_nothing(tmp_path: Path) -> None:
     assert "--strict" in done.stderr and "Traceback" not in done.stderr
     kept = [j.id for j in read_judgements(out)]
     assert kept == [f"d{n}" for n in range(len(kept))] and len(kept) >= 2304
-    assert f"{len(kept)} judgements made before it are kept in {out}" in done.stderr
+    assert f"{len(kept)} judgements before it are written to {out}" in done.stderr
     done = medal("score", source, "--judge", JUDGE, "--out", out, "--min-coverage", 0)
     assert done.returncode == 0
-    assert "1 bad rows left out" in done.stderr and f"({len(kept)} from before)" in done.stderr
+    assert "1 bad rows left out" in done.stderr and f"({len(kept)} resumed)" in done.stderr
     assert len(list(read_judgements(out))) == 2999
 
 
@@ -93,7 +93,7 @@ def test_a_bad_line_can_be_mended_and_the_run_goes_on(tmp_path: Path) -> None:
     assert medal("score", source, *options).returncode == 2
     write(source, 600)
     done = medal("score", source, *options)
-    assert done.returncode == 0 and "(512 from before)" in done.stderr
+    assert done.returncode == 0 and "(512 resumed)" in done.stderr
     assert len(list(read_judgements(out))) == 600
     first = medal(
         "score", write(source, 5, bad=1), *options[:2], "--out", tmp_path / "new.jsonl", "--strict"
@@ -144,7 +144,7 @@ def test_killed_and_gone_on_with_equals_unbroken(tmp_path: Path, name: str, leve
     kill_half_way([*MEDAL, "score", str(source), *options, "--out", str(out)], out)
     done = medal("score", source, *options, "--out", out)
     assert done.returncode == 0, done.stderr
-    assert "(0 from before)" not in done.stderr
+    assert "(0 resumed)" not in done.stderr
     read = gzip.decompress(out.read_bytes()) if name.endswith(".gz") else out.read_bytes()
     assert read == whole.read_bytes()
 
@@ -182,7 +182,7 @@ def test_another_judge_or_input_is_refused(tmp_path: Path, name: str) -> None:
     assert other.returncode == 2 and "another judge" in other.stderr
     shorter = write(tmp_path / "short.jsonl", 10)
     other = medal("score", shorter, "--judge", JUDGE, "--out", out)
-    assert other.returncode == 2 and "does not go with this input" in other.stderr
+    assert other.returncode == 2 and "does not fit this input" in other.stderr
     wrong = ["--overwrite", "--dimension", "fun"]
     assert medal("score", source, "--judge", JUDGE, "--out", out, *wrong).returncode == 2
     assert out.read_bytes() == before and len(list(tmp_path.iterdir())) == 3
@@ -241,7 +241,7 @@ def test_a_file_that_holds_no_judgements_is_left_as_it_is(
     for out in (source, notes):
         before = out.read_bytes()
         done = medal("score", source, "--judge", JUDGE, "--out", out, *overwrite)
-        said = "is the file that is read" if out == source else "no file of judgements"
+        said = "is the file that is read" if out == source else "not a judgements file"
         assert done.returncode == 2 and said in done.stderr
         assert out.read_bytes() == before
 

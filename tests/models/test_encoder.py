@@ -15,7 +15,7 @@ from medal_judges.models.encoder.config import EncoderConfig, FeatureGroup
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.encoder.reply import ReplyConfig
 from medal_judges.records.dimension import load_rubric
-from medal_judges.training.encoder.task import fit_turn_means
+from medal_judges.training.families.encoder import fit_turn_means
 
 from ..conftest import WORDS
 

@@ -14,11 +14,12 @@ from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import HEADS_NAME, LoraJudge
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
-from medal_judges.training.loop.body_settings import narrow_base, widen_base
-from medal_judges.training.lora.packing import pack
-from medal_judges.training.lora.task import SFTDataset, SFTObjective
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.families.lora import SFTDataset, SFTObjective, sft_inputs
+from medal_judges.training.loop.body import narrow_base, reset_body
 from medal_judges.training.rows.examples import TrainingExample
 
+RUN = {"name": "x", "output_dir": "x", "rubric": "medal", "train": (), "stop": {"keep": "last"}}
 DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetitive")]
 
 
@@ -162,16 +163,18 @@ def examples() -> list[TrainingExample]:
 def test_a_packed_example_sees_nothing_of_the_others(tiny_llama: Path, layout: str) -> None:
     judge = generative(tiny_llama, layout=layout)
     data = SFTDataset(judge, examples())
-    pairs = [x for each in data.pairs for x in each]
+    rows = [data.rows[number] for number in range(6)]
+    pairs = [pair for row in rows for pair in zip(row["prompts"], row["answers"], strict=True)]
     assert len(pairs) == (6 if layout == "together" else 12)
-    packed = pack(list(enumerate(pairs)))
-    assert packed.ids.shape[1] == sum(data.lengths)  # no padding
+    packed = sft_inputs([(i, *pair) for i, pair in enumerate(pairs)], packed=True)
+    assert packed["ids"].shape[1] == sum(data.lengths)  # no padding
 
-    def answers(inputs: object) -> torch.Tensor:
+    def answers(inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        answered = inputs["owner"][:, 1:] >= 0
         found = judge.net(
-            input_ids=inputs.ids,  # type: ignore[attr-defined]
-            position_ids=inputs.positions,  # type: ignore[attr-defined]
-            logits_to_keep=inputs.answered.nonzero(as_tuple=True)[1],  # type: ignore[attr-defined]
+            input_ids=inputs["ids"],
+            position_ids=inputs["positions"],
+            logits_to_keep=answered.nonzero(as_tuple=True)[1],
             use_cache=False,
         )
         logits: torch.Tensor = found.logits[0]
@@ -179,10 +182,11 @@ def test_a_packed_example_sees_nothing_of_the_others(tiny_llama: Path, layout: s
 
     with torch.no_grad():
         together = answers(packed)
-        apart = torch.cat([answers(pack([(0, pair)])) for pair in pairs])
+        alone = [sft_inputs([(0, *pair)], packed=True) for pair in pairs]
+        apart = torch.cat([answers(inputs) for inputs in alone])
     assert float((together - apart).abs().max()) < 1e-5
     # the answer's tokens, and nothing of the prompt, are what is predicted
-    tokens, owner = packed.answers
+    tokens, owner = packed["ids"], packed["owner"]
     text = judge.tokenizer.decode(tokens[owner == 0])
     value = json.loads(text.removesuffix(judge.tokenizer.eos_token))
     overall = value["overall"] if layout == "together" else None
@@ -196,7 +200,7 @@ def test_an_incomplete_label_asks_for_another_layout(tiny_llama: Path) -> None:
     with pytest.raises(ConfigError, match="has no label of repetitive") as caught:
         SFTDataset(generative(tiny_llama, layout="together"), rows)
     assert "layout: each" in str(caught.value.hint)
-    assert len(SFTDataset(generative(tiny_llama, layout="each"), rows).pairs[0]) == 1
+    assert len(SFTDataset(generative(tiny_llama, layout="each"), rows).rows[0]["prompts"]) == 1
 
 
 def test_a_saved_generative_judge_comes_back(tiny_llama: Path, tmp_path: Path) -> None:
@@ -235,5 +239,5 @@ def test_a_generative_step_on_a_narrow_base_is_the_same_to_the_bit(
     assert len(found[0]) > 10
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
     assert torch.bfloat16 in {p.dtype for p in judge.net.parameters()}
-    widen_base(judge.net)
+    reset_body(judge.net, TrainConfig(**RUN, model=judge.lora))  # type: ignore[arg-type]
     assert {p.dtype for p in judge.net.parameters()} == {torch.float32}

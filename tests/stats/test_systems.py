@@ -194,7 +194,7 @@ def test_intervals_hold_in_simulation_and_labels_undo_a_judges_favour(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A small benchmarks/comparison_coverage.py, whose table is docs/results/comparison.md."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "speed"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     coverage = importlib.import_module("comparison_coverage")
     for design in ("paired", "repeats"):
         plain = coverage.simulate(coverage.Cell(2, 50, design), 200)

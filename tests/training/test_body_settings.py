@@ -10,7 +10,7 @@ from transformers import AutoModel
 
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.device import set_attention
-from medal_judges.training.loop.body_settings import checkpoint_layers, patch_liger, unpatch_liger
+from medal_judges.training.loop.body import patch_liger
 
 CPU = torch.device("cpu")
 
@@ -43,7 +43,9 @@ def test_checkpointing_gives_the_same_loss_and_gradients(
     norm.register_forward_hook(lambda *_: calls.append(1))
     plain_loss, plain = loss_and_gradients(body)
     assert len(calls) == 1
-    checkpoint_layers(body, reentrant=reentrant)
+    body.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    if reentrant:
+        body.enable_input_require_grads()
     loss, gradients = loss_and_gradients(body)
     assert len(calls) == 3, "the layer was not computed again in the backward pass"
     assert loss == plain_loss
@@ -79,4 +81,3 @@ def test_liger_is_refused_on_a_cpu_and_asks_for_its_extra(tiny_bert: Path) -> No
     if find_spec("liger_kernel") is None:
         with pytest.raises(MissingExtraError, match="liger-kernel"):
             patch_liger(body, torch.device("cuda"))
-    unpatch_liger(body)  # of nothing: nothing happens

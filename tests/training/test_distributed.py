@@ -320,7 +320,7 @@ from medal_judges.records.dimension import load_rubric
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.rows.rows import load_rows
-from medal_judges.training.steps import start_loop
+from medal_judges.training.run import start_loop
 
 folder, body = Path(sys.argv[1]), sys.argv[2]
 model = {"family": "encoder", "base": body, "shape": "flat", "max_tokens": 64, "width": 16}

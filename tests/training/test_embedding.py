@@ -10,14 +10,14 @@ import pytest
 
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError
+from medal_judges.models.embedding.config import EmbeddingConfig
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.embedding.fit import (
+from medal_judges.training.families.embedding import (
     FitSetting,
-    SearchData,
+    Search,
     fit_embedding_judge,
-    fit_net,
     folds_of,
 )
 from medal_judges.training.rows.examples import TrainingExample
@@ -39,15 +39,14 @@ def example(number: int, unit: float, weight: float = 1.0) -> TrainingExample:
     )
 
 
-def problem(units: list[float], **more: Any) -> SearchData:
+def problem(units: list[float]) -> Search:
     rng = np.random.default_rng(0)
     table = rng.normal(size=(len(units), 6)) * [1, 2, 3, 1, 1, 1] + 5
     table[:, 5] = 1.0  # a constant column
     table[:, 0] += np.array(units) * 4
     examples = [example(i, unit) for i, unit in enumerate(units)]
     feature = np.array([True, True, True, False, False, False])
-    settings: dict[str, Any] = {"folds": [], "decode": "expected", "seed": 3} | more
-    return SearchData(examples, table, feature, **settings)
+    return Search(EmbeddingConfig(), examples, table, feature, folds=[], seed=3, tried=[])
 
 
 def standardised(table: np.ndarray) -> np.ndarray:
@@ -71,7 +70,7 @@ def test_a_classifier_s_probabilities_are_scikit_learn_s(
 
     here = problem(units)
     setting = FitSetting("mlp_classifier", top, 0.1, None, hidden, 40, 0.01)
-    net = fit_net(here, np.arange(40), "overall", setting)
+    net = here.fit(np.arange(40), "overall", setting)
     classes = np.floor(np.array(units) * top + 0.5).astype(int)
     found = net.probabilities(here.table)
     assert found.shape == (40, top + 1) and found.sum(axis=1) == pytest.approx(1)
@@ -100,11 +99,11 @@ def test_a_regressor_and_a_ridge_are_scikit_learn_s() -> None:
     oracle = MLPRegressor(
         hidden_layer_sizes=(5,), alpha=0.1, max_iter=60, learning_rate_init=0.01, random_state=3
     ).fit(x, np.floor(np.array(UNITS) * 8 + 0.5))
-    found = fit_net(here, np.arange(40), "overall", setting)
+    found = here.fit(np.arange(40), "overall", setting)
     assert found.units(here.table, "expected") == pytest.approx(
         np.clip(oracle.predict(x) / 8, 0, 1), abs=1e-6
     )
-    ridge = fit_net(here, np.arange(40), "overall", FitSetting("ridge", alpha=3.0, share=0.5))
+    ridge = here.fit(np.arange(40), "overall", FitSetting("ridge", alpha=3.0, share=0.5))
     x[:, 3:] *= 0.5  # embedding columns
     assert ridge.raw(here.table)[:, 0] == pytest.approx(Ridge(alpha=3.0).fit(x, UNITS).predict(x))
 
@@ -122,11 +121,9 @@ def test_folds_keep_groups_together_and_hold_every_row_out_once() -> None:
 def test_weights_are_for_ridge() -> None:
     here = problem(UNITS)
     here.examples[0].weight = 4.0
-    fit_net(here, np.arange(40), "overall", FitSetting("ridge"))
+    here.fit(np.arange(40), "overall", FitSetting("ridge"))
     with pytest.raises(ConfigError, match="ridge only"):
-        fit_net(
-            here, np.arange(40), "overall", FitSetting("mlp_regressor", 8, 1, None, (2,), 5, 0.1)
-        )
+        here.fit(np.arange(40), "overall", FitSetting("mlp_regressor", 8, 1, None, (2,), 5, 0.1))
 
 
 def fit(base: Path, validation: bool, **model: Any) -> tuple[Any, dict[str, float]]:

@@ -20,8 +20,7 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import OptimConfig
-from medal_judges.training.encoder.data import reads_in_bf16
-from medal_judges.training.loop.batches import PredictedBatch, in_row_order, prediction_batches
+from medal_judges.training.families.encoder import reads_in_bf16
 
 
 def write_rows(path: Path, count: int, seed: int, sources: tuple[str, ...] = ("en",)) -> str:
@@ -84,29 +83,6 @@ def test_a_run_ends_with_its_figures_beside_the_baselines(tmp_path: Path) -> Non
     section = card.split("## Test sets")[1].split("\n## ")[0]
     assert f"| {found['test', 'overall', 'zh']['baselines']['length']:.2f} |" in section
     assert "test.jsonl" in section and "| length |" in section
-
-
-def test_prediction_batches_hold_every_row_within_the_budget() -> None:
-    rng = np.random.default_rng(0)
-    for count in (1, 7, 100):
-        lengths = rng.integers(1, 300, count).tolist()
-        optim = OptimConfig(batch_size=8, batch_tokens=512)
-        for processes in (1, 2, 3):
-            batches = prediction_batches(lengths, optim, processes)
-            assert len(batches) % processes == 0
-            assert {row for batch in batches for row in batch} == set(range(count))
-            assert all(len(b) <= 8 for b in batches)
-            assert all(len(b) == 1 or len(b) * max(lengths[r] for r in b) <= 512 for b in batches)
-
-
-def test_a_row_predicted_twice_counts_once() -> None:
-    parts = [
-        PredictedBatch([2, 0], 1.0, {"a": np.array([[2.0], [0.0]])}),
-        PredictedBatch([1], 4.0, {"a": np.array([[1.0]])}),
-        PredictedBatch([2, 0], 1.0, {"a": np.array([[2.0], [0.0]])}),
-    ]
-    logits, loss = in_row_order(parts, ["a"])
-    assert logits["a"][:, 0].tolist() == [0, 1, 2] and loss == 2.0
 
 
 @pytest.mark.parametrize("text", ["mixed_precision: no", "mixed_precision: 'no'"])

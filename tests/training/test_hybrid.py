@@ -15,19 +15,19 @@ from medal_judges.models.hybrid.combination import MemberSelection, Stack
 from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.records.dimension import Dimension
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.hybrid.fit import (
+from medal_judges.training.families.hybrid import (
     ALPHAS,
     FitRows,
+    _combined,
     agreement,
-    best_member,
+    chosen_alpha,
     crossed,
     fit_blend,
+    fit_hybrid,
     folds,
-    mean_agreement,
-    settled,
+    mean_of,
     threshold_for,
 )
-from medal_judges.training.hybrid.train import fit_hybrid
 from medal_judges.training.rows.examples import TrainingExample
 
 from ..conftest import WORDS
@@ -106,11 +106,11 @@ def test_the_penalty_is_the_one_that_cross_validates_best() -> None:
     for alpha in ALPHAS:
         scores = crossed(settings(alpha=alpha, nonnegative=False), rows)
         assert scores is not None
-        by_alpha[alpha] = mean_agreement(agreement(scores, rows)) or -1
-    found = settled(settings(nonnegative=False), rows)
+        by_alpha[alpha] = mean_of(agreement(scores, rows)) or -1
+    found = chosen_alpha(settings(nonnegative=False), rows)
     assert found.alpha != "auto" and by_alpha[found.alpha] == max(by_alpha.values())
-    assert settled(settings(alpha=7.0), rows).alpha == 7.0
-    assert settled(settings(), rows.part(np.arange(6))).alpha == ALPHAS[0]
+    assert chosen_alpha(settings(alpha=7.0), rows).alpha == 7.0
+    assert chosen_alpha(settings(), rows.part(np.arange(6))).alpha == ALPHAS[0]
 
 
 def test_cross_validation_keeps_conversations_together() -> None:
@@ -131,7 +131,8 @@ def test_the_best_member_is_best_over_sources() -> None:
     rows = FitRows(
         ("first", "second"), np.stack([first, second], 1), targets, sources, sources, np.ones(80)
     )
-    assert best_member(rows) == "second"
+    chosen, _ = _combined(settings(kind="select"), {"overall": rows})
+    assert chosen == MemberSelection({"overall": "second"})
 
 
 def test_a_threshold_defers_the_share() -> None:

@@ -14,10 +14,8 @@ from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.models.base.judge import Judge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.loop import body_settings
 from medal_judges.training.rows.rows import load_rows
-from medal_judges.training.run import learnable, train_judge
-from medal_judges.training.steps import new_judge, start_loop
+from medal_judges.training.run import learnable, new_judge, start_loop, train_judge
 
 from .test_resume import write_rows
 
@@ -66,18 +64,19 @@ def test_a_stopped_run_resumes_to_the_same_judge(tmp_path: Path, tiny_llama: Pat
     whole = run_config(tmp_path, tiny_llama, model, epochs=2)
     first = train_judge(whole)
     part = whole.model_copy(update={"output_dir": str(tmp_path / "part")})
-    after = TrainingLoop._after_step
+    after = TrainingLoop._step
     steps = 0
 
-    def stop(self: TrainingLoop, *arguments: Any) -> None:
+    def stop(self: TrainingLoop, *arguments: Any) -> float:
         nonlocal steps
-        after(self, *arguments)
+        loss = after(self, *arguments)
         steps += 1
-        if steps == 7:  # one step after the checkpoint at the end of the first epoch
+        if steps == 8:  # one step after the checkpoint at the end of the first epoch
             raise KeyboardInterrupt
+        return loss
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TrainingLoop, "_after_step", stop)
+        patch.setattr(TrainingLoop, "_step", stop)
         with pytest.raises(KeyboardInterrupt):
             train_judge(part)
     second = train_judge(part, resume=True)
@@ -99,7 +98,7 @@ def test_a_base_released_in_bf16_is_trained_upon_as_it_is(
 
     def trained(base: Path, narrow: bool) -> tuple[dict[str, torch.Tensor], int]:
         if not narrow:
-            monkeypatch.setattr(body_settings, "narrow_base", lambda *_: None)
+            monkeypatch.setattr("medal_judges.training.loop.body.narrow_base", lambda *_: None)
         config = run_config(
             tmp_path, base, settings, epochs=1, batch_size=16, mixed_precision="bf16"
         )

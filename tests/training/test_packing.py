@@ -13,14 +13,13 @@ from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
-from medal_judges.training.lora.packing import (
-    SFTExample,
-    answer_logits,
-    in_rows,
-    pack,
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.families.lora import (
+    LoraTask,
+    answer_losses,
     packs_cleanly,
+    sft_inputs,
 )
-from medal_judges.training.lora.task import GenerativeTask
 from medal_judges.training.rows.examples import TrainingExample
 
 _SPEC = importlib.util.spec_from_file_location(
@@ -53,10 +52,14 @@ def test_sft_examples_are_packed_where_none_reads_into_another(name: str) -> Non
     net = architectures.tiny_model(name)
     assert packs_cleanly(net, 260, CPU) == (name not in LEAKS)
     generator = torch.Generator().manual_seed(1)
-    pairs = [SFTExample(drawn(generator, n), drawn(generator, 3)) for n in (5, 30, 11)]
+    examples = [(0, drawn(generator, n), drawn(generator, 3)) for n in (5, 30, 11)]
+
+    def losses(*rows: tuple[int, list[int], list[int]], packed: bool = False) -> torch.Tensor:
+        return answer_losses(net, sft_inputs(rows, packed=packed))[0]
+
     with torch.no_grad():
-        alone = torch.cat([answer_logits(net, in_rows([(0, pair)])) for pair in pairs])
-        together = answer_logits(net, (in_rows if name in LEAKS else pack)([*enumerate(pairs)]))
+        alone = torch.cat([losses(example) for example in examples])
+        together = losses(*examples, packed=name not in LEAKS)
     assert float((together - alone).abs().max()) < 1e-4
 
 
@@ -75,7 +78,9 @@ def test_an_examples_loss_does_not_depend_on_its_batch(name: str, tmp_path: Path
         )
         for n in range(1, 4)
     ]
-    task = GenerativeTask(judge, examples, examples[:1], CPU)
+    settings = {"name": "x", "output_dir": "x", "rubric": "medal", "model": config, "train": ()}
+    run = TrainConfig(**settings, stop={"keep": "last"})  # type: ignore[arg-type]
+    task = LoraTask(run, judge, examples, examples[:1], CPU)
     assert task.train.packed == (name != "lfm2")
     judge.net.eval()
 

@@ -16,20 +16,21 @@ from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.training.config import DataEntry, OptimConfig, TrainConfig
-from medal_judges.training.encoder.ridge import RidgeProblem, group_columns
-from medal_judges.training.encoder.task import balance_heads
-from medal_judges.training.loop.batches import epoch_batches
-from medal_judges.training.loop.optimizer import (
+from medal_judges.training.families.encoder import balance_heads
+from medal_judges.training.families.ridge import RidgeProblem, named_columns
+from medal_judges.training.loop.body import (
     body_layers,
     build_optimizer,
     build_schedule,
     freeze,
 )
+from medal_judges.training.loop.loop import epoch_batches
 from medal_judges.training.loop.validation import possible_figures, validation_figures, watched
 from medal_judges.training.rows.examples import (
+    ExampleMaker,
+    RowFacts,
     TrainingExample,
     dimension_names,
-    example_of,
     fit_unit_map,
 )
 from medal_judges.training.rows.rows import load_rows
@@ -93,9 +94,10 @@ def row(id: str, value: float, scale: tuple[float, float] | None = (0, 4)) -> La
 
 def targets_of(rows: list[LabelledDialogue], **entry: object) -> list[float]:
     one = DataEntry(source="s", dimensions={"q": "overall"}, **entry)  # type: ignore[arg-type]
-    names = dimension_names(one, rows, ["overall"])
-    maps = {name: fit_unit_map(one, rows, name) for name in names}
-    return [example_of(r, one, names, maps, {}, False).targets["overall"] for r in rows]  # type: ignore[misc]
+    facts = RowFacts.of(rows)
+    names = dimension_names(one, facts.scales, ["overall"])
+    make = ExampleMaker(one, names, {n: fit_unit_map(one, facts, n) for n in names}, {}, False)
+    return [make(r).targets["overall"] for r in rows]  # type: ignore[misc]
 
 
 def test_targets_are_the_mean_of_the_annotators_on_the_unit_scale() -> None:
@@ -116,17 +118,14 @@ def test_a_scale_without_bounds_asks_for_a_rescale() -> None:
 
 def test_an_unknown_dimension_names_what_is_there() -> None:
     with pytest.raises(ConfigError, match="no row has a label"):
-        dimension_names(
-            DataEntry(source="s", dimensions={"p": "overall"}), [row("a", 0)], ["overall"]
-        )
+        dimension_names(DataEntry(source="s", dimensions={"p": "overall"}), ["q"], ["overall"])
 
 
 def test_soft_labels_are_the_annotators_shares() -> None:
     one = DataEntry(source="s", dimensions={"q": "overall"})
-    rows = [row("a", 1)]
-    maps = {"q": fit_unit_map(one, rows, "q")}
+    maps = {"q": fit_unit_map(one, RowFacts.of([row("a", 1)]), "q")}
     for soft, levels in ((True, [0, 0.5, 0.5, 0, 0]), (False, [0, 0, 1, 0, 0])):
-        found = example_of(rows[0], one, {"q": "overall"}, maps, {"overall": 5}, soft)
+        found = ExampleMaker(one, {"q": "overall"}, maps, {"overall": 5}, soft)(row("a", 1))
         assert list(found.targets["overall"]) == levels  # type: ignore[arg-type]
 
 
@@ -237,10 +236,10 @@ def test_a_prior_pulls_the_answer_and_keeps_its_spread() -> None:
 
 def test_a_feature_group_reads_the_columns_it_names() -> None:
     config = EncoderConfig(features=("log_words", "copy"))
-    found = group_columns(config, ("user.copy", "log_words"), half=3)
-    assert found.tolist() == [True, True, True, True, False, True]
+    found = named_columns(config, [("user.copy", 2.0), ("log_words", 1.0)], half=3)
+    assert found.tolist() == [1, 2, 0, 1, 0, 0]
     with pytest.raises(ConfigError, match=r"user\.NAME"):
-        group_columns(config, ("nobody.copy",), half=3)
+        named_columns(config, [("nobody.copy", 1.0)], half=3)
 
 
 def test_balance_is_negatives_over_positives() -> None:

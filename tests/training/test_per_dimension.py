@@ -18,14 +18,12 @@ from medal_judges.records.dimension import load_rubric
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
 from medal_judges.training import run
-from medal_judges.training.card import emissions
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.rows import rows as rows_module
 from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.rows.rows import RunRows
-from medal_judges.training.run import learnable, train_judge
-from medal_judges.training.steps import dimension_config
+from medal_judges.training.run import dimension_config, learnable, train_judge
 
 from ..conftest import WORDS
 
@@ -93,18 +91,6 @@ def test_the_joined_judge_is_its_parts(
         write_records(tmp_path / f"{split}.jsonl", rows)
     calls: Counter[str] = Counter()
 
-    class Tracker:
-        """Counts what codecarbon's is told; its figures are not there, and none are written."""
-
-        final_emissions_data = None
-
-        def start(self) -> None:
-            calls["start"] += 1
-
-        def stop(self) -> None:
-            calls["stop"] += 1
-
-    monkeypatch.setattr(emissions, "_tracker", lambda country: Tracker())
     for module, name in (
         (run, "load_rows"),
         (rows_module, "check_leaks"),
@@ -118,9 +104,9 @@ def test_the_joined_judge_is_its_parts(
 
         monkeypatch.setattr(module, name, counted)
     folder = train_judge(settings(tiny_bert, tmp_path, per_dimension=True))
-    # One meter and one reading of the rows for both dimensions; each is predicted at the end of
+    # One reading of the rows for both dimensions; each is predicted at the end of
     # its epoch and once by its best weights.
-    assert calls == {"start": 1, "stop": 1, "load_rows": 1, "check_leaks": 1, "predict": 4}
+    assert calls == {"load_rows": 1, "check_leaks": 1, "predict": 4}
     monkeypatch.undo()
     judge = Judge.from_pretrained(folder)
     assert judge.family == "hybrid" and {d.name for d in judge.dimensions} == set(DIMENSIONS)

@@ -101,7 +101,7 @@ def test_a_run_is_pushed_described_and_loaded_again(hub: Hub, config: Path, tmp_
     assert figures["all", "spearmanr"].metric_value == pytest.approx(1)
     low, high = figures["all", "roc_auc"].metric_args["interval_95"]
     assert low <= figures["all", "roc_auc"].metric_value <= high
-    for heading in ("Dimensions", "Licences", "What it cannot do", "Emissions", "Validation"):
+    for heading in ("Dimensions", "Licences", "What it cannot do", "Validation"):
         assert f"## {heading}" in card.content
     assert str(tmp_path) not in card.content
     ran = hub.run(home, snippet(card))
@@ -111,7 +111,7 @@ def test_a_run_is_pushed_described_and_loaded_again(hub: Hub, config: Path, tmp_
     again = hub.medal(home, "push", str(run), ID, "--revision", "v1", "--no-trial")
     assert again.returncode == 2 and "has a tag 'v1' already" in again.stderr
     checked = hub.medal(home, "doctor", ID, "--revision", "v1", HF_HUB_OFFLINE="1")
-    assert checked.returncode == 0 and "answers here as it did" in checked.stdout
+    assert checked.returncode == 0 and "scores here as it did" in checked.stdout
 
 
 def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_labels_by_a_model_and_planted_rows_are_told(tmp_path: Path) -> None:
     write_card(folder)
     text = (folder / "README.md").read_text()
     assert "| train | medal:train | 9 | de | abc | GPT-4.1 |" in text
-    assert "Labels made by GPT-4.1: the judge has learnt to say what GPT-4.1 would say" in text
+    assert "Labels made by GPT-4.1: the judge predicts what GPT-4.1 would say" in text
     assert "| dstc9:train | 9 | de | abc | the rules that injected the issues |" in text
     assert "| own.jsonl | 9 | de | abc | not stated |" in text and "/somewhere" not in text
     assert "training data medal: see the data set's page" in text

@@ -13,18 +13,8 @@ from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import LeakError
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, TrainConfig
-from medal_judges.training.rows import examples as examples_module
-from medal_judges.training.rows import row_store
-from medal_judges.training.rows import rows as rows_module
-from medal_judges.training.rows.examples import (
-    StoredExamples,
-    TrainingExample,
-    in_store,
-    learnt_names,
-    sources_of,
-    targets_of,
-    weights_of,
-)
+from medal_judges.training.rows import store
+from medal_judges.training.rows.examples import Columns, StoredExamples, TrainingExample
 from medal_judges.training.rows.rows import load_rows
 from medal_judges.training.run import train_judge
 
@@ -35,7 +25,7 @@ from .test_resume import write_rows
 def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Every training file counts as large; the cache is the test's own."""
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(row_store, "LARGE", 1)
+    monkeypatch.setattr(store, "LARGE", 1)
     return monkeypatch
 
 
@@ -80,19 +70,17 @@ def test_a_store_holds_the_examples_that_memory_does(
     config = config_of(tmp_path, {"family": "encoder", "base": "none"} | heads, train=entries)
     dimensions = load_rubric("medal")
     found = load_rows(config, dimensions)
-    stored.setattr(row_store, "LARGE", 10**9)
+    stored.setattr(store, "LARGE", 10**9)
     wanted = load_rows(config, dimensions)
-    assert in_store(found.train) and not in_store(wanted.train)
     assert isinstance(found.train, StoredExamples) and isinstance(wanted.train, list)
     same(found.train, wanted.train)
     assert found.facts == wanted.facts
-    assert learnt_names(found.train) == learnt_names(wanted.train) == {"overall", "repetitive"}
-    assert sources_of(found.train) == sources_of(wanted.train)
-    assert weights_of(found.train).tolist() == weights_of(wanted.train).tolist()
-    assert targets_of(found.train, "repetitive").tolist() == pytest.approx(
-        targets_of(wanted.train, "repetitive").tolist()
-    )
-    assert np.isnan(targets_of(found.train, "unsafe")).all()
+    a, b = Columns.of(found.train), Columns.of(wanted.train)
+    assert a.weights.tolist() == b.weights.tolist() == [3.0] * 40
+    assert a.sources.tolist() == b.sources.tolist()
+    assert a.targets.keys() == b.targets.keys() == {"overall", "repetitive"}
+    for name, column in a.targets.items():
+        assert column.tolist() == pytest.approx(b.targets[name].tolist(), nan_ok=True)
 
 
 MODELS = [
@@ -113,22 +101,15 @@ def test_a_run_from_a_store_is_the_run_from_memory(
 ) -> None:
     base = tiny_llama if model["family"] == "lora" else tiny_bert
     model = model | {"base": str(base)}
-    stored.setattr("medal_judges.training.finish.check_in_fresh_process", lambda *_: None)
+    stored.setattr("medal_judges.training.run.check_in_fresh_process", lambda *_: None)
     first = train_judge(config_of(tmp_path, model, "stored"))
     made = {p: p.stat().st_mtime_ns for p in (tmp_path / "cache").rglob("*") if p.is_file()}
-    assert any(p.name == "rows.arrow" for p in made)
     sequences = model["family"] == "lora" or model.get("shape") == "flat"
-    assert any(p.name.startswith("tokens-") for p in made) == sequences
+    assert len([p for p in made if p.suffix == ".jsonl"]) == (2 if sequences else 1)
     # A second run builds nothing, and its judge is the same.
-    for module, name in (
-        (row_store, "_build"),
-        (examples_module, "_write_encoded"),
-        (rows_module, "check_leaks"),
-    ):
-        stored.setattr(module, name, _never)
+    stored.setattr(store, "_write", _never)
     again = train_judge(config_of(tmp_path, model, "again"))
-    stored.setattr(rows_module, "check_leaks", lambda train, held_out: None)
-    stored.setattr(row_store, "LARGE", 10**9)
+    stored.setattr(store, "LARGE", 10**9)
     memory = train_judge(config_of(tmp_path, model, "memory"))
     scores = [json.loads((f / "golden.json").read_text())["scores"] for f in (first, again, memory)]
     assert scores[0] == scores[1] == scores[2]

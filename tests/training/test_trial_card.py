@@ -11,8 +11,7 @@ from medal_judges import Judge
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.golden import write_golden
-from medal_judges.training.card.card import write_card
-from medal_judges.training.card.trial import require_trial, trial_of
+from medal_judges.training.card.card import require_trial, trial_of, write_card
 
 from ..hub_stub import Hub
 
@@ -69,7 +68,7 @@ def test_red_findings_are_named_in_the_card(tmp_path: Path) -> None:
     write_card(folder)
     text = (folder / "README.md").read_text(encoding="utf-8")
     assert "- red: length (what must not buy a score): gain" in text
-    assert "Not on trial" not in text
+    assert "No trial: it is not known" not in text
 
 
 def test_the_trial_of_another_judge_is_not_taken(tmp_path: Path) -> None:
@@ -81,7 +80,7 @@ def test_the_trial_of_another_judge_is_not_taken(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="another judge or revision"):
         require_trial(other)
     write_card(other)
-    assert "Not on trial" in (other / "README.md").read_text(encoding="utf-8")
+    assert "No trial: it is not known" in (other / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_trial_in_the_folder_changes_no_revision(tmp_path: Path) -> None:

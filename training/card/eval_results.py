@@ -1,22 +1,23 @@
-"""A judge's figures as the Hub reads them today: ``.eval_results/*.yaml``, one file a data set.
+"""A judge's figures in the Hub's current form: ``.eval_results/*.yaml``, one file a data set.
 
 The Hub shows them on the model's page and on the leaderboard of the benchmark (a data set of the
-Hub whose eval.yaml names the tasks); the card's model-index is the form before.
+Hub whose eval.yaml names the tasks); the card's model-index is the earlier form.
 https://huggingface.co/docs/hub/eval-results
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from medal_judges.errors import ConfigError, did_you_mean
 from medal_judges.models.base.hub import EVAL_RESULTS
 from medal_judges.storage.files import atomic_write
-from medal_judges.training.card.card import BenchmarkFigure, read_metadata
+from medal_judges.training.card.card import read_metadata
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResultEntry
@@ -25,108 +26,79 @@ _SPEC = re.compile(r"(?P<set>[^=]+)=(?P<dataset>[\w.-]+/[\w.-]+)(:(?P<task>.+))?
 _DIMENSION = "{dimension}"
 
 
-@dataclass(frozen=True, slots=True)
-class HubTask:
-    """A set of a benchmark as a data set of the Hub; ``task``: the task's id there, in which
-    ``{dimension}`` stands for the dimension."""
-
-    set_name: str
-    dataset: str
-    task: str = _DIMENSION
-
-    @classmethod
-    def parse(cls, text: str) -> HubTask:
-        """Of ``SET=OWNER/DATASET`` or ``SET=OWNER/DATASET:TASK``. Raises ConfigError."""
-        found = _SPEC.match(text)
-        if found is None:
-            raise ConfigError(
-                f"--eval-result {text}: expected SET=OWNER/DATASET or SET=OWNER/DATASET:TASK",
-                hint="for example: --eval-result fed=me/fed-benchmark:{dimension}",
-            )
-        return cls(found["set"], found["dataset"], found["task"] or _DIMENSION)
+def parse_task(text: str) -> tuple[str, str, str]:
+    """(set of a benchmark, data set of the Hub, task) of ``SET=OWNER/DATASET[:TASK]``. A task is
+    ``{dimension}`` by default, which stands for the dimension. Raises ConfigError."""
+    found = _SPEC.match(text)
+    if found is None:
+        raise ConfigError(
+            f"--eval-result {text}: expected SET=OWNER/DATASET or SET=OWNER/DATASET:TASK",
+            hint="for example: --eval-result fed=me/fed-benchmark:{dimension}",
+        )
+    return found["set"], found["dataset"], found["task"] or _DIMENSION
 
 
-def write_eval_results(folder: Path, tasks: Sequence[HubTask], results: Path | None) -> list[Path]:
-    """Write ``.eval_results/OWNER--DATASET.yaml`` for each data set of ``tasks``; their paths.
+def write_eval_results(folder: Path, tasks: Sequence[str], results: Path | None) -> None:
+    """Write ``.eval_results/OWNER--DATASET.yaml`` for each data set of ``tasks`` (see parse_task).
 
     A value is Spearman's correlation with people of a graded dimension, F1 of an issue, of the
     whole set; ``notes`` have the interval, the rows and the judge's signature. Raises ConfigError
     without results, for a set that they lack or have no figure of, and for two figures of one task.
     """
     if not tasks:
-        return []
+        return
     if results is None:
         raise ConfigError("--eval-result takes its figures from a benchmark: add --results")
-    from huggingface_hub import eval_result_entries_to_yaml
+    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
     judge = read_metadata(folder, results)
+    whole = [figure for figure in judge["benchmark"] if figure["lang"] is None]
     entries: dict[str, dict[str, EvalResultEntry]] = {}
-    for task in tasks:
-        for entry in _entries(task, judge.benchmark, str(judge.signature)):
-            if entry.task_id in entries.setdefault(task.dataset, {}):
+    for set_name, dataset, task in map(parse_task, tasks):
+        own = [figure for figure in whole if figure["set_name"] == set_name]
+        if not own:
+            sets = dict.fromkeys(figure["set_name"] for figure in whole)
+            raise ConfigError(
+                f"--eval-result: the results have no set {set_name!r} of this judge",
+                hint=f"{did_you_mean(set_name, sets)}they have: {', '.join(sets)}",
+            )
+        defined = {
+            (figure["dimension"], figure["metric"]): figure
+            for figure in own
+            if figure["estimate"] is not None and figure["estimate"].value is not None
+        }
+        found = entries.setdefault(dataset, {})
+        before = len(found)
+        for name in dict.fromkeys(figure["dimension"] for figure in own):
+            figure = defined.get((name, "f1_present")) or defined.get((name, "spearman"))
+            if figure is None:
+                continue
+            named = task.replace(_DIMENSION, name)
+            if named in found:
                 raise ConfigError(
-                    f"--eval-result: two figures for the task {entry.task_id!r} of {task.dataset}",
-                    hint=f"name the task by the dimension: {task.dataset}:{_DIMENSION}",
+                    f"--eval-result: two figures for the task {named!r} of {dataset}",
+                    hint=f"name the task by the dimension: {dataset}:{_DIMENSION}",
                 )
-            entries[task.dataset][entry.task_id] = entry
-    written = []
+            found[named] = EvalResultEntry(
+                dataset_id=dataset,
+                task_id=named,
+                value=round(figure["estimate"].value, 4),
+                notes=_notes(figure, str(judge["signature"])),
+            )
+        if len(found) == before:
+            raise ConfigError(f"--eval-result: no figure of {set_name} is defined")
     for dataset, found in entries.items():
         path = folder / EVAL_RESULTS / f"{dataset.replace('/', '--')}.yaml"
         path.parent.mkdir(exist_ok=True)
-        atomic_write(path, _yaml(eval_result_entries_to_yaml(list(found.values()))))
-        written.append(path)
-    return written
+        written = eval_result_entries_to_yaml(list(found.values()))
+        atomic_write(path, yaml.safe_dump(written, sort_keys=False, allow_unicode=True))
 
 
-def _yaml(value: object) -> str:
-    import yaml
-
-    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
-    return text
-
-
-def _entries(
-    task: HubTask, figures: Sequence[BenchmarkFigure], signature: str
-) -> Iterator[EvalResultEntry]:
-    from huggingface_hub import EvalResultEntry
-
-    own = [each for each in figures if each.set_name == task.set_name and each.lang is None]
-    if not own:
-        sets = dict.fromkeys(each.set_name for each in figures)
-        raise ConfigError(
-            f"--eval-result: the results have no set {task.set_name!r} of this judge",
-            hint=f"{did_you_mean(task.set_name, sets)}they have: {', '.join(sets)}",
-        )
-    shown = {name: _headline(own, name) for name in dict.fromkeys(f.dimension for f in own)}
-    for name, figure in shown.items():
-        if figure is not None and figure.estimate is not None:
-            assert figure.estimate.value is not None  # _headline takes no other
-            yield EvalResultEntry(
-                dataset_id=task.dataset,
-                task_id=task.task.replace(_DIMENSION, name),
-                value=round(figure.estimate.value, 4),
-                notes=_notes(figure, signature),
-            )
-    if not any(shown.values()):
-        raise ConfigError(f"--eval-result: no figure of {task.set_name} is defined")
-
-
-def _headline(figures: Sequence[BenchmarkFigure], dimension: str) -> BenchmarkFigure | None:
-    known: Mapping[str, BenchmarkFigure] = {
-        each.metric: each
-        for each in figures
-        if each.dimension == dimension and each.estimate is not None
-        and each.estimate.value is not None
-    }  # fmt: skip
-    return known.get("f1_present") or known.get("spearman")
-
-
-def _notes(figure: BenchmarkFigure, signature: str) -> str:
-    estimate = figure.estimate
-    assert estimate is not None
-    what = {"f1_present": "F1 of the issue"}.get(figure.metric, "Spearman with people's mean")
+def _notes(figure: dict[str, Any], signature: str) -> str:
+    estimate, f1 = figure["estimate"], figure["metric"] == "f1_present"
+    what = "F1 of the issue" if f1 else "Spearman with people's mean"
     span = "no interval"
     if estimate.low is not None and estimate.high is not None:
         span = f"95% interval [{estimate.low:.4f}, {estimate.high:.4f}]"
-    rows = f"{figure.scored} of {figure.rows} rows scored"
-    return f"{what}, {figure.dimension}, level {figure.level}; {span}; {rows}; {signature}"
+    rows = f"{figure['scored']} of {figure['rows']} rows scored"
+    return f"{what}, {figure['dimension']}, level {figure['level']}; {span}; {rows}; {signature}"

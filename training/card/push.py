@@ -4,32 +4,49 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
-from medal_judges.models.base.golden import check_golden
+from medal_judges.config import Config, option
+from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.hub import judge_files, push_folder
-from medal_judges.training.card.card import write_card
-from medal_judges.training.card.eval_results import HubTask, write_eval_results
 
 
-def push_judge_folder(
-    folder: Path,
-    repo_id: str,
-    *,
-    private: bool = True,
-    revision: str | None = None,
-    message: str | None = None,
-    results: Path | None = None,
-    tasks: Sequence[HubTask] = (),
-) -> str:
-    """Push the judge saved in ``folder``; returns the commit's address.
+class PushOptions(Config):
+    """Options of ``medal push``."""
 
-    Its golden scores are checked first, and its card is written again for this id and revision, in
-    a copy: the folder stays as it is. ``tasks``: the sets of the results that are benchmarks of the
-    Hub (eval_results.py). Raises JudgeLoadError, ConfigError (see ``read_metadata``)
-    and HubError (see ``push_folder``).
+    judge: Path = option(argument=True, help="Folder of a saved judge.")
+    repo_id: str = option(argument=True, metavar="ORG/NAME", help="Repository on the Hub.")
+    public: bool = option(False, help="Make a new repository public; the default is private.")
+    revision: str | None = option(None, help="Tag of this version, such as v1.0.")
+    message: str | None = option(None, help="Message of the commit.")
+    results: Path | None = option(None, help="results.json of a benchmark, for the card.")
+    eval_result: tuple[str, ...] = option(
+        (),
+        metavar="SET=OWNER/DATASET[:TASK]",
+        help="A set of --results that is a benchmark of the Hub, for .eval_results/; may be "
+        "repeated. TASK is {dimension} by default.",
+    )
+    no_trial: bool = option(False, help="Push a judge without a trial.")
+
+
+def push_judge(options: PushOptions) -> str:
+    """Push the judge saved in ``options.judge``; returns the commit's address.
+
+    Its golden scores are checked first. Its card is written for this repository and revision in a
+    copy: the folder is not changed. Raises JudgeLoadError, ConfigError (see ``read_metadata``,
+    ``require_trial``) and HubError (see ``push_folder``).
     """
+    from medal_judges.models.base.golden import check_golden
+    from medal_judges.training.card.card import require_trial, write_card
+    from medal_judges.training.card.eval_results import parse_task, write_eval_results
+
+    folder = options.judge
+    for text in options.eval_result:  # before any work
+        parse_task(text)
+    if not folder.is_dir():
+        raise JudgeLoadError(f"no folder {folder}", hint="give the folder that medal train wrote")
+    if not options.no_trial:
+        require_trial(folder)
     check_golden(folder)
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / folder.resolve().name
@@ -37,6 +54,14 @@ def push_judge_folder(
             target = copy / path.relative_to(folder)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target)
-        write_card(copy, repo_id=repo_id, revision=revision, results=results)
-        write_eval_results(copy, tasks, results)
-        return push_folder(copy, repo_id, private=private, revision=revision, message=message)
+        write_card(
+            copy, repo_id=options.repo_id, revision=options.revision, results=options.results
+        )
+        write_eval_results(copy, options.eval_result, options.results)
+        return push_folder(
+            copy,
+            options.repo_id,
+            private=not options.public,
+            revision=options.revision,
+            message=options.message,
+        )

@@ -1,9 +1,8 @@
-"""What maps a judge's raw outputs to a dimension's scale, fitted on labelled rows."""
+"""Calibration: what maps a judge's raw outputs to a dimension's scale, fitted on labelled rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,12 +12,10 @@ from sklearn.isotonic import IsotonicRegression
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Calibration, Head, corn_probabilities
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import mean, rescale
 from medal_judges.training.rows.examples import TrainingExample
 
 COVERAGE = 0.9  # of the interval around a regression's score
-MIN_ROWS = 20  # below this a fit would follow the noise
+MIN_ROWS = 20  # a fit on fewer would follow the noise
 
 
 def fit_calibrations(
@@ -29,59 +26,48 @@ def fit_calibrations(
 ) -> dict[str, Calibration]:
     """Calibration of each dimension with at least 20 labelled validation rows.
 
-    ``method`` is ``temperature``, ``isotonic`` (a monotone map of the score, over the
+    ``method`` is ``temperature``, ``isotonic`` (a monotone map of the score, after the
     temperature) or ``none``.
     """
-    if method == "none":
-        return {}
     calibrations: dict[str, Calibration] = {}
-    for name, head in heads.items():
+    for name, head in heads.items() if method != "none" else ():
         rows = [i for i, e in enumerate(examples) if name in e.targets]
-        if len(rows) >= MIN_ROWS:
-            targets = np.stack([np.asarray(examples[i].targets[name], float) for i in rows])
-            calibrations[name] = _fit(head, logits[name][rows].astype(float), targets, method)
+        if len(rows) < MIN_ROWS:
+            continue
+        targets = np.stack([np.asarray(examples[i].targets[name], float) for i in rows])
+        raw, kind = logits[name][rows].astype(float), head.config.kind
+        temperature, spread = 1.0, None
+        if kind == "binary":
+            temperature = fit_temperature(raw[:, 0], targets)
+        elif kind == "regression":
+            spread = float(np.std(targets - np.clip(raw[:, 0], 0, 1)))
+        else:
+            temperature = fit_class_temperature(raw, targets, corn=kind == "ordinal")
+        isotonic = None
+        if method == "isotonic":
+            scores = head.scores(torch.from_numpy(raw).float(), temperature).tolist()
+            units = [head.dimension.to_unit(s) for s in scores]
+            means = targets if targets.ndim == 1 else targets @ np.linspace(0, 1, head.levels)
+            isotonic = fit_isotonic(units, means.tolist())
+        fitted = Calibration(
+            temperature=temperature, spread=spread, isotonic=isotonic, rows=len(targets)
+        )
+        if kind == "regression":
+            mapped = [fitted.map_unit(unit) for unit in np.clip(raw[:, 0], 0, 1).tolist()]
+            fitted = fitted.model_copy(update={"margin": conformal_margin(mapped, targets)})
+        calibrations[name] = fitted
     return calibrations
 
 
-def _fit(head: Head, logits: np.ndarray, targets: np.ndarray, method: str) -> Calibration:
-    kind = head.config.kind
-    temperature, spread = 1.0, None
-    if kind == "binary":
-        temperature = fit_temperature(logits[:, 0], targets)
-    elif kind == "regression":
-        spread = float(np.std(targets - np.clip(logits[:, 0], 0, 1)))
-    else:
-        temperature = fit_class_temperature(logits, targets, corn=kind == "ordinal")
-    isotonic = None
-    if method == "isotonic":
-        scores = head.scores(torch.from_numpy(logits).float(), temperature).tolist()
-        units = [head.dimension.to_unit(s) for s in scores]
-        isotonic = fit_isotonic(units, _unit_targets(head, targets).tolist())
-    fitted = Calibration(
-        temperature=temperature, spread=spread, isotonic=isotonic, rows=len(targets)
-    )
-    if kind == "regression":
-        mapped = [fitted.map_unit(unit) for unit in np.clip(logits[:, 0], 0, 1).tolist()]
-        fitted = fitted.model_copy(update={"margin": conformal_margin(mapped, targets)})
-    return fitted
-
-
 def conformal_margin(units: Sequence[float], targets: np.ndarray) -> float:
-    """How far from its score a new rating lies at most, nine times in ten: the split conformal
-    quantile of ``units`` against ``targets`` [n], both on [0, 1] (Lei and others, 2018).
+    """The distance from its score within which a new rating lies nine times in ten: the split
+    conformal quantile of ``units`` against ``targets`` [n], both on [0, 1] (Lei and others, 2018).
 
-    It promises that for ratings drawn as these were: other raters or chatbots may do worse.
+    It holds for ratings drawn as these were: other raters or chatbots may differ more.
     """
     errors = np.sort(np.abs(np.asarray(units) - targets))
     place = int(np.ceil((len(errors) + 1) * COVERAGE))
     return float(errors[min(place, len(errors)) - 1])
-
-
-def _unit_targets(head: Head, targets: np.ndarray) -> np.ndarray:
-    """Targets [n] on [0, 1]; distributions over levels by their mean."""
-    if targets.ndim == 1:
-        return targets
-    return np.asarray(targets @ np.linspace(0, 1, head.levels))
 
 
 def fit_temperature(logits: np.ndarray, targets: np.ndarray) -> float:
@@ -124,46 +110,14 @@ def fit_isotonic(
     return tuple(map(float, x)), tuple(map(float, y))
 
 
-# -- the scale of an untrained judge: which raw value means which rating -----------------------
+def fit_scale(
+    raw: Sequence[float], units: Sequence[float], dimension: Dimension
+) -> dict[str, float]:
+    """The scale of an untrained judge: ``center`` and ``spread`` of the sigmoid of ``raw`` nearest
+    to ``units`` (least squares), its mean absolute ``error`` on the dimension's scale, and
+    ``error_of_mean``, the error of the mean rating.
 
-
-@dataclass(frozen=True, slots=True)
-class FittedScale:
-    """``center`` and ``spread`` of models/followup's LogisticScale, the rows they come from, and
-    the mean absolute error on the dimension's scale: fitted, and of always saying the mean
-    rating."""
-
-    center: float
-    spread: float
-    rows: int
-    error: float
-    error_of_mean: float
-
-
-def human_units(rows: Sequence[LabelledDialogue], name: str, dimension: Dimension) -> list[float]:
-    """Mean rating of label ``name`` as a share of its scale [rows]; 1 is the dimension's good end.
-
-    Raises ConfigError where a row has no such label, or the label no bounds.
-    """
-    units = []
-    for row in rows:
-        rating = row.rating(name)
-        value = mean(rating) if rating is not None else None
-        if rating is None or value is None:
-            raise ConfigError(f"{row.id} has no rating of {name!r}")
-        if rating.scale is None:
-            raise ConfigError(
-                f"the ratings of {name!r} have no bounds, so nothing tells where its scale begins",
-                hint="fit on a set with bounds, such as dstc9:train",
-            )
-        units.append(rescale(value, rating.scale, (0.0, 1.0)))
-    return [1 - u for u in units] if dimension.good == "low" else units
-
-
-def fit_scale(raw: Sequence[float], units: Sequence[float], dimension: Dimension) -> FittedScale:
-    """The sigmoid of ``raw`` that comes nearest to ``units`` (least squares).
-
-    The sigmoid has to rise: where raw and rating disagree, its spread becomes as wide as the bound
+    The sigmoid has to rise: if raw and rating disagree, its spread becomes as wide as the bound
     allows and every score is near the mean rating. Raises ConfigError with fewer than 20 rows.
     """
     x, y = np.asarray(raw, dtype=float), np.asarray(units, dtype=float)
@@ -180,12 +134,10 @@ def fit_scale(raw: Sequence[float], units: Sequence[float], dimension: Dimension
     first = np.array([np.log(level / (1 - level)), -1.0])
     fitted = least_squares(lambda p: predicted(p) - y, first, bounds=([-6, -5], [6, 2])).x
     spread = unit / float(np.exp(fitted[1]))
-    center = float(x.mean()) - float(fitted[0]) * spread
     width = dimension.high - dimension.low
-    return FittedScale(
-        center=center,
-        spread=spread,
-        rows=len(x),
-        error=width * float(np.abs(predicted(fitted) - y).mean()),
-        error_of_mean=width * float(np.abs(y - y.mean()).mean()),
-    )
+    return {
+        "center": float(x.mean()) - float(fitted[0]) * spread,
+        "spread": spread,
+        "error": width * float(np.abs(predicted(fitted) - y).mean()),
+        "error_of_mean": width * float(np.abs(y - y.mean()).mean()),
+    }

@@ -1,4 +1,4 @@
-"""Checkpoints: a run that was stopped resumes where it was, and ends at the same weights."""
+"""Checkpoints: a stopped run resumes at its last one, and ends with the same weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError
-from medal_judges.training.loop.distributed import uses_deepspeed
+from medal_judges.training.loop.accelerator import uses_deepspeed
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -23,7 +23,7 @@ _KEEP = 2
 
 @dataclass(slots=True)
 class RunProgress:
-    """How far a run is. ``step`` counts optimiser steps done; ``best`` is validation's best."""
+    """How far a run is: optimiser steps done, and the best validation of ``history``."""
 
     step: int = 0
     best: float | None = None
@@ -35,9 +35,9 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True)
 class RunShape:
-    """What a checkpoint can be resumed with: the ``run`` (a hash of settings and data), and how its
-    batches are shared. ``batches``: how many of ``batch_size`` dialogues one step takes, over
-    processes and accumulation together."""
+    """What a checkpoint can be resumed with: ``run`` (a hash of settings and data), and how batches
+    are shared. One step takes ``batches`` batches of ``batch_size`` dialogues, over processes and
+    accumulation together."""
 
     run: str
     batch_size: int
@@ -45,40 +45,12 @@ class RunShape:
     processes: int
     strategy: str
 
-    def require(self, state: Mapping[str, Any], where: Path) -> None:
-        """Raise ConfigError where the run that wrote ``state`` would have taken other steps: the
-        numbers of processes and of accumulated batches may differ, their product may not."""
-        if state["run"] != self.run:
-            raise ConfigError(
-                f"{where} was written by a run with other settings or data",
-                hint="give another output_dir, or remove the checkpoints folder to start again",
-            )
-        if state["batches"] != self.batches:
-            kept, own = state["batches"], self.processes
-            fits = f"optim.gradient_accumulation={kept // own}" if kept % own == 0 else None
-            raise ConfigError(
-                f"{where} was written by a run of {kept} batches of {self.batch_size} dialogues a "
-                f"step ({state['processes']} processes); this one takes {self.batches} "
-                f"({own} processes): its steps would not be the same",
-                hint=f"{fits} with {own} processes" if fits else f"{state['processes']} processes",
-            )
-        parted = {"zero2", "zero3"} & {state["strategy"], self.strategy}
-        same = (state["strategy"], state["processes"]) == (self.strategy, self.processes)
-        if parted and not same:
-            raise ConfigError(
-                f"{where} was written under {state['strategy']} by {state['processes']} processes, "
-                f"this run is {self.strategy} with {self.processes}: DeepSpeed keeps the optimizer "
-                "in parts, one a process",
-                hint="resume with the same launcher settings",
-            )
-
 
 def save_only_trained(
     accelerator: Accelerator, trained: Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 ) -> None:
-    """Have checkpoints hold only what training changes: ``trained`` of the model's state, by its
-    own names whether it is wrapped for several processes or not. The rest of a LoRA judge is its
-    base, gigabytes that are the same at every step. DeepSpeed reads and writes its own files."""
+    """Make checkpoints contain only what training changes, ``trained`` of the model's state: the
+    base of a LoRA judge is gigabytes that stay the same. DeepSpeed has its own files."""
 
     def before_saving(models: object, weights: list[Mapping[str, Tensor]], folder: str) -> None:
         prefix = "module."  # of DistributedDataParallel
@@ -86,32 +58,29 @@ def save_only_trained(
         weights[:] = [trained(state) for state in own]
 
     def before_loading(models: list[nn.Module], folder: str) -> None:
+        from safetensors.torch import load_file
+
         while models:
             model = accelerator.unwrap_model(models.pop())
-            _load_model(model, Path(folder), trained(model.state_dict()))
+            wanted = trained(model.state_dict())
+            state = load_file(Path(folder) / "model.safetensors")
+            # Weights that share memory are in a file once.
+            shared = {wanted[name].data_ptr() for name in state if name in wanted}
+            lost = [n for n, w in wanted.items() if n not in state and w.data_ptr() not in shared]
+            if wrong := sorted({*lost, *(set(state) - set(wanted))}):
+                names = ", ".join(wrong[:3])
+                raise ConfigError(f"{folder}: the weights do not fit this model: {names}")
+            model.load_state_dict(state, strict=False)
 
     accelerator.register_save_state_pre_hook(before_saving)
     if not uses_deepspeed(accelerator):
         accelerator.register_load_state_pre_hook(before_loading)
 
 
-def _load_model(model: nn.Module, folder: Path, trained: Mapping[str, Tensor]) -> None:
-    """Raises ConfigError where the checkpoint's weights are not the model's."""
-    from safetensors.torch import load_file
-
-    state = load_file(folder / "model.safetensors")
-    # Of weights that share memory a file holds one.
-    shared = {trained[name].data_ptr() for name in state if name in trained}
-    lost = [n for n, w in trained.items() if n not in state and w.data_ptr() not in shared]
-    if wrong := sorted({*lost, *(set(state) - set(trained))}):
-        raise ConfigError(f"{folder}: the weights do not fit this model: {', '.join(wrong[:3])}")
-    model.load_state_dict(state, strict=False)
-
-
 def save_checkpoint(
     folder: Path, progress: RunProgress, accelerator: Accelerator, shape: RunShape
 ) -> None:
-    """Write ``folder/step-N`` whole or not at all; keep the newest two."""
+    """Write ``folder/step-N`` completely or not at all; keep the newest two."""
     target = folder / f"{_PREFIX}{progress.step:08d}"
     partial = folder / ".partial"
     if accelerator.is_main_process and partial.exists():
@@ -132,7 +101,7 @@ def save_checkpoint(
 
 
 def clear_checkpoints(folder: Path, accelerator: Accelerator) -> None:
-    """Remove what an earlier run left: its checkpoints would pass for this run's newest."""
+    """Remove an earlier run's checkpoints, which could be newer than this run's."""
     if accelerator.is_main_process and folder.exists():
         shutil.rmtree(folder)
     accelerator.wait_for_everyone()
@@ -144,29 +113,50 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def load_checkpoint(folder: Path, accelerator: Accelerator, shape: RunShape) -> RunProgress:
-    """Newest checkpoint's state into the prepared objects; a fresh RunProgress where there is none.
+    """Load the newest checkpoint into the prepared objects; a new RunProgress if there is none.
 
-    Raises ConfigError when the checkpoint belongs to a run with other settings or data, or one
-    whose steps would not be this run's (see ``RunShape``).
+    Raises ConfigError for a checkpoint of a run with other settings or data, or with other steps:
+    the numbers of processes and of accumulated batches may differ, their product may not.
     """
-    kept = checkpoints(folder)
-    if not kept:
+    found = checkpoints(folder)
+    if not found:
         return RunProgress()
-    newest = kept[-1]
+    newest = found[-1]
     state = json.loads((newest / _STATE).read_text(encoding="utf-8"))
-    shape.require(state, newest)
-    if custom := sorted(newest.glob("custom_checkpoint_*")):
-        # None is written here. Optimizer and random states are read by torch as tensors and plain
-        # values, but Accelerate would unpickle this one unguarded.
+    if state["run"] != shape.run:
         raise ConfigError(
-            f"{newest} holds {custom[0].name}, a pickle, which can run code when it is opened",
+            f"{newest} was written by a run with other settings or data",
+            hint="set another output_dir, or remove the checkpoints folder to start again",
+        )
+    batches, own = state["batches"], shape.processes
+    if batches != shape.batches:
+        fits = f"optim.gradient_accumulation={batches // own}" if batches % own == 0 else None
+        raise ConfigError(
+            f"{newest} was written by a run of {batches} batches of {shape.batch_size} dialogues a "
+            f"step ({state['processes']} processes); this one takes {shape.batches} "
+            f"({own} processes): its steps would not be the same",
+            hint=f"{fits} with {own} processes" if fits else f"{state['processes']} processes",
+        )
+    partitioned = {"zero2", "zero3"} & {state["strategy"], shape.strategy}
+    if partitioned and (state["strategy"], state["processes"]) != (shape.strategy, own):
+        raise ConfigError(
+            f"{newest} was written under {state['strategy']} by {state['processes']} processes, "
+            f"this run is {shape.strategy} with {own}: DeepSpeed saves the optimizer in parts, one "
+            "a process",
+            hint="resume with the same launcher settings",
+        )
+    if custom := sorted(newest.glob("custom_checkpoint_*")):
+        # This code writes none. torch reads optimizer and random states as tensors and plain
+        # values, but Accelerate would unpickle this one.
+        raise ConfigError(
+            f"{newest} contains {custom[0].name}, a pickle, which can run code when it is opened",
             hint="this run did not write it: do not resume from a folder unless you know who made "
             "it; remove the file, or start again without --resume",
         )
-    # DeepSpeed has its own word for strict; the other models were loaded by the hook above.
+    # DeepSpeed has its own name for strict; the hook above has loaded other models.
     options = {"load_module_strict": False} if uses_deepspeed(accelerator) else {}
     accelerator.load_state(str(newest), **options)
     progress = RunProgress(**state["progress"])
-    # Accelerate counts batches to know where a step ends, and read the count of other processes.
+    # Accelerate counts batches to know where a step ends, and has read other processes' count.
     accelerator.step = progress.step * accelerator.gradient_accumulation_steps
     return progress

@@ -1,9 +1,10 @@
 """The training loop, on Accelerate.
 
 Not the Hugging Face Trainer: batches here are dialogues of many turns, cut by tokens, with each
-distinct turn encoded once, and a resumed run must end at the same weights to 1e-5. Both are a page
-of code with Accelerate and a dozen overridden methods with the Trainer; launchers, mixed precision,
-DDP and DeepSpeed are the same.
+distinct turn encoded once, and a resumed run must end with the same weights to 1e-5. Both are a
+page of code with Accelerate and a dozen overridden methods with the Trainer; launchers, mixed
+precision, DDP and DeepSpeed are the same. The losses here also do not need the Trainer's scaling by
+accumulation and number of processes.
 """
 
 from __future__ import annotations
@@ -20,14 +21,24 @@ import torch
 from medal_judges.errors import MedalError
 from medal_judges.report.progress import ProgressBar
 from medal_judges.storage.files import atomic_path, atomic_write
-from medal_judges.training.config import TrainConfig
-from medal_judges.training.loop.batches import (
-    PredictedBatch,
-    epoch_batches,
-    in_row_order,
-    prediction_batches,
+from medal_judges.training.config import OptimConfig, TrainConfig
+from medal_judges.training.loop.accelerator import (
+    chosen_precision,
+    leave_deepspeed,
+    log_figures,
+    set_leaves,
+    strategy,
+    uses_deepspeed,
+    whole_state,
+    write_state,
 )
-from medal_judges.training.loop.body_settings import reset_body, set_body
+from medal_judges.training.loop.body import (
+    build_optimizer,
+    build_schedule,
+    move_schedule,
+    reset_body,
+    set_body,
+)
 from medal_judges.training.loop.checkpoint import (
     RunProgress,
     RunShape,
@@ -37,49 +48,19 @@ from medal_judges.training.loop.checkpoint import (
     save_checkpoint,
     save_only_trained,
 )
-from medal_judges.training.loop.distributed import (
-    chosen_precision,
-    innermost,
-    leave_deepspeed,
-    set_leaves,
-    strategy,
-    uses_deepspeed,
-    whole_state,
-    write_state,
-)
-from medal_judges.training.loop.optimizer import build_optimizer, build_schedule, move_schedule
-from medal_judges.training.loop.task import InputsT, Objective, TrainingData, TrainingTask
-from medal_judges.training.loop.trackers import LossTracker, log_figures
+from medal_judges.training.loop.task import Objective, TrainingData, TrainingTask
 from medal_judges.training.loop.validation import possible_figures, validation_figures, watched
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-
-class TrainingBar(ProgressBar):
-    """The run's progress on standard error: steps, a running mean of the loss, the newest figures
-    of validation. Silent on all processes but the main one."""
-
-    def __init__(self, steps: int, done: int, visible: bool) -> None:
-        super().__init__("training", steps, unit="steps", done=done, visible=visible)
-        self.loss = math.nan
-
-    def step_done(self, loss: float) -> None:
-        """Count a step with this loss."""
-        self.loss = loss if math.isnan(self.loss) else 0.95 * self.loss + 0.05 * loss
-        self.advance(note=f"loss {self.loss:.4f}")
-
-    def show(self, step: int, figures: Mapping[str, float]) -> None:
-        """Print the first four figures of a validation, the means over dimensions before others."""
-        ordered = sorted(figures.items(), key=lambda pair: "/" in pair[0])
-        text = "  ".join(f"{name} {value:.4f}" for name, value in ordered[:4])
-        self.console.print(f"step {step}: {text}", highlight=False)
+_POOL = 50  # batches that are sorted together: near-equal lengths, yet a shuffled order
 
 
 class TrainingLoop:
     """Trains the net of ``task`` in place; ``run`` leaves the best (or last) weights in it.
 
-    ``run_hash`` names the settings and data that a checkpoint belongs to.
+    ``run_hash`` identifies the settings and data that a checkpoint belongs to.
     """
 
     def __init__(
@@ -89,51 +70,44 @@ class TrainingLoop:
         self.train, self.validation = task.train, task.validation
         self.folder = Path(config.output_dir) / "checkpoints"
         self.precision = chosen_precision(config)
+        optim, processes = config.optim, accelerator.num_processes
         self.shape = RunShape(
             run_hash,
-            config.optim.batch_size,
-            config.optim.gradient_accumulation * accelerator.num_processes,
-            accelerator.num_processes,
+            optim.batch_size,
+            optim.gradient_accumulation * processes,
+            processes,
             strategy(accelerator),
         )
         kinds = {name: head.config.kind for name, head in task.heads.items()}
         self.binary = {name for name, kind in kinds.items() if kind == "binary"}
-        self.levels = {
-            name: task.heads[name].levels
-            for name, kind in kinds.items()
-            if kind in ("ordinal", "classification")
-        }
-        if config.optim.solver == "gradient" and self.validation.examples:
+        by_level = [n for n, kind in kinds.items() if kind in ("ordinal", "classification")]
+        self.levels = {name: task.heads[name].levels for name in by_level}
+        if optim.solver == "gradient" and self.validation.examples:
             # A wrong name is reported now, not after an epoch.
             possible = possible_figures(self.validation.examples, list(kinds), self.binary)
             watched(possible, config.stop.metric)
-        self.losses = LossTracker(accelerator, config.log_steps)
+        self.losses: list[float] = []  # since the last line of the trackers
         self.facts = set_body(task.body, config, accelerator, self.precision)
-        self._prepare()
 
-    def _prepare(self) -> None:
-        optim, objective = self.config.optim, self.task.objective
-        batches = epoch_batches(self.train.lengths, optim, seed=self.config.seed, epoch=0)
+        batches = epoch_batches(self.train.lengths, optim, seed=config.seed, epoch=0)
         self.steps_per_epoch = math.ceil(len(batches) / self.shape.batches)
         self.steps = max(1, round(optim.epochs * self.steps_per_epoch))
-        set_leaves(objective, self.accelerator)
-        optimizer = build_optimizer(objective, self.task.body, optim)
-        self.model, self.optimizer = self.accelerator.prepare(objective, optimizer)
-        self.schedule = build_schedule(innermost(self.optimizer), optim, self.steps)
-        save_only_trained(self.accelerator, self._trained)
+        set_leaves(task.objective, accelerator)
+        optimizer = build_optimizer(task.objective, task.body, optim)
+        self.model, self.optimizer = accelerator.prepare(task.objective, optimizer)
+        self.objective: Objective = accelerator.unwrap_model(self.model)
+        inner = self.optimizer
+        while hasattr(inner, "optimizer"):  # Accelerate's and DeepSpeed's wrappers
+            inner = inner.optimizer
+        self.schedule = build_schedule(inner, optim, self.steps)
+        save_only_trained(accelerator, self._trained)
 
     def _trained(self, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Of the objective's state what training changes."""
+        """The entries of the objective's state that training changes."""
         prefix = "net."
         net = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
-        kept = {prefix + name for name in self.task.trained(net)}
-        return {k: v for k, v in state.items() if not k.startswith(prefix) or k in kept}
-
-    @property
-    def objective(self) -> Objective[Any]:
-        """The objective without its distributed wrapper."""
-        objective: Objective[Any] = self.accelerator.unwrap_model(self.model)
-        return objective
+        changed = {prefix + name for name in self.task.trained(net)}
+        return {k: v for k, v in state.items() if not k.startswith(prefix) or k in changed}
 
     def run(self, resume: bool) -> RunProgress:
         """Train to the end or to early stopping; returns its progress. Saves checkpoints."""
@@ -145,23 +119,27 @@ class TrainingLoop:
             move_schedule(self.schedule, progress.step)
         else:
             clear_checkpoints(self.folder, self.accelerator)
-        with TrainingBar(self.steps, progress.step, self.accelerator.is_main_process) as bar:
+        visible = self.accelerator.is_main_process
+        with ProgressBar(
+            "training", self.steps, unit="steps", done=progress.step, visible=visible
+        ) as bar:
             while progress.step < self.steps and not progress.stopped:
                 self._epoch(progress, bar)
         self._restore_best(progress)
         return progress
 
-    def _epoch(self, progress: RunProgress, bar: TrainingBar) -> None:
+    def _epoch(self, progress: RunProgress, bar: ProgressBar) -> None:
         """From the step of ``progress`` to the end of its epoch."""
         epoch, done = divmod(progress.step, self.steps_per_epoch)
-        accelerator, share = self.accelerator, self.shape.batches
+        config, accelerator, share = self.config, self.accelerator, self.shape.batches
         batches = epoch_batches(
             self.train.lengths,
-            self.config.optim,
-            seed=self.config.seed,
+            config.optim,
+            seed=config.seed,
             epoch=epoch,
             count=self.steps_per_epoch * share,
         )
+        shown = math.nan
         self.model.train()
         for start in range(done * share, len(batches), share):
             numbers = range(start + accelerator.process_index, start + share)
@@ -169,10 +147,17 @@ class TrainingLoop:
             loss = self._step([batches[n] for n in mine], [(epoch, n) for n in mine])
             progress.step += 1
             self._require_finite(loss, f"loss of step {progress.step}")
-            bar.step_done(loss)
-            rate = float(self.schedule.get_last_lr()[-1])
-            self.losses.add(progress.step, loss, rate, last=progress.step == self.steps)
-            self._after_step(progress, bar)
+            shown = loss if math.isnan(shown) else 0.95 * shown + 0.05 * loss
+            bar.advance(note=f"loss {shown:.4f}")
+            self.losses.append(loss)
+            if progress.step % config.log_steps == 0 or progress.step == self.steps:
+                rate = float(self.schedule.get_last_lr()[-1])
+                logged = {"train/loss": sum(self.losses) / len(self.losses), "train/lr": rate}
+                accelerator.log(logged, step=progress.step)
+                self.losses.clear()
+            every = config.checkpoint_steps or self.steps_per_epoch
+            if progress.step % every == 0 or progress.step == self.steps:
+                self._validate_and_save(progress, bar)
             if progress.step >= self.steps or progress.stopped:
                 return
 
@@ -181,8 +166,8 @@ class TrainingLoop:
     ) -> float:
         """One optimiser step over ``batches``; returns the mean loss.
 
-        ``numbers``: epoch and number of each batch. Its dropout is drawn by them, so that a batch
-        is the same whichever process has it, and after a resume.
+        ``numbers``: epoch and number of each batch. They seed its dropout, so that a batch is the
+        same on any process and after a resume.
         """
         losses = []
         for rows, number in zip(batches, numbers or [(0, 0)] * len(batches), strict=True):
@@ -199,39 +184,43 @@ class TrainingLoop:
                 self.optimizer.zero_grad()
             losses.append(loss.detach())
         self.schedule.step()
-        return float(torch.stack(losses).mean())  # read once a step: a GPU is waited for
+        return float(torch.stack(losses).mean())  # read once a step: it waits for the GPU
 
-    def _arguments(self, data: TrainingData[InputsT], rows: Sequence[int]) -> tuple[Any, ...]:
-        """What the objective's ``forward`` reads of the examples ``rows``, on the device."""
-        device, objective = self.accelerator.device, self.objective
-        targets = {
-            name: (target.to(device), mask.to(device))
-            for name, (target, mask) in data.targets(
-                rows, self.levels, objective.dimensions
-            ).items()
-        }
-        sources = [objective.sources.get(data.examples[r].source, 0) for r in rows]
-        weights = [data.weights[r] for r in rows]
-        return (
-            data.inputs(rows).to(device),
-            targets,
-            torch.tensor(sources, device=device),
-            torch.tensor(weights, device=device),
+    def _arguments(self, data: TrainingData, rows: Sequence[int]) -> Any:
+        """The arguments of the objective's ``forward`` for the examples ``rows``, on the device."""
+        from accelerate.utils import send_to_device
+
+        sources = [self.objective.sources.get(data.examples[r].source, 0) for r in rows]
+        arguments = (
+            data.inputs(rows),
+            data.targets(rows, self.levels, self.objective.dimensions),
+            torch.tensor(sources),
+            torch.tensor([data.weights[r] for r in rows]),
         )
+        return send_to_device(arguments, self.accelerator.device)
 
-    def _after_step(self, progress: RunProgress, bar: TrainingBar) -> None:
-        """Validate and save where it is time to."""
-        every = self.config.checkpoint_steps or self.steps_per_epoch
-        if progress.step % every and progress.step != self.steps:
-            return
+    def _validate_and_save(self, progress: RunProgress, bar: ProgressBar) -> None:
+        """Validate, save the best weights and a checkpoint; stop if no validation has been better
+        for ``patience`` of them."""
+        stop = self.config.stop
         if self.validation.examples:
             figures, _ = self.validate()
             self._require_finite(figures["loss"], f"validation loss at step {progress.step}")
             rate = self.schedule.get_last_lr()[-1]
             progress.history.append({"step": progress.step, "lr": rate} | figures)
-            bar.show(progress.step, figures)
+            # The means over dimensions first.
+            ordered = sorted(figures.items(), key=lambda pair: "/" in pair[0])
+            shown = "  ".join(f"{name} {value:.4f}" for name, value in ordered[:4])
+            bar.console.print(f"step {progress.step}: {shown}", highlight=False)
             log_figures(self.accelerator, "validation", figures, progress.step)
-            self._compare_with_best(progress, figures)
+            value, sign = watched(figures, stop.metric), -1 if stop.metric == "loss" else 1
+            if progress.best is None or sign * value > sign * progress.best:
+                progress.best, progress.best_step, progress.waited = value, progress.step, 0
+                if stop.keep == "best":
+                    self._save_best()
+            else:
+                progress.waited += 1
+                progress.stopped = stop.patience is not None and progress.waited >= stop.patience
         save_checkpoint(self.folder, progress, self.accelerator, self.shape)
         if self.accelerator.is_main_process:
             lines = "".join(json.dumps(entry) + "\n" for entry in progress.history)
@@ -239,32 +228,19 @@ class TrainingLoop:
         self.model.train()
 
     def _require_finite(self, loss: float, what: str) -> None:
-        """Raise MedalError before weights that are lost can take the place of a checkpoint."""
+        """Raise MedalError before useless weights replace a checkpoint."""
         if math.isfinite(loss):
             return
-        kept = checkpoints(self.folder)
+        saved = checkpoints(self.folder)
         raise MedalError(
             f"the {what} is {loss}: the run stopped, "
-            + (f"its last checkpoint is kept in {kept[-1]}" if kept else "before a checkpoint"),
+            + (f"its last checkpoint is {saved[-1]}" if saved else "before a checkpoint"),
             hint="lower optim.lr or optim.body_lr, or set optim.mixed_precision: no",
         )
-
-    def _compare_with_best(self, progress: RunProgress, figures: Mapping[str, float]) -> None:
-        """Keep the best weights; stop when nothing got better for ``patience`` validations."""
-        stop = self.config.stop
-        value, sign = watched(figures, stop.metric), 1 if stop.higher_is_better else -1
-        if progress.best is None or sign * value > sign * progress.best:
-            progress.best, progress.best_step, progress.waited = value, progress.step, 0
-            self._save_best()
-        else:
-            progress.waited += 1
-            progress.stopped = stop.patience is not None and progress.waited >= stop.patience
 
     def _save_best(self) -> None:
         from safetensors.torch import save_file
 
-        if self.config.stop.keep != "best":
-            return
         net, main = self.objective.net, self.accelerator.is_main_process
         state = whole_state(net, self.task.trained(net.state_dict()), main)
         if main:
@@ -272,7 +248,7 @@ class TrainingLoop:
                 save_file(state, path)
 
     def _restore_best(self, progress: RunProgress) -> None:
-        """The best weights into the net; those that training leaves alone are not in the file."""
+        """Load the best weights into the net; the file has only those that training changes."""
         from safetensors.torch import load_file
 
         self.accelerator.wait_for_everyone()
@@ -286,14 +262,13 @@ class TrainingLoop:
         net.eval()
 
     def release(self) -> None:
-        """Give the judge's net back as a plain module, whole on the main process. All call it."""
+        """Make the judge's net a plain module again, whole on the main process. All call it."""
         if uses_deepspeed(self.accelerator):
             leave_deepspeed(self.model, self.objective.net, self.accelerator.is_main_process)
         reset_body(self.task.body, self.config)
 
     def validate(self) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-        """(figures, logits per dimension) of the validation rows by the weights as they are, on
-        every process alike."""
+        """(figures, logits per dimension) of the validation rows, the same on every process."""
         logits, loss = self.predict(self.validation)
         heads = self.task.heads
         scores = {k: heads[k].scores(torch.from_numpy(z), 1.0).numpy() for k, z in logits.items()}
@@ -301,23 +276,64 @@ class TrainingLoop:
         return {"loss": loss} | figures, logits
 
     @torch.no_grad()
-    def predict(self, data: TrainingData[InputsT]) -> tuple[dict[str, np.ndarray], float]:
+    def predict(self, data: TrainingData) -> tuple[dict[str, np.ndarray], float]:
         """Logits [n, outputs] per dimension (mean over members) and the mean loss, in row order.
 
-        The processes share the batches, all with as many passes: nothing else gathers ZeRO-3's
-        weights, so all go through the wrapped model.
+        The processes share the batches and take the same number of passes through the wrapped
+        model: nothing else gathers ZeRO-3's weights.
         """
         from accelerate.utils import gather_object
 
         self.model.eval()
-        count = self.accelerator.num_processes
-        batches = prediction_batches(data.lengths, self.config.optim, count)
-        objective, predicted = self.objective, []
+        count, objective = self.accelerator.num_processes, self.objective
+        order = sorted(range(len(data.lengths)), key=lambda row: data.lengths[row])
+        batches = _cut(order, data.lengths, self.config.optim)
+        # A multiple of the processes: the first batches come again.
+        batches += [batches[i % len(batches)] for i in range(-len(batches) % count)]
+        predicted = []
         for rows in batches[self.accelerator.process_index :: count]:
             loss, members = self.model(*self._arguments(data, rows))
-            logits = {
-                name: objective.combine(members, name).float().cpu().numpy()
+            logits = [
+                objective.net.combine(members, name).float().cpu().numpy()
                 for name in objective.dimensions
-            }
-            predicted.append(PredictedBatch(rows, float(loss), logits))
-        return in_row_order(gather_object(predicted), objective.dimensions)
+            ]
+            predicted.append((rows, np.full(len(rows), float(loss)), *logits))
+        columns = [np.concatenate(c) for c in zip(*gather_object(predicted), strict=True)]
+        _, first = np.unique(columns[0], return_index=True)  # a repeated row counts once
+        losses, *by_name = (column[first] for column in columns[1:])
+        return dict(zip(objective.dimensions, by_name, strict=True)), float(losses.mean())
+
+
+def epoch_batches(
+    lengths: Sequence[int], optim: OptimConfig, *, seed: int, epoch: int, count: int | None = None
+) -> list[list[int]]:
+    """Row numbers of each batch of one epoch, shuffled, the same on every process.
+
+    With ``length_grouped`` rows are shuffled, sorted by length within pools, cut by ``batch_size``
+    and ``batch_tokens``, and the batches shuffled again. ``count`` repeats the first batches or
+    leaves out the last, so that every epoch and process has the same number of steps.
+    """
+    generator = np.random.default_rng([seed, epoch])
+    order = generator.permutation(len(lengths))
+    size = optim.batch_size * _POOL if optim.length_grouped else len(lengths)
+    batches: list[list[int]] = []
+    for start in range(0, len(order), size):
+        pool = order[start : start + size].tolist()
+        if optim.length_grouped:
+            pool.sort(key=lambda row: lengths[row])
+        batches += _cut(pool, lengths, optim)
+    batches = [batches[i] for i in generator.permutation(len(batches))]
+    return [batches[i % len(batches)] for i in range(count or len(batches))]
+
+
+def _cut(pool: Sequence[int], lengths: Sequence[int], optim: OptimConfig) -> list[list[int]]:
+    batches: list[list[int]] = [[]]
+    longest = 0
+    for row in pool:
+        longest = max(longest, lengths[row])
+        full = len(batches[-1]) == optim.batch_size
+        if batches[-1] and (full or longest * (len(batches[-1]) + 1) > optim.batch_tokens):
+            batches.append([])
+            longest = lengths[row]
+        batches[-1].append(row)
+    return batches

@@ -1,66 +1,37 @@
-"""What a family of judges brings to the loop: its data, its objective, the weights it changes."""
+"""What a family brings to the loop: its data, its objective, the weights that change."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from medal_judges.models.base.heads import Head
-from medal_judges.training.rows.examples import TrainingExample, weights_of
+from medal_judges.training.rows.examples import Columns, TrainingExample
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
+Logits = dict[str, Tensor]
 Targets = dict[str, tuple[Tensor, Tensor]]
 
 
-class ModelInputs(Protocol):
-    """What a net reads of one batch."""
-
-    def to(self, device: torch.device) -> ModelInputs: ...
-
-
-class TrainableJudge(Protocol):
-    """What the loop needs of a judge: a net that learns, and the device that the net is on."""
-
-    device: torch.device
-
-    @property
-    def net(self) -> nn.Module: ...
-
-
-class HeadedNet(Protocol):
-    """A net with a head for each dimension, in each of its members."""
-
-    @property
-    def heads(self) -> list[dict[str, Head]]: ...
-
-    def combine(self, members: Sequence[dict[str, Tensor]], name: str) -> Tensor: ...
-
-
-InputsT = TypeVar("InputsT", bound=ModelInputs)
-
-
-class TrainingData(ABC, Generic[InputsT]):
-    """Examples as the loop reads them; a family writes ``lengths`` (the cost of each example, by
-    which batches are cut) and ``inputs``."""
+class TrainingData(ABC):
+    """Examples as the loop reads them. A family sets ``lengths``, the cost of each example, by
+    which batches are cut."""
 
     lengths: Sequence[int]
 
     def __init__(self, examples: Sequence[TrainingExample]) -> None:
         self.examples = examples
         # Of mean 1, so that the learning rate does not depend on the unit of the weights.
-        weights = weights_of(examples)
+        weights = Columns.of(examples).weights
         self.weights = weights * len(weights) / weights.sum()
 
     @abstractmethod
-    def inputs(self, rows: Sequence[int]) -> InputsT:
-        """What the objective reads of the examples ``rows``."""
+    def inputs(self, rows: Sequence[int]) -> Any:
+        """What the objective reads of the examples ``rows``: tensors, or a dict of them."""
 
     def targets(
         self, rows: Sequence[int], levels: Mapping[str, int], names: Sequence[str]
@@ -77,11 +48,11 @@ class TrainingData(ABC, Generic[InputsT]):
         return targets
 
 
-class Objective(nn.Module, ABC, Generic[InputsT]):
-    """A module whose ``forward`` gives the loss of a batch and the members' logits.
+class Objective(nn.Module, ABC):
+    """The module that Accelerate wraps: ``forward`` gives the loss of a batch and the members'
+    logits. ``net`` is the judge's; ``dimensions`` are those with a head."""
 
-    It is what Accelerate wraps: ``net`` is the judge's, and ``dimensions`` are those with a head.
-    """
+    net: Any
 
     def __init__(
         self, net: nn.Module, dimensions: Sequence[str] = (), sources: Sequence[str] = ()
@@ -93,26 +64,15 @@ class Objective(nn.Module, ABC, Generic[InputsT]):
 
     @abstractmethod
     def forward(
-        self, inputs: InputsT, targets: Targets, sources: Tensor, weights: Tensor
-    ) -> tuple[Tensor, list[dict[str, Tensor]]]:
+        self, inputs: Any, targets: Targets, sources: Tensor, weights: Tensor
+    ) -> tuple[Tensor, list[Logits]]:
         """(loss, logits [B, outputs] per dimension of each member)."""
 
-    def heads(self) -> list[dict[str, Head]]:
-        """The heads of each member by dimension."""
-        return [{}]
 
-    def combine(self, members: Sequence[dict[str, Tensor]], name: str) -> Tensor:
-        """The members' logits of dimension ``name`` as one."""
-        raise NotImplementedError
-
-
-class HeadsObjective(Objective[InputsT]):
+class HeadsObjective(Objective):
     """The heads' losses summed over dimensions, missing labels left out; members learn side by
-    side. ``offsets``: an offset for each source and dimension is learnt beside the net, and is not
-    saved with it. A family writes ``logits``.
-    """
-
-    net: HeadedNet  # type: ignore[assignment]  # and a module
+    side. With ``offsets`` an offset for each source and dimension is learnt beside the net; it is
+    not saved."""
 
     def __init__(
         self, net: nn.Module, dimensions: Sequence[str], sources: Sequence[str], offsets: bool
@@ -122,22 +82,16 @@ class HeadsObjective(Objective[InputsT]):
         self.offset = nn.Parameter(torch.zeros(shape)) if offsets else None
 
     @abstractmethod
-    def logits(self, inputs: InputsT) -> list[dict[str, Tensor]]:
+    def logits(self, inputs: Any) -> list[Logits]:
         """Logits [B, outputs] per dimension of each member."""
 
-    def heads(self) -> list[dict[str, Head]]:
-        return self.net.heads
-
-    def combine(self, members: Sequence[dict[str, Tensor]], name: str) -> Tensor:
-        return self.net.combine(members, name)
-
     def learns_from(self, sources: Tensor) -> list[Tensor]:
-        """For each member the rows [B] that it learns from: all."""
-        return [torch.ones_like(sources, dtype=torch.bool)] * len(self.heads())
+        """The rows [B] that each member learns from: all."""
+        return [torch.ones_like(sources, dtype=torch.bool)] * len(self.net.heads)
 
     def forward(
-        self, inputs: InputsT, targets: Targets, sources: Tensor, weights: Tensor
-    ) -> tuple[Tensor, list[dict[str, Tensor]]]:
+        self, inputs: Any, targets: Targets, sources: Tensor, weights: Tensor
+    ) -> tuple[Tensor, list[Logits]]:
         """(mean over members of the weighted sum over dimensions of each head's loss, logits)."""
         members, learns = self.logits(inputs), self.learns_from(sources)
         losses = []
@@ -145,10 +99,10 @@ class HeadsObjective(Objective[InputsT]):
             target, mask = targets[name]
             offset = 0.0 if self.offset is None else self.offset[sources, column].unsqueeze(-1)
             each = []
-            for heads, logits, mine in zip(self.heads(), members, learns, strict=True):
+            for heads, logits, mine in zip(self.net.heads, members, learns, strict=True):
                 head, known = heads[name], mask & mine
                 loss = head.loss(logits[name] + offset, target, known, weights)
-                # A dimension labelled in few rows must not outweigh the rest; and with the weight
+                # A dimension labelled in few rows must not outweigh the rest; and by the weight
                 # of those rows, not their number, a batch's loss is the mean of its halves'.
                 each.append(loss * (known * weights).mean() * head.config.weight)
             losses.append(torch.stack(each).mean())
@@ -157,24 +111,20 @@ class HeadsObjective(Objective[InputsT]):
 
 
 class TrainingTask(ABC):
-    """One judge in training. ``body`` is the part that learns at ``optim.body_lr``; the judge is on
-    its device once the task is made."""
+    """A judge in training. ``body`` is the part that learns at ``optim.body_lr``. ``heads`` are the
+    first member's by dimension: all members' decode alike; a generative judge has none."""
 
-    judge: TrainableJudge
-    train: TrainingData[Any]
-    validation: TrainingData[Any]
-    objective: Objective[Any]
-    body: PreTrainedModel  # or PEFT's wrapper of one
-
-    @property
-    def heads(self) -> Mapping[str, Head]:
-        """The first member's head per dimension: all members' decode alike."""
-        return self.objective.heads()[0]
+    judge: Any
+    train: TrainingData
+    validation: TrainingData
+    objective: Objective
+    body: Any
+    heads: Mapping[str, Head]
 
     def trained(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Of the net's ``state`` what training changes: all, unless a family says otherwise."""
+        """The entries of the net's ``state`` that training changes: all by default."""
         return dict(state)
 
     def solve(self) -> bool:
-        """Solve in closed form where the config asks for it; False: the loop takes steps."""
+        """Solve in closed form if the config says so; False: the loop takes steps."""
         return False

@@ -10,23 +10,40 @@ import numpy as np
 from medal_judges.errors import ConfigError
 from medal_judges.training.rows.examples import TrainingExample
 
-Predictions = Mapping[str, np.ndarray]
-
 
 def validation_figures(
-    examples: Sequence[TrainingExample], predictions: Predictions, binary: Collection[str]
+    examples: Sequence[TrainingExample],
+    predictions: Mapping[str, np.ndarray],
+    binary: Collection[str],
 ) -> dict[str, float]:
-    """``spearman/DIM`` and ``auc/DIM`` (binary dimensions), each the mean over the sources on which
-    it is defined, and their means over dimensions ``spearman`` and ``auc``.
+    """``spearman/DIM`` and ``auc/DIM`` (binary dimensions), each the mean over the sources where it
+    is defined, and their means over dimensions ``spearman`` and ``auc``.
 
     ``predictions`` maps a dimension to a score per example [n].
     """
+    from scipy.stats import spearmanr
+    from sklearn.metrics import roc_auc_score
+
     figures: dict[str, float] = {}
     for name, scores in predictions.items():
-        kind = "auc" if name in binary else "spearman"
-        each = [_figure(kind, *pair) for pair in _by_source(examples, name, scores)]
-        if defined := [figure for figure in each if figure is not None]:
-            figures[f"{kind}/{name}"] = float(np.mean(defined))
+        rows: dict[str, list[tuple[float, float]]] = {}
+        for example, score in zip(examples, scores, strict=True):
+            if name in example.human:
+                rows.setdefault(example.source, []).append((example.human[name], float(score)))
+        found = []
+        for pairs in rows.values():
+            human, score = np.array(pairs).T
+            label = human >= 0.5 if name in binary else human
+            if len(set(label)) < 2 or len(set(score)) < 2:
+                continue
+            if name in binary:
+                found.append(roc_auc_score(label, score))
+            else:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    found.append(spearmanr(human, score).statistic)
+        if found:
+            figures[f"{'auc' if name in binary else 'spearman'}/{name}"] = float(np.mean(found))
     return figures | means_over_dimensions(figures)
 
 
@@ -42,39 +59,14 @@ def means_over_dimensions(figures: Mapping[str, float]) -> dict[str, float]:
 def possible_figures(
     examples: Sequence[TrainingExample], names: Sequence[str], binary: Collection[str]
 ) -> dict[str, float]:
-    """Figures that validation on ``examples`` can have, judged by the labels alone (a dimension
+    """The figures that validation on ``examples`` can have, by the labels alone (a dimension
     without labels, or with equal ones, has none). Their values mean nothing."""
     rising = np.arange(len(examples), dtype=float)
     return {"loss": 0.0} | validation_figures(examples, dict.fromkeys(names, rising), binary)
 
 
-def _by_source(
-    examples: Sequence[TrainingExample], name: str, scores: np.ndarray
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(human, score) arrays of each source with labels of dimension ``name``."""
-    rows: dict[str, list[tuple[float, float]]] = {}
-    for example, score in zip(examples, scores, strict=True):
-        if name in example.human:
-            rows.setdefault(example.source, []).append((example.human[name], float(score)))
-    return [(np.array([r[0] for r in v]), np.array([r[1] for r in v])) for v in rows.values()]
-
-
-def _figure(kind: str, human: np.ndarray, score: np.ndarray) -> float | None:
-    if len(set(human)) < 2 or len(set(score)) < 2:
-        return None
-    if kind == "auc":
-        from sklearn.metrics import roc_auc_score
-
-        return float(roc_auc_score(human >= 0.5, score)) if len(set(human >= 0.5)) == 2 else None
-    from scipy.stats import spearmanr
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return float(spearmanr(human, score).statistic)
-
-
 def watched(figures: Mapping[str, float], metric: str) -> float:
-    """The figure that early stopping watches. Raises ConfigError for a name that is not there."""
+    """The figure that early stopping watches. Raises ConfigError for an unknown name."""
     if metric not in figures:
         raise ConfigError(
             f"stop.metric {metric!r} is not a figure of this run's validation",

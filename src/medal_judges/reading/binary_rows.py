@@ -17,7 +17,7 @@ from medal_judges.errors import ConfigError, DataError, MissingExtraError, Recor
 from medal_judges.reading.text_rows import NumberedRow, table_header
 
 PARQUET, ARROW_FILE, ZIP = b"PAR1", b"ARROW1", b"PK\x03\x04"
-ARROW_STREAM, FEATHER_V1 = b"\xff\xff\xff\xff", b"FEA1"
+ARROW_STREAM = b"\xff\xff\xff\xff"
 HUB = "hf:"
 _BATCH = 64  # rows; a chat can have megabytes
 # A workbook is XML in a zip. Sheets shrink to a tenth or so; a bomb shrinks to a thousandth.
@@ -114,8 +114,9 @@ def hub_rows(spec: str) -> Iterator[NumberedRow]:
         if config is None and len(known) == 1:
             config = known[0]
         if config not in known:
-            said = f"no configuration {config!r}" if config else "it has several configurations"
-            raise DataError(spec, None, said, hint=f"hf:{name}:CONFIG:{split}; {', '.join(known)}")
+            problem = f"no configuration {config!r}" if config else "it has several configurations"
+            hint = f"hf:{name}:CONFIG:{split}; {', '.join(known)}"
+            raise DataError(spec, None, problem, hint=hint)
         splits = datasets.get_dataset_split_names(name, config)
         if split not in splits:
             hint = f"splits: {', '.join(splits)}"
@@ -132,9 +133,9 @@ def hub_rows(spec: str) -> Iterator[NumberedRow]:
 
 
 def _damaged(path: str, number: int, error: Exception) -> DataError:
-    said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     hint = "the file is damaged from here on; get or make it again"
-    return DataError(path, number + 1, f"cannot read on: {said}", hint=hint)
+    return DataError(path, number + 1, f"cannot read on: {reason}", hint=hint)
 
 
 # -- workbooks -------------------------------------------------------------------------------------
@@ -172,8 +173,8 @@ def open_workbook(path: str, file: IO[bytes]) -> Iterator[Any]:
     except (DataError, MissingExtraError):
         raise
     except _BROKEN as error:
-        said = f"cannot read on: {type(error).__name__}: {error}"
-        raise DataError(path, None, said, hint="save it again as .xlsx or .csv") from error
+        problem = f"cannot read on: {type(error).__name__}: {error}"
+        raise DataError(path, None, problem, hint="save it again as .xlsx or .csv") from error
 
 
 def rows_of(path: str, sheet: Any) -> Iterator[tuple[int, list[Any]]]:

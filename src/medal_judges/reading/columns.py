@@ -120,47 +120,43 @@ def parse_columns(
         fields = dict(columns)
     else:
         fields = dict(_pair(each, "--column", "id=conversation_id") for each in columns)
-    sections: dict[str, dict[object, object]] = {}
-    for name in ("roles", "labels"):
-        section = fields.pop(name, None) or {}
+    sections = {name: fields.pop(name, None) or {} for name in ("roles", "labels")}
+    for name, section in sections.items():
         if not isinstance(section, Mapping):
             raise ConfigError(f"{name} of a column map: expected a mapping, not {section!r}")
-        sections[name] = dict(section)
-    sections["roles"] |= dict(_pair(each, "--role", "Kunde=user") for each in roles)
-    stated = [*sections["labels"].items()]
-    stated += [_pair(each, "--label", "Quality=overall:1..5") for each in labels]
+    words = dict(sections["roles"]) | dict(_pair(each, "--role", "Kunde=user") for each in roles)  # type: ignore[call-overload]
+    rated = dict(sections["labels"])  # type: ignore[call-overload]
+    rated |= dict(_pair(each, "--label", "Quality=overall:1..5") for each in labels)
     for name, column in fields.items():
         if name not in FIELDS:
             hint = f"{did_you_mean(str(name), FIELDS)}fields: {', '.join(FIELDS)}"
             raise ConfigError(f"no field {name!r} to give a column to", hint=hint)
         if not isinstance(column, str) or not column:
             raise ConfigError(f"the column of {name!r} is a name, not {column!r}")
-    for word, role in sections["roles"].items():
+    for word, role in words.items():
         if role not in get_args(SpeakerRole):
             known = ", ".join(get_args(SpeakerRole))
             hint = f"--role {word}=user"
             raise ConfigError(f"role {word!r}: {role!r} is none of {known}", hint=hint)
     return ColumnMap(
         {name: str(column) for name, column in fields.items()},
-        {str(word): role for word, role in sections["roles"].items()},  # type: ignore[misc]
-        tuple(_label(str(column), said) for column, said in stated),
+        {str(word): role for word, role in words.items()},
+        tuple(_label(str(column), stated) for column, stated in rated.items()),
     )
 
 
-def _pair(said: str, option: str, example: str) -> tuple[str, str]:
-    name, found, value = said.rpartition("=") if option != "--column" else said.partition("=")
-    if not (found and name.strip() and value.strip()):
-        raise ConfigError(f"{option} {said!r}: not of the form {example}")
+def _pair(stated: str, option: str, example: str) -> tuple[str, str]:
+    name, _, value = stated.partition("=") if option == "--column" else stated.rpartition("=")
+    if not (name.strip() and value.strip()):
+        raise ConfigError(f"{option} {stated!r}: not of the form {example}")
     return name.strip(), value.strip()
 
 
-def _label(column: str, said: object) -> LabelColumn:
-    match = _LABEL.match(said.strip()) if isinstance(said, str) else None
+def _label(column: str, stated: object) -> LabelColumn:
+    match = _LABEL.match(stated.strip()) if isinstance(stated, str) else None
     if match is None:
-        raise ConfigError(
-            f"label {column!r}: {said!r} is not of the form DIMENSION or DIMENSION:LOW..HIGH",
-            hint=f"--label {column}=overall:1..5",
-        )
+        problem = f"{stated!r} is not of the form DIMENSION or DIMENSION:LOW..HIGH"
+        raise ConfigError(f"label {column!r}: {problem}", hint=f"--label {column}=overall:1..5")
     if match["low"] is None:
         return LabelColumn(column, match["name"].strip())
     low, high = float(match["low"]), float(match["high"])

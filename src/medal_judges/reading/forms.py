@@ -128,8 +128,8 @@ def unknown_form(record: object) -> RecordError:
     names = ", ".join(map(str, list(record)[:20]))
     guess = did_you_mean("messages", map(str, record)) if "messages" not in record else ""
     expected = f"a chat in a form that is known {guess}".strip()
-    told = f"--column says which of its fields ({names}) is what: --column content=NAME"
-    return RecordError("(row)", f"{expected}; {told}", dict(record))
+    hint = f"--column says which of its fields ({names}) is what: --column content=NAME"
+    return RecordError("(row)", f"{expected}; {hint}", dict(record))
 
 
 # -- a row in one form -----------------------------------------------------------------------------
@@ -282,13 +282,13 @@ def role_of(word: object, columns: ColumnMap) -> object:
     an unknown word."""
     if not isinstance(word, str):
         return word
-    said = word.strip()
-    lower = {name.lower(): role for name, role in columns.roles.items()}
-    known = columns.roles.get(said) or lower.get(said.lower())
-    if known is None and said.lower() not in ROLE_WORDS:
-        hint = f"a word that --role explains (--role {said}=user)"
+    name = word.strip()
+    lower = {own.lower(): role for own, role in columns.roles.items()}
+    known = columns.roles.get(name) or lower.get(name.lower())
+    if known is None and name.lower() not in ROLE_WORDS:
+        hint = f"a word that --role explains (--role {name}=user)"
         raise RecordError("role", f"user, assistant, system, tool, or {hint}", word)
-    return known or said
+    return known or name
 
 
 def _labels(

@@ -118,9 +118,9 @@ def chat_of_spans(spans: Sequence[Fields]) -> Fields:
 
 def _only_new(read: Sequence[tuple[list[object], list[object]]]) -> bool:
     """Whether no call holds any message of the calls before it."""
-    for (before, answered), (asked, _) in pairwise(read):
-        known = [m for m in (*before, *answered) if not _is_system(m)]
-        new = [m for m in asked if not _is_system(m)]
+    for (before, answer), (inputs, _) in pairwise(read):
+        known = [m for m in (*before, *answer) if not _is_system(m)]
+        new = [m for m in inputs if not _is_system(m)]
         if len(new) > 2 or any(message in known for message in new):
             return False
     return len(read) > 1
@@ -141,11 +141,11 @@ def _messages(span: Mapping[str, object], name: str) -> list[object]:
     return value or []
 
 
-def _json(name: str, said: str) -> Any:
+def _json(name: str, value: str) -> Any:
     try:
-        return json.loads(said)
+        return json.loads(value)
     except (ValueError, RecursionError) as error:
-        raise RecordError(name, "JSON", said) from error
+        raise RecordError(name, "JSON", value) from error
 
 
 # -- attributes ------------------------------------------------------------------------------------

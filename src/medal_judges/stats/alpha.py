@@ -1,7 +1,7 @@
 """Krippendorff's alpha as a function of row weights: many samples in a few products.
 
-The figure itself comes from the package (ceiling.py). A sample needs no new count of the answers:
-the coincidences of a row are counted once, and a sample is a weighted sum of them (Krippendorff
+The figure itself comes from the package krippendorff (ceiling.py). The coincidences of a row are
+counted once, and a sample is a weighted sum of them (Krippendorff
 2011, "Computing Krippendorff's Alpha-Reliability", part C to E).
 """
 
@@ -21,19 +21,19 @@ _FLAT = 1e-20  # an expected disagreement below this share of the squares is rou
 
 
 def alpha_statistic(values: Floats, measurement: str) -> Alpha:
-    """Alpha of ``values``, shape (rows, annotators), NaN where not given, for any row weights.
+    """Alpha of ``values``, shape (rows, annotators), NaN without an answer, for any row weights.
 
-    ``measurement`` is ``nominal``, ``ordinal`` or ``interval``. NaN where all answers drawn are
+    ``measurement`` is ``nominal``, ``ordinal`` or ``interval``. NaN if all answers drawn are
     equal or none of the rows drawn has two.
     """
     return _interval(values) if measurement == "interval" else _by_levels(values, measurement)
 
 
 def no_interval(values: Floats, measurement: str) -> str | None:
-    """Why alpha of these answers has no interval; None where it may have one.
+    """Why alpha of these answers has no interval; None if it may have one.
 
-    Where nobody gives the rarest answer twice to one row, alpha is a little under 0 whichever row
-    is left out: by simulation such an interval never holds the true value.
+    If nobody gives the rarest answer twice to one row, alpha is a little below 0 whichever row is
+    left out: by simulation such an interval never holds the true value.
     """
     if measurement != "nominal":
         return None

@@ -1,4 +1,4 @@
-"""Change over time: does a mean drift, and since when is it another one?"""
+"""Trend and change-point detection of a mean over time."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _CHUNK = 4_000_000  # numbers held at once
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What the mean of one dimension does over time.
+    """How the mean of one dimension changes over time.
 
     ``slope``: least squares, a unit of time (its p-value is of no trend). ``start``: index of the
     first period of the later part; ``difference``: the mean from then on minus the mean before,
-    with the p-value of no change. ``searched``: the start was looked for (the p-value allows for
-    it), else it is where half of the rows are. ``before`` and ``after``: the two means.
+    with the p-value of no change. ``searched``: the start was searched for (the p-value accounts
+    for it), else it halves the rows. ``before`` and ``after``: the two means.
     """
 
     slope: Estimate
@@ -50,10 +50,10 @@ def change(values: Floats, times: Floats, periods: Codes, clusters: Codes, seed:
     """Trend and change of ``values`` (rows,) at ``times`` (rows,); ``periods`` (rows,) numbers the
     periods from 0 in order of time.
 
-    Errors are those of the clusters or of whole periods, whichever are larger: dialogues of one day
+    Errors are those of the clusters or of whole periods, whichever are larger: dialogues of a day
     may have something in common. From 8 periods on the start of the change is where the means
     before and after differ most, and its p-value is from 4,999 random orders of the periods; else
-    the rows are halved. Both take periods as exchangeable where nothing changes: a slow wave over
+    the rows are halved. Both treat periods as exchangeable if nothing changes: a slow wave over
     many periods is a change to them.
     """
     present, period = np.unique(periods, return_inverse=True)
@@ -103,7 +103,7 @@ def trend(values: Floats, times: Floats, clusters: Codes) -> Estimate:
 
 
 def wider(first: Estimate, second: Estimate) -> Estimate:
-    """The one of two estimates of one figure with the wider interval; the first where either has
+    """The one of two estimates of one figure with the wider interval; the first if either has
     none."""
     if first.low is None or first.high is None or second.low is None or second.high is None:
         return first
@@ -127,7 +127,7 @@ def _largest_step(sizes: Floats, sums: Floats) -> int:
 
 def _steps(sizes: Floats, sums: Floats) -> Floats:
     """Size of the step of the mean after each period but the last in standard errors (up to a
-    factor), shape (orders, periods - 1), 0 where a side has too few rows. ``sizes`` and ``sums``:
+    factor), shape (orders, periods - 1), 0 if a side has too few rows. ``sizes`` and ``sums``:
     shape (orders, periods)."""
     n, total = sizes.sum(axis=1)[:, None], sums.sum(axis=1)[:, None]
     before = np.cumsum(sizes, axis=1)[:, :-1]

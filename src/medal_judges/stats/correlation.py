@@ -1,7 +1,7 @@
 """Correlation of a judge with people, over the whole set and within chatbots.
 
-Every figure exists twice: for the rows as they are (by scipy), and as a function of a matrix of row
-weights, which gives the figures of many selections of rows in a few array operations.
+Every figure exists twice: for the rows themselves (by scipy), and as a function of a matrix of row
+weights, for the figures of many selections of rows in a few array operations.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def correlations(
 
 
 def undefined_reason(human: Floats, score: Floats) -> str | None:
-    """Why no correlation is defined for these rows; None where it is."""
+    """Why no correlation is defined for these rows; None if one is."""
     if len(human) < MIN_ROWS:
         return f"{len(human)} rows, fewer than {MIN_ROWS}"
     if np.ptp(human) == 0:
@@ -109,7 +109,7 @@ def spearman_statistic(human: Floats, score: Floats) -> Statistic:
 def within_system_statistic(
     human: Floats, score: Floats, chatbots: Sequence[str | None]
 ) -> Statistic:
-    """Agreement that does not come from telling chatbots apart, two ways.
+    """Agreement beyond the differences between chatbots, two ways.
 
     ``within_system``: mean of the Spearman correlations of the single chatbots, weighted by rows,
     over chatbots with at least 5 rows on which neither side is constant. ``centred``: ranks over
@@ -179,7 +179,7 @@ def weighted_ranks(values: Floats, weights: Floats) -> Floats:
 def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
     """Pearson of each weighted sample, shape (samples,).
 
-    ``x`` and ``y`` have shape (rows,) or (samples, rows). NaN where a side is constant or fewer
+    ``x`` and ``y`` have shape (rows,) or (samples, rows). NaN if a side is constant or fewer
     than 3 different rows were drawn.
     """
     size = _not_zero(weights.sum(axis=1, keepdims=True))
@@ -220,7 +220,7 @@ def _kendall_statistic(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
 
 
 def _kendall_by_blocks(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """The sums over pairs, some rows against all at a time: weights that are no whole numbers."""
+    """The sums over pairs, a block of rows at a time, for weights that are not whole numbers."""
     agree, nx, ny = (np.zeros(len(weights)) for _ in range(3))
     for start in range(0, len(x), _KENDALL_BLOCK):
         rows = slice(start, start + _KENDALL_BLOCK)
@@ -255,8 +255,7 @@ def weighted_auc(positive: Floats, score: Floats, weights: Floats) -> Floats:
 def ratio(
     top: Floats, bottom: npt.NDArray[Any], defined: npt.NDArray[np.bool_] | None = None
 ) -> Floats:
-    """``top / bottom``, NaN where it is not ``defined``: where ``bottom`` is not above 0 unless
-    told otherwise."""
+    """``top / bottom``, NaN if it is not ``defined``; by default if ``bottom`` is not above 0."""
     out: Floats = np.full(np.shape(top), np.nan)
     np.divide(top, bottom, out=out, where=bottom > 0 if defined is None else defined)
     return out

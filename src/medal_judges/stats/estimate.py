@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -17,3 +18,8 @@ class Estimate:
     high: float | None = None
     p_value: float | None = None
     reason: str | None = None
+
+
+def undefined(names: Iterable[str], reason: str) -> dict[str, Estimate]:
+    """Returns the same reason for every figure."""
+    return {name: Estimate(None, reason=reason) for name in names}

@@ -1,19 +1,19 @@
 """95% intervals and p-values that hold for few chatbots: the jackknife over whole clusters.
 
 Chatbots are a random sample: an interval is for other chatbots like these, in new dialogues. Each
-chatbot is left out in turn, and Student's t goes with the spread of what remains, on a scale
+chatbot is left out in turn, and Student's t is applied to the spread of the figures, on a scale
 without ends (Fisher's z, logit; MacKinnon, Nielsen and Webb 2023, "Cluster-robust inference: a
-guide to empirical practice", the estimator CV3). Where chatbots are not named, or there is one
-only, conversations take their place, and the interval is for these chatbots.
+guide to empirical practice", the estimator CV3). If chatbots are not named, or there is only
+one, conversations take their place, and the interval is for these chatbots.
 
-How often the intervals hold the true value, beside what was tried and lost, is measured by
-benchmarks/interval_coverage.py, and its table is docs/results/intervals.md.
+benchmarks/interval_coverage.py measures their coverage, and that of alternatives; its table is
+docs/results/intervals.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -22,16 +22,16 @@ import numpy as np
 from medal_judges.stats.correlation import Floats, Statistic
 from medal_judges.stats.estimate import Estimate
 
-MIN_ROWS = 10  # of an interval; with fewer it spans nearly all values, or promises too much
+MIN_ROWS = 10  # of an interval; with fewer it spans nearly all values, or covers too rarely
 MIN_CLUSTERS = 3
 CONFIDENCE = 0.95
 METHOD = "95%, jackknife: each chatbot or conversation is left out in turn, Student's t"
 # Thousands of conversations are left out in this many random parts: t at 199 degrees of freedom
 # is 0.6% above the normal, and the cost stays that of 200 figures.
 MAX_PARTS = 200
-# Evenness, by simulation: a figure is skewed where chatbots differ much, and needs a wider t than
+# Evenness, by simulation: a figure is skewed if chatbots differ much, and needs a wider t than
 # chatbots - 1 degrees of freedom give. The difference of two judges is not: 3 / share - 3 is on
-# average chatbots - 1 where the chatbots' parts in it are normal.
+# average chatbots - 1 if the chatbots' parts in it are normal.
 FIGURE, DIFFERENCE = 2.0, 3.0
 TINY = float(np.finfo(float).tiny)
 _ROUNDING = 1e-12  # figures that differ by less are equal
@@ -53,7 +53,7 @@ _SHARES = (
 @dataclass(frozen=True, slots=True)
 class Scale:
     """``to`` leads from the figure to its scale, ``back`` from there, ``slope`` is the derivative
-    of ``to``. Figures lie between ``low`` and ``high``, where ``to`` is infinite."""
+    of ``to``. Figures are between ``low`` and ``high``, where ``to`` is infinite."""
 
     low: float
     high: float
@@ -75,7 +75,7 @@ LOGIT = Scale(0.0, 1.0, lambda v: math.log(v / (1 - v)), _logistic, lambda v: 1 
 
 
 def is_correlation(metric: str) -> bool:
-    """True for a figure between -1 and 1 that is 0 where nothing agrees."""
+    """True for a figure between -1 and 1 that is 0 without agreement."""
     return metric in _CORRELATIONS
 
 
@@ -91,7 +91,7 @@ def scale_of(metric: str) -> Scale:
 class Clusters:
     """The cluster of each row. ``unit`` says what is left out at a time.
 
-    ``crossed``: the conversation or context of each row, given where some of them meet several
+    ``crossed``: the conversation or context of each row if some of them occur with several
     chatbots; their share of the variance is added to that of the chatbots.
     """
 
@@ -105,7 +105,7 @@ class Clusters:
 
 
 def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Clusters:
-    """By chatbot where every row names one and there are several, else by conversation."""
+    """By chatbot if every row names one and there are several, else by conversation."""
     bots = tuple(bot for bot in chatbots if bot is not None)
     if len(bots) < len(chatbots) or len(set(bots)) < 2:
         return Clusters("conversation", tuple(groups))
@@ -114,7 +114,7 @@ def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Cl
 
 
 def too_few(clusters: Clusters) -> str | None:
-    """Why these rows are too few for an interval; None where they are enough."""
+    """Why these rows are too few for an interval; None if they are enough."""
     if len(clusters.names) < MIN_ROWS:
         return f"no interval: {len(clusters.names)} rows, fewer than {MIN_ROWS}"
     if clusters.count < MIN_CLUSTERS:
@@ -131,8 +131,8 @@ def with_intervals(
     """``estimates`` with 95% intervals, and the p-values of correlations.
 
     A figure that cannot have an interval keeps its value and says why in ``reason``: fewer than 10
-    rows or 3 clusters, a figure that is undefined without one of the clusters, or that stands at
-    the end of its range. ``scale`` tells each figure's own.
+    rows or 3 clusters, a figure that is undefined without one of the clusters, or at the
+    end of its range. ``scale`` returns the scale of a figure.
     """
     if reason := too_few(clusters):
         return {name: _without(estimate, reason) for name, estimate in estimates.items()}
@@ -141,6 +141,24 @@ def with_intervals(
         name: spanned(estimate, spreads[name], scale(name), tested=is_correlation(name))
         for name, estimate in estimates.items()
     }
+
+
+def estimated(
+    statistic: Statistic,
+    clusters: Clusters,
+    reason: str,
+    names: Iterable[str] | None = None,
+    scale: Callable[[str], Scale] = scale_of,
+) -> dict[str, Estimate]:
+    """Returns the figures of ``statistic`` with 95% intervals; undefined ones have ``reason``."""
+    values = statistic(np.ones((1, len(clusters.names))))
+    plain = {
+        name: Estimate(float(values[name][0]))
+        if np.isfinite(values[name][0])
+        else Estimate(None, reason=reason)
+        for name in names or values
+    }
+    return with_intervals(plain, statistic, clusters, scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +184,7 @@ class Spread:
 
 
 def t_quantile(degrees: float | Floats) -> Floats:
-    """Student's t that 95% of draws stay under in size."""
+    """Student's t that 95% of draws do not exceed in size."""
     from scipy.special import stdtrit  # what scipy.stats.t calls, without its checks
 
     quantile: Floats = stdtrit(degrees, (1 + CONFIDENCE) / 2)
@@ -182,7 +200,7 @@ def variance(left: Floats, whole: Floats) -> Floats:
 
 
 def degrees(left: Floats, evenness: float) -> Floats:
-    """Degrees of freedom, shape (...), from a third of clusters - 1 up to clusters - 1: fewer where
+    """Degrees of freedom, shape (...), from a third of clusters - 1 up to clusters - 1: fewer if
     few clusters carry most of the variance. ``evenness``: FIGURE or DIFFERENCE."""
     most = left.shape[-1] - 1
     # Below a third (one chatbot unlike all others) intervals get wide and hold no more often.
@@ -275,11 +293,15 @@ def _without(estimate: Estimate, reason: str) -> Estimate:
 def wilson(successes: float, n: float) -> tuple[float, float]:
     """Wilson's 95% score interval of ``successes / n`` (1927, "Probable inference").
 
-    ``successes`` may be a fraction: a share of groups whose rows do not all agree.
-    ``n`` is at least 1, and may be a fraction too (an effective size); both ends lie in [0, 1].
+    Both may be fractions: a share of groups whose rows do not all agree, an effective size of at
+    least 1. Both ends are in [0, 1].
     """
-    z2 = 1.959963984540054**2
-    share = successes / n
-    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    return wilson_at(successes / n, n, 1.959963984540054)
+
+
+def wilson_at(share: float, n: float, quantile: float) -> tuple[float, float]:
+    """Wilson's interval of ``share`` with another quantile than the normal one of 95%."""
+    square = quantile**2
+    middle = (share + square / (2 * n)) / (1 + square / n)
+    half = quantile * math.sqrt(share * (1 - share) / n + square / (4 * n * n)) / (1 + square / n)
     return max(0.0, middle - half), min(1.0, middle + half)

@@ -1,9 +1,9 @@
 """Means and shares of rows, and their differences, with 95% intervals: the jackknife by cluster.
 
-A cluster is what is drawn as a whole: a context that several systems answered, a chatbot, a user, a
-conversation that was repeated. Each is left out in turn; Student's t has the degrees of freedom of
-intervals.py, fewer where few clusters carry the variance. With rows that stand alone this is the
-usual t-interval, Welch's for two samples and the paired one for two samples of the same contexts.
+A cluster is a sampling unit: a context that several systems answered, a chatbot, a user, a repeated
+conversation. Each is left out in turn; Student's t has the degrees of freedom of intervals.py,
+fewer if few clusters carry the variance. If every row is its own cluster this is the usual
+t-interval: Welch's for two samples, the paired one for two samples of the same contexts.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import DIFFERENCE, TINY, evenness_degrees, t_quantile
+from medal_judges.stats.intervals import DIFFERENCE, TINY, evenness_degrees, t_quantile, wilson_at
 
-_DENSE = 100  # codes up to so many times the rows are counted, not sorted
-MIN_FOR_MEAN = 5  # with fewer, t hangs on three spreads and says next to nothing
+_DENSE = 100  # codes up to this many times the rows are counted, not sorted
+MIN_FOR_MEAN = 5  # with fewer, t rests on three spreads
 Span = tuple[float, float]
 ClusterNames = Sequence[str] | npt.NDArray[np.intp] | npt.NDArray[np.str_]
 
@@ -40,7 +40,7 @@ class Sample:
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.scores).all():
-            raise ValueError("scores: leave out rows without a score, and say how many they are")
+            raise ValueError("scores: leave out rows without a score, and report their number")
         for name, values in (("clusters", self.clusters), ("weights", self.weights)):
             if values is not None and len(values) != len(self.scores):
                 raise ValueError(f"{name}: {len(values)} for {len(self.scores)} scores")
@@ -52,21 +52,14 @@ class Sample:
         """Weights of shape (rows,) with mean 1."""
         if self.weights is None:
             return np.ones(len(self.scores))
-        weights: Floats = self.weights / self.weights.mean()
-        return weights
-
-    def cluster_names(self, prefix: str = "") -> ClusterNames:
-        """The cluster of each row; ``prefix`` tells the single rows of two samples apart."""
-        if self.clusters is not None:
-            return self.clusters
-        return [f"\x00{prefix}{i}" for i in range(len(self.scores))]
+        return np.asarray(self.weights / self.weights.mean())
 
 
 @dataclass(frozen=True, slots=True)
 class Jackknifed:
     """A figure, and the figure without each cluster, shape (clusters,).
 
-    ``share`` is what each cluster's squared deviation counts ((n - 1) / n with n clusters of its
+    ``share``: the weight of each cluster's squared deviation ((n - 1) / n with n clusters of its
     sample). ``least`` and ``most``: bounds of the degrees of freedom.
     """
 
@@ -78,19 +71,16 @@ class Jackknifed:
 
     def __sub__(self, other: Jackknifed) -> Jackknifed:
         """The difference of two figures over the same clusters."""
-        return Jackknifed(
-            self.value - other.value,
-            self.left - other.left,
-            np.maximum(self.share, other.share),
-            min(self.least, other.least),
-            self.most + other.most,
-        )
+        return self._combined(other, 1.0, -1.0)
 
     def mixed(self, other: Jackknifed, share: float) -> Jackknifed:
         """``share`` of this figure and the rest of another one of other clusters."""
+        return self._combined(other, share, 1 - share)
+
+    def _combined(self, other: Jackknifed, mine: float, others: float) -> Jackknifed:
         return Jackknifed(
-            share * self.value + (1 - share) * other.value,
-            share * self.left + (1 - share) * other.left,
+            mine * self.value + others * other.value,
+            mine * self.left + others * other.left,
             np.maximum(self.share, other.share),
             min(self.least, other.least),
             self.most + other.most,
@@ -98,7 +88,7 @@ class Jackknifed:
 
     @property
     def variance(self) -> float:
-        """Jackknife variance; NaN where the figure is undefined without one of the clusters."""
+        """Jackknife variance; NaN if the figure is undefined without one of the clusters."""
         return float((self.share * (self.left - self.value) ** 2).sum())
 
     @property
@@ -112,8 +102,8 @@ def mean_of(sample: Sample, span: Span | None = None) -> Estimate:
 
     No interval, with the reason, for fewer than 5 clusters or equal scores.
     """
-    if reason := _empty(sample):
-        return Estimate(None, reason=reason)
+    if not len(sample.scores):
+        return Estimate(None, reason="no rows")
     return interval_of(left_out_means([sample])[0], _few(sample), span, tested=False)
 
 
@@ -122,8 +112,8 @@ def share_of(sample: Sample) -> Estimate:
     exists at 0 and 1 too. Raises ValueError for scores outside 0 to 1."""
     if ((sample.scores < 0) | (sample.scores > 1)).any():
         raise ValueError("a share is of scores from 0 to 1")
-    if reason := _empty(sample):
-        return Estimate(None, reason=reason)
+    if not len(sample.scores):
+        return Estimate(None, reason="no rows")
     figure, clusters = left_out_means([sample])[0], cluster_count(sample)
     return share_interval(figure, clusters, len(sample.scores), _few(sample))
 
@@ -133,15 +123,15 @@ def difference_of(first: Sample, second: Sample, span: Span | None = None) -> Es
 
     Clusters that both have count once: the same contexts make a paired comparison. ``span``: the
     scale of the scores. No interval, with the reason, for fewer than 5 clusters in one of the two,
-    or where nothing varies.
+    or if nothing varies.
     """
-    if reason := _empty(first) or _empty(second):
-        return Estimate(None, reason=reason)
+    if not (len(first.scores) and len(second.scores)):
+        return Estimate(None, reason="no rows")
     one, two = left_out_means([first, second])
     return interval_of(one - two, _few(first) or _few(second), difference_span(span), tested=True)
 
 
-# -- the parts that ppi.py and comparisons share ----------------------------------------------
+# -- the parts that ppi.py and systems.py share ----------------------------------------------------
 
 
 def cluster_count(sample: Sample) -> int:
@@ -153,17 +143,21 @@ def cluster_count(sample: Sample) -> int:
 
 def cluster_members(samples: Sequence[Sample]) -> tuple[list[npt.NDArray[np.intp]], int]:
     """For each sample the number of each row's cluster, and how many clusters there are in all."""
-    names = [np.asarray(s.cluster_names(f"{k} ")) for k, s in enumerate(samples)]
+    names = [
+        np.array([f"\x00{k} {i}" for i in range(len(sample.scores))], dtype=str)
+        if sample.clusters is None
+        else np.asarray(sample.clusters)
+        for k, sample in enumerate(samples)
+    ]
     member, count = _numbered(np.concatenate(names))
-    ends = np.cumsum([len(part) for part in names])[:-1]
-    return np.split(member, ends), count
+    return np.split(member, np.cumsum([len(part) for part in names])[:-1]), count
 
 
 def _numbered(names: npt.NDArray[np.generic]) -> tuple[npt.NDArray[np.intp], int]:
     """The clusters of rows numbered without gaps in the order of their names, and how many."""
     if names.dtype.kind == "i" and len(names) and names.min() >= 0:
         codes = names.astype(np.intp)
-        if codes.max() < _DENSE * len(codes):  # counting, where a sort of a million rows is slow
+        if codes.max() < _DENSE * len(codes):  # a sort of a million rows is slow
             present = np.bincount(codes) > 0
             return (np.cumsum(present) - 1)[codes], int(present.sum())
     labels, member = np.unique(names, return_inverse=True)
@@ -171,8 +165,8 @@ def _numbered(names: npt.NDArray[np.generic]) -> tuple[npt.NDArray[np.intp], int
 
 
 def cluster_shares(member: npt.NDArray[np.intp], size: int) -> tuple[Floats, int]:
-    """What the squared deviation of each cluster counts, 0 where the sample lacks it, and how many
-    it has."""
+    """The weight of each cluster's squared deviation, 0 for a cluster that the sample lacks, and
+    how many clusters it has."""
     present = np.bincount(member, minlength=size) > 0
     count = int(present.sum())
     return np.where(present, (count - 1) / count, 0.0), count
@@ -197,16 +191,16 @@ def left_out_means(samples: Sequence[Sample]) -> list[Jackknifed]:
 def interval_of(
     figure: Jackknifed, reason: str | None, span: Span | None, *, tested: bool, extra: float = 0.0
 ) -> Estimate:
-    """The figure with its interval, cut to ``span``; for a ``tested`` one its p-value against 0.
+    """The figure with its interval, cut to ``span``, and if ``tested`` its p-value against 0.
 
-    ``reason`` is why there is none; ``extra`` an error (in the figure's units, 95%) that the spread
-    does not show.
+    ``reason`` says why there is no interval; ``extra`` is an error (in the figure's units, 95%)
+    that the spread does not show.
     """
     if reason:
         return Estimate(figure.value, reason=reason)
     variance = figure.variance
     if not math.isfinite(variance):
-        return Estimate(figure.value, reason="no interval: it hangs on a single cluster")
+        return Estimate(figure.value, reason="no interval: it depends on a single cluster")
     scale = max(1.0, abs(figure.value))
     if math.sqrt(variance) < 1e-12 * scale and not extra:
         p_value = 1.0 if tested and abs(figure.value) < 1e-12 * scale else None
@@ -224,22 +218,21 @@ def interval_of(
 def share_interval(
     figure: Jackknifed, clusters: int, rows: int, reason: str | None, extra: float = 0.0
 ) -> Estimate:
-    """Wilson's interval of a share with the number of rows that its variance speaks of: at most
-    ``rows``, and ``clusters`` at 0 and 1, where there is no variance."""
+    """Wilson's interval of a share with its effective number of rows: at most ``rows``, and
+    ``clusters`` at 0 and 1, where there is no variance."""
     value = min(1.0, max(0.0, figure.value))
     if reason:
         return Estimate(value, reason=reason)
     variance = figure.variance
     if not math.isfinite(variance):
-        return Estimate(value, reason="no interval: it hangs on a single cluster")
+        return Estimate(value, reason="no interval: it depends on a single cluster")
     base = value * (1 - value)
     plain = base <= 0 or variance <= 1e-15
-    degrees = max(1.0, clusters - 1.0) if plain else figure.degrees
-    quantile = float(t_quantile(degrees))
+    quantile = float(t_quantile(max(1.0, clusters - 1.0) if plain else figure.degrees))
     variance += (extra / quantile) ** 2
     size = float(clusters) if plain and not extra else min(base / variance, rows)
-    low, high = _wilson(value, max(size, 1.0), quantile)
-    return Estimate(value, low, high)
+    low, high = wilson_at(value, max(size, 1.0), quantile)
+    return Estimate(value, min(value, low), max(value, high))
 
 
 def two_sided(value: float, error: float, degrees: float) -> float:
@@ -254,22 +247,9 @@ def difference_span(span: Span | None) -> Span | None:
     return None if span is None else (span[0] - span[1], span[1] - span[0])
 
 
-def _wilson(share: float, size: float, quantile: float) -> Span:
-    square = quantile**2
-    middle = (share + square / (2 * size)) / (1 + square / size)
-    half = quantile * math.sqrt(share * (1 - share) / size + square / (4 * size * size))
-    half /= 1 + square / size
-    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
-
-
 def _few(sample: Sample) -> str | None:
     count = cluster_count(sample)
     if count >= MIN_FOR_MEAN:
         return None
     what = "row" if count == len(sample.scores) else "cluster"
-    what += "" if count == 1 else "s"
-    return f"no interval: {count} {what}, fewer than {MIN_FOR_MEAN}"
-
-
-def _empty(sample: Sample) -> str | None:
-    return None if len(sample.scores) else "no rows"
+    return f"no interval: {count} {what}{'' if count == 1 else 's'}, fewer than {MIN_FOR_MEAN}"

@@ -1,17 +1,16 @@
-"""Prediction-powered inference: what people would say of all rows, from labels of a few of them.
+"""Prediction-powered inference: the human mean of all rows, estimated from labels of a few of them.
 
 The judge scored every row, people labelled some. The judge's mean of all rows is corrected by its
 error on the labelled ones, with power tuning (PPI++: Angelopoulos, Duchi and Zrnic 2023,
-arXiv:2311.01453): the judge counts as much as it goes along with people, and not at all where it
-knows nothing, so that the correction never needs a good judge to hold, only labelled rows that are
-a random sample of the rows (or weights that say how they were drawn).
+arXiv:2311.01453): the judge counts as much as it agrees with people. So the correction never needs
+a good judge, only labelled rows that are a random sample (or weights that say how they were drawn).
 
 ppi-python (0.2.3) knows no clusters, and its intervals are normal: too narrow for 10 labels. Here
 the slope is that of the labelled rows (the regression estimator of surveys, which PPI++ equals but
 for taking the judge's variance from all rows), it is estimated again without each cluster, and
-Student's t has the degrees of freedom of the labelled clusters. For one slope the estimate is the
-library's to the last digit, for thousands of labels the interval is too (tests/stats/test_ppi.py);
-coverage is measured by benchmarks/comparison_coverage.py, its table is docs/results/comparison.md.
+Student's t has the degrees of freedom of the labelled clusters. For one slope the estimate equals
+the library's, and for thousands of labels so does the interval (tests/stats/test_ppi.py); coverage
+is measured by benchmarks/comparison_coverage.py (docs/results/comparison.md).
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from medal_judges.stats.means import (
 
 MIN_LABELLED = 5  # labelled clusters of a system; by simulation the intervals hold from here on
 _FLAT = 1e-12  # a variance below this share of the labels' squares is rounding
-# Where judge and people never differed on n rows, their error rate may still be 3.7 / n: the upper
+# If judge and people never differ on n rows, their error rate may still be 3.7 / n: the upper
 # end of the exact two-sided 95% interval of 0 of n (Clopper and Pearson 1934).
 _NEVER = 3.7
 
@@ -51,9 +50,9 @@ _NEVER = 3.7
 class LabelledSample:
     """A sample of which people labelled some rows.
 
-    ``labels``: shape (rows,), on any scale, NaN where people said nothing. ``label_weights``: how
-    many rows each labelled row stands for, where labelled rows were not drawn at random (the
-    inverse of the chance to be drawn); None: at random. Raises ValueError for other lengths.
+    ``labels``: shape (rows,), on any scale, NaN without a label. ``label_weights``: how many
+    rows each labelled row represents (the inverse of the chance to be drawn); None: labelled rows
+    are a random sample. Raises ValueError for other lengths.
     """
 
     sample: Sample
@@ -76,17 +75,13 @@ class LabelledSample:
     @property
     def people(self) -> Sample:
         """The labels alone, as scores of the labelled rows."""
-        rows = self.labelled
-        clusters = self.sample.clusters
-        return Sample(
-            self.labels[rows],
-            None if clusters is None else np.asarray(clusters)[rows],
-            self.weights_of_labels[rows],
-        )
+        rows, clusters = self.labelled, self.sample.clusters
+        own = None if clusters is None else np.asarray(clusters)[rows]
+        return Sample(self.labels[rows], own, self.weights_of_labels[rows])
 
     @property
     def weights_of_labels(self) -> Floats:
-        """What each labelled row counts among the labelled ones, 0 for the others; mean 1."""
+        """The weight of each labelled row among the labelled ones, 0 for the others; mean 1."""
         own = 1.0 if self.label_weights is None else self.label_weights
         weights: Floats = np.where(self.labelled, self.sample.row_weights * own, 0.0)
         return weights / weights[self.labelled].mean() if self.labelled.any() else weights
@@ -94,11 +89,11 @@ class LabelledSample:
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """What people would say of all rows (``estimate``), beside what the judge says of all rows
-    (``judge``) and people of the labelled ones (``people``), each with its interval.
+    """The estimated human mean of all rows (``estimate``), the judge's mean of all rows (``judge``)
+    and the human mean of the labelled ones (``people``), each with its interval.
 
-    ``labelled`` counts labelled rows, of both systems in a difference; ``slope`` is by how much the
-    label rises with a score higher by 1 (0: the judge is of no use), None without labels.
+    ``labelled`` counts labelled rows, of both systems in a difference; ``slope``: how much a
+    label rises if the score rises by 1 (0: the judge is useless), None without labels.
     """
 
     estimate: Estimate
@@ -111,7 +106,7 @@ class Corrected:
 def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Corrected:
     """The mean of people's labels over all rows. ``span``: the scale of the labels.
 
-    No interval, with the reason, for fewer than 5 labelled clusters, and without ``span`` where the
+    No interval, with the reason, for fewer than 5 labelled clusters, and without ``span`` if the
     labels follow from the judge's scores without an error.
     """
     judge, people = mean_of(rows.sample), mean_of(rows.people, span)
@@ -145,8 +140,8 @@ def corrected_difference(
 ) -> Corrected:
     """People's mean of the first system minus that of the second, with its p-value.
 
-    Each system is corrected by its own labelled rows, so that a judge that favours one of them
-    favours nobody here; the slope is common to both. The same cluster name in both is the same
+    Each system is corrected by its own labelled rows, so a judge's favour for one of them cancels
+    out; the slope is common to both. The same cluster name in both is the same
     context. No interval, with the reason, for fewer than 5 labelled clusters of one of them.
     """
     both = [first, second]
@@ -162,14 +157,14 @@ def corrected_difference(
     return Corrected(estimate, judge, people, count, fit.slope)
 
 
-# -- the estimator ------------------------------------------------------------------------------
+# -- the estimator ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectedFigures:
     """The corrected mean of each system. ``hidden``: the error (95%) that its labels may hide
     because they follow from the judge's scores without exception, mostly 0; ``certain``: why there
-    is no interval where that is so and the scale is not known."""
+    is then no interval if the scale is not known."""
 
     figures: list[Jackknifed]
     slope: float
@@ -179,55 +174,39 @@ class CorrectedFigures:
 
 def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFigures:
     """The corrected mean of each system, and without each cluster, with a slope common to all.
-
-    Each has a labelled row. Sums by cluster make all figures at once: what remains is the total
-    minus a cluster's sums.
-    """
+    Each system has a labelled row."""
     members, size = cluster_members([rows.sample for rows in systems])
     sums = [_sums(rows, member, size) for rows, member in zip(systems, members, strict=True)]
     with np.errstate(divide="ignore", invalid="ignore"):
-        slopes = _slope([part.sums for part in sums])
-        found = [part.corrected(slopes) for part in sums]
-    figures = []
+        slopes = _slope([part for part, _ in sums])
+        found = []
+        for part, label_centre in sums:
+            # The label's mean, plus the slope times how far the judge's mean of all rows is above
+            # its mean of the labelled ones.
+            every, score, weight, label, labelled_score = part.T[:5]
+            more = score / every - labelled_score / weight
+            found.append(label_centre + label / weight + slopes * more)
+    slope, figures, hidden = float(slopes[0]), [], []
     for rows, member, values in zip(systems, members, found, strict=True):
         share, _ = cluster_shares(member, size)
-        least = max(1.0, (labelled_clusters(rows) - 1) / 3)
+        clusters = labelled_clusters(rows)
+        least = max(1.0, (clusters - 1) / 3)
         figures.append(Jackknifed(float(values[0]), values[1:], share, least, size - 1.0))
-    slope = float(slopes[0])
-    follow = [not _residual(rows, slope) for rows in systems]
-    width = 0.0 if span is None else _NEVER * (span[1] - span[0])
-    hidden = [
-        width / labelled_clusters(rows) if alike else 0.0
-        for rows, alike in zip(systems, follow, strict=True)
-    ]
-    unknown = "no interval: the labels follow from the judge's scores in every row, as if copied"
-    return CorrectedFigures(
-        figures, slope, hidden, unknown if span is None and any(follow) else None
-    )
+        rest = (rows.labels - slope * rows.sample.scores)[rows.labelled]
+        follows = bool(np.ptp(rest) <= 1e-9 * max(1.0, float(np.abs(rest).max())))
+        width = 1.0 if span is None else span[1] - span[0]
+        hidden.append(_NEVER * width / clusters if follows else 0.0)
+    if span is not None or not any(hidden):
+        return CorrectedFigures(figures, slope, hidden, None)
+    reason = "no interval: the labels follow from the judge's scores in every row, as if copied"
+    return CorrectedFigures(figures, slope, [0.0] * len(figures), reason)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sums:
+def _sums(rows: LabelledSample, member: npt.NDArray[np.intp], size: int) -> tuple[Floats, float]:
     """Weighted sums of all rows and of each leave-out, shape (1 + clusters, 7), of values less
     their centres: all rows' weight and score, labelled rows' weight, label, score, their product
-    and the score's square."""
-
-    sums: Floats
-    score_centre: float
-    label_centre: float
-
-    def corrected(self, slope: Floats) -> Floats:
-        """The label's mean plus the slope times what the judge's mean of all rows is above that of
-        the labelled ones."""
-        every, score, weight, label, labelled_score = self.sums.T[:5]
-        more = score / every - labelled_score / weight
-        values: Floats = self.label_centre + label / weight + slope * more
-        return values
-
-
-def _sums(rows: LabelledSample, member: npt.NDArray[np.intp], size: int) -> _Sums:
-    every, weights = rows.sample.row_weights, rows.weights_of_labels
-    labelled = rows.labelled
+    and the score's square. Then the centre of the labels."""
+    every, weights, labelled = rows.sample.row_weights, rows.weights_of_labels, rows.labelled
     centre = float(np.average(rows.sample.scores[labelled], weights=weights[labelled]))
     middle = float(np.average(rows.labels[labelled], weights=weights[labelled]))
     score = rows.sample.scores - centre
@@ -239,15 +218,13 @@ def _sums(rows: LabelledSample, member: npt.NDArray[np.intp], size: int) -> _Sum
     left = total - by_cluster
     gone = np.bincount(member, labelled, size) == labelled.sum()
     left[gone, 2] = np.nan  # no label remains
-    return _Sums(np.vstack([total, left]), centre, middle)
+    return np.vstack([total, left]), middle
 
 
 def _slope(parts: Sequence[Floats]) -> Floats:
-    """Least squares of label on score within systems, shape (1 + clusters,); never below 0, since
-    a judge that goes against people is not to be believed the other way round."""
-    products = np.zeros(len(parts[0]))
-    squares = np.zeros(len(parts[0]))
-    size = np.zeros(len(parts[0]))
+    """Least squares of label on score within systems, shape (1 + clusters,); never below 0: a judge
+    that contradicts people does not count."""
+    products, squares, size = np.zeros((3, len(parts[0])))
     for part in parts:
         weight, label, score, product, square = part.T[2:]
         products += product - label * score / weight
@@ -259,25 +236,17 @@ def _slope(parts: Sequence[Floats]) -> Floats:
     return slope
 
 
-def _residual(rows: LabelledSample, slope: float) -> bool:
-    """Whether the label differs from what follows from the score, beyond a constant."""
-    given = rows.labelled
-    rest = rows.labels[given] - slope * rows.sample.scores[given]
-    return bool(np.ptp(rest) > 1e-9 * max(1.0, float(np.abs(rest).max())))
-
-
 def labelled_clusters(rows: LabelledSample) -> int:
     """Number of clusters with a labelled row."""
     return cluster_count(rows.people)
 
 
 def too_few_labels(rows: LabelledSample) -> str | None:
-    """Why these labels correct nothing; None where they are enough."""
+    """Why these labels correct nothing; None if they are enough."""
     count = labelled_clusters(rows)
     if count >= MIN_LABELLED:
         return None
     if not count:
         return "no labelled rows"
     what = "row" if count == int(rows.labelled.sum()) else "cluster"
-    what += "" if count == 1 else "s"
-    return f"{count} labelled {what}, fewer than {MIN_LABELLED}"
+    return f"{count} labelled {what}{'' if count == 1 else 's'}, fewer than {MIN_LABELLED}"

@@ -25,7 +25,7 @@ def paired_difference(
     """``metric`` of the first judge minus the second's on the same rows, its 95% interval and the
     two-sided p-value of no difference, by the jackknife of intervals.py.
 
-    Undefined where either judge's figure is. A difference without an interval says why in
+    Undefined if either judge's figure is. A difference without an interval says why in
     ``reason``; two judges that differ on no selection of rows have p 1.
     """
 
@@ -48,11 +48,7 @@ def paired_difference(
 
 
 def correlation_difference(
-    human: Floats,
-    first: Floats,
-    second: Floats,
-    clusters: Clusters,
-    weights: Floats | None = None,
+    human: Floats, first: Floats, second: Floats, clusters: Clusters, weights: Floats | None = None
 ) -> Estimate:
     """``paired_difference`` of two judges' Spearman with people. All arrays: shape (rows,)."""
     for score in (first, second):
@@ -64,7 +60,7 @@ def correlation_difference(
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """Test statistic and two-sided p-value; both None with a reason where undefined."""
+    """Test statistic and two-sided p-value; both None with a reason if undefined."""
 
     statistic: float | None
     p_value: float | None
@@ -75,9 +71,9 @@ def williams(r_first: float, r_second: float, r_between: float, rows: int) -> Te
     """Williams' t-test of two correlations that share one variable (here: the people).
 
     ``r_first`` and ``r_second`` are the judges' correlations with people, ``r_between`` that of
-    the judges with each other. Rows - 3 degrees of freedom; positive where the first is higher.
-    Source: Williams 1959; Steiger 1980, equation 7. It takes rows as independent: where dialogues
-    share a chatbot, ``paired_difference`` is the safer one.
+    the judges with each other. Rows - 3 degrees of freedom; positive if the first is higher.
+    Source: Williams 1959; Steiger 1980, equation 7. It treats rows as independent: if dialogues
+    share a chatbot, ``paired_difference`` is safer.
     """
     from scipy.stats import t
 
@@ -99,7 +95,7 @@ def mcnemar(first_only: int, second_only: int) -> Test:
     """McNemar's exact test of two judges' right and wrong answers (MEDAL, Figure 5).
 
     ``first_only`` and ``second_only``: rows on which only that judge is right. The statistic is the
-    smaller of the two, binomial with chance 1/2 where the judges are equally good.
+    smaller of the two, binomial with chance 1/2 if the judges are equally good.
     """
     from scipy.stats import binomtest
 
@@ -110,7 +106,7 @@ def mcnemar(first_only: int, second_only: int) -> Test:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """p-values after Holm's correction (1979) over all that are there; None stays None."""
+    """p-values after Holm's correction (1979) over all known ones; None stays None."""
     known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     largest = 0.0

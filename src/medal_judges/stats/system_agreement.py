@@ -3,9 +3,9 @@
 Pairwise accuracy: the share of pairs of systems that people's means and the judge's order alike
 (Kocmi et al. 2021); a pair that both tie counts as right, one that a single side ties as wrong
 (acc_eq of Deutsch, Foster and Freitag 2023). Soft pairwise accuracy (Thompson et al. 2024, a
-metric of the WMT metrics task) holds against each other how sure the two sides are: 1 minus the
+metric of the WMT metrics task) compares how sure the two sides are: 1 minus the
 mean distance of their p-values that the first system is better. WMT draws those by permutation of
-segments; here they are of the t-test of means.py, which heeds contexts and needs no draws.
+segments; here they come from the t-test of means.py, which respects contexts.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ def over_pairs(pairs: Floats) -> Estimate:
 def split_half(
     values: Floats, systems: npt.NDArray[np.intp], groups: Sequence[str]
 ) -> dict[str, float]:
-    """What people's means over one half of each system's rows say of the other half's: both
-    figures, the mean over 10 random splits (the same ones in every run). As the judge is held
-    against all rows, whose means are less noisy, it can reach more."""
+    """Agreement of people's means over one half of each system's rows with the other half: both
+    figures, the mean over 10 random splits (the same ones in every run). The judge is compared with
+    the means of all rows, which are less noisy, so it can reach more."""
     rng = np.random.default_rng(0)
     names = np.asarray(groups)
     found: dict[str, list[float]] = {}

@@ -1,10 +1,10 @@
-"""Which of two systems is better: their difference, paired where they met the same contexts.
+"""Which of two systems is better: their difference, paired in the contexts that they share.
 
-Each row belongs to a context (its own where nothing is shared). On contexts that both systems met,
-each context counts by its dialogues and the two means in it are subtracted (a paired comparison);
-the other rows of both are an unpaired one, and the two are weighed by their precision. Where people
-labelled rows, the same is done with prediction-powered means (ppi.py). Contexts are what varies:
-repeated dialogues in one context are no new evidence about others.
+Each row belongs to a context (its own if nothing is shared). A shared context counts by its
+dialogues, and the two means in it are subtracted (a paired comparison); the other rows of both are
+an unpaired one, and the two are weighed by their precision. With human labels the same is done with
+prediction-powered means (ppi.py). Contexts are what varies: repeated dialogues in one context are
+no new evidence about others.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ Pairing = Literal["paired", "partly paired", "unpaired"]
 POWER = 0.8
 _TIE = 1e-9  # scores closer than this are equal
 Rows = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class SystemRows:
     """The rows of one system on one dimension.
 
     ``scores``: shape (rows,). ``contexts``: the context of each row, the same name in two systems
-    being the same one. ``clusters``: what varies together, where it is more than a context (a
-    user); the contexts unless given. ``labels``: people's means, NaN where there are none, or None
+    being the same one. ``clusters``: what varies together if it is more than a context (a
+    user); by default the contexts. ``labels``: people's means, NaN without a label, or None
     for no labels at all; ``label_weights`` as in LabelledSample.
     """
 
@@ -61,7 +62,7 @@ class SystemRows:
         return Sample(self.scores[rows], np.asarray(names)[rows], weights)
 
     def labelled_sample(self, rows: Rows, weights: Floats) -> LabelledSample:
-        """The same with labels; none are there where ``labels`` is None."""
+        """The same with labels, none if ``labels`` is None."""
         labels = np.full(len(self.scores), np.nan) if self.labels is None else self.labels
         own = None if self.label_weights is None else self.label_weights[rows]
         return LabelledSample(self.sample(rows, weights), labels[rows], own)
@@ -73,8 +74,8 @@ class SystemRows:
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """A difference with its interval and p-value; ``smallest`` is the difference that as many rows
-    show with a power of 0.8 (two-sided, 5%), None where there is no interval."""
+    """A difference with its interval and p-value; ``smallest`` is the difference that this many
+    rows show with a power of 0.8 (two-sided, 5%), None without an interval."""
 
     estimate: Estimate
     smallest: float | None = None
@@ -91,9 +92,9 @@ class SystemDifference:
     """Mean of the first system minus that of the second.
 
     ``judge`` is by the judge's scores alone, ``corrected`` by people (None without labels).
-    ``shared``: contexts that both met; ``rows``: how many of each system went into the difference;
-    ``left_out``: how many of each did not, since the other system met none of their kind.
-    ``wins``, ``ties``, ``losses`` of the first, by the judge: of the shared contexts where these
+    ``shared``: contexts of both; ``rows``: how many of each system enter the difference;
+    ``left_out``: how many of each do not, since the other system lacks their contexts.
+    ``wins``, ``ties``, ``losses`` of the first, by the judge: of the shared contexts if these
     hold half of each system's rows (``by_context``), else of all pairs of a row of each.
     """
 
@@ -110,7 +111,7 @@ class SystemDifference:
 
     @property
     def best(self) -> Tested:
-        """What is to be believed: the corrected one where there is one."""
+        """The corrected difference if there is one, or else the judge's."""
         return self.judge if self.corrected is None else self.corrected
 
 
@@ -122,23 +123,42 @@ def system_difference(
     A difference without an interval says why in its ``reason``: fewer than 5 contexts, or scores
     that do not vary; a correction needs 5 labelled contexts of each.
     """
-    met = _contexts(first, second)
-    parts = _parts(first, second, met)
-    judge = _judge(first, second, parts, span)
+    both, sizes = (first, second), (len(first.scores), len(second.scores))
+    named = np.concatenate([np.asarray(system.contexts) for system in both])
+    labels, numbered = np.unique(named, return_inverse=True)
+    codes = np.split(numbered, [len(first.contexts)])
+    counts = np.stack([np.bincount(part, minlength=len(labels)) for part in codes])
+    shared: Mask = np.asarray((counts > 0).all(axis=0))
+    inside = [shared[part] for part in codes]
+    is_shared = bool(shared.any())
+    parts = _parts(codes, counts, inside)
+    judge = _judge(both, parts, span)
     corrected = None
     if first.labels is not None or second.labels is not None:
-        corrected = _corrected(first, second, parts, label_span)
-    by_context = all(2 * inside.sum() >= len(inside) for inside in met.inside) and met.shared > 0
-    wins, ties, losses = _wins(first, second, met, by_context)
-    used = tuple(sum(len(part.rows[k]) for part in parts) for k in (0, 1))
-    sizes = len(first.scores), len(second.scores)
-    every = met.shared > 0 and all(inside.all() for inside in met.inside)
-    pairing: Pairing = "paired" if every else "partly paired" if met.shared else "unpaired"
+        corrected = _corrected(both, parts, label_span)
+    by_context = is_shared and all(2 * rows.sum() >= len(rows) for rows in inside)
+    if by_context:
+        means = [
+            np.bincount(codes[k], both[k].scores, len(labels))[shared] / counts[k][shared]
+            for k in (0, 1)
+        ]
+        apart = means[0] - means[1]
+        wins, losses = int((apart > _TIE).sum()), int((apart < -_TIE).sum())
+        ties = len(apart) - wins - losses
+    else:  # all pairs of rows
+        ordered = np.sort(second.scores)
+        wins = int(np.searchsorted(ordered, first.scores - _TIE, side="left").sum())
+        above = np.searchsorted(ordered, first.scores + _TIE, side="right")
+        losses = int((len(ordered) - above).sum())
+        ties = sizes[0] * sizes[1] - wins - losses
+    used = [sum(len(rows[k]) for rows, _ in parts) for k in (0, 1)]
+    every = is_shared and all(rows.all() for rows in inside)
+    pairing: Pairing = "paired" if every else "partly paired" if is_shared else "unpaired"
     return SystemDifference(
         judge,
         corrected,
         pairing,
-        met.shared,
+        int(shared.sum()),
         (used[0], used[1]),
         (sizes[0] - used[0], sizes[1] - used[1]),
         wins,
@@ -148,106 +168,65 @@ def system_difference(
     )
 
 
-# -- the parts of a difference ------------------------------------------------------------------
+# -- the parts of a difference ---------------------------------------------------------------------
+
+# Rows of both systems and their weights: those of shared contexts, or the others.
+_Part = tuple[Sequence[Rows], Sequence[Floats]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Rows of both systems and their weights: those of shared contexts, or the others."""
-
-    rows: tuple[Rows, Rows]
-    weights: tuple[Floats, Floats]
-
-
-@dataclass(frozen=True, slots=True)
-class _Contexts:
-    """The number of each row's context, for both systems, and each context's rows, shape (2,
-    contexts)."""
-
-    codes: tuple[Rows, Rows]
-    counts: Rows
-
-    @property
-    def both(self) -> npt.NDArray[np.bool_]:
-        """Which contexts both systems met, shape (contexts,)."""
-        return np.asarray((self.counts > 0).all(axis=0))
-
-    @property
-    def shared(self) -> int:
-        return int(self.both.sum())
-
-    @property
-    def inside(self) -> list[npt.NDArray[np.bool_]]:
-        """Which rows of each system are of a shared context."""
-        return [self.both[codes] for codes in self.codes]
-
-
-def _contexts(first: SystemRows, second: SystemRows) -> _Contexts:
-    named = np.concatenate([np.asarray(system.contexts) for system in (first, second)])
-    labels, codes = np.unique(named, return_inverse=True)
-    one, two = codes[: len(first.contexts)], codes[len(first.contexts) :]
-    counts = np.stack([np.bincount(part, minlength=len(labels)) for part in (one, two)])
-    return _Contexts((one, two), counts)
-
-
-def _parts(first: SystemRows, second: SystemRows, met: _Contexts) -> list[_Part]:
-    """The paired part and the unpaired one; all rows unpaired where too few contexts are shared;
-    the paired one alone where only one system has other rows."""
-    if met.shared < MIN_FOR_MEAN:
-        return [_everything(first, second)]
-    inside = [np.flatnonzero(rows) for rows in met.inside]
-    # a context counts by its dialogues of both systems, and in each as one mean
+def _parts(codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]) -> list[_Part]:
+    """The paired part and the unpaired one; all rows unpaired if too few contexts are shared; the
+    paired one alone if only one system has other rows."""
+    if (counts > 0).all(axis=0).sum() < MIN_FOR_MEAN:
+        return [_everything([len(part) for part in codes])]
+    paired = [np.flatnonzero(rows) for rows in inside]
+    # A context counts by its dialogues of both systems, and in each as one mean.
     weights = [
-        (met.counts.sum(axis=0) / np.maximum(met.counts[k], 1))[met.codes[k][rows]]
-        for k, rows in enumerate(inside)
+        (counts.sum(axis=0) / np.maximum(counts[k], 1))[codes[k][rows]]
+        for k, rows in enumerate(paired)
     ]
-    parts = [_Part((inside[0], inside[1]), (weights[0], weights[1]))]
-    outside = [np.flatnonzero(~rows) for rows in met.inside]
-    others = [len(np.unique(met.codes[k][rows])) for k, rows in enumerate(outside)]
-    if min(others) >= MIN_FOR_MEAN:
-        ones = np.ones(len(outside[0])), np.ones(len(outside[1]))
-        parts.append(_Part((outside[0], outside[1]), ones))
+    parts: list[_Part] = [(paired, weights)]
+    outside = [np.flatnonzero(~rows) for rows in inside]
+    if min(len(np.unique(codes[k][rows])) for k, rows in enumerate(outside)) >= MIN_FOR_MEAN:
+        parts.append((outside, [np.ones(len(rows)) for rows in outside]))
     return parts
 
 
-def _everything(first: SystemRows, second: SystemRows) -> _Part:
-    sizes = len(first.scores), len(second.scores)
-    return _Part((np.arange(sizes[0]), np.arange(sizes[1])), (np.ones(sizes[0]), np.ones(sizes[1])))
+def _everything(sizes: Sequence[int]) -> _Part:
+    return [np.arange(size) for size in sizes], [np.ones(size) for size in sizes]
 
 
-def _judge(
-    first: SystemRows, second: SystemRows, parts: Sequence[_Part], span: Span | None
-) -> Tested:
+def _judge(both: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None) -> Tested:
     samples = [
-        system.sample(part.rows[k], part.weights[k])
-        for part in parts
-        for k, system in enumerate((first, second))
+        system.sample(rows[k], weights[k])
+        for rows, weights in parts
+        for k, system in enumerate(both)
     ]
     if not all(len(sample.scores) for sample in samples):
         return Tested(Estimate(None, reason="no scored rows of one of the two"))
     few = min(samples, key=cluster_count)
     count = cluster_count(few)
-    what = "dialogue" if count == len(few.scores) else "context"
-    what += "" if count == 1 else "s"
-    reason = f"no interval: {count} {what} of one of the two, fewer than {MIN_FOR_MEAN}"
-    return _tested(_joined(left_out_means(samples)), reason if count < MIN_FOR_MEAN else None, span)
+    reason = None
+    if count < MIN_FOR_MEAN:
+        what = "dialogue" if count == len(few.scores) else "context"
+        what += "" if count == 1 else "s"
+        reason = f"no interval: {count} {what} of one of the two, fewer than {MIN_FOR_MEAN}"
+    return _tested(_joined(left_out_means(samples)), reason, span)
 
 
-def _corrected(
-    first: SystemRows, second: SystemRows, parts: Sequence[_Part], span: Span | None
-) -> Tested:
-    """As ``_judge``; where a part has too few labels, all rows are taken as one unpaired part."""
+def _corrected(both: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None) -> Tested:
+    """Like ``_judge``; if a part has too few labels, all rows are one unpaired part."""
 
     def labelled(chosen: Sequence[_Part]) -> list[LabelledSample]:
         return [
-            system.labelled_sample(part.rows[k], part.weights[k])
-            for part in chosen
-            for k, system in enumerate((first, second))
+            system.labelled_sample(rows[k], weights[k])
+            for rows, weights in chosen
+            for k, system in enumerate(both)
         ]
 
     samples = labelled(parts)
     if any(too_few_labels(sample) for sample in samples):
-        samples = labelled([_everything(first, second)])
+        samples = labelled([_everything([len(system.scores) for system in both])])
     for name, sample in zip(("first", "second"), samples, strict=False):
         if reason := too_few_labels(sample):
             return Tested(Estimate(None, reason=f"not corrected: {reason}, of the {name}"))
@@ -272,8 +251,7 @@ def _tested(
 ) -> Tested:
     from scipy.special import stdtrit
 
-    apart = difference_span(span)
-    estimate = interval_of(figure, reason, apart, tested=True, extra=hidden)
+    estimate = interval_of(figure, reason, difference_span(span), tested=True, extra=hidden)
     if estimate.low is None:
         return Tested(estimate)
     whole = interval_of(figure, reason, None, tested=False, extra=hidden)  # not cut to the scale
@@ -282,26 +260,6 @@ def _tested(
     sure = float(t_quantile(degrees))
     error = (whole.high - whole.value) / sure
     return Tested(estimate, error * (sure + float(stdtrit(degrees, POWER))))
-
-
-def _wins(
-    first: SystemRows, second: SystemRows, met: _Contexts, by_context: bool
-) -> tuple[int, int, int]:
-    """Wins, ties and losses of the first: in shared contexts, or over all pairs of rows."""
-    if by_context:
-        size = met.counts.shape[1]
-        sums = [
-            np.bincount(codes, system.scores, size)
-            for codes, system in zip(met.codes, (first, second), strict=True)
-        ]
-        one, two = (sums[k][met.both] / met.counts[k][met.both] for k in (0, 1))
-        apart = one - two
-        tied = int((np.abs(apart) <= _TIE).sum())
-        return int((apart > _TIE).sum()), tied, int((apart < -_TIE).sum())
-    ordered = np.sort(second.scores)
-    below = int(np.searchsorted(ordered, first.scores - _TIE, side="left").sum())
-    above = int((len(ordered) - np.searchsorted(ordered, first.scores + _TIE, side="right")).sum())
-    return below, len(first.scores) * len(ordered) - below - above, above
 
 
 # -- several systems ----------------------------------------------------------------------------
@@ -313,9 +271,9 @@ PValueOf = Callable[[int, int], float | None]
 def rank_intervals(
     values: Sequence[float], p_value: PValueOf, level: float = 0.05
 ) -> list[tuple[int, int]]:
-    """(best, worst) rank that each system may have, 1 for the largest value: as many systems stand
-    surely above it, and below it, as differ from it at ``level``. With p-values after Holm's
-    correction all intervals hold together at 1 - ``level`` (Mogstad et al. 2024)."""
+    """(best, worst) rank that each system may have, 1 for the largest value: systems that differ
+    from it at ``level`` are surely above or below it. With p-values after Holm's correction all
+    intervals hold together at 1 - ``level`` (Mogstad et al. 2024)."""
     count = len(values)
     found = []
     for i in range(count):
@@ -329,7 +287,7 @@ def indistinct_groups(
     values: Sequence[float], p_value: PValueOf, level: float = 0.05
 ) -> list[tuple[int, ...]]:
     """Groups of systems that cannot be told apart, the best first: every two in a group do not
-    differ at ``level``, and no system could be added. A system may stand in several (the compact
+    differ at ``level``, and no system could be added. A system may be in several (the compact
     letter display of Piepho 2004)."""
     order = sorted(range(len(values)), key=lambda i: -values[i])
     groups: list[set[int]] = [set(order)] if order else []

@@ -1,7 +1,7 @@
 """Row weights: figures of a selection made by ``medal curate`` turned into figures of its pool.
 
-Each selected row carries in ``curation.weight`` how many dialogues of its language's pool it stands
-for. Weights go into every figure the same way: as the row weights of its ``Statistic``.
+``curation.weight`` of a selected row says how many dialogues of its language's pool it represents.
+Weights enter every figure in the same way: as the row weights of its ``Statistic``.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from medal_judges.stats.correlation import Floats, Statistic
 from medal_judges.stats.estimate import Estimate
 
 Weights = Literal["none", "curation"]
-USED = "every row counts as the dialogues of the pool that it stands for (curation.weight)"
+USED = "every row counts as the dialogues of the pool that it represents (curation.weight)"
 
 
 def curation_weight(row: LabelledDialogue) -> float | None:
-    """How many dialogues of its pool the row stands for, above 0; None where it says nothing.
+    """How many dialogues of its pool the row represents, above 0; None if it does not say.
 
-    Raises RecordError for a weight that is no number above 0.
+    Raises RecordError for a weight that is not a number above 0.
     """
     stated = mapping(row.extra, "curation").get("weight")
     if stated is None:
         return None
-    expected = "a number above 0: how many dialogues of the pool the row stands for"
+    expected = "a number above 0: how many dialogues of the pool the row represents"
     weight = number("curation.weight", stated, expected)
     if not weight > 0:
         raise RecordError("curation.weight", expected, stated)
@@ -38,7 +38,7 @@ def curation_weight(row: LabelledDialogue) -> float | None:
 
 
 def choose_weights(rows: Sequence[LabelledDialogue], asked: Weights, where: str) -> Weights:
-    """``asked``, or ``none`` where no row has a weight. Raises ConfigError where only some have."""
+    """``asked``, or ``none`` if no row has a weight. Raises ConfigError if only some have one."""
     if asked == "none":
         return "none"
     missing = [row.id for row in rows if curation_weight(row) is None]
@@ -55,7 +55,7 @@ def choose_weights(rows: Sequence[LabelledDialogue], asked: Weights, where: str)
 
 
 def unused(curated: int, rows: int) -> str:
-    """What a reader has to know where rows carry weights and none was asked for."""
+    """A note for rows that have weights which the options do not use."""
     return (
         f"{curated} of {rows} rows were selected by medal curate and count alike, so the figures "
         "are of the selection, not of its pool; for the pool: --weights curation"
@@ -65,8 +65,7 @@ def unused(curated: int, rows: int) -> str:
 def weighting_note(
     rows: Sequence[LabelledDialogue], asked: Weights, where: str
 ) -> tuple[Weights, str | None]:
-    """The weights that are used, and what a reader has to know of them; None where there is
-    nothing to know. Raises as ``choose_weights``."""
+    """The weights that are used, and a note about them or None. Raises as ``choose_weights``."""
     used = choose_weights(rows, asked, where)
     if used == "curation":
         weights = row_weights(rows, used)
@@ -84,7 +83,7 @@ def weighting_note(
 def required_weights(
     rows: Sequence[LabelledDialogue], asked: Weights, where: str
 ) -> tuple[Weights, str | None]:
-    """As ``weighting_note``, for a single set. Raises ConfigError where no row has a weight."""
+    """As ``weighting_note``, for a single set. Raises ConfigError if no row has a weight."""
     used, note = weighting_note(rows, asked, where)
     if used != asked:
         raise ConfigError(
@@ -95,7 +94,7 @@ def required_weights(
 
 
 def row_weights(rows: Sequence[LabelledDialogue], weights: Weights) -> Floats | None:
-    """Weights of shape (rows,) with mean 1; None where rows count alike."""
+    """Weights of shape (rows,) with mean 1; None if rows count alike."""
     if weights == "none" or not rows:
         return None
     values: Floats = np.array([curation_weight(row) or np.nan for row in rows], dtype=np.float64)
@@ -104,7 +103,7 @@ def row_weights(rows: Sequence[LabelledDialogue], weights: Weights) -> Floats | 
 
 
 def effective_size(weights: Sequence[float]) -> float:
-    """How many equally weighted rows tell as much (Kish 1965); 0 for none."""
+    """How many equally weighted rows give as much information (Kish 1965); 0 for none."""
     total = sum(weights)
     return total**2 / sum(weight**2 for weight in weights) if total else 0.0
 
@@ -120,8 +119,8 @@ def weighted(statistic: Statistic, weights: Floats | None) -> Statistic:
 def revalued(
     estimates: Mapping[str, Estimate], statistic: Statistic, weights: Floats | None
 ) -> dict[str, Estimate]:
-    """``estimates`` with the values that ``statistic``, a weighted one, gives the rows as they
-    are; unchanged where ``weights`` is None."""
+    """``estimates`` with the values of the weighted ``statistic`` on all rows; unchanged if
+    ``weights`` is None."""
     if weights is None:
         return dict(estimates)
     values = statistic(np.ones((1, len(weights))))

@@ -7,9 +7,8 @@ import pandas
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.eval.report.options import ReportOptions
-from medal_judges.eval.report.times import moment_text, period_starts
-from medal_judges.eval.report.times import seconds as seconds_of
+from medal_judges.eval.report.options import ReportOptions, moment_text, period_starts
+from medal_judges.eval.report.options import seconds as seconds_of
 
 MARCH = 1773479100.0  # 2026-03-14 09:05 UTC
 

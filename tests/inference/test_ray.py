@@ -1,0 +1,145 @@
+"""medal score --workers and --ray: the file of one process, also after a process is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from medal_judges import Judge, ScoreOptions, read_dialogues
+from medal_judges.cli import app
+from medal_judges.errors import ConfigError, DataError, MedalError, RecordError
+from medal_judges.inference.judge_choice import choose_judge
+from medal_judges.inference.ray_judge import RayJudge, opened
+from medal_judges.inference.scoring import score_to_file
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module")
+def chats(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("chats") / "in.jsonl"
+    with path.open("w") as stream:
+        for n in range(2000):
+            turns = [
+                {"role": "assistant" if k % 2 else "user", "content": f"so {k} and {n % 7} " * 9}
+                for k in range(2 + n % 8)
+            ]
+            line = {"id": f"d{n}", "lang": "en", "dialogue": turns, "meta": {"plan": n % 3}}
+            stream.write(json.dumps(line) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[RayJudge]:
+    with opened(choose_judge("repetition"), workers=2) as loaded:
+        assert isinstance(loaded, RayJudge)
+        loaded.window = 64
+        yield loaded
+
+
+def one_process(chats: Path, out: Path, options: ScoreOptions) -> bytes:
+    score_to_file(read_dialogues(chats), Judge.from_pretrained("repetition"), out, options)
+    return out.read_bytes()
+
+
+def test_what_cannot_run_on_a_cluster_says_why(chats: Path, tmp_path: Path) -> None:
+    def medal(*words: object) -> str:
+        done = CliRunner().invoke(app, ["score", str(chats), *map(str, words)])
+        assert done.exit_code != 0
+        return str(done.exception)
+
+    llm = 'llm={model: "openai:gpt-x", base_url: "http://127.0.0.1:9/v1"}'
+    paid = (llm, "--judge", "judges/dstc12_baseline.yaml", "--out", tmp_path / "x.jsonl")
+    assert "cost limit" in medal(*paid, "--ray", "auto")
+    assert "asks a server" in medal(*paid, "--workers", "2")
+    assert "no Ray cluster at" in medal("--judge", "length", "--ray", "127.0.0.1:9")
+    with pytest.raises(MedalError), opened(choose_judge("nowhere/judge"), workers=2):
+        pass
+
+
+def test_a_killed_command_resumes_with_the_same_command(chats: Path, tmp_path: Path) -> None:
+    out, one = tmp_path / "s.jsonl", tmp_path / "one.jsonl"
+    options = ScoreOptions(level="turn")
+    score_to_file(read_dialogues(chats), Judge.from_pretrained("length"), one, options)
+    command = [sys.executable, "-m", "medal_judges", "score", str(chats), "--judge", "length"]
+    command += ["--level", "turn", "--workers", "2", "--out", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    while not out.exists() or out.stat().st_size < one.stat().st_size / 2:
+        assert process.poll() is None
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert out.stat().st_size < one.stat().st_size
+    resumed = subprocess.run(command, capture_output=True, text=True)
+    assert resumed.returncode == 0 and "(0 resumed" not in resumed.stderr
+    assert out.read_bytes() == one.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("s.jsonl", ScoreOptions(keep=["plan", "lang"])),
+        ("s.jsonl.gz", ScoreOptions(level="last", dimensions=["repetitive"], token_budget=100)),
+        ("s.parquet", ScoreOptions(level="turn")),
+    ],
+)
+def test_the_file_is_that_of_one_process(
+    judge: RayJudge, chats: Path, tmp_path: Path, name: str, options: ScoreOptions
+) -> None:
+    done: list[int] = []
+    out = tmp_path / name
+    report = score_to_file(read_dialogues(chats), judge, out, options, progress=done.append)
+    assert report.dialogues == sum(done) == 2000
+    expected = one_process(chats, tmp_path / f"one-{name}", options)
+    if name.endswith(".gz"):
+        import gzip
+
+        assert gzip.decompress(out.read_bytes()) == gzip.decompress(expected)
+    else:
+        assert out.read_bytes() == expected
+    assert score_to_file(read_dialogues(chats), judge, out, options).resumed == report.total
+
+
+def test_a_killed_process_loses_no_row(judge: RayJudge, chats: Path, tmp_path: Path) -> None:
+    import ray
+
+    pids: set[int] = set()
+
+    def dialogues() -> Iterator[object]:
+        for number, dialogue in enumerate(read_dialogues(chats)):
+            if number in (300, 900):
+                killed = next(iter(judge._ready))
+                pids.add(id(killed))
+                ray.kill(killed)
+            yield dialogue
+
+    out = tmp_path / "s.jsonl"
+    score_to_file(dialogues(), judge, out)  # type: ignore[arg-type]
+    assert len(pids) == 2
+    assert out.read_bytes() == one_process(chats, tmp_path / "one.jsonl", ScoreOptions())
+
+
+def test_errors_come_after_what_is_before_them(
+    judge: RayJudge, chats: Path, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.jsonl"
+    lines = chats.read_text().splitlines()
+    bad.write_text("\n".join([*lines[:500], "{broken", *lines[500:]]) + "\n")
+    out = tmp_path / "s.jsonl"
+    with pytest.raises(DataError, match=r"bad\.jsonl:501"):
+        score_to_file(read_dialogues(bad), judge, out)
+    assert len(out.read_bytes().splitlines()) >= 448
+    report = score_to_file(read_dialogues(chats), judge, out)
+    assert report.resumed and report.total == 2000
+    assert out.read_bytes() == one_process(chats, tmp_path / "one.jsonl", ScoreOptions())
+    with pytest.raises((ConfigError, RecordError)):
+        list(judge.score(["no dialogue"]))  # type: ignore[list-item]

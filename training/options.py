@@ -1,0 +1,26 @@
+"""The options of ``medal train``; light, so that its help loads no torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from medal_judges.config import Config, option
+
+
+class TrainOptions(Config):
+    """Options of ``medal train``."""
+
+    overrides: tuple[str, ...] = option(
+        (),
+        argument=True,
+        metavar="FIELD=VALUE",
+        help="Override a setting of the YAML file: a=1, or a.b=1 inside a group.",
+    )
+    config: str = option(
+        "configs/train/quickstart.yaml", help="YAML file, or the name of one in configs/train/."
+    )
+    out: Path | None = option(None, help="Folder of the judge; default: the config's output_dir.")
+    resume: bool = option(False, help="Resume from the newest checkpoint.")
+    push: str | None = option(None, metavar="ORG/NAME", help="Push the judge when it is trained.")
+    public: bool = option(False, help="With --push: public.")
+    revision: str | None = option(None, help="With --push: a tag.")
